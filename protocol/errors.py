@@ -1,0 +1,107 @@
+"""Every error that Checkback raises, as one tree.
+
+::
+
+    CheckbackError
+    ├── UsageError                the caller's fault: change the call, the setting or the message
+    │   ├── ConfigurationError    a setting is missing, unknown, out of bounds or contradicts another
+    │   ├── InvalidMessageError   a message, topic or group that can't be sent as it is
+    │   ├── LifeCycleError        a producer or job used before start or after shutdown
+    │   └── NotFoundError         what was named does not exist (a transaction, a record, a folder)
+    └── OperationalError          the environment's fault: the same call may work later or elsewhere
+        ├── PrerequisiteError     Java, disk, network or a port is not as needed
+        ├── BrokerError           Kafka can't be reached or refused what was asked
+        │   └── SendError         a message is not, or not certainly, stored
+        ├── CheckpointError       the checkpoint is damaged, foreign or ahead of its markers
+        └── FencedError           another job or producer with the same identity took over
+
+Each says what happened and what to do about it, and carries the facts as ``fields``. No secret is
+ever a field: settings are masked before they get here.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CheckbackError(Exception):
+    """Base of all errors of this package.
+
+    Args:
+        message: what happened, one sentence.
+        remedy: what to do about it, one sentence; empty when the message says it.
+        fields: the facts, by name, for logs and JSON output.
+    """
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, remedy: str = "", **fields: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.fields = fields
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.remedy}".strip()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Keyword-only arguments are lost by the default; Spark sends errors between processes.
+        return _rebuild, (type(self), self.message, self.remedy, self.fields)
+
+
+def _rebuild(
+    kind: type[CheckbackError], message: str, remedy: str, fields: dict[str, object]
+) -> CheckbackError:
+    return kind(message, remedy=remedy, **fields)
+
+
+class UsageError(CheckbackError):
+    """The caller's fault."""
+
+    exit_code = 2
+
+
+class ConfigurationError(UsageError):
+    """A setting is missing, unknown, out of bounds or contradicts another."""
+
+
+class InvalidMessageError(UsageError):
+    """A message, topic or group that can't be sent as it is."""
+
+
+class LifeCycleError(UsageError):
+    """Used before start or after shutdown."""
+
+
+class NotFoundError(UsageError):
+    """What was named does not exist."""
+
+
+class OperationalError(CheckbackError):
+    """The environment's fault."""
+
+    exit_code = 3
+
+
+class PrerequisiteError(OperationalError):
+    """Java, disk, network or a port is not as needed."""
+
+
+class BrokerError(OperationalError):
+    """Kafka can't be reached or refused what was asked."""
+
+
+class SendError(BrokerError):
+    """A message is not, or not certainly, stored."""
+
+
+class CheckpointError(OperationalError):
+    """The checkpoint is damaged, foreign, or its markers are gone: going on would be a guess."""
+
+    exit_code = 4
+
+
+class FencedError(OperationalError):
+    """Another job or producer with the same identity took over."""
+
+    exit_code = 4

@@ -1,0 +1,159 @@
+"""The records on each topic: how they are written, and what is read out of them.
+
+A record's identity is (half partition, half offset); the transaction id is only checked against it.
+Bodies and keys pass through byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from checkback.protocol import properties as names
+from checkback.protocol.properties import Headers
+
+RawHeaders = Iterable[tuple[str, bytes | None]]
+
+DISCARDED_CHECK_LIMIT: Final = "check limit"
+DISCARDED_EXPIRED: Final = "expired"
+DISCARDED_REASON_HEADER: Final = "__checkback.discarded.reason"
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """An end-transaction record, as a client sends it.
+
+    Args:
+        half_partition: partition of the half; the op goes to the same number.
+        half_offset: offset of the half.
+        producer_group: PGROUP of the half.
+        transaction_id: UNIQ_KEY of the half.
+        state: 8 commit, 12 rollback, 0 unknown (RocketMQ's MessageSysFlag).
+        from_transaction_check: whether it answers a check request.
+        remark: what went wrong in the listener, empty when nothing did.
+        operator: the person behind a manual verdict, empty for a producer's own.
+    """
+
+    half_partition: int
+    half_offset: int
+    producer_group: str
+    transaction_id: str
+    state: int
+    from_transaction_check: bool = False
+    remark: str = ""
+    operator: str = ""
+
+    def key(self) -> bytes:
+        """Return the record's key: the transaction id."""
+        return self.transaction_id.encode()
+
+    def value(self) -> bytes:
+        """Return the record's value: the half's offset in decimal."""
+        return b"%d" % self.half_offset
+
+    def headers(self) -> Headers:
+        """Return the record's headers in protocol order."""
+        headers = [
+            (names.TAGS, names.OP_TAG_REMOVE.encode()),
+            (names.COMMIT_OR_ROLLBACK, b"%d" % self.state),
+            (names.PGROUP, self.producer_group.encode()),
+            (names.UNIQ_KEY, self.transaction_id.encode()),
+            (names.FROM_TRANSACTION_CHECK, b"true" if self.from_transaction_check else b"false"),
+        ]
+        if self.remark:
+            headers.append((names.REMARK, self.remark.encode("utf-8", "replace")))
+        if self.operator:
+            headers.append((names.MANUAL_OPERATOR, self.operator.encode()))
+        return headers
+
+
+def half_headers(
+    *,
+    producer_group: str,
+    transaction_id: str,
+    real_topic: str,
+    properties: Mapping[str, str],
+    real_queue_id: int | None = None,
+) -> Headers:
+    """Return the headers of a half message in protocol order.
+
+    Args:
+        producer_group: whom to ask back.
+        transaction_id: UNIQ_KEY.
+        real_topic: where the message goes once committed.
+        properties: the user's, with KEYS, TAGS and the immunity time if they are set.
+        real_queue_id: partition of the real topic, None lets the key decide.
+    """
+    immunity = properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS, "")
+    headers = [
+        (names.TRAN_MSG, b"true"),
+        (names.PGROUP, producer_group.encode()),
+        (names.UNIQ_KEY, transaction_id.encode()),
+        (names.REAL_TOPIC, real_topic.encode()),
+        (names.CHECK_IMMUNITY_TIME_IN_SECONDS, immunity.encode()),
+    ]
+    if real_queue_id is not None:
+        headers.append((names.REAL_QID, b"%d" % real_queue_id))
+    headers.extend(
+        (name, value.encode())
+        for name, value in properties.items()
+        if name != names.CHECK_IMMUNITY_TIME_IN_SECONDS
+    )
+    return headers
+
+
+def final_headers(half: RawHeaders, half_partition: int, half_offset: int) -> Headers:
+    """Return what the consumer of the real topic sees: the user's properties, and where from."""
+    off = names.NOT_ON_FINAL
+    headers = [(name, value or b"") for name, value in half if name not in off]
+    headers.append((names.TRAN_PREPARED_QUEUE_OFFSET, b"%d" % half_offset))
+    headers.append((names.TRAN_HALF_QUEUE_ID, b"%d" % half_partition))
+    return headers
+
+
+_BOOKKEEPING: Final = frozenset(
+    {names.TRANSACTION_CHECK_TIMES, names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID}
+)
+
+
+def check_headers(
+    half: RawHeaders, half_partition: int, half_offset: int, check_times: int
+) -> Headers:
+    """Return the headers of a check request: the half's, its position, and the how-manieth it is.
+
+    A TRANSACTION_CHECK_TIMES set by the user is not believed (RocketMQ believes it).
+    """
+    headers = [(name, value or b"") for name, value in half if name not in _BOOKKEEPING]
+    headers.append((names.TRANSACTION_CHECK_TIMES, b"%d" % check_times))
+    headers.append((names.TRAN_PREPARED_QUEUE_OFFSET, b"%d" % half_offset))
+    headers.append((names.TRAN_HALF_QUEUE_ID, b"%d" % half_partition))
+    return headers
+
+
+def discarded_headers(
+    half: RawHeaders, half_partition: int, half_offset: int, check_times: int, why: str
+) -> Headers:
+    """Return the headers of a discarded half: a check request's, and why nobody asks any more."""
+    headers = check_headers(half, half_partition, half_offset, check_times)
+    headers.append((DISCARDED_REASON_HEADER, why.encode()))
+    return headers
+
+
+def real_queue_id(half: RawHeaders) -> int | None:
+    """Return the partition of the real topic that the half asks for, None if it asks for none.
+
+    A value that is no whole number is no wish; whether the partition exists, the sink knows.
+    """
+    value = names.first_value(half, names.REAL_QID)
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def undelivered_check_headers() -> Headers:
+    """Return the headers of the sink's feedback that a check request had no topic to go to."""
+    return [(names.TAGS, names.OP_TAG_UNDELIVERED.encode())]
+
+
+def tick_headers() -> Headers:
+    """Return the headers of a tick."""
+    return [(names.TAGS, names.OP_TAG_TICK.encode())]

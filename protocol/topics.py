@@ -1,0 +1,169 @@
+"""The topics: their names, and how each has to be set up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from checkback.protocol.errors import ConfigurationError
+
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_TOPIC_PREFIX: Final = "RMQ_SYS_TRANS_CHECK_"
+DISCARDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+REFUSED_TOPIC: Final = "RMQ_SYS_TRANS_REFUSED_TOPIC"
+SETTLED_TOPIC: Final = "RMQ_SYS_TRANS_SETTLED_TOPIC"
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        HALF_TOPIC, OP_TOPIC, DISCARDED_TOPIC, REFUSED_TOPIC, SETTLED_TOPIC,
+        "SCHEDULE_TOPIC_XXXX", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "TBW102", "BenchmarkTest",
+        "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC", "__consumer_offsets", "__transaction_state",
+    }
+)  # fmt: skip
+"""Topics that no message may be sent to: RocketMQ's (TopicValidator), Checkback's and Kafka's own."""
+SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "__")
+
+KAFKA_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""What Kafka takes as a topic name (org.apache.kafka.common.internals.Topic), but for . and .. ."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNames:
+    """The names of Checkback's topics under one prefix.
+
+    Args:
+        prefix: put before each name as it is; lets several Checkbacks share a cluster.
+    """
+
+    prefix: str = ""
+
+    def __post_init__(self) -> None:
+        if self.prefix and not is_kafka_topic_name(self.prefix + SETTLED_TOPIC):
+            raise ConfigurationError(
+                f"topic_prefix {self.prefix!r} makes topic names that Kafka does not take.",
+                remedy="Use letters, digits, '.', '_' and '-', at most 200 characters.",
+                key="topic_prefix",
+            )
+
+    @property
+    def half(self) -> str:
+        """Half messages."""
+        return self.prefix + HALF_TOPIC
+
+    @property
+    def op(self) -> str:
+        """Ops, in the partition number of their half."""
+        return self.prefix + OP_TOPIC
+
+    @property
+    def discarded(self) -> str:
+        """Half messages that were given up."""
+        return self.prefix + DISCARDED_TOPIC
+
+    @property
+    def refused(self) -> str:
+        """Records that could not be taken, with the reason."""
+        return self.prefix + REFUSED_TOPIC
+
+    @property
+    def settled(self) -> str:
+        """Marks of what was decided; its partitions carry the batch marker."""
+        return self.prefix + SETTLED_TOPIC
+
+    def check(self, group: str) -> str:
+        """Return the topic of a producer group's check requests."""
+        return f"{self.prefix}{CHECK_TOPIC_PREFIX}{group}"
+
+    def is_system(self, topic: str) -> bool:
+        """Tell whether no user message may go to that topic."""
+        bare = topic.removeprefix(self.prefix)
+        return any(
+            name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIXES)
+            for name in (topic, bare)
+        )
+
+
+def is_kafka_topic_name(topic: str) -> bool:
+    """Tell whether Kafka takes that name for a topic."""
+    return KAFKA_TOPIC_NAME.fullmatch(topic) is not None and topic not in (".", "..")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What one topic has to be.
+
+    Args:
+        name: the topic.
+        partitions: how many; None where any number will do.
+        configs: topic settings by Kafka's names, values as Kafka prints them.
+        replication_factor: -1 leaves it to the broker.
+    """
+
+    name: str
+    partitions: int | None
+    configs: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int = -1
+
+
+DAY_MS: Final = 86_400_000
+HEADER_ROOM_BYTES: Final = 65_536
+"""What a refused, check or discarded record may be larger than its half: added headers."""
+
+
+def plan_topics(  # noqa: PLR0913 - one argument per fact, all by name
+    names: TopicNames,
+    *,
+    half_partitions: int,
+    state_partitions: int,
+    half_retention_ms: int,
+    max_message_bytes: int,
+    replication_factor: int = -1,
+) -> list[TopicPlan]:
+    """Return the plan of every topic that exists once per Checkback.
+
+    A half is looked up when it becomes final, is asked back or discarded, so the half topic keeps
+    it a day longer than it may be pending. Marks outlive halves, or a rebuild would take a settled
+    half for a pending one.
+    """
+    kept_ms = half_retention_ms + DAY_MS
+    half_bytes = max_message_bytes + HEADER_ROOM_BYTES
+    around_bytes = half_bytes + HEADER_ROOM_BYTES
+
+    def plan(name: str, partitions: int, retention_ms: int, bytes_max: int) -> TopicPlan:
+        configs = _topic_configs(retention_ms, bytes_max, appended_at_broker=name in timed)
+        return TopicPlan(name, partitions, configs, replication_factor)
+
+    # Ages are told by the broker's clock, not by that of whoever sent (RocketMQ #9640).
+    timed = {names.half, names.op}
+    return [
+        plan(names.half, half_partitions, kept_ms, half_bytes),
+        plan(names.op, half_partitions, kept_ms, half_bytes),
+        plan(names.discarded, 1, 30 * DAY_MS, around_bytes),
+        plan(names.refused, 1, 30 * DAY_MS, around_bytes),
+        plan(names.settled, state_partitions, 2 * kept_ms, half_bytes),
+    ]
+
+
+def _topic_configs(
+    retention_ms: int, bytes_max: int, *, appended_at_broker: bool = False
+) -> dict[str, str]:
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": str(retention_ms),
+        "max.message.bytes": str(bytes_max),
+        "message.timestamp.type": "LogAppendTime" if appended_at_broker else "CreateTime",
+    }
+
+
+def plan_check_topic(
+    names: TopicNames, group: str, *, max_message_bytes: int, replication_factor: int = -1
+) -> TopicPlan:
+    """Return the plan of a producer group's check topic.
+
+    A check request is worth nothing once the next one was sent; a day leaves room for a look.
+    """
+    configs = _topic_configs(DAY_MS, max_message_bytes + 2 * HEADER_ROOM_BYTES)
+    return TopicPlan(names.check(group), None, configs, replication_factor)
