@@ -113,7 +113,7 @@ HEADER_ROOM_BYTES: Final = 65_536
 """What a refused, check or discarded record may be larger than its half: added headers."""
 
 
-def plan_topics(  # noqa: PLR0913 - one argument per fact, all by name
+def plan_topics(
     names: TopicNames,
     *,
     half_partitions: int,
