@@ -4,7 +4,7 @@
 
     CheckbackError
     ├── UsageError                the caller's fault: change the call, the setting or the message
-    │   ├── ConfigurationError    a setting is missing, unknown, out of bounds or contradicts another
+    │   ├── ConfigurationError    a setting is missing, unknown or out of bounds
     │   ├── InvalidMessageError   a message, topic or group that can't be sent as it is
     │   ├── LifeCycleError        a producer or job used before start or after shutdown
     │   └── NotFoundError         what was named does not exist (a transaction, a record, a folder)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 Headers = list[tuple[str, bytes]]
-"""Headers as both Kafka clients take them and as they give them back, a null value read as empty."""
+"""Headers as both Kafka clients take and give them, a null value read as empty."""
 
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QID: Final = "REAL_QID"

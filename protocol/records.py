@@ -149,9 +149,16 @@ def real_queue_id(half: RawHeaders) -> int | None:
     return int(value) if value is not None and value.isdigit() else None
 
 
-def undelivered_check_headers() -> Headers:
-    """Return the headers of the sink's feedback that a check request had no topic to go to."""
-    return [(names.TAGS, names.OP_TAG_UNDELIVERED.encode())]
+def undelivered_check_headers(check_times: int) -> Headers:
+    """Return the headers of the sink's feedback that a check request had no topic to go to.
+
+    The record's value is the half's offset, as an op's is. The count tells the state which check
+    it was, so that a feedback read twice gives back one check only.
+    """
+    return [
+        (names.TAGS, names.OP_TAG_UNDELIVERED.encode()),
+        (names.TRANSACTION_CHECK_TIMES, b"%d" % check_times),
+    ]
 
 
 def tick_headers() -> Headers:

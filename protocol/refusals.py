@@ -39,6 +39,7 @@ class RefusedReason(IntEnum):
     REAL_TOPIC_DENIED = 61
     FINAL_TOO_LARGE = 62
     FINAL_REJECTED = 63
+    HALF_LOST = 64
 
 
 REASON_TEXTS: dict[RefusedReason, str] = {
@@ -64,6 +65,7 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.REAL_TOPIC_DENIED: "the pipeline may not write to the real topic",
     RefusedReason.FINAL_TOO_LARGE: "the final message is larger than the real topic takes",
     RefusedReason.FINAL_REJECTED: "the broker rejected the final message",
+    RefusedReason.HALF_LOST: "the half message is gone from its topic: retention was too short",
 }
 
 
@@ -77,7 +79,7 @@ def refused_headers(
 ) -> Headers:
     """Return the headers of a refused record: the record's own, then reason and origin.
 
-    Names follow Kafka Connect and KIP-1034: one suffix per fact, here under ``__checkback.errors.``.
+    Names follow Kafka Connect and KIP-1034: one suffix per fact under ``__checkback.errors.``.
     """
     text = REASON_TEXTS[reason] + (f": {detail}" if detail else "")
     facts = {

@@ -23,7 +23,7 @@ SYSTEM_TOPICS: Final = frozenset(
         "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC", "__consumer_offsets", "__transaction_state",
     }
 )  # fmt: skip
-"""Topics that no message may be sent to: RocketMQ's (TopicValidator), Checkback's and Kafka's own."""
+"""No message may be sent to these: RocketMQ's (TopicValidator), Checkback's and Kafka's own."""
 SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "__")
 
 KAFKA_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
