@@ -1,1 +1,1 @@
-"""TODO"""
+"""What Checkback runs on: jars, Java, an embedded broker, topics, the demo."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The demo: an order service, its fates and its audit."""

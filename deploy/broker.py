@@ -1,0 +1,356 @@
+"""A real Apache Kafka in one process (KRaft), from the jars of the lock, on the loopback address.
+
+For the demo, for tests and for a first look; data and logs stay in a folder of the caller's choice.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from checkback.deploy import watcher
+from checkback.deploy.broker_folder import BrokerFolder, BrokerRecord
+from checkback.deploy.broker_properties import NodeAddress, render, server_properties
+from checkback.deploy.jars import ensure_jars
+from checkback.deploy.java import find_java
+from checkback.deploy.ports import LOOPBACK, free_ports, require_free
+from checkback.protocol.errors import BrokerError, LifeCycleError, PrerequisiteError
+
+START_TIMEOUT_S: Final = 120.0
+STOP_TIMEOUT_S: Final = 30.0
+POLL_INTERVAL_S: Final = 0.1
+HEAP_MB: Final = 768
+
+
+def new_cluster_id() -> str:
+    """Return a random cluster id as Kafka writes them: 16 bytes in URL-safe base64."""
+    # The first byte is fixed: an id that begins with "-" would read as an option.
+    return base64.urlsafe_b64encode(b"c" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
+def new_nodes(count: int, client_port: int | None = None) -> list[NodeAddress]:
+    """Return addresses on free ports; the first node's client port may be given."""
+    ports = free_ports(3 * count)
+    if client_port is not None:
+        ports[0] = client_port
+    return [NodeAddress(1 + node, *ports[3 * node : 3 * node + 3]) for node in range(count)]
+
+
+class EmbeddedBroker:
+    """One Kafka broker as a child process; as a context manager it runs inside the block.
+
+    Args:
+        data_dir: folder for data and logs, made if missing; data in it is kept and used again.
+        port: where clients connect; None: a free one.
+        properties: server.properties that win over the embedded broker's own. The listener of
+            clients is named CLIENT (``listener.security.protocol.map`` secures it alone).
+        heap_mb: the JVM's heap.
+        ends_with_parent: False leaves the broker running when this process ends.
+        cluster: all nodes of its cluster and which one this is; None: it is alone.
+        cluster_id: the cluster's id, needed when it is not alone.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        port: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        heap_mb: int = HEAP_MB,
+        ends_with_parent: bool = True,
+        cluster: tuple[NodeAddress, Sequence[NodeAddress]] | None = None,
+        cluster_id: str | None = None,
+    ) -> None:
+        if port is not None:
+            require_free(port)
+        self.folder = BrokerFolder(Path(data_dir).absolute())
+        self._own_properties = dict(properties or {})
+        self._heap_mb = heap_mb
+        self._ends_with_parent = ends_with_parent
+        nodes = new_nodes(1, port) if cluster is None else list(cluster[1])
+        self.node = nodes[0] if cluster is None else cluster[0]
+        self._nodes = nodes
+        self._cluster_id = cluster_id or new_cluster_id()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect."""
+        return f"{LOOPBACK}:{self.node.client_port}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the broker, None while it does not run."""
+        alive = self._process is not None and self._process.poll() is None
+        return self._process.pid if alive and self._process else None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start the broker and return when it answers.
+
+        Raises:
+            PrerequisiteError: no Java, no jars, a port or the folder is taken, the disk is full.
+            BrokerError: it ended or did not answer in time; the message says where its log is.
+        """
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start the process without waiting for an answer: nodes of a cluster need each other.
+
+        Raises:
+            PrerequisiteError: as for start.
+            LifeCycleError: it runs already.
+        """
+        if self.pid is not None:
+            raise LifeCycleError(f"The broker on {self.folder.path} runs already.")
+        for port in self.node.ports:
+            require_free(port)
+        self.folder.create()
+        properties = server_properties(
+            self.node, self._nodes, self.folder.data, self._own_properties
+        )
+        self.folder.properties.write_text(render(properties), "utf-8")
+        java = [str(find_java()), *self._java_options(ensure_jars("kafka"))]
+        if not (self.folder.data / "meta.properties").exists():
+            self._format(java)
+        self._spawn([*java, "kafka.Kafka", str(self.folder.properties)])
+
+    def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Wait until the broker tells clients that it is part of its cluster.
+
+        Raises:
+            PrerequisiteError: a port was taken, or the disk is full.
+            BrokerError: it ended or did not answer in time.
+        """
+        try:
+            self._poll_until(time.monotonic() + timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _poll_until(self, deadline_s: float) -> None:
+        while not self._answers():
+            if self.pid is None or time.monotonic() > deadline_s:
+                raise self._failure()
+            time.sleep(POLL_INTERVAL_S)
+
+    def stop(self) -> None:
+        """Stop the broker cleanly; by force if it takes longer than 30 s. Stopped: no effect."""
+        self.ask_to_stop()
+        self.wait_until_stopped()
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM and return at once."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def wait_until_stopped(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Wait until the broker has ended; end it by force when the time is over."""
+        if self._process is None:
+            return
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._reap()
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL, as a crash does."""
+        if self._process is not None:
+            self._process.kill()
+        self._reap()
+
+    def restart(self) -> None:
+        """Stop the broker if it runs, and start it on the same data and ports."""
+        self.stop()
+        self.start()
+
+    def pause(self) -> None:
+        """Freeze the broker (SIGSTOP): it keeps its connections and answers nothing."""
+        self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused broker go on."""
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: signal.Signals) -> None:
+        if self.pid is None:
+            raise LifeCycleError(f"The broker on {self.folder.path} does not run.")
+        os.kill(self.pid, number)
+
+    def _java_options(self, jars: Sequence[Path]) -> list[str]:
+        # fmt: off
+        return [
+            f"-Xmx{self._heap_mb}m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
+            "-Djava.net.preferIPv4Stack=true", f"-Dcheckback.log.folder={self.folder.logs}",
+            f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
+            "-cp", os.pathsep.join(str(jar) for jar in jars),
+        ]
+        # fmt: on
+
+    def _format(self, java: Sequence[str]) -> None:
+        tool = [*java, "kafka.tools.StorageTool", "format", "--cluster-id", self._cluster_id]
+        ran = subprocess.run(
+            [*tool, "--config", str(self.folder.properties)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ran.returncode != 0:
+            self.folder.console.write_text(ran.stdout + ran.stderr, "utf-8")
+            raise self._failure()
+
+    def _spawn(self, command: Sequence[str]) -> None:
+        with self.folder.console.open("wb") as console:
+            # A session of its own: Ctrl-C in a terminal must reach the application first, which
+            # still needs its broker to shut down.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder.path,
+                start_new_session=True,
+            )
+        if self._ends_with_parent:
+            pids = [str(os.getpid()), str(self._process.pid)]
+            self._watcher = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(watcher.__file__), *pids],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        self.folder.write_record(BrokerRecord(self._process.pid, self.bootstrap_servers))
+
+    def _answers(self) -> bool:
+        try:
+            admin = KafkaAdminClient(
+                bootstrap_servers=f"{LOOPBACK}:{self.node.internal_port}",
+                bootstrap_timeout_ms=2_000,
+                request_timeout_ms=2_000,
+            )
+            try:
+                brokers = admin.describe_cluster()["brokers"]
+            finally:
+                admin.close()
+        except (KafkaError, OSError):
+            return False
+        return any(one["broker_id"] == self.node.node_id for one in brokers)
+
+    def _failure(self) -> BrokerError | PrerequisiteError:
+        said = self._last_words()
+        if "No space left" in said:
+            return PrerequisiteError(
+                f"No space is left on the disk of {self.folder.path}.",
+                remedy="Free some or choose another folder with --data-dir.",
+            )
+        if "already in use" in said:
+            return PrerequisiteError(
+                f"A port of the broker on {self.folder.path} was taken meanwhile.",
+                remedy="Start it again.",
+            )
+        happened = "did not answer in time" if self.pid else "ended while starting"
+        return BrokerError(f"The broker {happened}.", remedy=f"Its log: {self.folder.logs}.")
+
+    def _last_words(self) -> str:
+        files = [self.folder.console, self.folder.logs / "server.log"]
+        return "".join(file.read_text("utf-8", "replace") for file in files if file.exists())
+
+    def _reap(self) -> None:
+        for process in (self._watcher, self._process):
+            if process is not None:
+                process.kill()  # of an ended process: no effect
+                process.wait()
+        if self._process is not None:
+            self.folder.remove_record()
+        self._watcher = self._process = None
+
+
+class EmbeddedCluster:
+    """Several brokers as one cluster, for tests that move leaders; a context manager.
+
+    Args:
+        data_dir: folder for all of them.
+        brokers: how many; each can be stopped, killed, paused and restarted alone.
+        properties: for every one of them, as for EmbeddedBroker.
+        heap_mb: each JVM's heap.
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | str,
+        brokers: int = 3,
+        properties: Mapping[str, str] | None = None,
+        *,
+        heap_mb: int = 512,
+    ) -> None:
+        nodes = new_nodes(brokers)
+        cluster_id = new_cluster_id()
+        self.brokers = [
+            EmbeddedBroker(
+                Path(data_dir) / str(node.node_id),
+                properties=properties,
+                heap_mb=heap_mb,
+                cluster=(node, nodes),
+                cluster_id=cluster_id,
+            )
+            for node in nodes
+        ]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients connect."""
+        return ",".join(broker.bootstrap_servers for broker in self.brokers)
+
+    def broker(self, node_id: int) -> EmbeddedBroker:
+        """Return the broker with that id, as topic metadata names a leader."""
+        return self.brokers[node_id - 1]
+
+    def __enter__(self) -> Self:
+        try:
+            for broker in self.brokers:
+                broker.launch()
+            for broker in self.brokers:
+                broker.wait_until_ready()
+        except BaseException:
+            self._kill_all()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # Without a majority of controllers a clean stop waits for nothing: nobody is left to tell.
+        self._kill_all()
+
+    def _kill_all(self) -> None:
+        for broker in self.brokers:
+            broker.kill()

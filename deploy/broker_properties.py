@@ -1,0 +1,108 @@
+"""What an embedded broker's server.properties says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkback.deploy.ports import LOOPBACK
+from checkback.protocol.topics import HEADER_ROOM_BYTES
+
+MAX_MESSAGE_BYTES = 4_194_304
+"""RocketMQ's maxMessageSize: what the broker takes, with room for headers, if nobody says more."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddress:
+    """One broker of a cluster.
+
+    Args:
+        node_id: its number, from 1.
+        client_port: where applications connect.
+        internal_port: where brokers talk to each other and readiness is asked, never secured, so
+            that tests can secure the client port alone.
+        controller_port: where controllers vote.
+    """
+
+    node_id: int
+    client_port: int
+    internal_port: int
+    controller_port: int
+
+    @property
+    def ports(self) -> tuple[int, int, int]:
+        """All ports, the client's first."""
+        return self.client_port, self.internal_port, self.controller_port
+
+
+def server_properties(
+    node: NodeAddress, cluster: Sequence[NodeAddress], data: Path, own: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the properties of one node: small, loopback only, no topic by accident.
+
+    Args:
+        node: the node.
+        cluster: all nodes, itself among them; each is broker and controller.
+        data: folder of its records.
+        own: properties that win over those here.
+    """
+    listeners = {
+        "CLIENT": node.client_port,
+        "INTERNAL": node.internal_port,
+        "CONTROLLER": node.controller_port,
+    }
+    listening = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items())
+    voters = ",".join(f"{one.node_id}@{LOOPBACK}:{one.controller_port}" for one in cluster)
+    return {
+        "process.roles": "broker,controller",
+        "node.id": str(node.node_id),
+        "controller.quorum.voters": voters,
+        "listeners": listening,
+        "advertised.listeners": listening.rpartition(",")[0],
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in listeners),
+        "inter.broker.listener.name": "INTERNAL",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data),
+        **_sizes(),
+        **_replication(len(cluster)),
+        **own,
+    }
+
+
+def _sizes() -> dict[str, str]:
+    """Return what makes a broker small and quick to start."""
+    return {
+        "auto.create.topics.enable": "false",
+        "message.max.bytes": str(MAX_MESSAGE_BYTES + 4 * HEADER_ROOM_BYTES),
+        "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES + 4 * HEADER_ROOM_BYTES),
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.num.partitions": "4",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",  # tests with consumers that die need not wait 6 s
+        "log.cleaner.dedupe.buffer.size": "16777216",
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+    }
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    factor = min(3, brokers)
+    least_in_sync = str(max(1, factor - 1))
+    return {
+        "default.replication.factor": str(factor),
+        "offsets.topic.replication.factor": str(factor),
+        "transaction.state.log.replication.factor": str(factor),
+        "transaction.state.log.min.isr": least_in_sync,
+        "share.coordinator.state.topic.replication.factor": str(factor),
+        "share.coordinator.state.topic.min.isr": least_in_sync,
+    }
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """Return the text of a Java properties file."""
+    lines = []
+    for key, value in properties.items():
+        escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
+        lines.append(f"{key}={escaped}\n")
+    return "".join(lines)
