@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -248,12 +248,13 @@ class EmbeddedBroker:
         self.folder.write_record(BrokerRecord(self._process.pid, self.bootstrap_servers))
 
     def _answers(self) -> bool:
+        settings: dict[str, Any] = {
+            "bootstrap_servers": f"{LOOPBACK}:{self.node.internal_port}",
+            "bootstrap_timeout_ms": 2_000,
+            "request_timeout_ms": 2_000,
+        }
         try:
-            admin = KafkaAdminClient(
-                bootstrap_servers=f"{LOOPBACK}:{self.node.internal_port}",
-                bootstrap_timeout_ms=2_000,
-                request_timeout_ms=2_000,
-            )
+            admin = KafkaAdminClient(**settings)
             try:
                 brokers = admin.describe_cluster()["brokers"]
             finally:

@@ -74,6 +74,9 @@ def _sizes() -> dict[str, str]:
     """Return what makes a broker small and quick to start."""
     return {
         "auto.create.topics.enable": "false",
+        # A restarted broker is refused as a duplicate until its former session is over.
+        "broker.session.timeout.ms": "4000",
+        "broker.heartbeat.interval.ms": "1000",
         "message.max.bytes": str(MAX_MESSAGE_BYTES + 4 * HEADER_ROOM_BYTES),
         "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES + 4 * HEADER_ROOM_BYTES),
         "offsets.topic.num.partitions": "4",
