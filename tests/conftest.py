@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from checkback.deploy.broker import EmbeddedBroker
+if TYPE_CHECKING:
+    from checkback.deploy.broker import EmbeddedBroker
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """One broker for the whole run: tests keep apart by their topics' names (`unique`)."""
+    from checkback.deploy.broker import EmbeddedBroker  # unit tests need no Kafka client
+
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
         yield running
 

@@ -1,0 +1,257 @@
+"""Kafka connection settings, said once and translated for the three kinds of client in use.
+
+They are written in librdkafka's dotted names (``security.protocol``, ``sasl.username``,
+``ssl.ca.location`` …), most of which are the Java client's too. A setting that concerns security
+is translated or refused, never dropped: a dropped one would connect with less protection than was
+asked for. Others go to each client that knows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from checkback.protocol.errors import ConfigurationError
+
+_SECURITY_PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
+
+_KAFKA_PYTHON_NAMES: Final = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "client.id": "client_id",
+    "client.dns.lookup": "client_dns_lookup",
+}
+_KAFKA_PYTHON_NUMBERS: Final = {
+    "request.timeout.ms": "request_timeout_ms",
+    "retry.backoff.ms": "retry_backoff_ms",
+    "reconnect.backoff.ms": "reconnect_backoff_ms",
+    "reconnect.backoff.max.ms": "reconnect_backoff_max_ms",
+    "connections.max.idle.ms": "connections_max_idle_ms",
+    "metadata.max.age.ms": "metadata_max_age_ms",
+}
+_HOST_NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
+_SECURITY_NAMES: Final = frozenset(
+    {name for name in _KAFKA_PYTHON_NAMES if name.startswith(_SECURITY_PREFIXES)}
+    | {_HOST_NAME_CHECK}
+)
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_LOGIN_MODULES: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_SYNONYMS: Final = {"sasl.mechanisms": "sasl.mechanism"}
+_INSTEAD: Final = {
+    "sasl.jaas.config": "Set sasl.username and sasl.password.",
+    "ssl.truststore.location": "Set ssl.ca.location to a PEM file.",
+    "ssl.truststore.password": "Set ssl.ca.location to a PEM file.",
+    "ssl.keystore.location": "Set ssl.certificate.location and ssl.key.location to PEM files.",
+    "ssl.keystore.password": "Set ssl.key.password.",
+    "enable.ssl.certificate.verification": "Set ssl.ca.location to the brokers' own authority.",
+}
+
+
+def kafka_python_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:
+    """Return keyword arguments for any class of kafka-python.
+
+    Args:
+        bootstrap_servers: host:port, separated by commas.
+        kafka: settings by dotted name; those kafka-python does not have are left out.
+
+    Raises:
+        ConfigurationError: no servers, or a security setting that can't be honoured.
+    """
+    known = _checked(bootstrap_servers, kafka)
+    found: dict[str, Any] = {"bootstrap_servers": _servers(bootstrap_servers)}
+    found |= {_KAFKA_PYTHON_NAMES[key]: known[key] for key in known.keys() & _KAFKA_PYTHON_NAMES}
+    for key in known.keys() & _KAFKA_PYTHON_NUMBERS:
+        found[_KAFKA_PYTHON_NUMBERS[key]] = _whole_number(key, known[key])
+    if _HOST_NAME_CHECK in known:
+        found["ssl_check_hostname"] = _checks_host_name(known)
+    return found
+
+
+def confluent_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration of any class of confluent-kafka.
+
+    Args:
+        bootstrap_servers: host:port, separated by commas.
+        kafka: settings by dotted name, all of them passed on.
+
+    Raises:
+        ConfigurationError: no servers, or a security setting that can't be honoured.
+    """
+    found = _checked(bootstrap_servers, kafka)
+    if _HOST_NAME_CHECK in found:
+        found[_HOST_NAME_CHECK] = "https" if _checks_host_name(found) else "none"
+    return {**found, "bootstrap.servers": ",".join(_servers(bootstrap_servers))}
+
+
+def text_of_file(name: str) -> str:
+    """Return the text of a certificate or key.
+
+    Raises:
+        ConfigurationError: it can't be read.
+    """
+    try:
+        return Path(name).read_text("ascii")
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"The file {name} can't be read as PEM.", remedy="Check its name, format and rights."
+        ) from error
+
+
+def java_settings(
+    bootstrap_servers: str,
+    kafka: Mapping[str, str],
+    read_text: Callable[[str], str] = text_of_file,
+) -> dict[str, str]:
+    """Return the configuration of a Java client, certificates and keys included as PEM text.
+
+    Text and not file names, because an executor has the configuration but not the driver's files.
+
+    Args:
+        bootstrap_servers: host:port, separated by commas.
+        kafka: settings by dotted name; those Java does not know it only warns of.
+        read_text: returns the text of the file of that name.
+
+    Raises:
+        ConfigurationError: no servers, a security setting that can't be honoured, a file that
+            can't be read.
+    """
+    known = _checked(bootstrap_servers, kafka)
+    found = {key: value for key, value in known.items() if key not in _SECURITY_NAMES}
+    found |= {key: known[key] for key in ("security.protocol", "sasl.mechanism") if key in known}
+    if _HOST_NAME_CHECK in known:
+        found[_HOST_NAME_CHECK] = "https" if _checks_host_name(known) else ""
+    if "sasl.mechanism" in known:
+        found["sasl.jaas.config"] = _jaas(known)
+    found |= _pem_stores(known, read_text)
+    return {**found, "bootstrap.servers": ",".join(_servers(bootstrap_servers))}
+
+
+def spark_settings(
+    bootstrap_servers: str,
+    kafka: Mapping[str, str],
+    read_text: Callable[[str], str] = text_of_file,
+) -> dict[str, str]:
+    """Return the options of Spark's Kafka source: those of Java, each under ``kafka.``.
+
+    Args:
+        bootstrap_servers: host:port, separated by commas.
+        kafka: settings by dotted name.
+        read_text: returns the text of the file of that name.
+
+    Raises:
+        ConfigurationError: no servers, or a security setting that can't be honoured.
+    """
+    found = java_settings(bootstrap_servers, kafka, read_text)
+    return {f"kafka.{key}": value for key, value in found.items()}
+
+
+def _checked(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings by their one name, after refusing what no client could honour."""
+    if not _servers(bootstrap_servers):
+        raise ConfigurationError(
+            "bootstrap_servers is not set.",
+            remedy="Name the Kafka brokers: --bootstrap-servers host:port.",
+            key="bootstrap_servers",
+        )
+    known = {_SYNONYMS.get(key, key): str(value) for key, value in kafka.items()}
+    for key in known:
+        if key.startswith(_SECURITY_PREFIXES) and key not in _SECURITY_NAMES:
+            raise _not_supported(key)
+    if known.get("security.protocol", "PLAINTEXT") not in _PROTOCOLS:
+        raise _wrong("security.protocol", _PROTOCOLS)
+    if known.get("sasl.mechanism", "PLAIN") not in _LOGIN_MODULES:
+        raise _wrong("sasl.mechanism", _LOGIN_MODULES)
+    _check_sasl(known)
+    return known
+
+
+def _check_sasl(known: Mapping[str, str]) -> None:
+    if known.get("security.protocol", "").startswith("SASL"):
+        for key in ("sasl.mechanism", "sasl.username", "sasl.password"):
+            if key not in known:
+                raise ConfigurationError(
+                    f"kafka.security.protocol asks for SASL, but kafka.{key} is not set.",
+                    remedy=f"Set kafka.{key}.",
+                    key=f"kafka.{key}",
+                )
+    elif "sasl.mechanism" in known:
+        raise ConfigurationError(
+            "kafka.sasl.mechanism is set, but kafka.security.protocol does not ask for SASL.",
+            remedy="Set kafka.security.protocol to SASL_SSL.",
+            key="kafka.security.protocol",
+        )
+
+
+def _not_supported(key: str) -> ConfigurationError:
+    names = ", ".join(sorted(_SECURITY_NAMES))
+    return ConfigurationError(
+        f"kafka.{key} can't be honoured by all of the Kafka clients in use.",
+        remedy=_INSTEAD.get(key, f"Security settings that can be: {names}."),
+        key=f"kafka.{key}",
+    )
+
+
+def _wrong(key: str, allowed: Mapping[str, str] | tuple[str, ...]) -> ConfigurationError:
+    # The value stays out of the message: a password ends up in the wrong line sooner or later.
+    return ConfigurationError(
+        f"kafka.{key} has a value that is not supported.",
+        remedy=f"It can be {', '.join(allowed)}.",
+        key=f"kafka.{key}",
+    )
+
+
+def _servers(bootstrap_servers: str) -> list[str]:
+    return [server.strip() for server in bootstrap_servers.split(",") if server.strip()]
+
+
+def _whole_number(key: str, value: str) -> int:
+    if not value.isdecimal():
+        raise ConfigurationError(
+            f"kafka.{key} is {value!r}.", remedy="It must be a whole number.", key=f"kafka.{key}"
+        )
+    return int(value)
+
+
+def _checks_host_name(known: Mapping[str, str]) -> bool:
+    """Tell whether host names are checked: librdkafka says none to switch it off, Java nothing."""
+    value = known[_HOST_NAME_CHECK].lower()
+    if value not in ("https", "none", ""):
+        raise _wrong(_HOST_NAME_CHECK, ("https", "none"))
+    return value == "https"
+
+
+def _jaas(known: Mapping[str, str]) -> str:
+    module = _LOGIN_MODULES[known["sasl.mechanism"]]
+    name, password = _quoted(known["sasl.username"]), _quoted(known["sasl.password"])
+    return f"{module} required username={name} password={password};"
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _pem_stores(known: Mapping[str, str], read_text: Callable[[str], str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if "ssl.ca.location" in known:
+        found["ssl.truststore.type"] = "PEM"
+        found["ssl.truststore.certificates"] = read_text(known["ssl.ca.location"])
+    if "ssl.certificate.location" in known:
+        found["ssl.keystore.type"] = "PEM"
+        found["ssl.keystore.certificate.chain"] = read_text(known["ssl.certificate.location"])
+    if "ssl.key.location" in known:
+        found["ssl.keystore.key"] = read_text(known["ssl.key.location"])
+    if "ssl.key.password" in known:
+        found["ssl.key.password"] = known["ssl.key.password"]
+    return found

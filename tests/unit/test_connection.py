@@ -1,0 +1,156 @@
+"""Connection settings: every client gets what was asked for, or the settings are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkback.protocol.connection import (
+    confluent_settings,
+    java_settings,
+    kafka_python_settings,
+    spark_settings,
+)
+from checkback.protocol.errors import ConfigurationError
+
+SASL = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "SCRAM-SHA-512",
+    "sasl.username": "orders",
+    "sasl.password": 'top"se\\cret',
+    "ssl.ca.location": "/tls/ca.pem",
+}
+MUTUAL_TLS = {
+    "security.protocol": "SSL",
+    "ssl.ca.location": "/tls/ca.pem",
+    "ssl.certificate.location": "/tls/own.pem",
+    "ssl.key.location": "/tls/own.key",
+    "ssl.key.password": "unlock",
+}
+
+
+def text_of(name: str) -> str:
+    return f"text of {name}"
+
+
+def for_java(servers: str, kafka: dict[str, str]) -> dict[str, str]:
+    return java_settings(servers, kafka, text_of)
+
+
+ALL: list[Callable[[str, dict[str, str]], dict[str, Any]]] = [
+    kafka_python_settings,
+    confluent_settings,
+    for_java,
+]
+every_client = pytest.mark.parametrize("translate", ALL)
+
+
+def test_kafka_python_gets_its_own_names() -> None:
+    assert kafka_python_settings("a:1, b:2", SASL) == {
+        "bootstrap_servers": ["a:1", "b:2"],
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "orders",
+        "sasl_plain_password": 'top"se\\cret',
+        "ssl_cafile": "/tls/ca.pem",
+    }
+
+
+def test_librdkafka_gets_the_settings_as_they_are() -> None:
+    assert confluent_settings("a:1", SASL) == {"bootstrap.servers": "a:1", **SASL}
+
+
+def test_java_gets_a_login_module_and_the_text_of_the_certificates() -> None:
+    assert for_java("a:1", SASL) == {
+        "bootstrap.servers": "a:1",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required"
+        ' username="orders" password="top\\"se\\\\cret";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": "text of /tls/ca.pem",
+    }
+
+
+def test_java_gets_key_and_certificate_of_mutual_tls() -> None:
+    found = for_java("a:1", MUTUAL_TLS)
+
+    assert found["ssl.keystore.certificate.chain"] == "text of /tls/own.pem"
+    assert found["ssl.keystore.key"] == "text of /tls/own.key"
+    assert found["ssl.key.password"] == "unlock"
+    assert not {"ssl.ca.location", "ssl.key.location", "sasl.jaas.config"} & found.keys()
+
+
+def test_spark_has_every_java_setting_under_its_prefix() -> None:
+    assert spark_settings("a:1", {"client.id": "x"}, text_of) == {
+        "kafka.bootstrap.servers": "a:1",
+        "kafka.client.id": "x",
+    }
+
+
+@pytest.mark.parametrize(("value", "checked"), [("https", True), ("none", False), ("", False)])
+def test_host_name_check_is_switched_in_each_clients_way(value: str, checked: bool) -> None:
+    kafka = {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": value}
+    key = "ssl.endpoint.identification.algorithm"
+
+    assert kafka_python_settings("a:1", kafka)["ssl_check_hostname"] is checked
+    assert confluent_settings("a:1", kafka)[key] == ("https" if checked else "none")
+    assert for_java("a:1", kafka)[key] == ("https" if checked else "")
+
+
+def test_sasl_mechanisms_is_librdkafkas_other_name_for_sasl_mechanism() -> None:
+    kafka = {"sasl.mechanisms" if key == "sasl.mechanism" else key: SASL[key] for key in SASL}
+
+    assert kafka_python_settings("a:1", kafka) == kafka_python_settings("a:1", SASL)
+
+
+def test_numbers_are_numbers_for_kafka_python() -> None:
+    assert kafka_python_settings("a:1", {"request.timeout.ms": "500"})["request_timeout_ms"] == 500
+    with pytest.raises(ConfigurationError, match=r"request\.timeout\.ms"):
+        kafka_python_settings("a:1", {"request.timeout.ms": "soon"})
+
+
+def test_what_kafka_python_has_not_and_is_no_security_is_left_out() -> None:
+    assert kafka_python_settings("a:1", {"queue.buffering.max.ms": "5"}) == {
+        "bootstrap_servers": ["a:1"]
+    }
+
+
+@every_client
+@pytest.mark.parametrize(
+    ("kafka", "said"),
+    [
+        ({"ssl.truststore.location": "t.jks"}, "ssl.ca.location"),
+        ({"sasl.jaas.config": "x secret"}, "sasl.username"),
+        ({"enable.ssl.certificate.verification": "false"}, "ssl.ca.location"),
+        ({"sasl.oauthbearer.method": "oidc"}, "sasl.mechanism"),
+        ({"security.protocol": "TLS"}, "SASL_SSL"),
+        ({**SASL, "sasl.mechanism": "GSSAPI"}, "PLAIN"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}, "sasl.username"),
+        ({"sasl.mechanism": "PLAIN"}, "security.protocol"),
+    ],
+)
+def test_security_that_cannot_be_honoured_is_refused(
+    translate: Callable[[str, dict[str, str]], object], kafka: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        translate("a:1", kafka)
+
+    assert said in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+@every_client
+@pytest.mark.parametrize("servers", ["", " , "])
+def test_no_servers_is_a_configuration_error(
+    translate: Callable[[str, dict[str, str]], object], servers: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="bootstrap_servers is not set"):
+        translate(servers, {})
+
+
+def test_a_certificate_that_cannot_be_read_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match="/nowhere/ca.pem"):
+        java_settings("a:1", {"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
