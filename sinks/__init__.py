@@ -1,1 +1,1 @@
-"""TODO"""
+"""Where outcomes go: Kafka exactly once, and the Delta ledger."""

@@ -1,1 +1,1 @@
-"""TODO"""
+"""The pipeline: sources, the query, the job and the command line."""

@@ -1,0 +1,100 @@
+"""Small text files beside Spark's own in the checkpoint folder, wherever that is.
+
+Read and written through Hadoop's FileSystem, as Spark does, so that an object store works too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+OUR_FOLDER: Final = "checkback"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointFolder:
+    """A checkpoint folder.
+
+    Args:
+        spark: the session whose Hadoop settings reach it.
+        path: folder or object-store path.
+    """
+
+    spark: SparkSession
+    path: str
+
+    def read(self, name: str) -> str | None:
+        """Return one of our files as text, None where it does not exist."""
+        path = self._path(OUR_FOLDER, name)
+        file_system = self._file_system(path)
+        if not file_system.exists(path):
+            return None
+        stream = file_system.open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Replace one of our files; readers see the old or the new one, never half of it."""
+        path, draft = self._path(OUR_FOLDER, name), self._path(OUR_FOLDER, f".{name}.draft")
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
+            path.toUri(), self._configuration
+        )
+        stream = self._file_system(draft).create(draft, True)
+        try:
+            stream.write(bytearray(text.encode()))
+            stream.hsync()
+        finally:
+            stream.close()
+        overwrite = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
+        options = self.spark.sparkContext._gateway.new_array(  # noqa: SLF001 - varargs need it
+            self._jvm.org.apache.hadoop.fs.Options.Rename, 1
+        )
+        options[0] = overwrite
+        context.rename(draft, path, options)
+
+    def last_batch(self, log: str) -> int | None:
+        """Return the highest batch in Spark's ``offsets`` or ``commits`` log, None when empty."""
+        path = self._path(log)
+        file_system = self._file_system(path)
+        if not file_system.exists(path):
+            return None
+        numbers = [
+            int(status.getPath().getName())
+            for status in file_system.listStatus(path)
+            if status.getPath().getName().isdigit()
+        ]
+        return max(numbers, default=None)
+
+    def query_id(self) -> str | None:
+        """Return Spark's id of the query, None for a checkpoint that never ran."""
+        path = self._path("metadata")
+        file_system = self._file_system(path)
+        if not file_system.exists(path):
+            return None
+        metadata = self._jvm.org.apache.spark.sql.execution.streaming.runtime.StreamMetadata
+        found = metadata.read(path, self._configuration)
+        return str(found.get().id()) if found.isDefined() else None
+
+    def is_empty(self) -> bool:
+        """Tell whether nothing is there yet."""
+        path = self._path()
+        file_system = self._file_system(path)
+        return not file_system.exists(path) or not list(file_system.listStatus(path))
+
+    @property
+    def _jvm(self) -> Any:
+        return self.spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop
+
+    @property
+    def _configuration(self) -> Any:
+        return self.spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
+
+    def _path(self, *names: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path("/".join((self.path.rstrip("/"), *names)))
+
+    def _file_system(self, path: Any) -> Any:
+        return path.getFileSystem(self._configuration)

@@ -1,0 +1,79 @@
+"""Whose checkpoint it is: refused at start when it belongs to something else.
+
+Offsets and page numbers in a checkpoint mean something only for the topics, cluster and sizes they
+were made with. A recreated topic keeps its name and starts at offset 0 again: its topic id tells.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Final
+
+from checkback.protocol.errors import CheckpointError
+
+FILE: Final = "identity.json"
+FORMAT: Final = 1
+
+REMEDIES: Final = {
+    "format": "Use the version of Checkback that wrote it, or rebuild it.",
+    "application_id": "Set application_id to the checkpoint's, or choose another checkpoint.",
+    "cluster_id": "Point bootstrap_servers at the cluster the checkpoint was made with.",
+    "page_size": "page_size is fixed for a checkpoint's life: set it back.",
+    "state_partitions": "state_partitions is fixed for a checkpoint's life: set it back, or run "
+    "`checkback checkpoint repartition`.",
+    "half_topic_id": "The half topic was recreated. Run `checkback checkpoint rebuild`.",
+    "op_topic_id": "The op topic was recreated. Run `checkback checkpoint rebuild`.",
+    "settled_topic_id": "The settled topic was recreated. Run `checkback checkpoint rebuild`.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointIdentity:
+    """What a checkpoint is bound to."""
+
+    format: int
+    application_id: str
+    cluster_id: str
+    page_size: int
+    state_partitions: int
+    half_topic_id: str
+    op_topic_id: str
+    settled_topic_id: str
+
+    def to_json(self) -> str:
+        """Return it as text."""
+        return json.dumps(asdict(self), indent=2)
+
+    @classmethod
+    def from_json(cls, text: str) -> CheckpointIdentity:
+        """Read it.
+
+        Raises:
+            CheckpointError: it is no identity, or of a later format.
+        """
+        try:
+            raw = json.loads(text)
+            return cls(**{one.name: raw[one.name] for one in fields(cls)})
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"The checkpoint's {FILE} can't be read: {error}.",
+                remedy="Restore the folder from a copy, or run `checkback checkpoint rebuild`.",
+            ) from error
+
+    def require_same(self, now: CheckpointIdentity) -> None:
+        """Refuse to go on with a checkpoint of something else.
+
+        Raises:
+            CheckpointError: names the first difference, and what to do.
+        """
+        for one in fields(self):
+            had, has = getattr(self, one.name), getattr(now, one.name)
+            if had != has:
+                raise CheckpointError(
+                    f"The checkpoint was made with {one.name} {had!r}, this is {has!r}.",
+                    remedy=REMEDIES[one.name],
+                    name=one.name,
+                    checkpoint=had,
+                    now=has,
+                )

@@ -1,0 +1,55 @@
+"""What is pending, read from the state in a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from checkback.checkpoints.folder import CheckpointFolder
+from checkback.sinks.report import PageStatus
+from checkback.state import Page
+
+STATUS_SCHEMA = "partition int, page long, pending long, oldest_ms long"
+_ARROW_STATUS = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("page", pa.int64()),
+        ("pending", pa.int64()),
+        ("oldest_ms", pa.int64()),
+    ]
+)
+
+
+def read_page_statuses(folder: CheckpointFolder) -> list[PageStatus]:
+    """Return the status of every page in the last committed batch's state.
+
+    Pages are unpacked where they are read: only their statuses travel.
+    """
+    if folder.last_batch("commits") is None:
+        return []
+    spark = folder.spark
+    # The reader finds no state store coordinator in a fresh session until the manager was asked.
+    spark._jsparkSession.streams().active()  # noqa: SLF001 - no public way
+    state = spark.read.format("statestore").load(folder.path)
+    blobs = state.select("key.partition", "key.page", "value.groupState.page").toDF(
+        "partition", "number", "blob"
+    )
+    rows = blobs.where("blob is not null").mapInArrow(_statuses, STATUS_SCHEMA).collect()
+    return [PageStatus(row.partition, row.page, row.pending, row.oldest_ms) for row in rows]
+
+
+def _statuses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        found = []
+        for row in batch.to_pylist():
+            page = Page.unpack(row["blob"])
+            found.append(
+                {
+                    "partition": row["partition"],
+                    "page": row["number"],
+                    "pending": page.pending,
+                    "oldest_ms": page.oldest_ms,
+                }
+            )
+        yield pa.RecordBatch.from_pylist(found, schema=_ARROW_STATUS)

@@ -1,0 +1,180 @@
+"""Looking records up by offset, as RocketMQ's lookMessageByOffset does.
+
+The state holds decisions, never bodies; what a final message, a check request or a refused record
+consists of is read here, in ascending order, one seek per run of neighbouring offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from numpy.typing import NDArray
+
+from checkback.protocol.errors import BrokerError
+
+RUN_GAP_MAX: Final = 512
+"""Offsets that are read over rather than sought across: a seek costs as much as ~1,000 records."""
+CONSUME_MESSAGES_MAX: Final = 1_000
+SILENCE_POLLS_MAX: Final = 60
+POLL_S: Final = 1.0
+
+LOOKUP_CONSUMER: Final[dict[str, Any]] = {
+    "group.id": "checkback-lookup",  # required by librdkafka; nothing is ever committed for it
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "isolation.level": "read_committed",
+    # A wanted offset that retention has eaten makes the reader go on at the first one left.
+    "auto.offset.reset": "earliest",
+    # Its default of 1,000 ms made the job five times slower: it is slept after every pause.
+    "fetch.queue.backoff.ms": 1,
+    "fetch.wait.max.ms": 50,
+    "queued.min.messages": 20_000,
+    "queued.max.messages.kbytes": 32_768,
+}
+
+
+@dataclass(slots=True)
+class RecordReader:
+    """Reads records of one topic by offset; keeps its consumer and its position between calls.
+
+    Args:
+        connection: librdkafka settings that reach the brokers.
+        topic: the topic.
+    """
+
+    connection: dict[str, Any]
+    topic: str
+    _consumer: Consumer | None = None
+    _partition: int = -1
+    _position: int = -1
+    _batch: list[Message] = field(default_factory=list)
+    _index: int = 0
+
+    def read(
+        self, partition: int, offsets: NDArray[np.int64]
+    ) -> Iterator[tuple[int, Message | None]]:
+        """Yield (offset, record) in ascending order; None for a record that is gone.
+
+        Args:
+            partition: partition of the topic.
+            offsets: int64[n], ascending, without repeats, all below the partition's end.
+
+        Raises:
+            BrokerError: the brokers gave nothing for a minute.
+        """
+        for run in _runs(offsets):
+            yield from self._read_run(partition, run)
+
+    def close(self) -> None:
+        """Give the connection up."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+            self._partition = -1
+
+    def _read_run(
+        self, partition: int, wanted: NDArray[np.int64]
+    ) -> Iterator[tuple[int, Message | None]]:
+        self._go_to(partition, int(wanted[0]))
+        message: Message | None = None
+        at = -1
+        for offset in wanted.tolist():
+            while at < offset:
+                message = self._next()
+                at = _offset_of(message)
+            yield offset, (message if at == offset else None)
+        if at > offset and message is not None:
+            # Read but not wanted here: the next run may want it.
+            self._index -= 1
+            self._position = at
+
+    def _go_to(self, partition: int, offset: int) -> None:
+        near = self._position <= offset <= self._position + RUN_GAP_MAX
+        if partition == self._partition and near:
+            return
+        if self._consumer is None:
+            self._consumer = Consumer({**LOOKUP_CONSUMER, **self.connection})
+        self._consumer.assign([TopicPartition(self.topic, partition, offset)])
+        self._partition = partition
+        self._position = offset
+        self._batch = []
+        self._index = 0
+
+    def _next(self) -> Message | None:
+        if self._index >= len(self._batch):
+            self._batch = self._consume()
+            self._index = 0
+        if not self._batch:
+            return None
+        message = self._batch[self._index]
+        self._index += 1
+        self._position = _offset_of(message) + 1
+        return message
+
+    def _consume(self) -> list[Message]:
+        """Return the next records; none when the partition holds nothing from here on."""
+        consumer = self._consumer
+        if consumer is None:
+            return []
+        for _ in range(SILENCE_POLLS_MAX):
+            messages = [
+                one for one in consumer.consume(CONSUME_MESSAGES_MAX, POLL_S) if _is_record(one)
+            ]
+            if messages:
+                return messages
+            first, end = self._range()
+            if first == end or self._position >= end:
+                return []
+        raise BrokerError(
+            f"No record of {self.topic}-{self._partition} at offset {self._position} for a minute.",
+            remedy="Check that the brokers are up and that the pipeline may read the topic.",
+            topic=self.topic,
+            partition=self._partition,
+            offset=self._position,
+        )
+
+    def _range(self) -> tuple[int, int]:
+        partition = TopicPartition(self.topic, self._partition)
+        assert self._consumer is not None  # noqa: S101 - asked only while reading
+        try:
+            return self._consumer.get_watermark_offsets(partition, POLL_S)
+        except KafkaException:
+            return 0, self._position + 1  # unknown: go on waiting
+
+
+GONE: Final = 2**62
+"""Stands for the offset of the record after the last one."""
+
+
+def _offset_of(message: Message | None) -> int:
+    if message is None:
+        return GONE
+    offset = message.offset()
+    return GONE if offset is None else offset
+
+
+def _is_record(message: Message) -> bool:
+    error = message.error()
+    if error is None:
+        return True
+    if error.retriable() or error.code() in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT):
+        return False
+    if error.code() == KafkaError._ALL_BROKERS_DOWN:
+        return False
+    raise BrokerError(
+        f"Reading {message.topic()}-{message.partition()} failed: {error.str()}.",
+        remedy="Check that the topic exists and that the pipeline may read it.",
+        topic=message.topic(),
+        code=error.name(),
+    )
+
+
+def _runs(offsets: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Split ascending offsets where the gap is wide enough for a seek to pay."""
+    if not len(offsets):
+        return []
+    return np.split(offsets, np.flatnonzero(np.diff(offsets) > RUN_GAP_MAX) + 1)

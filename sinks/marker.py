@@ -1,0 +1,84 @@
+"""The batch marker: which batch a state partition has to write next.
+
+It is a committed consumer offset on the settled topic's partition of the same number, moved inside
+the Kafka transaction that holds the batch's output: output and marker become visible together or
+not at all. Its metadata says when it was last moved, so that it can be renewed before the brokers
+forget idle groups (offsets.retention.minutes, 7 days by default).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, TopicPartition
+
+from checkback.sinks.settings import SinkSettings
+
+RENEWAL_MS: Final = 3_600_000
+NO_OFFSET: Final = -1001
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A state partition's marker.
+
+    Args:
+        next_batch: the first batch that has not been written.
+        moved_at_ms: batch time of the batch that moved it.
+    """
+
+    next_batch: int
+    moved_at_ms: int
+
+    def is_due_for_renewal(self, now_ms: int) -> bool:
+        """Tell whether it should be moved although the batch has no output."""
+        return now_ms - self.moved_at_ms >= RENEWAL_MS
+
+
+class MarkerStore:
+    """Reads markers, and makes the offsets that move them.
+
+    Args:
+        settings: whose markers.
+    """
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._topic = settings.topics.settled
+        self._consumer = Consumer(
+            {
+                **settings.connection,
+                "group.id": settings.marker_group,
+                "enable.auto.commit": False,
+                # With this, reading waits for a transaction that is being committed (KIP-447).
+                "isolation.level": "read_committed",
+            }
+        )
+
+    def read(self, state_partitions: list[int], timeout_s: float = 30.0) -> dict[int, Marker]:
+        """Return the markers of those state partitions that have one."""
+        wanted = [TopicPartition(self._topic, partition) for partition in state_partitions]
+        found = self._consumer.committed(wanted, timeout_s)
+        return {
+            one.partition: Marker(one.offset, _moved_at_ms(one.metadata))
+            for one in found
+            if one.offset >= 0
+        }
+
+    def offset(self, state_partition: int, marker: Marker) -> TopicPartition:
+        """Return the marker as the offset to send to a transaction."""
+        metadata = json.dumps({"moved_at_ms": marker.moved_at_ms})
+        return TopicPartition(self._topic, state_partition, marker.next_batch, metadata)
+
+    def group_metadata(self) -> Any:
+        """Return what send_offsets_to_transaction wants to know of the group."""
+        return self._consumer.consumer_group_metadata()
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._consumer.close()
+
+
+def _moved_at_ms(metadata: str | None) -> int:
+    return int(json.loads(metadata)["moved_at_ms"]) if metadata else 0

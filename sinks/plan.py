@@ -1,0 +1,78 @@
+"""What a batch asks of the sink: the outcomes of a state partition's pages, as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkback.state import Action, Outcome
+
+NEEDS_HALF = np.zeros(len(Action) + 1, dtype=bool)
+NEEDS_HALF[
+    [
+        Action.COMMIT,
+        Action.CHECK,
+        Action.DISCARD_CHECK_LIMIT,
+        Action.DISCARD_EXPIRED,
+        Action.REFUSE_HALF,
+    ]
+] = True
+"""bool[action]: whether the action needs the half message. A rollback writes its mark only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Records to look up in one partition of one topic, and what each is for.
+
+    Args:
+        partition: of the half or op topic.
+        offset: int64[n], ascending, of the records.
+        action: uint8[n], state.Action.
+        detail: int32[n], check times or reason code.
+    """
+
+    partition: int
+    offset: NDArray[np.int64]
+    action: NDArray[np.uint8]
+    detail: NDArray[np.int32]
+
+    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+        return zip(self.offset.tolist(), self.action.tolist(), self.detail.tolist(), strict=True)
+
+
+def half_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
+    """Return the halves that the outcomes need, per half partition, ascending by offset."""
+    return _lookups(outcomes, of_ops=False)
+
+
+def op_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
+    """Return the refused records of the op topic, per partition, ascending by offset."""
+    return _lookups(outcomes, of_ops=True)
+
+
+def _lookups(outcomes: Sequence[Outcome], *, of_ops: bool) -> list[Lookup]:
+    by_partition: dict[int, list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]]] = {}
+    for outcome in outcomes:
+        if of_ops:
+            chosen = outcome.action == Action.REFUSE_OP
+            offsets = outcome.source_offset
+        else:
+            chosen = NEEDS_HALF[outcome.action]
+            offsets = outcome.offset
+        if chosen.any():
+            found = by_partition.setdefault(outcome.partition, [])
+            found.append((offsets[chosen], outcome, chosen))
+    return [_ascending(partition, found) for partition, found in sorted(by_partition.items())]
+
+
+def _ascending(
+    partition: int, found: list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]]
+) -> Lookup:
+    offset = np.concatenate([offsets for offsets, _, _ in found])
+    action = np.concatenate([outcome.action[chosen] for _, outcome, chosen in found])
+    detail = np.concatenate([outcome.detail[chosen] for _, outcome, chosen in found])
+    order = np.argsort(offset, kind="stable")
+    return Lookup(partition, offset[order], action[order], detail[order])

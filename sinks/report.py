@@ -1,0 +1,90 @@
+"""What a sink task tells the driver about its state partition and batch; travels as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+
+from checkback.state import Counter as StateCounter
+from checkback.state import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class PageStatus:
+    """What is pending in a page after a batch.
+
+    Args:
+        partition: half partition.
+        page: number of the page.
+        pending: halves without a verdict.
+        oldest_ms: store time of the oldest of them, -1 where there is none.
+    """
+
+    partition: int
+    page: int
+    pending: int
+    oldest_ms: int
+
+
+@dataclass(slots=True)
+class BatchReport:
+    """Counts of one state partition and batch.
+
+    Args:
+        state_partition: number of the state partition.
+        counts: by the lower-case names of state.Counter, and the sink's own: finals,
+            finals_refused, halves_lost.
+        undelivered_groups: groups whose check topic does not exist, with how many requests.
+        pages: the status of every page that the batch touched.
+        skipped: whether an earlier try of the batch had already written everything.
+    """
+
+    state_partition: int
+    counts: Counter[str] = field(default_factory=Counter)
+    undelivered_groups: Counter[str] = field(default_factory=Counter)
+    pages: list[PageStatus] = field(default_factory=list)
+    skipped: bool = False
+
+    def to_json(self) -> str:
+        """Return the report as one line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> BatchReport:
+        """Read a report."""
+        raw = json.loads(text)
+        return cls(
+            raw["state_partition"],
+            Counter(raw["counts"]),
+            Counter(raw["undelivered_groups"]),
+            [PageStatus(**page) for page in raw["pages"]],
+            raw["skipped"],
+        )
+
+
+def report_of(state_partition: int, outcomes: Sequence[Outcome]) -> BatchReport:
+    """Return the report of what the pages decided; what the sink did is added by the sink."""
+    report = BatchReport(state_partition)
+    for outcome in outcomes:
+        _add_counters(report.counts, outcome)
+        report.pages.append(
+            PageStatus(outcome.partition, outcome.page, outcome.pending, outcome.oldest_ms)
+        )
+    return report
+
+
+def merged_counts(reports: Iterable[BatchReport]) -> Counter[str]:
+    """Return the counts of all reports together."""
+    total: Counter[str] = Counter()
+    for report in reports:
+        total.update(report.counts)
+    return total
+
+
+def _add_counters(counts: Counter[str], outcome: Outcome) -> None:
+    for counter in StateCounter:
+        number = int(outcome.counters[counter])
+        if number:
+            counts[counter.name.lower()] += number

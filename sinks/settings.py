@@ -1,0 +1,49 @@
+"""What a sink task has to know; small, because it travels to every task of every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from checkback.protocol.topics import TopicNames
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """Settings of the exactly-once Kafka sink.
+
+    Args:
+        application_id: name of the deployment.
+        query_id: Spark's id of the query; it comes from the checkpoint and survives restarts, so
+            a new checkpoint never meets the markers of an old one.
+        topic_prefix: prefix of Checkback's topics.
+        connection: librdkafka settings that reach the brokers, secrets included.
+        transaction_timeout_ms: after which the broker aborts an abandoned transaction.
+        message_bytes_max: largest record that any topic of ours takes.
+    """
+
+    application_id: str
+    query_id: str
+    topic_prefix: str
+    connection: Mapping[str, Any]
+    transaction_timeout_ms: int
+    message_bytes_max: int
+
+    @property
+    def topics(self) -> TopicNames:
+        """The names of the topics."""
+        return TopicNames(self.topic_prefix)
+
+    @property
+    def marker_group(self) -> str:
+        """Consumer group whose offsets on the settled topic are the batch markers."""
+        return f"{self.application_id}-marker-{self.query_id}"
+
+    def transactional_id(self, state_partition: int) -> str:
+        """Return the transactional id of a state partition: whoever holds it last, writes."""
+        return f"{self.application_id}-{self.query_id}-{state_partition}"
+
+    def __repr__(self) -> str:
+        # Tasks print their arguments when they fail; the connection may hold a password.
+        return f"SinkSettings({self.application_id!r}, query_id={self.query_id!r})"

@@ -1,0 +1,228 @@
+"""One Kafka transaction per state partition and batch, with the marker inside it.
+
+The order is what makes it exactly-once: initialising the producer fences whoever wrote for this
+state partition before and ends his transaction; only then is the marker read, so it can't move any
+more behind our back. A producer that is kept from one batch to the next needs no new look: that it
+could commit proves that nobody fenced it in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.properties import Headers
+from checkback.sinks.marker import Marker, MarkerStore
+from checkback.sinks.settings import SinkSettings
+
+CALL_TIMEOUT_S: Final = 60.0
+CALL_TRIES: Final = 3
+QUEUE_KIBIBYTES_MAX: Final = 65_536
+
+FENCED_CODES: Final = frozenset(
+    {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A record to write: topic, partition (-1: by key), key, value, headers, timestamp."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """What a broker would not take: topic, partition and librdkafka's error code."""
+
+    topic: str
+    partition: int
+    code: int
+    text: str
+
+
+class RejectedOutputError(BrokerError):
+    """Records were rejected; the transaction was aborted and nothing of it is visible."""
+
+    def __init__(self, rejections: list[Rejection]) -> None:
+        first = rejections[0]
+        super().__init__(f"Kafka rejected output for {first.topic}: {first.text}.")
+        self.rejections = rejections
+
+
+class ProducerLostError(BrokerError):
+    """The producer can't be used any more: fenced, or a fatal error. A new one may go on."""
+
+
+@dataclass(slots=True)
+class MarkedProducer:
+    """The transactional producer of one state partition, and its marker.
+
+    Args:
+        settings: the sink's.
+        state_partition: number of the state partition.
+    """
+
+    settings: SinkSettings
+    state_partition: int
+    marker: Marker | None = None
+    _producer: Producer = field(init=False)
+    _markers: MarkerStore = field(init=False)
+    _rejections: list[Rejection] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._producer = Producer(self._configuration())
+        self._guard(lambda: self._producer.init_transactions(CALL_TIMEOUT_S))
+        self._markers = MarkerStore(self.settings)
+        self.marker = self._markers.read([self.state_partition]).get(self.state_partition)
+
+    @property
+    def producer(self) -> Producer:
+        """The producer, for metadata look-ups."""
+        return self._producer
+
+    def begin(self) -> None:
+        """Open the transaction."""
+        self._rejections.clear()
+        self._guard(self._producer.begin_transaction)
+
+    def send(self, output: Output) -> None:
+        """Queue one record; waits while the queue is full.
+
+        Raises:
+            RejectedOutputError: the record is larger than the producer takes at all.
+            ProducerLostError: fenced by a successor.
+        """
+        while True:
+            try:
+                self._producer.produce(
+                    output.topic,
+                    output.value,
+                    output.key,
+                    output.partition,
+                    headers=output.headers,
+                    timestamp=output.timestamp_ms,
+                    on_delivery=self._delivered,
+                )
+            except BufferError:
+                self._producer.poll(0.1)
+                self._raise_rejections()
+            except KafkaException as error:
+                self._refuse(output, error)
+            else:
+                return
+
+    def flush(self) -> None:
+        """Send what is queued and wait until the brokers have it."""
+        self._guard(lambda: self._producer.flush(CALL_TIMEOUT_S))
+        self._raise_rejections()
+
+    def poll(self) -> None:
+        """Let delivery reports in."""
+        self._producer.poll(0)
+
+    def commit(self, batch_id: int, now_ms: int) -> None:
+        """Move the marker behind the batch and commit both.
+
+        Raises:
+            RejectedOutputError: records were rejected; the transaction is aborted.
+            ProducerLostError: fenced, or in doubt: a new producer reads the marker and knows.
+        """
+        moved = Marker(batch_id + 1, now_ms)
+        position = self._markers.offset(self.state_partition, moved)
+        group = self._markers.group_metadata()
+        # Deliveries first: an error there is a record's, and tells which.
+        self.flush()
+        self._guard(
+            lambda: self._producer.send_offsets_to_transaction([position], group, CALL_TIMEOUT_S)
+        )
+        self._guard(lambda: self._producer.commit_transaction(CALL_TIMEOUT_S))
+        self.marker = moved
+
+    def close(self) -> None:
+        """Give connections up without ending an open transaction: init by a successor does."""
+        self._producer.purge()
+        self._markers.close()
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            "linger.ms": 5,
+            "queue.buffering.max.kbytes": QUEUE_KIBIBYTES_MAX,
+            "queue.buffering.max.messages": 100_000,
+            "message.max.bytes": self.settings.message_bytes_max,
+            # The Java client's and kafka-python's partitioner, so that a key stays where it was.
+            "partitioner": "murmur2_random",
+            **self.settings.connection,
+            "transactional.id": self.settings.transactional_id(self.state_partition),
+            "transaction.timeout.ms": self.settings.transaction_timeout_ms,
+            "delivery.report.only.error": True,
+        }
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._rejections.append(
+                Rejection(
+                    message.topic() or "", message.partition() or 0, error.code(), error.str()
+                )
+            )
+
+    def _refuse(self, output: Output, error: KafkaException) -> None:
+        cause: KafkaError = error.args[0]
+        if cause.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+            raise self._lost(cause)
+        rejection = Rejection(output.topic, output.partition, cause.code(), cause.str())
+        self._abort()
+        raise RejectedOutputError([rejection])
+
+    def _raise_rejections(self) -> None:
+        if not self._rejections:
+            return
+        rejections = list(self._rejections)
+        if any(one.code in FENCED_CODES for one in rejections):
+            raise ProducerLostError(f"Fenced while writing: {rejections[0].text}.")
+        self._abort()
+        raise RejectedOutputError(rejections)
+
+    def _abort(self) -> None:
+        self._guard(lambda: self._producer.abort_transaction(CALL_TIMEOUT_S))
+        self._rejections.clear()
+
+    def _guard(self, call: Callable[[], object]) -> None:
+        """Run a call of librdkafka's; a failure that it can't try again loses this producer."""
+        for tries_left in reversed(range(CALL_TRIES)):
+            try:
+                call()
+            except KafkaException as error:
+                cause: KafkaError = error.args[0]
+                if self._rejections and cause.txn_requires_abort():
+                    self._raise_rejections()
+                if not tries_left or not cause.retriable() or cause.fatal():
+                    raise self._lost(cause) from error
+            else:
+                return
+
+    def _lost(self, cause: KafkaError) -> ProducerLostError:
+        return ProducerLostError(
+            f"The producer of state partition {self.state_partition} is lost: {cause.str()}.",
+            remedy="Check the brokers, and that no second job runs over the same checkpoint.",
+            code=cause.name(),
+        )
+
+
+__all__ = [
+    "CALL_TIMEOUT_S",
+    "MarkedProducer",
+    "Output",
+    "ProducerLostError",
+    "RejectedOutputError",
+    "Rejection",
+]

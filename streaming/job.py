@@ -1,0 +1,243 @@
+"""The job: starts the query, watches it, stops it between two batches."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any, Final
+
+from confluent_kafka import Producer
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.rules import record_rules
+from checkback.checkpoints.status import read_page_statuses
+from checkback.protocol import records
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings, spark_settings
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.topics import HEADER_ROOM_BYTES
+from checkback.sinks.report import BatchReport
+from checkback.sinks.settings import SinkSettings
+from checkback.sinks.task import REPORT_SCHEMA, sink_function
+from checkback.state import Rules
+from checkback.streaming import preflight
+from checkback.streaming.failure import explain
+from checkback.streaming.pages import PageSettings
+from checkback.streaming.progress import Progress
+from checkback.streaming.query import outcomes_of, read_topics, start_query
+from checkback.streaming.session import start_session, state_partitions
+
+WATCH_S: Final = 0.2
+STOP_WAIT_S: Final = 120.0
+
+Emit = Callable[[str, dict[str, Any]], None]
+"""Takes an event's name and its fields: started, progress, stopped."""
+
+
+class StoppedBetweenBatchesError(Exception):
+    """Raised inside Spark to end the query before it touches the next batch; no failure."""
+
+
+@dataclass(slots=True)
+class BatchSink:
+    """What Spark calls once per batch.
+
+    Args:
+        settings: makes the sink's settings once the query id is known.
+        progress: takes the reports.
+        stopping: set when no further batch may be begun.
+    """
+
+    settings: Callable[[str], SinkSettings]
+    progress: Progress
+    stopping: Event
+
+    def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
+        """Write one batch: one job over the outcomes, which are used once.
+
+        A second action would run the stateful operator again (SPARK-47329).
+        """
+        if self.stopping.is_set():
+            raise StoppedBetweenBatchesError
+        context = outcomes.sparkSession.sparkContext
+        query_id = context.getLocalProperty("sql.streaming.queryId")
+        function = sink_function(self.settings(query_id), batch_id, 0)
+        rows = outcomes.mapInArrow(function, REPORT_SCHEMA).collect()  # type: ignore[arg-type]
+        self.progress.add(batch_id, [BatchReport.from_json(row.report) for row in rows])
+
+
+@dataclass(slots=True)
+class Job:
+    """One run of the pipeline over a checkpoint.
+
+    Args:
+        settings: everything.
+        jars: Kafka source and Delta.
+        emit: takes what is to be told.
+        now_ms: the wall clock, for progress and for the time from which rules hold.
+    """
+
+    settings: Settings
+    jars: list[Path]
+    emit: Emit
+    now_ms: Callable[[], int] = lambda: int(time.time() * 1_000)
+    progress: Progress = field(default_factory=Progress)
+    _stopping: Event = field(default_factory=Event)
+
+    def stop(self) -> None:
+        """Ask for an end after the batch that is being written; returns at once."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Run until stopped.
+
+        Raises:
+            ConfigurationError, BrokerError, CheckpointError, FencedError: what stands in the way.
+            OperationalError: the query ended by itself; the message holds the cause.
+        """
+        settings = self.settings
+        preflight.require_settings(settings)
+        connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+        facts = preflight.look_at_cluster(settings, connection)
+        spark = start_session(settings, self.jars)
+        try:
+            folder = CheckpointFolder(spark, settings.checkpoint)
+            preflight.bind_checkpoint(settings, facts, folder)
+            self._take_up(folder, connection)
+            with stop_signals(self.stop):
+                query = self._start(spark, folder, connection)
+                self.emit("started", self._started_facts(query))
+                write_tick(settings, connection)
+                self._watch(spark, query)
+        finally:
+            spark.stop()
+        self.emit("stopped", {"batch_id": self.progress.last_batch, **self.progress.totals})
+
+    def _take_up(self, folder: CheckpointFolder, connection: dict[str, Any]) -> None:
+        query_id = folder.query_id()
+        if query_id is None:
+            return
+        sink = sink_settings(self.settings, connection, query_id)
+        preflight.require_markers(sink, state_partitions(self.settings), folder)
+        self.progress.index.update(read_page_statuses(folder))
+
+    def _start(
+        self, spark: SparkSession, folder: CheckpointFolder, connection: dict[str, Any]
+    ) -> StreamingQuery:
+        settings = self.settings
+        history = record_rules(folder, self.now_ms(), Rules.from_settings(settings))
+        pages = PageSettings(settings.page_size, settings.checks_per_batch_max, history)
+        source = spark_settings(settings.bootstrap_servers, settings.kafka)
+        outcomes = outcomes_of(read_topics(spark, settings, source), settings.topics, pages)
+        sink = BatchSink(
+            lambda query_id: sink_settings(settings, connection, query_id),
+            self.progress,
+            self._stopping,
+        )
+        return start_query(outcomes, settings, sink)
+
+    def _started_facts(self, query: StreamingQuery) -> dict[str, Any]:
+        return {
+            "application_id": self.settings.application_id,
+            "query_id": query.id,
+            "checkpoint": self.settings.checkpoint,
+            "state_partitions": state_partitions(self.settings),
+        }
+
+    def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
+        next_line_ms = self.now_ms() + self.settings.progress_interval_ms
+        while not self._stopping.is_set():
+            if wait_for_end(query, WATCH_S):
+                raise explain(query.exception())
+            if self.now_ms() >= next_line_ms:
+                self._emit_line(query)
+                next_line_ms += self.settings.progress_interval_ms
+        end_between_batches(spark, query)
+        self._emit_line(query)
+
+    def _emit_line(self, query: StreamingQuery) -> None:
+        last = query.lastProgress
+        batch_ms = None if last is None else last.durationMs.get("triggerExecution")
+        self.emit("progress", asdict(self.progress.line(self.now_ms(), batch_ms)))
+
+
+def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str) -> SinkSettings:
+    """Return what the sink has to know of the settings."""
+    return SinkSettings(
+        settings.application_id,
+        query_id,
+        settings.topic_prefix,
+        connection,
+        settings.sink_transaction_timeout_ms,
+        settings.max_message_bytes + 3 * HEADER_ROOM_BYTES,
+    )
+
+
+def write_tick(settings: Settings, connection: dict[str, Any]) -> None:
+    """Write a record that means nothing: without new data Spark fires no timeout after a restart.
+
+    Raises:
+        BrokerError: it could not be written.
+    """
+    failures: list[str] = []
+    producer = Producer({**connection, "acks": "all"})
+    producer.produce(
+        settings.topics.op,
+        value=b"",
+        partition=0,
+        headers=records.tick_headers(),
+        on_delivery=lambda error, _: failures.append(error.str()) if error else None,
+    )
+    if producer.flush(30.0) or failures:
+        raise BrokerError(
+            f"The start record could not be written to {settings.topics.op}: "
+            f"{failures or 'no answer in 30 s'}.",
+            remedy="Check that the pipeline may write to the topic.",
+        )
+
+
+def wait_for_end(query: StreamingQuery, timeout_s: float) -> bool:
+    """Wait so long for the query to end by itself; tell whether it did."""
+    try:
+        return bool(query.awaitTermination(timeout_s))
+    except StreamingQueryException:
+        return True
+
+
+def end_between_batches(spark: SparkSession, query: StreamingQuery) -> None:
+    """Let the batch at work be finished, then end the query.
+
+    StreamingQuery.stop() would interrupt it. The sink refuses the batch after it before touching
+    anything; Spark has planned that batch then, and the next start runs it as planned.
+    """
+    quiet = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
+    quiet.core.config.Configurator.setLevel(
+        "org.apache.spark.sql.execution.streaming", quiet.Level.OFF
+    )
+    deadline = time.monotonic() + STOP_WAIT_S
+    while time.monotonic() < deadline and not wait_for_end(query, WATCH_S):
+        if query.status["message"] == "Waiting for next trigger":
+            break
+    query.stop()
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Take SIGTERM and SIGINT as the wish to stop, as long as the context lasts."""
+    previous = {
+        number: signal.signal(number, lambda *_: stop())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

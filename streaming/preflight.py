@@ -1,0 +1,219 @@
+"""What must be true before the query starts; each refusal says what to do.
+
+Most of it protects the guarantee: a checkpoint over other topics, or one whose markers are gone,
+would make the job write twice or skip, and nobody would see it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.identity import FILE, FORMAT, CheckpointIdentity
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
+from checkback.protocol.topics import DAY_MS
+from checkback.sinks.marker import MarkerStore
+from checkback.sinks.settings import SinkSettings
+from checkback.streaming.session import state_partitions
+
+TIMEOUT_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What a topic is: its id and how many partitions it has."""
+
+    topic_id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the cluster says of itself and of the topics that the pipeline needs."""
+
+    cluster_id: str
+    topics: dict[str, TopicFacts]
+    settled_records: int
+
+
+def require_settings(settings: Settings) -> None:
+    """Refuse settings that the pipeline can't run with.
+
+    Raises:
+        ConfigurationError: names the key.
+    """
+    for key in ("bootstrap_servers", "checkpoint"):
+        if not getattr(settings, key):
+            raise ConfigurationError(
+                f"{key} is not set.",
+                remedy=f"Set it in the file, as CHECKBACK_{key.upper()}, or with "
+                f"--{key.replace('_', '-')}.",
+                key=key,
+            )
+
+
+def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFacts:
+    """Return the facts, after checking that every topic is there and fits.
+
+    Raises:
+        BrokerError: the cluster can't be reached, or a topic is missing.
+        ConfigurationError: a topic does not fit the settings.
+    """
+    admin = AdminClient({**connection, "log_level": 2})
+    names = settings.topics
+    needed = [names.half, names.op, names.discarded, names.refused, names.settled]
+    try:
+        cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S)
+        found = _describe_topics(admin, needed)
+        facts = ClusterFacts(str(cluster.cluster_id), found, 0)
+        _require_fit(settings, facts)
+        _require_retention(settings, admin)
+        settled = _record_count(admin, names.settled, found[names.settled].partitions)
+    except KafkaException as error:
+        raise BrokerError(
+            f"The brokers at {settings.bootstrap_servers} do not answer: {error.args[0].str()}.",
+            remedy="Check bootstrap_servers, the security settings and that the brokers are up.",
+            bootstrap_servers=settings.bootstrap_servers,
+        ) from error
+    return ClusterFacts(facts.cluster_id, found, settled)
+
+
+def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointFolder) -> None:
+    """Bind a new checkpoint to what it is made for, or check that an old one still fits.
+
+    Raises:
+        CheckpointError: it belongs to something else, or the topics were settled by another one.
+    """
+    names = settings.topics
+    now = CheckpointIdentity(
+        FORMAT,
+        settings.application_id,
+        facts.cluster_id,
+        settings.page_size,
+        state_partitions(settings),
+        facts.topics[names.half].topic_id,
+        facts.topics[names.op].topic_id,
+        facts.topics[names.settled].topic_id,
+    )
+    text = folder.read(FILE)
+    if text is not None:
+        CheckpointIdentity.from_json(text).require_same(now)
+        return
+    if not folder.is_empty():
+        raise CheckpointError(
+            f"{settings.checkpoint} is not empty and not a checkpoint of Checkback.",
+            remedy="Choose an empty folder.",
+            checkpoint=settings.checkpoint,
+        )
+    if facts.settled_records:
+        raise CheckpointError(
+            f"The checkpoint is new, but {names.settled} says that these topics were already "
+            "settled under another one: reading them again would write finals twice.",
+            remedy="Use the old checkpoint, or run `checkback checkpoint rebuild`.",
+            settled_records=facts.settled_records,
+        )
+    folder.write(FILE, now.to_json())
+
+
+def require_markers(settings: SinkSettings, partitions: int, folder: CheckpointFolder) -> None:
+    """Refuse to go on when the checkpoint has committed batches and a marker is gone.
+
+    Batch 0 writes the marker of every state partition, so only a loss explains one that is missing.
+
+    Raises:
+        CheckpointError: names the state partitions.
+    """
+    last_committed = folder.last_batch("commits")
+    if last_committed is None:
+        return
+    store = MarkerStore(settings)
+    try:
+        markers = store.read(list(range(partitions)))
+    finally:
+        store.close()
+    missing = [partition for partition in range(partitions) if partition not in markers]
+    if missing:
+        raise CheckpointError(
+            f"The markers of state partitions {missing} are gone from consumer group "
+            f"{settings.marker_group}, though batch {last_committed} is committed: whether the "
+            "next batch was written can't be known.",
+            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+            missing=missing,
+            group=settings.marker_group,
+        )
+
+
+def _describe_topics(admin: AdminClient, needed: list[str]) -> dict[str, TopicFacts]:
+    futures = admin.describe_topics(TopicCollection(needed), request_timeout=TIMEOUT_S)
+    facts, missing = {}, []
+    for name, future in futures.items():
+        try:
+            description = future.result(TIMEOUT_S)
+        except KafkaException:
+            missing.append(name)
+            continue
+        facts[name] = TopicFacts(str(description.topic_id), len(description.partitions))
+    if missing:
+        raise BrokerError(
+            f"Missing topics: {', '.join(sorted(missing))}.",
+            remedy="Run `checkback topics create` with the same settings.",
+            missing=sorted(missing),
+        )
+    return facts
+
+
+def _require_fit(settings: Settings, facts: ClusterFacts) -> None:
+    names = settings.topics
+    half, op = facts.topics[names.half].partitions, facts.topics[names.op].partitions
+    if half != op:
+        raise ConfigurationError(
+            f"{names.half} has {half} partitions and {names.op} has {op}: they must be equal.",
+            remedy="Give the smaller one more partitions.",
+        )
+    settled, wanted = facts.topics[names.settled].partitions, state_partitions(settings)
+    if settled < wanted:
+        raise ConfigurationError(
+            f"{names.settled} has {settled} partitions, {wanted} state partitions need one each.",
+            remedy="Set state_partitions lower, or give the topic more partitions.",
+            key="state_partitions",
+        )
+
+
+def _require_retention(settings: Settings, admin: AdminClient) -> None:
+    from confluent_kafka.admin import ConfigResource, ResourceType
+
+    resource = ConfigResource(ResourceType.TOPIC, settings.topics.half)
+    try:
+        configs = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result()
+    except KafkaException:
+        return  # not allowed to look; a half that is gone is still refused by name
+    retention_ms = int(configs["retention.ms"].value or -1)
+    window_ms = pending_window_ms(settings)
+    if 0 <= retention_ms < window_ms:
+        raise ConfigurationError(
+            f"{settings.topics.half} keeps halves for {retention_ms} ms, but one may be pending "
+            f"for {window_ms} ms and is looked up at its end.",
+            remedy=f"Set the topic's retention.ms to {window_ms + DAY_MS} or more.",
+            retention_ms=retention_ms,
+            window_ms=window_ms,
+        )
+
+
+def pending_window_ms(settings: Settings) -> int:
+    """Return how long a half may be pending: to the last check's answer, or until it expires."""
+    checked_ms = settings.transaction_timeout_ms + settings.check_max * settings.check_interval_ms
+    return min(settings.half_retention_ms, checked_ms + settings.check_interval_ms)
+
+
+def _record_count(admin: AdminClient, topic: str, partitions: int) -> int:
+    def offsets(spec: Any) -> int:
+        wanted = {TopicPartition(topic, number): spec for number in range(partitions)}
+        futures = admin.list_offsets(wanted, request_timeout=TIMEOUT_S)
+        return sum(future.result(TIMEOUT_S).offset for future in futures.values())
+
+    return offsets(OffsetSpec.latest()) - offsets(OffsetSpec.earliest())

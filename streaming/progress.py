@@ -1,0 +1,133 @@
+"""How the job is doing: what is pending, what happened since the last line, one line of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final
+
+from checkback.sinks.report import BatchReport, PageStatus, merged_counts
+
+SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
+
+
+@dataclass(slots=True)
+class PendingIndex:
+    """Pending halves by page: exact, because every page a batch touches reports its status."""
+
+    _pages: dict[tuple[int, int], PageStatus] = field(default_factory=dict)
+
+    def update(self, statuses: Iterable[PageStatus]) -> None:
+        """Take in the statuses that a batch reported, or that the checkpoint holds."""
+        for status in statuses:
+            key = (status.partition, status.page)
+            if status.pending:
+                self._pages[key] = status
+            else:
+                self._pages.pop(key, None)
+
+    @property
+    def pending(self) -> int:
+        """Halves without a verdict."""
+        return sum(status.pending for status in self._pages.values())
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Store time of the oldest of them, None where nothing is pending."""
+        return min((status.oldest_ms for status in self._pages.values()), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressLine:
+    """What one line says.
+
+    Args:
+        time_ms: when.
+        batch_id: the last batch that was written, None before the first.
+        batches: batches since the last line.
+        batch_ms: how long the last batch took, None before the first.
+        events_per_s: halves and ops read per second since the last line.
+        counts: what happened since the last line, by name.
+        pending: halves without a verdict.
+        oldest_pending_ms: age of the oldest of them, None where nothing is pending.
+        undelivered_groups: groups without a check topic, with how many requests found none.
+    """
+
+    time_ms: int
+    batch_id: int | None
+    batches: int
+    batch_ms: int | None
+    events_per_s: float
+    counts: dict[str, int]
+    pending: int
+    oldest_pending_ms: int | None
+    undelivered_groups: dict[str, int]
+
+    def as_text(self) -> str:
+        """Return the line for a terminal."""
+        shown = "  ".join(f"{name} {self.counts.get(name, 0)}" for name in SHOWN_COUNTS)
+        oldest = "-" if self.oldest_pending_ms is None else f"{self.oldest_pending_ms / 1_000:.1f} s"
+        batch = "-" if self.batch_ms is None else f"{self.batch_ms} ms"
+        text = (
+            f"batch {'-' if self.batch_id is None else self.batch_id} ({batch})  "
+            f"{self.events_per_s:,.0f} events/s  {shown}  pending {self.pending:,}  oldest {oldest}"
+        )
+        if self.undelivered_groups:
+            groups = ", ".join(sorted(self.undelivered_groups))
+            text += f"  NO CHECK TOPIC FOR {groups}"
+        return text
+
+
+@dataclass(slots=True)
+class Progress:
+    """Collects what batches report; read from another thread than the one that writes.
+
+    Args:
+        index: what is pending.
+    """
+
+    index: PendingIndex = field(default_factory=PendingIndex)
+    totals: Counter[str] = field(default_factory=Counter)
+    _since: Counter[str] = field(default_factory=Counter)
+    _undelivered: Counter[str] = field(default_factory=Counter)
+    _batches: int = 0
+    _batch_id: int | None = None
+    _line_ms: int | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    def add(self, batch_id: int, reports: list[BatchReport]) -> None:
+        """Take in what the tasks of a batch reported."""
+        counts = merged_counts(reports)
+        with self._lock:
+            self._batch_id = batch_id
+            self._batches += 1
+            self._since.update(counts)
+            self.totals.update(counts)
+            for report in reports:
+                self.index.update(report.pages)
+                self._undelivered.update(report.undelivered_groups)
+
+    def line(self, now_ms: int, batch_ms: int | None) -> ProgressLine:
+        """Return the line for now and begin the next one."""
+        with self._lock:
+            elapsed_s = max(1, now_ms - (self._line_ms or now_ms)) / 1_000
+            counts, undelivered = dict(self._since), dict(self._undelivered)
+            batches, oldest_ms = self._batches, self.index.oldest_ms
+            self._since.clear()
+            self._undelivered.clear()
+            self._batches = 0
+            self._line_ms = now_ms
+            events = counts.get("events", 0)
+            return ProgressLine(
+                now_ms,
+                self._batch_id,
+                batches,
+                batch_ms,
+                events / elapsed_s if elapsed_s > 0.01 else 0.0,
+                counts,
+                self.index.pending,
+                None if oldest_ms is None else max(0, now_ms - oldest_ms),
+                undelivered,
+            )

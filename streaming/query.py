@@ -1,0 +1,73 @@
+"""The query: two topics in, page-keyed state, outcomes to the sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.state import GroupStateTimeout
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.topics import TopicNames
+from checkback.streaming.decode import decode
+from checkback.streaming.pages import (
+    OUTCOME_SCHEMA,
+    STATE_SCHEMA,
+    PageSettings,
+    page_function,
+)
+
+BatchFunction = Callable[[DataFrame, int], None]
+
+
+def read_topics(
+    spark: SparkSession, settings: Settings, connection: Mapping[str, str]
+) -> DataFrame:
+    """Return the halves and ops as they stand on Kafka.
+
+    One source for both topics: their ends are looked up together, so that an op is hardly ever
+    read a batch before its half. Read committed, because the sink's feedback on the op topic is
+    written in its transaction.
+    """
+    names = settings.topics
+    reader = spark.readStream.format("kafka").options(**connection)
+    return (
+        reader.option("subscribe", f"{names.half},{names.op}")
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .option("maxOffsetsPerTrigger", str(settings.batch_events_max))
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+
+
+def outcomes_of(rows: DataFrame, topics: TopicNames, pages: PageSettings) -> DataFrame:
+    """Return what the pages decide: one row (partition, page, outcome) per page and batch.
+
+    Args:
+        rows: halves and ops as the Kafka source gives them.
+        topics: the names of the topics.
+        pages: rules and sizes.
+    """
+    events = decode(rows, topics, pages.page_size)
+    return events.groupBy("partition", "page").applyInPandasWithState(
+        page_function(pages),
+        OUTCOME_SCHEMA,
+        STATE_SCHEMA,
+        "append",
+        GroupStateTimeout.ProcessingTimeTimeout,
+    )
+
+
+def start_query(outcomes: DataFrame, settings: Settings, write_batch: BatchFunction) -> StreamingQuery:
+    """Start the long-running query over the checkpoint in the settings."""
+    return (
+        outcomes.writeStream.queryName(settings.application_id)
+        .outputMode("append")
+        .option("checkpointLocation", settings.checkpoint)
+        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .foreachBatch(write_batch)
+        .start()
+    )

@@ -1,0 +1,100 @@
+"""The Spark session that the job needs, and what executors have to be given."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from checkback.protocol.configuration import Settings
+from checkback.streaming.package import package_zip
+
+LOCAL_MASTER: Final = re.compile(r"local(\[[^,\]]*\])?")
+TASK_TRIES: Final = 4
+"""A local Spark gives a task one try unless told otherwise; a fenced producer needs a second."""
+
+DEFAULTS: Final[Mapping[str, str]] = {
+    "spark.driver.memory": "2g",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
+    # An extra read for every write, for a number that our own status has more exactly.
+    "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
+    # Without it every batch uploads a whole snapshot of every partition.
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+"""What `spark.*` settings may override."""
+
+REQUIRED: Final[Mapping[str, str]] = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    # A second attempt of a task beside a running one would fence it, and be fenced.
+    "spark.speculation": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Measuring every column for every row is short-cut at this value (BaseStreamingArrowWriter).
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    # Our own files lie in the folder before Spark's first; checkpoints.identity guards it instead.
+    "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
+}
+"""What correctness or the design rests on."""
+
+
+def state_partitions(settings: Settings) -> int:
+    """Return the number of state partitions: as set, else the cores of a local master."""
+    if settings.state_partitions is not None:
+        return settings.state_partitions
+    found = re.match(r"local\[(\d+)", settings.master)
+    return int(found.group(1)) if found else os.cpu_count() or 1
+
+
+def spark_master(settings: Settings) -> str:
+    """Return the master, with task retries for a local one that names none."""
+    if LOCAL_MASTER.fullmatch(settings.master) is None:
+        return settings.master
+    cores = settings.master.removeprefix("local").strip("[]") or "1"
+    return f"local[{cores},{TASK_TRIES}]"
+
+
+def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
+    """Start Spark, or take the session that runs already.
+
+    Args:
+        settings: master, `spark.*` and the state partitions.
+        jars: Kafka source and Delta; Spark hands them to executors.
+    """
+    # On a cluster the workers' own python is right unless the caller says otherwise.
+    is_local = settings.master.startswith("local")
+    if is_local:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(spark_master(settings)).appName(settings.application_id)
+    for key, value in session_settings(settings, jars).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    if not is_local:
+        spark.sparkContext.addPyFile(str(package_zip()))
+    return spark
+
+
+def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
+    """Return the Spark settings: our defaults, the user's `spark.*`, then what must be."""
+    chosen = dict(DEFAULTS)
+    if settings.master.startswith("local"):
+        # Nobody outside has to reach a local Spark.
+        chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    chosen |= {_with_prefix(key): value for key, value in settings.spark.items()}
+    chosen |= REQUIRED
+    chosen["spark.sql.shuffle.partitions"] = str(state_partitions(settings))
+    own = chosen.get("spark.jars")
+    chosen["spark.jars"] = ",".join([*([own] if own else []), *(str(jar) for jar in jars)])
+    return chosen
+
+
+def _with_prefix(key: str) -> str:
+    return key if key.startswith("spark.") else f"spark.{key}"
