@@ -152,5 +152,5 @@ def test_no_servers_is_a_configuration_error(
 
 
 def test_a_certificate_that_cannot_be_read_is_a_configuration_error() -> None:
-    with pytest.raises(ConfigurationError, match="/nowhere/ca.pem"):
+    with pytest.raises(ConfigurationError, match=r"/nowhere/ca\.pem"):
         java_settings("a:1", {"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})

@@ -1,0 +1,28 @@
+"""The command line: ``checkback <noun> <verb>``.
+
+A noun is a module here with a ``command``; it is imported when it is asked for and not before, so
+that ``checkback --help`` need not wait for Spark.
+
+Exit codes: 0 done · 1 done, and something was found (an audit that fails, a topic that differs) ·
+2 used wrongly · 3 the environment is not as needed · 4 refused, because going on could break the
+guarantee · 70 a defect of Checkback · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from checkback.streaming.commands.frame import LazyGroup, Noun, execute
+
+NOUNS: Final[dict[str, Noun]] = {
+    "broker": Noun("checkback.streaming.commands.broker", "Run a local Kafka broker."),
+    "config": Noun("checkback.streaming.commands.config", "Show the settings in effect."),
+    "jars": Noun("checkback.streaming.commands.jars", "Fetch the jars of Spark and Kafka."),
+    "topics": Noun("checkback.streaming.commands.topics", "Create and compare the topics."),
+}
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(execute(LazyGroup(NOUNS), sys.argv[1:]))

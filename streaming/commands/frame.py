@@ -1,0 +1,207 @@
+"""What all commands share: finding them, their output, their errors and exit codes."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+
+import click
+
+from checkback import __version__
+from checkback.protocol.errors import CheckbackError, PrerequisiteError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+EXIT_OK: Final = 0
+EXIT_FOUND: Final = 1
+"""Done, and what was looked for was found: an audit fails, a topic differs from its plan."""
+EXIT_DEFECT: Final = 70
+EXIT_INTERRUPTED: Final = 130
+
+
+class Noun(NamedTuple):
+    """One command of the top level.
+
+    Args:
+        module: has it as ``command``.
+        summary: its line in the top level's help.
+    """
+
+    module: str
+    summary: str
+
+
+@dataclass
+class Output:
+    """How a command tells its result.
+
+    Args:
+        as_json: one JSON document on standard output, made to be read by programs; else text.
+    """
+
+    as_json: bool = False
+
+    def show(self, data: Mapping[str, object], text: str) -> None:
+        """Print a command's result.
+
+        Args:
+            data: the result for programs; its keys stay stable.
+            text: the same for people.
+        """
+        click.echo(json.dumps(data, default=str) if self.as_json else text)
+
+    def line(self, data: Mapping[str, object], text: str) -> None:
+        """Print one of many: for commands that go on, and say each event when it happens."""
+        self.show(data, text)
+        sys.stdout.flush()
+
+    def error(self, error: CheckbackError) -> None:
+        """Print an error to standard error: one line, or one JSON object ``{"error": ...}``."""
+        if self.as_json:
+            self._error_document(
+                type(error).__name__, error.message, error.remedy, error.fields, error.exit_code
+            )
+        else:
+            click.echo(f"checkback: {_one_line(str(error))}", err=True)
+
+    def usage_error(self, error: click.ClickException) -> None:
+        """Print what is wrong with the command line to standard error."""
+        if self.as_json:
+            self._error_document("UsageError", error.format_message(), "", {}, error.exit_code)
+        else:
+            error.show()
+
+    def _error_document(
+        self, kind: str, message: str, remedy: str, fields: Mapping[str, object], code: int
+    ) -> None:
+        error = {"kind": kind, "message": message, "remedy": remedy, "fields": fields}
+        click.echo(json.dumps({"error": {**error, "exit_code": code}}, default=str), err=True)
+
+
+@dataclass
+class Frame:
+    """One run of the command line, click's ``obj``."""
+
+    output: Output = field(default_factory=Output)
+
+
+class LazyGroup(click.Group):
+    """The top level: imports a noun's module when that noun is run.
+
+    Args:
+        nouns: name to module.
+    """
+
+    def __init__(self, nouns: Mapping[str, Noun]) -> None:
+        super().__init__(
+            "checkback",
+            help="Transactional messages on Kafka topics, resolved and asked back by Spark.",
+            epilog="Exit codes: 0 done, 1 something was found, 2 used wrongly, 3 the environment"
+            " is not as needed, 4 refused to protect the guarantee.",
+            no_args_is_help=True,
+        )
+        self._nouns = nouns
+        self.params.append(_version_option())
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the nouns in the order of the alphabet."""
+        return sorted(self._nouns)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Return the noun's command, None if there is no such noun."""
+        noun = self._nouns.get(cmd_name)
+        if noun is None:
+            return None
+        command: click.Command = import_module(noun.module).command
+        return command
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - click's signature
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the nouns with their summaries, without importing one."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._nouns[name].summary) for name in sorted(self._nouns)])
+
+
+def output_option(function: Callable[P, R]) -> Callable[P, R]:
+    """Add ``--output text|json`` to a command and pass it an Output as ``output``."""
+
+    def chosen(ctx: click.Context, _: click.Parameter, value: str) -> Output:
+        output = Output(as_json=value == "json")
+        ctx.ensure_object(Frame).output = output
+        return output
+
+    option = click.option(
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        is_eager=True,  # so that an error in any other option already knows how to be told
+        callback=chosen,
+        help="For people, or one JSON document for programs.",
+    )
+    return option(function)
+
+
+def execute(command: click.Command, arguments: Sequence[str]) -> int:
+    """Run a command, tell its error if it has one, and return the exit code."""
+    frame = Frame()
+    try:
+        result = command.main(list(arguments), "checkback", standalone_mode=False, obj=frame)
+    except CheckbackError as error:
+        frame.output.error(error)
+        return error.exit_code
+    except click.ClickException as error:
+        frame.output.usage_error(error)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _reader_has_gone()
+    except Exception as error:
+        return _unexpected(frame.output, error)
+    return result if isinstance(result, int) else EXIT_OK
+
+
+def _unexpected(output: Output, error: Exception) -> int:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        full = PrerequisiteError("No space is left on the disk.", remedy="Free some and try again.")
+        output.error(full)
+        return full.exit_code
+    traceback.print_exc()
+    return EXIT_DEFECT
+
+
+def _reader_has_gone() -> int:
+    """Leave quietly when, for example, `head` has read enough."""
+    sys.stdout = None  # the interpreter's last flush would complain
+    return EXIT_OK
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _version_option() -> click.Option:
+    def show(ctx: click.Context, _: click.Parameter, value: Any) -> None:
+        if value and not ctx.resilient_parsing:
+            click.echo(f"checkback {__version__}")
+            ctx.exit()
+
+    return click.Option(
+        ["--version"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=show,
+        help="Show the version.",
+    )
