@@ -1,8 +1,8 @@
 """From Kafka rows to event rows, in SQL expressions that the JVM compiles.
 
 An event row is small: what it is, which half it speaks of, when, and a hash of who. Headers are
-read by position when they stand in the protocol's order, by name otherwise. Whatever can't be
-decoded becomes an event too, with its reason: it travels the same way and ends in the refused topic.
+read by position when they stand in the protocol's order, by name otherwise. What can't be decoded
+becomes an event too, with its reason: it travels the same way and ends in the refused topic.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
     Returns:
         partition int, page long, kind tinyint (state.EventKind), offset long (of the half),
         time_ms long (of the record), identity long (top 16 bits: group; low 48: group and
-        transaction id), detail long (a half's immunity time in ms or -1, an op's state, a feedback's
-        check times, a refusal's code), source_offset long (of the record itself).
+        transaction id), detail long (a half's immunity time in ms or -1, an op's state, a
+        feedback's check times, a refusal's code), source_offset long (of the record itself).
     """
     is_half = f.col("topic") == topics.half
     parts = rows.select(

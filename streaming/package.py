@@ -1,4 +1,4 @@
-"""This package as a zip, which is what executors can be given.
+"""Checkback as a zip, which is what executors can be given.
 
 Spark ignores wheels among its Python files (SparkContext.PACKAGE_EXTENSIONS), and the folders of a
 checkout are not laid out as they are imported; so the zip is made from what is imported here.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
 from checkback.sinks.report import BatchReport, PageStatus, merged_counts
 
@@ -65,20 +65,6 @@ class ProgressLine:
     oldest_pending_ms: int | None
     undelivered_groups: dict[str, int]
 
-    def as_text(self) -> str:
-        """Return the line for a terminal."""
-        shown = "  ".join(f"{name} {self.counts.get(name, 0)}" for name in SHOWN_COUNTS)
-        oldest = "-" if self.oldest_pending_ms is None else f"{self.oldest_pending_ms / 1_000:.1f} s"
-        batch = "-" if self.batch_ms is None else f"{self.batch_ms} ms"
-        text = (
-            f"batch {'-' if self.batch_id is None else self.batch_id} ({batch})  "
-            f"{self.events_per_s:,.0f} events/s  {shown}  pending {self.pending:,}  oldest {oldest}"
-        )
-        if self.undelivered_groups:
-            groups = ", ".join(sorted(self.undelivered_groups))
-            text += f"  NO CHECK TOPIC FOR {groups}"
-        return text
-
 
 @dataclass(slots=True)
 class Progress:
@@ -109,6 +95,11 @@ class Progress:
                 self.index.update(report.pages)
                 self._undelivered.update(report.undelivered_groups)
 
+    @property
+    def last_batch(self) -> int | None:
+        """The last batch that was written, None before the first."""
+        return self._batch_id
+
     def line(self, now_ms: int, batch_ms: int | None) -> ProgressLine:
         """Return the line for now and begin the next one."""
         with self._lock:
@@ -131,3 +122,29 @@ class Progress:
                 None if oldest_ms is None else max(0, now_ms - oldest_ms),
                 undelivered,
             )
+
+
+def line_text(event: str, facts: Mapping[str, Any]) -> str:
+    """Return what a terminal shows of an event: started, progress (a ProgressLine), stopped."""
+    if event == "started":
+        return (
+            f"started {facts['application_id']}: {facts['state_partitions']} state partitions, "
+            f"checkpoint {facts['checkpoint']}"
+        )
+    if event == "stopped":
+        return f"stopped after batch {_or_dash(facts['batch_id'])}"
+    oldest = facts["oldest_pending_ms"]
+    parts = [
+        f"batch {_or_dash(facts['batch_id'])} ({_or_dash(facts['batch_ms'])} ms)",
+        f"{facts['events_per_s']:,.0f} events/s",
+        *(f"{name} {facts['counts'].get(name, 0):,}" for name in SHOWN_COUNTS),
+        f"pending {facts['pending']:,}",
+        f"oldest {'-' if oldest is None else f'{oldest / 1_000:.1f} s'}",
+    ]
+    if facts["undelivered_groups"]:
+        parts.append(f"no check topic for {', '.join(sorted(facts['undelivered_groups']))}")
+    return "  ".join(parts)
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else str(number)

@@ -85,26 +85,26 @@ def op_row(
     group: str = "g",
     transaction_id: str | None = None,
 ) -> KafkaRow:
-    op = Op(
-        partition, half_offset, group, transaction_id or f"id-{partition}-{half_offset}", state
-    )
-    return KafkaRow(
-        NAMES.op, partition, source_offset, time_ms, op.value(), op.headers(), op.key()
-    )
+    op = Op(partition, half_offset, group, transaction_id or f"id-{partition}-{half_offset}", state)
+    return KafkaRow(NAMES.op, partition, source_offset, time_ms, op.value(), op.headers(), op.key())
 
 
 def kafka_rows(lines: DataFrame) -> DataFrame:
     """Turn JSON lines into rows of the Kafka source's schema."""
     row = f.from_json("value", ROW_SCHEMA).alias("row")
     headers = "transform(headers, h -> struct(h.key as key, unbase64(h.value) as value))"
-    return lines.select(row).select("row.*").select(
-        f.unbase64("key").alias("key"),
-        f.unbase64("value").alias("value"),
-        "topic",
-        "partition",
-        "offset",
-        f.timestamp_millis("time_ms").alias("timestamp"),
-        f.expr(headers).alias("headers"),
+    return (
+        lines.select(row)
+        .select("row.*")
+        .select(
+            f.unbase64("key").alias("key"),
+            f.unbase64("value").alias("value"),
+            "topic",
+            "partition",
+            "offset",
+            f.timestamp_millis("time_ms").alias("timestamp"),
+            f.expr(headers).alias("headers"),
+        )
     )
 
 

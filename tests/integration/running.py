@@ -1,0 +1,266 @@
+"""Parts for tests of the whole pipeline: `checkback run` as a process, topics as lists."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from checkback.deploy.topics import create_topics
+from checkback.protocol.configuration import Settings
+from checkback.protocol.properties import text_value
+from checkback.protocol.records import Op, half_headers
+from checkback.protocol.topics import TopicNames
+
+COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+COMMAND = str(Path(sys.executable).parent / "checkback")
+
+
+def wait_until(holds: Callable[[], object], timeout_s: float = 60.0, what: str = "") -> None:
+    """Look again and again until it holds; what another process does has no other sign."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what or holds}"
+        time.sleep(0.1)
+
+
+@dataclass
+class Topics:
+    """Checkback's topics on a broker, written and read as plain records."""
+
+    bootstrap_servers: str
+    prefix: str
+    half_partitions: int = 2
+    _producer: Producer | None = None
+
+    @property
+    def names(self) -> TopicNames:
+        return TopicNames(self.prefix)
+
+    def settings(self, checkpoint: Path, **changes: Any) -> Settings:
+        """Settings with intervals short enough for a test."""
+        return Settings(
+            **{
+                "bootstrap_servers": self.bootstrap_servers,
+                "checkpoint": str(checkpoint),
+                "topic_prefix": self.prefix,
+                "half_partitions": self.half_partitions,
+                "state_partitions": 2,
+                "master": "local[2]",
+                "transaction_timeout_ms": 1_500,
+                "check_interval_ms": 1_500,
+                "check_max": 3,
+                "progress_interval_ms": 500,
+                "spark": {"spark.ui.enabled": "false", "spark.driver.memory": "1g"},
+                **changes,
+            }
+        )
+
+    def create(
+        self, settings: Settings, real: Sequence[str] = (), groups: Sequence[str] = ()
+    ) -> None:
+        create_topics(settings)
+        wanted = [NewTopic(name, 2, 1) for name in real]
+        wanted += [NewTopic(self.names.check(group), 1, 1) for group in groups]
+        for future in self.admin.create_topics(wanted).values() if wanted else ():
+            future.result()
+
+    @property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+    def send_half(
+        self,
+        body: bytes,
+        real: str,
+        *,
+        partition: int = 0,
+        transaction_id: str | None = None,
+        group: str = "g",
+        key: bytes | None = None,
+        properties: dict[str, str] | None = None,
+    ) -> tuple[int, int]:
+        """Store a half; return (partition, offset)."""
+        headers = half_headers(
+            producer_group=group,
+            transaction_id=transaction_id or body.decode(),
+            real_topic=real,
+            properties=properties or {},
+        )
+        return self.send_raw(self.names.half, body, headers, partition, key)
+
+    def send_op(
+        self,
+        at: tuple[int, int],
+        transaction_id: str,
+        state: int,
+        *,
+        group: str = "g",
+    ) -> None:
+        op = Op(at[0], at[1], group, transaction_id, state)
+        self.send_raw(self.names.op, op.value(), op.headers(), at[0], op.key())
+
+    def send_raw(
+        self,
+        topic: str,
+        value: bytes | None,
+        headers: Any,
+        partition: int = 0,
+        key: bytes | None = None,
+    ) -> tuple[int, int]:
+        """Store any record; return (partition, offset)."""
+        if self._producer is None:
+            self._producer = Producer(
+                {"bootstrap.servers": self.bootstrap_servers, "linger.ms": 0, "acks": "all"}
+            )
+        stored: list[Message] = []
+        self._producer.produce(
+            topic,
+            value,
+            key,
+            partition,
+            headers=headers,
+            on_delivery=lambda error, message: stored.append(message) if error is None else None,
+        )
+        self._producer.flush()
+        return stored[0].partition() or 0, stored[0].offset() or 0
+
+    def read(self, topic: str) -> list[Message]:
+        """Return all that a read_committed consumer sees now."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "group.id": "reader",
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        metadata = consumer.list_topics(topic, 10).topics[topic]
+        consumer.assign([TopicPartition(topic, number, 0) for number in metadata.partitions])
+        found: list[Message] = []
+        ended = 0
+        while ended < len(metadata.partitions):
+            message = consumer.poll(20)
+            assert message is not None, f"no end of {topic}"
+            if message.error():
+                ended += 1
+            else:
+                found.append(message)
+        consumer.close()
+        return found
+
+    def bodies(self, topic: str) -> list[str]:
+        return sorted((message.value() or b"").decode() for message in self.read(topic))
+
+    def reasons(self) -> list[str]:
+        return sorted(
+            text_value(message.headers() or [], "__checkback.errors.reason") or ""
+            for message in self.read(self.names.refused)
+        )
+
+
+@dataclass
+class Pipeline:
+    """One `checkback run` process."""
+
+    settings: Settings
+    folder: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    _process: subprocess.Popen[str] | None = None
+    _lines: queue.Queue[str | None] = field(default_factory=queue.Queue)
+
+    def __enter__(self) -> Pipeline:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    def start(self) -> None:
+        """Start the process in a group of its own; returns at once."""
+        config = self.folder / "checkback.toml"
+        config.write_text(to_toml(self.settings))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "run.err").open("a") as errors:
+            self._process = subprocess.Popen(
+                [COMMAND, "run", "--config", str(config), "--output", "json"],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+                env={**os.environ, **self.environment},
+            )
+        self._lines = queue.Queue()
+        threading.Thread(target=self._read_lines, daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def wait_for(self, event: str, timeout_s: float = 120.0) -> dict[str, Any]:
+        """Return the next line with that event."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            line = self._lines.get(timeout=max(0.1, deadline - time.monotonic()))
+            assert line is not None, f"ended before {event}: {self.errors()}"
+            found = json.loads(line)
+            self.events.append(found)
+            if found["event"] == event:
+                return dict(found)
+
+    def terminate(self, timeout_s: float = 90.0) -> int:
+        """SIGTERM, and wait for the end."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL to driver, JVM and Python workers at once, as a lost machine would."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(30)
+
+    def wait(self, timeout_s: float = 60.0) -> int:
+        assert self._process is not None
+        return self._process.wait(timeout_s)
+
+    def errors(self) -> str:
+        return (self.folder / "run.err").read_text()[-3_000:]
+
+    def _read_lines(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+
+def to_toml(settings: Settings) -> str:
+    """Write settings as the flat file that `--config` reads."""
+    lines = []
+    for name, value in vars(settings).items():
+        if name in ("kafka", "spark"):
+            lines += [f'"{_dotted(name, key)}" = {json.dumps(text)}' for key, text in value.items()]
+        elif value is not None:
+            lines.append(f"{name} = {json.dumps(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _dotted(name: str, key: str) -> str:
+    return key if key.startswith(f"{name}.") else f"{name}.{key}"

@@ -1,0 +1,361 @@
+"""The exactly-once sink against a real broker, without Spark: one writer is one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from checkback.protocol.errors import CheckpointError, FencedError
+from checkback.protocol.properties import text_value
+from checkback.protocol.records import half_headers
+from checkback.protocol.refusals import RefusedReason
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.lookup import RecordReader
+from checkback.sinks.marker import MarkerStore
+from checkback.sinks.real_topics import TopicDirectory
+from checkback.sinks.settings import SinkSettings
+from checkback.sinks.transaction import MarkedProducer
+from checkback.sinks.writer import BatchWriter
+from checkback.state import Action, Counter, Outcome
+
+Found = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]
+
+
+@dataclass
+class World:
+    """Topics of one test, halves in them, and writers over them."""
+
+    settings: SinkSettings
+    real: str
+
+    @property
+    def names(self) -> TopicNames:
+        return self.settings.topics
+
+    def writer(self, state_partition: int = 0) -> BatchWriter:
+        connection = dict(self.settings.connection)
+        return BatchWriter(
+            self.settings,
+            state_partition,
+            RecordReader(connection, self.names.half),
+            RecordReader(connection, self.names.op),
+            TopicDirectory(AdminClient(connection)),
+        )
+
+    def halves(self, bodies: Sequence[bytes], real: str | None = None, group: str = "g") -> None:
+        producer = Producer(dict(self.settings.connection))
+        for number, body in enumerate(bodies):
+            headers = half_headers(
+                producer_group=group,
+                transaction_id=f"id-{number}",
+                real_topic=real or self.real,
+                properties={"TAGS": "t", "mine": "yes"},
+            )
+            producer.produce(self.names.half, body, f"k{number}", 0, headers=headers)
+        producer.flush()
+
+    def read(self, topic: str) -> Found:
+        """Everything that a read_committed consumer sees, in order of offsets."""
+        consumer = Consumer(
+            {
+                **self.settings.connection,
+                "group.id": "audit",
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        partitions = consumer.list_topics(topic).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+        found: Found = []
+        ended = 0
+        while ended < len(partitions):
+            message = consumer.poll(10)
+            assert message is not None, f"no end of {topic}: a transaction hangs"
+            if message.error():
+                ended += 1
+            else:
+                found.append((message.key(), message.value(), message.headers() or []))
+        consumer.close()
+        return found
+
+
+@pytest.fixture
+def world(bootstrap_servers: str, unique: str) -> World:
+    connection = {"bootstrap.servers": bootstrap_servers}
+    settings = SinkSettings("app", unique, unique, connection, 10_000, 8_000_000)
+    names, real = settings.topics, f"{unique}orders"
+    wide = {"max.message.bytes": "4000000"}
+    topics = [
+        NewTopic(names.half, 1, 1, config=wide),
+        NewTopic(names.op, 1, 1, config=wide),
+        NewTopic(names.refused, 1, 1, config=wide),
+        NewTopic(names.discarded, 1, 1, config=wide),
+        NewTopic(names.settled, 2, 1),
+        NewTopic(names.check("g"), 1, 1, config=wide),
+        NewTopic(real, 2, 1),
+    ]
+    for future in AdminClient(connection).create_topics(topics).values():
+        future.result()
+    return World(settings, real)
+
+
+def outcome(*decided: tuple[Action, int, int]) -> Outcome:
+    """What page 0 decided: (action, offset, detail) each."""
+    return Outcome(
+        partition=0,
+        page=0,
+        now_ms=1_000,
+        action=np.array([one[0] for one in decided], np.uint8),
+        offset=np.array([one[1] for one in decided], np.int64),
+        detail=np.array([one[2] for one in decided], np.int32),
+        source_offset=np.array([one[1] for one in decided], np.int64),
+        counters=np.zeros(len(Counter), np.int64),
+        pending=0,
+        oldest_ms=-1,
+    )
+
+
+def commits(*offsets: int) -> Outcome:
+    return outcome(*((Action.COMMIT, offset, 0) for offset in offsets))
+
+
+def test_a_committed_half_becomes_final_with_its_key_body_and_own_properties(world: World) -> None:
+    world.halves([b"zero", b"one"])
+
+    world.writer().write([commits(1)], 0, 0)
+
+    [(key, body, headers)] = world.read(world.real)
+    assert (key, body) == (b"k1", b"one")
+    assert dict(headers) == {
+        "TAGS": b"t",
+        "mine": b"yes",
+        "PGROUP": b"g",
+        "UNIQ_KEY": b"id-1",
+        "TRAN_PREPARED_QUEUE_OFFSET": b"1",
+        "TRAN_HALF_QUEUE_ID": b"0",
+    }
+
+
+def test_a_batch_written_again_by_the_same_or_another_process_writes_nothing(world: World) -> None:
+    world.halves([b"a", b"b"])
+    first = world.writer()
+    first.write([commits(0)], 0, 0)
+
+    again = first.write([commits(0)], 0, 0)
+    successor = world.writer().write([commits(0)], 0, 0)
+
+    assert again.skipped
+    assert successor.skipped
+    assert [body for _, body, _ in world.read(world.real)] == [b"a"]
+
+
+def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
+    world.halves([b"a", b"b"])
+    killed = MarkedProducer(world.settings, 0)
+    killed.begin()
+    for output in world.writer()._outputs([commits(0)], 0, _report()):
+        killed.send(output)
+    killed.flush()
+
+    world.writer().write([commits(0)], 0, 0)
+
+    assert [body for _, body, _ in world.read(world.real)] == [b"a"]
+
+
+def test_a_fenced_writer_takes_over_again_and_finds_the_marker(world: World) -> None:
+    world.halves([b"a", b"b", b"c"])
+    one, other = world.writer(), world.writer()
+    one.write([commits(0)], 0, 0)
+    other.write([commits(1)], 1, 0)
+
+    late = one.write([commits(1)], 1, 0)
+    one.write([commits(2)], 2, 0)
+
+    assert late.skipped
+    assert sorted(body or b"" for _, body, _ in world.read(world.real)) == [b"a", b"b", b"c"]
+
+
+def test_a_marker_that_is_gone_stops_the_writer(world: World) -> None:
+    world.halves([b"a"])
+
+    with pytest.raises(CheckpointError, match="marker of state partition 0 is gone"):
+        world.writer().write([commits(0)], 7, 0)
+
+    assert world.read(world.real) == []
+
+
+def test_the_first_batch_writes_a_marker_even_without_output(world: World) -> None:
+    world.writer(1).write([], 0, 0)
+
+    store = MarkerStore(world.settings)
+    assert {key: one.next_batch for key, one in store.read([0, 1]).items()} == {1: 1}
+    store.close()
+
+
+def test_a_missing_real_topic_is_refused_and_holds_nothing_up(world: World) -> None:
+    world.halves([b"a", b"b"])
+    world.halves([b"lost"], real=f"{world.real}-nowhere")
+
+    report = world.writer().write([commits(0, 1, 2)], 0, 0)
+
+    assert report.counts["finals"] == 2
+    assert report.counts["finals_refused"] == 1
+    [(_, body, headers)] = world.read(world.names.refused)
+    assert body == b"lost"
+    assert text_value(headers, "__checkback.errors.reason") == "REAL_TOPIC_MISSING"
+    assert text_value(headers, "__checkback.errors.offset") == "2"
+    assert text_value(headers, "REAL_TOPIC") == f"{world.real}-nowhere"
+
+
+def test_a_final_too_large_for_its_topic_is_refused_and_its_neighbours_pass(world: World) -> None:
+    world.halves([b"a", bytes(2_000_000), b"c"])
+
+    world.writer().write([commits(0, 1, 2)], 0, 0)
+
+    assert sorted(body or b"" for _, body, _ in world.read(world.real)) == [b"a", b"c"]
+    [(_, body, headers)] = world.read(world.names.refused)
+    assert body == bytes(2_000_000)
+    assert text_value(headers, "__checkback.errors.reason") == "FINAL_TOO_LARGE"
+
+
+def test_a_topic_for_small_records_takes_many_of_them_in_one_batch(world: World) -> None:
+    small = f"{world.real}-small"
+    admin = AdminClient(dict(world.settings.connection))
+    admin.create_topics([NewTopic(small, 1, 1, config={"max.message.bytes": "2000"})])[
+        small
+    ].result()
+    world.halves([bytes([65 + n]) * 500 for n in range(20)] + [bytes(3_000)], real=small)
+
+    report = world.writer().write([commits(*range(21))], 0, 0)
+
+    assert report.counts["finals"] == 20
+    assert len(world.read(small)) == 20
+
+
+def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: World) -> None:
+    small = f"{world.real}-lowered"
+    admin = AdminClient(dict(world.settings.connection))
+    admin.create_topics([NewTopic(small, 1, 1)])[small].result()
+    world.halves([b"x" * 500, b"y" * 50_000, b"z" * 500], real=small)
+    writer = world.writer()
+    writer.directory.find(small)
+    _set_config(admin, small, "max.message.bytes", "2000")
+
+    report = writer.write([commits(0, 1, 2)], 0, 0)
+
+    assert report.counts["finals"] == 2
+    assert sorted((body or b"")[:1] for _, body, _ in world.read(small)) == [b"x", b"z"]
+    assert len(world.read(world.names.refused)) == 1
+
+
+def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
+    world.halves([b"a", b"b"])
+    writer = world.writer()
+    writer.write([commits(0)], 0, 0)
+    AdminClient(dict(world.settings.connection)).delete_topics([world.real])[world.real].result()
+
+    report = writer.write([commits(1)], 1, 0)
+
+    assert report.counts["finals_refused"] == 1
+    [(_, body, _)] = world.read(world.names.refused)
+    assert body == b"b"
+
+
+def test_a_check_request_goes_to_the_groups_topic_with_position_and_count(world: World) -> None:
+    world.halves([b"a"])
+
+    world.writer().write([outcome((Action.CHECK, 0, 3))], 0, 0)
+
+    [(_, body, headers)] = world.read(world.names.check("g"))
+    assert body == b"a"
+    assert text_value(headers, "TRANSACTION_CHECK_TIMES") == "3"
+    assert text_value(headers, "TRAN_PREPARED_QUEUE_OFFSET") == "0"
+    assert text_value(headers, "REAL_TOPIC") == world.real
+
+
+def test_a_check_without_a_check_topic_is_told_to_the_state(world: World) -> None:
+    world.halves([b"a"], group="nobody")
+
+    report = world.writer().write([outcome((Action.CHECK, 0, 2))], 0, 0)
+
+    assert report.undelivered_groups == {"nobody": 1}
+    [(_, value, headers)] = world.read(world.names.op)
+    assert value == b"0"
+    assert dict(headers) == {"TAGS": b"u", "TRANSACTION_CHECK_TIMES": b"2"}
+
+
+def test_discards_and_refusals_keep_the_record_and_say_why(world: World) -> None:
+    world.halves([b"a", b"b"])
+    code = int(RefusedReason.HALF_WITHOUT_GROUP)
+
+    decided = outcome((Action.DISCARD_CHECK_LIMIT, 0, 15), (Action.REFUSE_HALF, 1, code))
+    world.writer().write([decided], 0, 0)
+
+    [(_, body, headers)] = world.read(world.names.discarded)
+    assert body == b"a"
+    assert text_value(headers, "__checkback.discarded.reason") == "check limit"
+    assert text_value(headers, "TRANSACTION_CHECK_TIMES") == "15"
+    [(_, body, headers)] = world.read(world.names.refused)
+    assert body == b"b"
+    assert text_value(headers, "__checkback.errors.reason") == "HALF_WITHOUT_GROUP"
+
+
+def test_a_half_that_retention_has_eaten_is_refused_by_name(world: World) -> None:
+    world.halves([b"a", b"b", b"c"])
+    admin = AdminClient(dict(world.settings.connection))
+    for future in admin.delete_records([TopicPartition(world.names.half, 0, 2)]).values():
+        future.result()
+
+    report = world.writer().write([commits(0, 1, 2)], 0, 0)
+
+    assert report.counts["halves_lost"] == 2
+    assert [body for _, body, _ in world.read(world.real)] == [b"c"]
+    reasons = [
+        text_value(headers, "__checkback.errors.reason")
+        for _, _, headers in world.read(world.names.refused)
+    ]
+    assert reasons == ["HALF_LOST", "HALF_LOST"]
+
+
+def test_two_writers_that_fight_end_with_a_clear_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.halves([b"a"])
+    writer = world.writer()
+    honest = BatchWriter._open
+
+    def open_and_lose(self: BatchWriter, batch_id: int, first_batch: int) -> MarkedProducer:
+        producer = honest(self, batch_id, first_batch)
+        MarkedProducer(world.settings, 0)
+        return producer
+
+    monkeypatch.setattr(BatchWriter, "_open", open_and_lose)
+    with pytest.raises(FencedError):
+        writer.write([commits(0)], 0, 0)
+
+    assert world.read(world.real) == []
+
+
+def _report():  # type: ignore[no-untyped-def]
+    from checkback.sinks.report import BatchReport
+
+    return BatchReport(0)
+
+
+def _set_config(admin: AdminClient, topic: str, name: str, value: str) -> None:
+    from confluent_kafka.admin import (
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result()
