@@ -1,1 +1,29 @@
-"""TODO"""
+"""The producer side: what an application uses. Pure Python, no Spark.
+
+What is listed here is what stays stable.
+"""
+
+from checkback.client.counters import Counters, Event
+from checkback.client.listener import LocalTransactionState, TransactionListener
+from checkback.client.message import Message, MessageExt, MessageQueue
+from checkback.client.options import ProducerOptions
+from checkback.client.producer import DefaultMQProducer, ServiceState
+from checkback.client.results import SendResult, SendStatus, TransactionSendResult
+from checkback.client.transaction_producer import TransactionMQProducer
+
+__all__ = [
+    "Counters",
+    "DefaultMQProducer",
+    "Event",
+    "LocalTransactionState",
+    "Message",
+    "MessageExt",
+    "MessageQueue",
+    "ProducerOptions",
+    "SendResult",
+    "SendStatus",
+    "ServiceState",
+    "TransactionListener",
+    "TransactionMQProducer",
+    "TransactionSendResult",
+]

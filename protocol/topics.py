@@ -165,5 +165,8 @@ def plan_check_topic(
 
     A check request is worth nothing once the next one was sent; a day leaves room for a look.
     """
-    configs = _topic_configs(DAY_MS, max_message_bytes + 2 * HEADER_ROOM_BYTES)
+    # A producer skips requests by their age, which must be told by the broker, too.
+    configs = _topic_configs(
+        DAY_MS, max_message_bytes + 2 * HEADER_ROOM_BYTES, appended_at_broker=True
+    )
     return TopicPlan(names.check(group), None, configs, replication_factor)

@@ -1,0 +1,33 @@
+"""Which check requests are done with, so that a commit never passes one that is not. Pure."""
+
+from __future__ import annotations
+
+import heapq
+
+
+class CheckOffsets:
+    """The offsets of one partition of a check topic, taken up in order and finished in any."""
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+        self._open: set[int] = set()
+        self._heap: list[int] = []
+
+    def started(self, offset: int) -> None:
+        """Take an offset up. Gaps before it (compaction, transaction marks) count as finished."""
+        self._open.add(offset)
+        heapq.heappush(self._heap, offset)
+        self._next = offset + 1
+
+    def finished(self, offset: int) -> None:
+        """Finish an offset; one that was never started is nobody's any more and ignored."""
+        self._open.discard(offset)
+
+    def committable(self) -> int | None:
+        """Return the offset to go on from after a restart, None where nothing was started."""
+        while self._heap and self._heap[0] not in self._open:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else self._next
+
+    def __len__(self) -> int:
+        return len(self._open)

@@ -1,0 +1,80 @@
+"""Threads that answer checks, with a bounded queue before them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+Job = TypeVar("Job")
+
+WAIT_S: Final = 0.05
+"""How soon a waiting thread notices that the pool was closed."""
+
+
+class CheckPool(Generic[Job]):
+    """RocketMQ's check pool: grows beyond the least size only when the queue is full.
+
+    The threads are daemons: a listener that hangs must not keep the process from ending.
+
+    Args:
+        name: begins the threads' names.
+        least: threads from the start.
+        most: threads at most.
+        held: jobs that wait at most.
+        work: called with each job, in one of the threads; must not raise.
+    """
+
+    def __init__(
+        self, name: str, *, least: int, most: int, held: int, work: Callable[[Job], None]
+    ) -> None:
+        self._name = name
+        self._most = most
+        self._work = work
+        self._jobs: queue.Queue[Job] = queue.Queue(held)
+        self._threads: list[threading.Thread] = []
+        self._closing = threading.Event()
+        for _ in range(least):
+            self._grow()
+
+    def room(self) -> int:
+        """Return how many jobs the queue still takes, one more if a thread can be added."""
+        free = self._jobs.maxsize - self._jobs.qsize()
+        return free or (1 if len(self._threads) < self._most else 0)
+
+    def offer(self, job: Job) -> None:
+        """Take a job in, waiting for room where there is none; dropped once closed."""
+        if self._jobs.full():
+            self._grow()
+        while not self._closing.is_set():
+            try:
+                self._jobs.put(job, timeout=WAIT_S)
+            except queue.Full:
+                continue
+            return
+
+    def close(self, timeout_s: float) -> int:
+        """Start no further job, wait for those that run; return how many run still."""
+        self._closing.set()
+        deadline_s = time.monotonic() + timeout_s
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
+        return sum(thread.is_alive() for thread in self._threads)
+
+    def _grow(self) -> None:
+        if len(self._threads) >= self._most:
+            return
+        name = f"{self._name}-{len(self._threads) + 1}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                job = self._jobs.get(timeout=WAIT_S)
+            except queue.Empty:
+                continue
+            self._work(job)

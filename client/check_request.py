@@ -1,0 +1,73 @@
+"""Reads a check request: the half message again, and where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from checkback.client.message import MessageExt
+from checkback.protocol import properties as names
+from checkback.protocol.errors import InvalidMessageError
+
+SYSTEM_PROPERTIES = names.RESERVED_PROPERTIES
+
+
+def read_check_request(
+    key: bytes | None,
+    body: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+    requested_at_ms: int,
+) -> MessageExt:
+    """Return the half message that a record on a check topic asks about.
+
+    Args:
+        key: the record's key.
+        body: the record's value.
+        headers: the record's headers.
+        requested_at_ms: the record's timestamp, milliseconds since the epoch.
+
+    Raises:
+        InvalidMessageError: it does not say which half it asks about, so there is no answer.
+    """
+    transaction_id = _text(headers, names.UNIQ_KEY)
+    if not transaction_id:
+        raise InvalidMessageError("The check request has no UNIQ_KEY.")
+    real_queue_id = _text(headers, names.REAL_QID)
+    return MessageExt(
+        topic=_text(headers, names.REAL_TOPIC),
+        body=body or b"",
+        tags=_text(headers, names.TAGS),
+        keys=_text(headers, names.KEYS),
+        key=key,
+        properties=_user_properties(headers),
+        queue_id=int(real_queue_id) if real_queue_id.isdigit() else None,
+        transaction_id=transaction_id,
+        producer_group=_text(headers, names.PGROUP),
+        msg_id=transaction_id,
+        half_queue=_number(headers, names.TRAN_HALF_QUEUE_ID),
+        queue_offset=_number(headers, names.TRAN_PREPARED_QUEUE_OFFSET),
+        check_times=_number(headers, names.TRANSACTION_CHECK_TIMES),
+        requested_at_ms=requested_at_ms,
+    )
+
+
+def _user_properties(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str]:
+    found = {
+        name: (value or b"").decode("utf-8", "replace")
+        for name, value in headers
+        if name not in SYSTEM_PROPERTIES
+    }
+    if not found.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS):
+        # The client writes it always, empty when the application set none.
+        found.pop(names.CHECK_IMMUNITY_TIME_IN_SECONDS, None)
+    return found
+
+
+def _text(headers: Sequence[tuple[str, bytes | None]], name: str) -> str:
+    return names.text_value(headers, name) or ""
+
+
+def _number(headers: Sequence[tuple[str, bytes | None]], name: str) -> int:
+    text = _text(headers, name)
+    if not text.isascii() or not text.isdigit():
+        raise InvalidMessageError(f"The check request's {name} is {text!r}, not a whole number.")
+    return int(text)

@@ -1,0 +1,190 @@
+"""Reads the check topic of a producer group and has each request answered.
+
+The consumer group is the producer group: any live process answers, also for a transaction that
+another, dead process began. An offset is committed once the answer is on the op topic, so a
+rebalance or a restart loses no request; at worst one is answered twice, which the pipeline ignores.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafka import ConsumerRebalanceListener
+from kafka.errors import KafkaError
+from kafka.structs import OffsetAndMetadata, TopicPartition
+
+from checkback.client.check_answer import CheckAnswers
+from checkback.client.check_offsets import CheckOffsets
+from checkback.client.check_pool import CheckPool
+from checkback.client.check_request import read_check_request
+from checkback.client.counters import Counters, Event
+from checkback.client.message import MessageExt
+from checkback.client.options import ProducerOptions
+from checkback.protocol.errors import InvalidMessageError
+
+_log = logging.getLogger(__name__)
+
+POLL_TIMEOUT_MS: Final = 100
+PAUSE_AFTER_ERROR_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckJob:
+    """A request and where it stands on the check topic."""
+
+    partition: TopicPartition
+    offset: int
+    request: MessageExt
+
+
+class CheckService:
+    """The thread that reads check requests, and the pool that answers them.
+
+    Args:
+        open_consumer: opens a consumer of the group that is not yet subscribed.
+        check_topic: the group's.
+        answers: answers one request.
+        counters: counts requests that came and that can't be read.
+        options: sizes of the pool and of its queue.
+    """
+
+    def __init__(
+        self,
+        open_consumer: Callable[[], Any],
+        check_topic: str,
+        answers: CheckAnswers,
+        counters: Counters,
+        options: ProducerOptions,
+    ) -> None:
+        self._open_consumer = open_consumer
+        self._check_topic = check_topic
+        self._answers = answers
+        self._counters = counters
+        self._offsets: dict[TopicPartition, CheckOffsets] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._lock = threading.Lock()
+        self._pool: CheckPool[CheckJob] = CheckPool(
+            f"checkback-check-{answers.producer_group}",
+            least=options.check_thread_pool_min_size,
+            most=options.check_thread_pool_max_size,
+            held=options.check_request_hold_max,
+            work=self._work,
+        )
+        self._thread = threading.Thread(
+            target=self._run, name=f"checkback-checks-{answers.producer_group}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def close(self, timeout_s: float) -> int:
+        """Stop reading, wait for answers under way; return how many are left running."""
+        self._answers.stopping.set()
+        left = self._pool.close(timeout_s)
+        self._thread.join(timeout_s)
+        return left
+
+    def _run(self) -> None:
+        while not self._answers.stopping.is_set():
+            try:
+                self._read_until_stopped()
+            except KafkaError as error:
+                _log.warning("Check requests can't be read, trying again: %s", error)
+            except Exception:
+                _log.exception("Check requests can't be read, trying again")
+            self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
+
+    def _read_until_stopped(self) -> None:
+        consumer = self._open_consumer()
+        try:
+            consumer.subscribe([self._check_topic], listener=_Rebalance(self, consumer))
+            while not self._answers.stopping.is_set():
+                self._read_once(consumer)
+            self._pool.close(self._answers.try_timeout_s)
+            self._commit(consumer)
+        finally:
+            consumer.close(autocommit=False, timeout_ms=1_000)
+
+    def _read_once(self, consumer: Any) -> None:
+        room = self._pool.room()
+        paused = consumer.paused()
+        if room and paused:
+            consumer.resume(*paused)
+        elif not room and not paused:
+            # Polling goes on while paused, or the group would take us for dead.
+            consumer.pause(*consumer.assignment())
+        for partition, records in consumer.poll(POLL_TIMEOUT_MS, max_records=room or 1).items():
+            for record in records:
+                self._take_up(partition, record)
+        self._commit(consumer)
+
+    def _take_up(self, partition: TopicPartition, record: Any) -> None:
+        self._counters.add(Event.CHECK_RECEIVED)
+        with self._lock:
+            self._offsets.setdefault(partition, CheckOffsets()).started(record.offset)
+        try:
+            request = read_check_request(record.key, record.value, record.headers, record.timestamp)
+        except InvalidMessageError as error:
+            self._counters.add(Event.CHECK_UNREADABLE)
+            _log.warning("Check request at %s/%d skipped: %s", partition, record.offset, error)
+            self._finished(partition, record.offset)
+        else:
+            self._pool.offer(CheckJob(partition, record.offset, request))
+
+    def _work(self, job: CheckJob) -> None:
+        try:
+            done = self._answers.answer(job.request)
+        except Exception:
+            _log.exception("The check of %s was not answered", job.request.transaction_id)
+            done = True  # the next check request asks again
+        if done:
+            self._finished(job.partition, job.offset)
+
+    def _finished(self, partition: TopicPartition, offset: int) -> None:
+        with self._lock:
+            if partition in self._offsets:
+                self._offsets[partition].finished(offset)
+
+    def _commit(self, consumer: Any) -> None:
+        with self._lock:
+            due = {
+                partition: offset
+                for partition, offsets in self._offsets.items()
+                if (offset := offsets.committable()) is not None
+                and offset != self._committed.get(partition)
+            }
+        if due:
+            consumer.commit(
+                {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in due.items()}
+            )
+            self._committed.update(due)
+
+    def _revoked(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:
+        try:
+            self._commit(consumer)
+        except KafkaError as error:
+            _log.info("Check offsets not committed, others will answer again: %s", error)
+        with self._lock:
+            for partition in partitions:
+                self._offsets.pop(partition, None)
+                self._committed.pop(partition, None)
+
+
+class _Rebalance(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka has no types
+    """Commits what is answered before others take over."""
+
+    def __init__(self, service: CheckService, consumer: Any) -> None:
+        self._service = service
+        self._consumer = consumer
+
+    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Commit and forget: what is not finished, the next owner answers."""
+        self._service._revoked(self._consumer, revoked)  # noqa: SLF001 - the service's own half
+
+    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Nothing to do: reading begins at the committed offset."""

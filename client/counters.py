@@ -1,0 +1,60 @@
+"""What a producer counts, and the callback through which an application hears of it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+_log = logging.getLogger(__name__)
+
+
+class Event(StrEnum):
+    """What is counted. The values are the names under which metrics systems get them."""
+
+    SENT = "sent"
+    SEND_FAILED = "send_failed"
+    SEND_IN_DOUBT = "send_in_doubt"
+    SEND_RETRIED = "send_retried"
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled_back"
+    UNKNOWN = "unknown"
+    LISTENER_FAILED = "listener_failed"
+    OP_FAILED = "op_failed"
+    CHECK_RECEIVED = "check_received"
+    CHECK_ANSWERED = "check_answered"
+    CHECK_SKIPPED = "check_skipped"
+    CHECK_UNREADABLE = "check_unreadable"
+    DELAY_DROPPED = "delay_dropped"
+
+
+class Counters:
+    """Counts events, from any thread.
+
+    Args:
+        on_event: called after each event with it, in the thread that caused it; what it raises
+            is logged and goes no further. None for nobody.
+    """
+
+    def __init__(self, on_event: Callable[[Event], None] | None = None) -> None:
+        self._on_event = on_event
+        self._counts: Counter[Event] = Counter()
+        self._lock = threading.Lock()
+
+    def add(self, event: Event) -> None:
+        """Count one."""
+        with self._lock:
+            self._counts[event] += 1
+        if self._on_event is None:
+            return
+        try:
+            self._on_event(event)
+        except Exception:
+            _log.exception("The metrics callback failed on %s", event.value)
+
+    def snapshot(self) -> Mapping[Event, int]:
+        """Return how often each event happened so far, zero for the others."""
+        with self._lock:
+            return {event: self._counts[event] for event in Event}

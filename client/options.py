@@ -1,0 +1,104 @@
+"""What a producer can be told, with RocketMQ's defaults where RocketMQ has the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypedDict
+
+from checkback.client.counters import Event
+from checkback.protocol.errors import ConfigurationError
+
+Compression = Literal["gzip", "snappy", "lz4", "zstd"]
+
+LEAST: Final[Mapping[str, int]] = {
+    "send_msg_timeout_ms": 10,
+    "retry_times_when_send_failed": 0,
+    "max_message_size": 1,
+    "async_sends_max": 1,
+    "check_thread_pool_min_size": 1,
+    "check_thread_pool_max_size": 1,
+    "check_request_hold_max": 1,
+    "check_interval_ms": 1,
+    "shutdown_timeout_ms": 0,
+    "start_timeout_ms": 1,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProducerOptions:
+    """Everything that can be set on a producer besides its group, brokers and listener.
+
+    Args:
+        topic_prefix: put before the names of Checkback's topics; the same as the pipeline's.
+        kafka: settings for every Kafka connection, security and the like, by dotted name
+            (``security.protocol``); which ones, protocol/connection.py says.
+        send_msg_timeout_ms: all tries of one send together.
+        retry_times_when_send_failed: tries after the first one.
+        max_message_size: largest body in bytes.
+        compression_type: how Kafka batches are compressed, None for not at all.
+        send_latency_fault_enable: whether slow and failing brokers are avoided for a while.
+        async_sends_max: sends that may wait for Kafka at once in ASYNC and ONEWAY; one more
+            is refused.
+        check_thread_pool_min_size: threads that answer checks from the start.
+        check_thread_pool_max_size: threads that answer checks when the queue is full.
+        check_request_hold_max: checks that wait for a thread; reading pauses when it is full.
+        check_interval_ms: the pipeline's; a check request older than that is skipped, because
+            the next one is already on its way.
+        shutdown_timeout_ms: how long shutdown waits for what is running.
+        start_timeout_ms: how long start waits for the brokers.
+        on_event: called with each event that is counted.
+
+    Raises:
+        ConfigurationError: a value is out of bounds or contradicts another.
+    """
+
+    topic_prefix: str = ""
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    send_msg_timeout_ms: int = 3_000
+    retry_times_when_send_failed: int = 2
+    max_message_size: int = 4_194_304
+    compression_type: Compression | None = None
+    send_latency_fault_enable: bool = False
+    async_sends_max: int = 10_000
+    check_thread_pool_min_size: int = 1
+    check_thread_pool_max_size: int = 1
+    check_request_hold_max: int = 2_000
+    check_interval_ms: int = 60_000
+    shutdown_timeout_ms: int = 10_000
+    start_timeout_ms: int = 10_000
+    on_event: Callable[[Event], None] | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in LEAST.items():
+            value = getattr(self, name)
+            if value < least:
+                raise ConfigurationError(
+                    f"{name} is {value}.", remedy=f"It must be at least {least}.", key=name
+                )
+        if self.check_thread_pool_max_size < self.check_thread_pool_min_size:
+            raise ConfigurationError(
+                "check_thread_pool_max_size is less than check_thread_pool_min_size.",
+                remedy="Raise the one or lower the other.",
+                key="check_thread_pool_max_size",
+            )
+
+
+class ProducerKeywords(TypedDict, total=False):
+    """The fields of :class:`ProducerOptions` as keyword arguments; a test keeps them equal."""
+
+    topic_prefix: str
+    kafka: Mapping[str, str]
+    send_msg_timeout_ms: int
+    retry_times_when_send_failed: int
+    max_message_size: int
+    compression_type: Compression | None
+    send_latency_fault_enable: bool
+    async_sends_max: int
+    check_thread_pool_min_size: int
+    check_thread_pool_max_size: int
+    check_request_hold_max: int
+    check_interval_ms: int
+    shutdown_timeout_ms: int
+    start_timeout_ms: int
+    on_event: Callable[[Event], None] | None

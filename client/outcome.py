@@ -1,0 +1,59 @@
+"""What a listener's callback came to: a state, and a remark where it went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from checkback.client.counters import Event
+from checkback.client.listener import LocalTransactionState
+
+REMARK_LENGTH_MAX: Final = 1_024
+"""A remark travels in a header; a traceback's worth of text has no place there."""
+
+EVENTS_BY_STATE: Final = {
+    LocalTransactionState.COMMIT_MESSAGE: Event.COMMITTED,
+    LocalTransactionState.ROLLBACK_MESSAGE: Event.ROLLED_BACK,
+    LocalTransactionState.UNKNOW: Event.UNKNOWN,
+}
+"""What is counted when an op says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of a callback.
+
+    Args:
+        state: what the op says.
+        remark: what went wrong, empty when nothing did.
+        exception: what was raised, None when it returned.
+    """
+
+    state: LocalTransactionState
+    remark: str = ""
+    exception: Exception | None = None
+
+
+def run_listener(callback: Callable[[], LocalTransactionState | None]) -> Outcome:
+    """Run a callback of the listener. None, any other value and an exception mean UNKNOW."""
+    try:
+        return outcome_of(callback())
+    except Exception as error:
+        return Outcome(LocalTransactionState.UNKNOW, remark_of(error), error)
+
+
+def outcome_of(returned: object) -> Outcome:
+    """Return the outcome of what a callback returned."""
+    if isinstance(returned, LocalTransactionState):
+        return Outcome(returned)
+    if returned is None:
+        return Outcome(LocalTransactionState.UNKNOW)
+    kind = type(returned).__name__
+    return Outcome(LocalTransactionState.UNKNOW, f"the listener returned a {kind}")
+
+
+def remark_of(error: BaseException) -> str:
+    """Return an exception as one short line."""
+    text = f"{type(error).__name__}: {error}"
+    return " ".join(text.split())[:REMARK_LENGTH_MAX]

@@ -1,0 +1,199 @@
+"""The transactional producer: half message, local transaction, op, and answers to checks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from dataclasses import replace
+from typing import Any, Unpack
+
+from checkback.client.check_answer import CheckAnswers
+from checkback.client.check_service import CheckService
+from checkback.client.counters import Event
+from checkback.client.half_sender import HalfSender, StoredHalf
+from checkback.client.listener import TransactionListener
+from checkback.client.message import Message, MessageQueue
+from checkback.client.op_sender import OpSender
+from checkback.client.options import ProducerKeywords
+from checkback.client.outcome import EVENTS_BY_STATE, Outcome, run_listener
+from checkback.client.producer import DefaultMQProducer
+from checkback.client.results import SendStatus, TransactionSendResult
+from checkback.client.topic_setup import create_topic, require_half_and_op
+from checkback.client.validation import check_message, check_timers, drop_delay
+from checkback.protocol import properties as names
+from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.properties import Headers
+from checkback.protocol.records import Op, half_headers
+from checkback.protocol.topics import plan_check_topic
+
+_log = logging.getLogger(__name__)
+
+
+class TransactionMQProducer(DefaultMQProducer):
+    """Sends messages whose visibility depends on a local transaction.
+
+    Args:
+        producer_group: all processes of one application share it: any of them answers checks.
+        bootstrap_servers: Kafka brokers, host:port, separated by commas.
+        transaction_listener: runs local transactions and knows how they ended.
+        options: see :class:`ProducerOptions`.
+
+    Raises:
+        ConfigurationError: the group, the listener or an option is not usable.
+    """
+
+    def __init__(
+        self,
+        producer_group: str,
+        *,
+        bootstrap_servers: str,
+        transaction_listener: TransactionListener,
+        **options: Unpack[ProducerKeywords],
+    ) -> None:
+        super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
+        if transaction_listener is None:
+            raise ConfigurationError(
+                "transaction_listener is None.", remedy="Give a TransactionListener."
+            )
+        self.transaction_listener = transaction_listener
+
+    def send_message_in_transaction(
+        self, message: Message, arg: Any = None
+    ) -> TransactionSendResult:
+        """Store a half message, run the local transaction, and say how it ended.
+
+        The half is stored before the local transaction runs. The op is sent without waiting:
+        if it is lost, a check asks for the outcome later.
+
+        Args:
+            message: what the consumer of its topic gets once committed.
+            arg: passed to the listener.
+
+        Returns:
+            Where the half is, and how the local transaction ended.
+
+        Raises:
+            InvalidMessageError: the message can't be sent as it is; nothing was sent.
+            LifeCycleError: not started, shut down, or forked.
+            SendError: the half was not, or not certainly, stored; the local transaction did
+                not run.
+        """
+        self._require_running()
+        with self._running:
+            message = self._checked(message)
+            half = self._halves.send(
+                message.body, message.record_key(), self._half_headers(message)
+            )
+            self.counters.add(Event.SENT)
+            outcome = self._run_local_transaction(message, arg)
+            self._ops.send_one_way(self._op(message, half, outcome))
+            return self._result(message, half, outcome)
+
+    def _open(self) -> None:
+        super()._open()
+        self._create_check_topic()
+        self._kafka = self._clients.idempotent_producer()
+        partitions = require_half_and_op(self._kafka, self.topics)
+        self._halves = HalfSender(
+            self._kafka, self.topics.half, partitions, self.options.send_msg_timeout_ms
+        )
+        self._ops = OpSender(self._kafka, self.topics.op, self.counters)
+        self._checks = self._new_check_service()
+        self._checks.start()
+
+    def _close(self, timeout_s: float) -> int:
+        left = self._checks.close(timeout_s) + super()._close(timeout_s)
+        self._kafka.close(timeout_s)
+        return left
+
+    def _create_check_topic(self) -> None:
+        plan = plan_check_topic(
+            self.topics, self.producer_group, max_message_bytes=self.options.max_message_size
+        )
+        admin = self._clients.admin()
+        try:
+            create_topic(admin, plan)
+        finally:
+            admin.close()
+
+    def _new_check_service(self) -> CheckService:
+        answers = CheckAnswers(
+            listener=self.transaction_listener,
+            producer_group=self.producer_group,
+            ops=self._ops,
+            counters=self.counters,
+            check_interval_ms=self.options.check_interval_ms,
+            try_timeout_s=self.options.send_msg_timeout_ms / 1000,
+            stopping=threading.Event(),
+        )
+        return CheckService(
+            # A check that came before the group's first poll must not be passed over.
+            lambda: self._clients.consumer(self.producer_group, auto_offset_reset="earliest"),
+            self.topics.check(self.producer_group),
+            answers,
+            self.counters,
+            self.options,
+        )
+
+    def _checked(self, message: Message) -> Message:
+        check_message(message, self.topics, self.options.max_message_size)
+        check_timers(message)
+        properties = dict(message.properties)
+        if drop_delay(message):
+            properties.pop(names.DELAY, None)
+            self.counters.add(Event.DELAY_DROPPED)
+            _log.warning("Delay level of a transactional message dropped: %s", message.topic)
+        return replace(
+            message, properties=properties, delay_time_level=0, transaction_id=uuid.uuid4().hex
+        )
+
+    def _half_headers(self, message: Message) -> Headers:
+        properties = dict(message.properties)
+        if message.keys:
+            properties[names.KEYS] = message.keys
+        if message.tags:
+            properties[names.TAGS] = message.tags
+        return half_headers(
+            producer_group=self.producer_group,
+            transaction_id=message.transaction_id,
+            real_topic=message.topic,
+            properties=properties,
+            real_queue_id=message.queue_id,
+        )
+
+    def _run_local_transaction(self, message: Message, arg: Any) -> Outcome:
+        outcome = run_listener(
+            lambda: self.transaction_listener.execute_local_transaction(message, arg)
+        )
+        self.counters.add(EVENTS_BY_STATE[outcome.state])
+        if outcome.exception is not None:
+            self.counters.add(Event.LISTENER_FAILED)
+            _log.error(
+                "The local transaction of %s failed; a check will ask how it ended",
+                message.transaction_id, exc_info=outcome.exception,
+            )  # fmt: skip
+        return outcome
+
+    def _op(self, message: Message, half: StoredHalf, outcome: Outcome) -> Op:
+        return Op(
+            half_partition=half.partition,
+            half_offset=half.offset,
+            producer_group=self.producer_group,
+            transaction_id=message.transaction_id,
+            state=int(outcome.state),
+            remark=outcome.remark,
+        )
+
+    def _result(
+        self, message: Message, half: StoredHalf, outcome: Outcome
+    ) -> TransactionSendResult:
+        return TransactionSendResult(
+            send_status=SendStatus.SEND_OK,
+            msg_id=message.transaction_id,
+            message_queue=MessageQueue(self.topics.half, half.partition),
+            queue_offset=half.offset,
+            transaction_id=message.transaction_id,
+            local_transaction_state=outcome.state,
+            exception=outcome.exception,
+        )

@@ -1,0 +1,154 @@
+"""What can't be sent, said before anything is sent. Limits are those of RocketMQ's Validators.
+
+Where Kafka takes less than RocketMQ, or more, Kafka decides: names have Kafka's characters.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from checkback.client.message import Message
+from checkback.protocol import properties as names
+from checkback.protocol.errors import ConfigurationError, InvalidMessageError
+from checkback.protocol.topics import TopicNames, is_kafka_topic_name
+
+TOPIC_LENGTH_MAX: Final = 127
+GROUP_LENGTH_MAX: Final = 120
+DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
+"""RocketMQ's name for 'no name given', refused at start as there."""
+ROCKETMQ_ONLY_CHARACTERS: Final = re.compile(r"[%|]")
+INT32_MAX: Final = 2_147_483_647
+
+
+def check_group(group: str) -> None:
+    """Refuse a producer group that RocketMQ refuses or that makes no topic name.
+
+    Raises:
+        ConfigurationError: blank, too long, with other characters, or DEFAULT_PRODUCER.
+    """
+    problem = _name_problem("producer group", group, GROUP_LENGTH_MAX)
+    if problem is None and group == DEFAULT_PRODUCER_GROUP:
+        problem = f"The producer group must not be {DEFAULT_PRODUCER_GROUP}."
+    if problem is not None:
+        raise ConfigurationError(problem, remedy="Name the group.", producer_group=group)
+
+
+def check_message(message: Message, topics: TopicNames, max_message_size: int) -> None:
+    """Refuse a message that can't be sent as it is, whether in a transaction or plainly.
+
+    Raises:
+        InvalidMessageError: says which limit the message breaks.
+    """
+    check_topic(message.topic, topics)
+    _check_body(message.body, max_message_size)
+    _check_properties(message)
+    _check_queue_id(message.queue_id)
+
+
+def check_topic(topic: str, topics: TopicNames) -> None:
+    """Refuse a topic that no application may send to.
+
+    Raises:
+        InvalidMessageError: blank, too long, with other characters, or a system topic.
+    """
+    problem = _name_problem("topic", topic, TOPIC_LENGTH_MAX)
+    if problem is not None:
+        raise InvalidMessageError(problem, topic=topic)
+    if topics.is_system(topic):
+        raise InvalidMessageError(
+            f"{topic} is a system topic.", remedy="Send to a topic of your own.", topic=topic
+        )
+
+
+def drop_delay(message: Message) -> bool:
+    """Tell whether a transactional message asks for a delay that has to be dropped."""
+    return message.delay_time_level != 0 or names.DELAY in message.properties
+
+
+def check_timers(message: Message) -> None:
+    """Refuse timer properties on a transaction (RocketMQ lost such messages: #9923, #9924).
+
+    Raises:
+        InvalidMessageError: names the property.
+    """
+    for name in sorted(names.TIMER_PROPERTIES & message.properties.keys()):
+        raise InvalidMessageError(
+            f"The property {name} can't be honoured.",
+            remedy="Take it off: messages are neither delayed nor delivered at a set time.",
+            property=name,
+        )
+
+
+def _name_problem(what: str, name: str, length_max: int) -> str | None:
+    """RocketMQ's order: blank, length, characters."""
+    if not name or not name.strip():
+        return f"The {what} is blank."
+    if len(name) > length_max:
+        return f"The {what} has {len(name)} characters; at most {length_max} are allowed."
+    if ROCKETMQ_ONLY_CHARACTERS.search(name):
+        return f"The {what} {name!r} has '%' or '|', which Kafka does not take in topic names."
+    if not is_kafka_topic_name(name):
+        return f"The {what} {name!r} has characters other than letters, digits, '.', '_' and '-'."
+    return None
+
+
+def _check_body(body: bytes, max_message_size: int) -> None:
+    if not isinstance(body, bytes):
+        raise InvalidMessageError(
+            f"The body is a {type(body).__name__}.", remedy="Encode it to bytes."
+        )
+    if not body:
+        raise InvalidMessageError("The body is empty.", remedy="Give at least one byte.")
+    if len(body) > max_message_size:
+        raise InvalidMessageError(
+            f"The body has {len(body)} bytes; at most {max_message_size} are allowed"
+            " (max_message_size).",
+            size=len(body),
+            limit=max_message_size,
+        )
+
+
+def _check_properties(message: Message) -> None:
+    reserved = sorted(names.RESERVED_PROPERTIES & message.properties.keys())
+    if reserved:
+        raise InvalidMessageError(
+            f"The properties {', '.join(reserved)} are the system's.",
+            remedy="Choose other names; keys and tags have arguments of their own.",
+            properties=reserved,
+        )
+    for name, value in message.properties.items():
+        _check_property(name, value)
+    for name, value in (("keys", message.keys), ("tags", message.tags)):
+        _check_text(name, value)
+
+
+def _check_property(name: str, value: str) -> None:
+    if not name:
+        raise InvalidMessageError(
+            "A property has an empty name.", remedy="Give it one, or take it out."
+        )
+    _check_text(name, name)
+    _check_text(name, value)
+
+
+def _check_text(name: str, value: str) -> None:
+    """Kafka headers are bytes; a text must have a UTF-8 form, which lone surrogates have not."""
+    if not isinstance(value, str):
+        raise InvalidMessageError(
+            f"The property {name} is a {type(value).__name__}.", remedy="Give it as a text."
+        )
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidMessageError(
+            f"The property {name!r} can't be written as UTF-8.",
+            remedy="Take out its lone surrogates.",
+        ) from error
+
+
+def _check_queue_id(queue_id: int | None) -> None:
+    if queue_id is not None and not 0 <= queue_id <= INT32_MAX:
+        raise InvalidMessageError(
+            f"queue_id is {queue_id}.", remedy=f"It must be between 0 and {INT32_MAX}."
+        )
