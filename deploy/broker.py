@@ -17,15 +17,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from checkback.deploy import watcher
+from checkback.deploy.admin import new_admin_client
 from checkback.deploy.broker_folder import BrokerFolder, BrokerRecord
 from checkback.deploy.broker_properties import NodeAddress, render, server_properties
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
-from checkback.deploy.ports import LOOPBACK, free_ports, require_free
+from checkback.deploy.ports import LOOPBACK, free_ports, is_free, require_free
 from checkback.protocol.errors import BrokerError, LifeCycleError, PrerequisiteError
 
 START_TIMEOUT_S: Final = 120.0
@@ -248,13 +248,15 @@ class EmbeddedBroker:
         self.folder.write_record(BrokerRecord(self._process.pid, self.bootstrap_servers))
 
     def _answers(self) -> bool:
+        if is_free(self.node.internal_port):
+            return False  # nothing listens yet: not worth a client
         settings: dict[str, Any] = {
             "bootstrap_servers": f"{LOOPBACK}:{self.node.internal_port}",
             "bootstrap_timeout_ms": 2_000,
             "request_timeout_ms": 2_000,
         }
         try:
-            admin = KafkaAdminClient(**settings)
+            admin = new_admin_client(settings)
             try:
                 brokers = admin.describe_cluster()["brokers"]
             finally:

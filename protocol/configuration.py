@@ -6,6 +6,7 @@ what they are, their bounds and which of them contradict each other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final
@@ -114,6 +115,17 @@ class Settings:
     def topics(self) -> TopicNames:
         """The names of the topics."""
         return TopicNames(self.topic_prefix)
+
+    def state_partitions_on(self, cores: int) -> int:
+        """Return how many partitions the state has, on a machine with that many cores.
+
+        Args:
+            cores: counts when neither state_partitions nor a ``local[n]`` master says a number.
+        """
+        if self.state_partitions is not None:
+            return self.state_partitions
+        local = re.fullmatch(r"local\[(\d+)(,\d+)?\]", self.master)
+        return max(1, int(local[1])) if local else cores
 
     def masked(self) -> dict[str, object]:
         """Return all settings by name, secrets replaced, ready to be shown."""

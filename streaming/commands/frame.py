@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -155,6 +156,9 @@ def output_option(function: Callable[P, R]) -> Callable[P, R]:
 def execute(command: click.Command, arguments: Sequence[str]) -> int:
     """Run a command, tell its error if it has one, and return the exit code."""
     frame = Frame()
+    # A client's own complaints are no output of a command: its errors are told once, as ours.
+    # A command that sets up logging still gets them.
+    logging.getLogger("kafka").addHandler(logging.NullHandler())
     try:
         result = command.main(list(arguments), "checkback", standalone_mode=False, obj=frame)
     except CheckbackError as error:

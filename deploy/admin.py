@@ -1,0 +1,141 @@
+"""An admin client whose errors say what is wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kafka import KafkaAdminClient
+from kafka.errors import (
+    AuthorizationError,
+    IllegalSaslStateError,
+    KafkaError,
+    KafkaTimeoutError,
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+)
+from kafka.net.compat import KafkaNetClient
+
+from checkback.protocol.connection import kafka_python_settings
+from checkback.protocol.errors import BrokerError
+
+CONNECT_TIMEOUTS_MS: Final = (2_000, 8_000)
+"""Of the tries to connect. The first is short: a wrong password is known by then."""
+
+_REFUSALS: Final = (
+    SaslAuthenticationFailedError,
+    UnsupportedSaslMechanismError,
+    IllegalSaslStateError,
+)
+
+
+@contextmanager
+def connected_admin(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[KafkaAdminClient]:
+    """Give an admin client, and turn its errors into ours.
+
+    Args:
+        bootstrap_servers: host:port, separated by commas.
+        kafka: settings by dotted name, as ``protocol.connection`` takes them.
+
+    Raises:
+        ConfigurationError: bootstrap_servers or a security setting is not as needed.
+        BrokerError: Kafka can't be reached, or refuses what was asked.
+    """
+    settings = kafka_python_settings(bootstrap_servers, kafka)
+    admin = _connected(bootstrap_servers, settings)
+    try:
+        yield admin
+    except AuthorizationError as error:
+        raise BrokerError(
+            f"Kafka at {bootstrap_servers} does not allow this user to do that.",
+            remedy="Give the user the right to describe and create the topics.",
+        ) from error
+    except (KafkaError, OSError) as error:
+        raise BrokerError(
+            f"Kafka at {bootstrap_servers} failed ({type(error).__name__}).",
+            remedy="Check the network and the brokers' logs.",
+        ) from error
+    finally:
+        admin.close()
+
+
+def new_admin_client(settings: Mapping[str, Any]) -> KafkaAdminClient:
+    """Return a connected admin client.
+
+    Args:
+        settings: kafka-python's keyword arguments.
+
+    Raises:
+        KafkaError: it does not connect. kafka-python 3.0.12 then leaves its thread running; here
+            it is ended.
+    """
+    connections: list[KafkaNetClient] = []
+
+    def remembered(**arguments: Any) -> KafkaNetClient:
+        connections.append(KafkaNetClient(**arguments))
+        return connections[-1]
+
+    try:
+        return KafkaAdminClient(**{**settings, "kafka_client": remembered})
+    except BaseException:
+        for connection in connections:
+            connection.close()
+        raise
+
+
+def _connected(bootstrap_servers: str, settings: Mapping[str, Any]) -> KafkaAdminClient:
+    with _seen_errors() as seen:
+        for timeout_ms in CONNECT_TIMEOUTS_MS:
+            try:
+                return new_admin_client({**settings, "bootstrap_timeout_ms": timeout_ms})
+            except KafkaTimeoutError:
+                if any(isinstance(error, _REFUSALS) for error in seen):
+                    break
+            except (KafkaError, OSError) as error:
+                seen.append(error)
+                break
+    raise _connection_error(bootstrap_servers, seen)
+
+
+def _connection_error(bootstrap_servers: str, seen: list[BaseException]) -> BrokerError:
+    # Without the cause: what a client says of its login may hold the password.
+    if any(isinstance(error, _REFUSALS) for error in seen):
+        return BrokerError(
+            f"Kafka at {bootstrap_servers} refused the user name or the password.",
+            remedy="Check kafka.sasl.mechanism, kafka.sasl.username and kafka.sasl.password.",
+        )
+    told = [type(one).__name__ for one in seen if not isinstance(one, KafkaTimeoutError)]
+    why = f" ({told[-1]})" if told else ""
+    return BrokerError(
+        f"Kafka at {bootstrap_servers} can't be reached{why}.",
+        remedy="Check bootstrap_servers, kafka.security.protocol and the network.",
+    )
+
+
+@contextmanager
+def _seen_errors() -> Iterator[list[BaseException]]:
+    """Collect the errors that kafka-python meets while it connects.
+
+    It tries again until the time is over and then tells of the timeout alone; why it failed, even
+    a wrong password, it only logs, as an exception among the record's arguments.
+    """
+    witness = _Witness()
+    logger = logging.getLogger("kafka")
+    logger.addHandler(witness)
+    try:
+        yield witness.seen
+    finally:
+        logger.removeHandler(witness)
+
+
+class _Witness(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the exceptions among the record's arguments."""
+        if isinstance(record.args, tuple):
+            self.seen += [one for one in record.args if isinstance(one, BaseException)]

@@ -1,0 +1,174 @@
+"""Creating the topics, and comparing those that exist with their plan.
+
+Nothing that exists is changed: a topic that differs may differ on purpose, and a smaller retention
+or another number of partitions can't be taken back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kafka import KafkaAdminClient
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from checkback.deploy.admin import connected_admin
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.topics import TopicPlan, plan_topics
+
+TOPIC_ALREADY_EXISTS: Final = 36
+"""Kafka's error code: another process created it between our look and our request."""
+UNKNOWN_TOPIC: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDifference:
+    """One way in which a topic is not as planned.
+
+    Args:
+        name: ``partitions``, ``replication_factor`` or one of Kafka's topic settings.
+        wanted: what the plan says.
+        found: what the broker says.
+    """
+
+    name: str
+    wanted: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """What became of one topic.
+
+    Args:
+        name: the topic.
+        created: whether this call made it.
+        differences: where it differs from its plan.
+    """
+
+    name: str
+    created: bool
+    differences: tuple[TopicDifference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTopic:
+    """A topic as it is on the broker."""
+
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def create_topics(settings: Settings) -> list[TopicReport]:
+    """Create the topics that are missing, and say where the others differ from their plan.
+
+    Args:
+        settings: brokers, security, names and sizes.
+
+    Raises:
+        ConfigurationError: bootstrap_servers or a security setting is not as needed.
+        BrokerError: Kafka can't be reached, or refuses what was asked.
+    """
+    plans = plans_for(settings)
+    with admin_client(settings) as admin:
+        existing = find_topics(admin, [plan.name for plan in plans])
+        created = _create(admin, [plan for plan in plans if plan.name not in existing])
+        found = find_topics(admin, [plan.name for plan in plans])
+    tolerant = {plan.name: _tolerant(plan, settings) for plan in plans}
+    return [
+        TopicReport(name, name in created, tuple(compare(plan, found[name])))
+        for name, plan in tolerant.items()
+    ]
+
+
+def plans_for(settings: Settings) -> list[TopicPlan]:
+    """Return the plan of each topic under these settings, on this machine."""
+    return plan_topics(
+        settings.topics,
+        half_partitions=settings.half_partitions,
+        state_partitions=settings.state_partitions_on(os.cpu_count() or 1),
+        half_retention_ms=settings.half_retention_ms,
+        max_message_bytes=settings.max_message_bytes,
+        replication_factor=settings.replication_factor,
+    )
+
+
+def compare(plan: TopicPlan, found: FoundTopic) -> Iterator[TopicDifference]:
+    """Yield where a topic differs from its plan; what the plan leaves open never differs."""
+    if plan.partitions is not None and plan.partitions != found.partitions:
+        yield TopicDifference("partitions", str(plan.partitions), str(found.partitions))
+    if plan.replication_factor > 0 and plan.replication_factor != found.replication_factor:
+        wanted = str(plan.replication_factor)
+        yield TopicDifference("replication_factor", wanted, str(found.replication_factor))
+    for key, wanted in plan.configs.items():
+        if found.configs.get(key, "") != wanted:
+            yield TopicDifference(key, wanted, found.configs.get(key, ""))
+
+
+def admin_client(settings: Settings) -> AbstractContextManager[KafkaAdminClient]:
+    """Give an admin client for the settings' brokers whose errors are ours.
+
+    Raises:
+        ConfigurationError: bootstrap_servers or a security setting is not as needed.
+        BrokerError: Kafka can't be reached, or refuses what was asked.
+    """
+    return connected_admin(settings.bootstrap_servers, settings.kafka)
+
+
+def find_topics(admin: KafkaAdminClient, names: Sequence[str]) -> dict[str, FoundTopic]:
+    """Return those of the topics that exist, as the broker describes them."""
+    described = {one["name"]: one for one in admin.describe_topics(list(names))}
+    existing = [name for name in names if described[name]["error_code"] != UNKNOWN_TOPIC]
+    if not existing:
+        return {}
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in existing]
+    configs = admin.describe_configs(resources, config_filter="all")["topic"]
+    return {name: _found(described[name]["partitions"], configs[name]) for name in existing}
+
+
+def _found(
+    partitions: Sequence[Mapping[str, Any]], configs: Mapping[str, Mapping[str, Any]]
+) -> FoundTopic:
+    replicas = min((len(one["replica_nodes"]) for one in partitions), default=0)
+    return FoundTopic(
+        len(partitions), replicas, {key: str(one["value"]) for key, one in configs.items()}
+    )
+
+
+def _create(admin: KafkaAdminClient, plans: Iterable[TopicPlan]) -> set[str]:
+    wanted = {
+        plan.name: {
+            "num_partitions": -1 if plan.partitions is None else plan.partitions,
+            "replication_factor": plan.replication_factor,
+            "configs": dict(plan.configs),
+        }
+        for plan in plans
+    }
+    if not wanted:
+        return set()
+    answers = admin.create_topics(wanted, raise_errors=False)["topics"]
+    for one in answers:
+        if one["error_code"] not in (0, TOPIC_ALREADY_EXISTS):
+            raise BrokerError(
+                f"Kafka refused to create the topic {one['name']}: {one['error_message']}",
+                remedy="Change what it names, or ask for the right to create topics.",
+                topic=one["name"],
+                error_code=one["error_code"],
+            )
+    admin.wait_for_topics(list(wanted))
+    return {one["name"] for one in answers if one["error_code"] == 0}
+
+
+def _tolerant(plan: TopicPlan, settings: Settings) -> TopicPlan:
+    """Return the plan without the number of state partitions, if nobody set that number.
+
+    A checkpoint keeps the number it began with; the cores of this machine say nothing about it.
+    """
+    if plan.name == settings.topics.settled and settings.state_partitions is None:
+        return replace(plan, partitions=None)
+    return plan

@@ -1,0 +1,215 @@
+"""The embedded broker and its commands, for real."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+
+from checkback.deploy.admin import connected_admin
+from checkback.deploy.broker import EmbeddedBroker, EmbeddedCluster
+from checkback.deploy.watcher import is_alive
+from checkback.protocol.errors import BrokerError, PrerequisiteError
+
+CHECKBACK = str(Path(sys.executable).with_name("checkback"))
+
+
+def checkback(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CHECKBACK, *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def write(servers: str, topic: str, value: bytes) -> None:
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all")
+    producer.send(topic, value).get(timeout=30)
+    producer.close()
+
+
+def read_first(servers: str, topic: str) -> bytes:
+    consumer = KafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
+    try:
+        return bytes(next(iter(consumer)).value)
+    finally:
+        consumer.close()
+
+
+def test_records_survive_a_kill(tmp_path: Path) -> None:
+    with EmbeddedBroker(tmp_path) as broker:
+        servers, first = broker.bootstrap_servers, broker.pid
+        with connected_admin(servers, {}) as admin:
+            admin.create_topics({"kept": {}}, wait_for_metadata=True)
+        write(servers, "kept", b"before")
+        broker.kill()
+        assert broker.pid is None
+
+        broker.restart()
+
+        assert broker.bootstrap_servers == servers
+        assert broker.pid != first
+        assert read_first(servers, "kept") == b"before"
+
+
+def test_no_topic_appears_by_accident(bootstrap_servers: str, unique: str) -> None:
+    with connected_admin(bootstrap_servers, {}) as admin:
+        admin.describe_topics([unique])
+        assert unique not in {one["name"] for one in admin.list_topics()}
+
+
+def test_everything_listens_on_one_loopback_address_alone(broker: EmbeddedBroker) -> None:
+    for port in broker.node.ports:
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+        with pytest.raises(OSError):  # would connect if the port listened on all addresses
+            socket.create_connection(("127.0.0.2", port), timeout=2).close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_broker_ends_with_its_parent_however_that_ends(tmp_path: Path, number: int) -> None:
+    program = (
+        "import sys, time; from checkback.deploy.broker import EmbeddedBroker\n"
+        "with EmbeddedBroker(sys.argv[1]) as broker:\n"
+        "    print(broker.pid, flush=True); time.sleep(300)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+
+        parent.send_signal(number)
+
+        parent.wait(30)
+    wait_until(lambda: not is_running(pid))
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether a process lives; one that ended and that nobody waited for does not."""
+    if not is_alive(pid):
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or ") Z " not in state.read_text()
+
+
+def test_a_folder_in_use_is_refused(broker: EmbeddedBroker) -> None:
+    with pytest.raises(PrerequisiteError, match=rf"Another broker runs on .*pid {broker.pid}"):
+        EmbeddedBroker(broker.folder.path).start()
+
+
+def test_a_setting_that_kafka_refuses_is_told_with_the_place_of_the_log(tmp_path: Path) -> None:
+    broker = EmbeddedBroker(tmp_path, properties={"num.io.threads": "none"})
+
+    with pytest.raises(BrokerError) as failed:
+        broker.start()
+
+    assert str(tmp_path / "logs") in str(failed.value)
+    assert broker.pid is None
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, int]]:
+    """A broker that the command started: its folder, address and process id."""
+    folder = tmp_path_factory.mktemp("broker-command")
+    ran = checkback("broker", "start", "--data-dir", str(folder), "--output", "json")
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    yield folder, told["bootstrap_servers"], told["pid"]
+    if is_alive(told["pid"]):
+        os.kill(told["pid"], signal.SIGKILL)
+
+
+class TestCommands:
+    """`checkback broker start|status|stop`."""
+
+    def test_start_leaves_a_broker_running_that_answers(
+        self, started: tuple[Path, str, int]
+    ) -> None:
+        _, servers, pid = started
+
+        with connected_admin(servers, {}) as admin:
+            assert len(admin.describe_cluster()["brokers"]) == 1
+        assert is_alive(pid)
+
+    def test_started_again_it_says_where_it_is(self, started: tuple[Path, str, int]) -> None:
+        folder, servers, pid = started
+
+        again = checkback("broker", "start", "--data-dir", str(folder), "--output", "json")
+
+        assert json.loads(again.stdout) == {"bootstrap_servers": servers, "pid": pid}
+
+    def test_a_taken_port_is_one_sentence(
+        self, started: tuple[Path, str, int], tmp_path: Path
+    ) -> None:
+        port = started[1].rpartition(":")[2]
+
+        ran = checkback("broker", "start", "--data-dir", str(tmp_path), "--port", port)
+
+        assert ran.returncode == 3
+        assert ran.stdout == ""
+        assert ran.stderr == (
+            f"checkback: Port {port} on 127.0.0.1 is taken."
+            " Stop what listens there or choose another port with --port.\n"
+        )
+
+    def test_status_then_stop_then_status(self, started: tuple[Path, str, int]) -> None:
+        folder, servers, pid = started
+        arguments = ("--data-dir", str(folder), "--output", "json")
+
+        running = checkback("broker", "status", *arguments)
+        stopped = checkback("broker", "stop", *arguments)
+        gone = checkback("broker", "status", *arguments)
+        again = checkback("broker", "stop", *arguments)
+
+        assert json.loads(running.stdout) == {
+            "running": True,
+            "bootstrap_servers": servers,
+            "pid": pid,
+        }
+        assert json.loads(stopped.stdout) == {"stopped": True, "pid": pid}
+        assert (gone.returncode, json.loads(gone.stdout)) == (1, {"running": False})
+        assert (again.returncode, json.loads(again.stdout)) == (0, {"stopped": False, "pid": None})
+        assert not is_running(pid)
+
+    def test_a_record_of_a_process_that_is_something_else_now_counts_as_none(
+        self, tmp_path: Path
+    ) -> None:
+        record = {"pid": os.getpid(), "bootstrap_servers": "127.0.0.1:1"}
+        (tmp_path / "broker.json").write_text(json.dumps(record))
+
+        ran = checkback("broker", "stop", "--data-dir", str(tmp_path), "--output", "json")
+
+        assert json.loads(ran.stdout) == {"stopped": False, "pid": None}
+
+
+def test_one_of_three_brokers_can_go_and_come_back(tmp_path: Path) -> None:
+    with EmbeddedCluster(tmp_path) as cluster:
+        with connected_admin(cluster.bootstrap_servers, {}) as admin:
+            admin.create_topics({"moving": {"num_partitions": 1}}, wait_for_metadata=True)
+            leader = leader_of(admin, "moving")
+
+            cluster.broker(leader).stop()
+
+            wait_until(lambda: leader_of(admin, "moving") not in (leader, -1))
+        write(cluster.bootstrap_servers, "moving", b"led by another")
+        cluster.broker(leader).start()
+        assert read_first(cluster.broker(leader).bootstrap_servers, "moving") == b"led by another"
+
+
+def leader_of(admin: object, topic: str) -> int:
+    [described] = admin.describe_topics([topic])  # type: ignore[attr-defined]  # kafka has no types
+    return int(described["partitions"][0]["leader_id"])
