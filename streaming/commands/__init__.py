@@ -18,7 +18,9 @@ from checkback.streaming.commands.frame import LazyGroup, Noun, execute
 NOUNS: Final[dict[str, Noun]] = {
     "broker": Noun("checkback.streaming.commands.broker", "Run a local Kafka broker."),
     "config": Noun("checkback.streaming.commands.config", "Show the settings in effect."),
+    "demo": Noun("checkback.streaming.commands.demo", "Show all of it at work, and audit it."),
     "jars": Noun("checkback.streaming.commands.jars", "Fetch the jars of Spark and Kafka."),
+    "run": Noun("checkback.streaming.commands.run", "Run the transaction checker."),
     "topics": Noun("checkback.streaming.commands.topics", "Create and compare the topics."),
 }
 

@@ -1,0 +1,194 @@
+"""The order service's database: what it was told to do, and what it did.
+
+The table ``orders`` is the truth that a check is answered from and that the audit compares with.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from checkback.deploy.demo.fates import Fate, Order
+
+_SCHEMA: Final = """
+CREATE TABLE incoming (
+    order_id TEXT PRIMARY KEY, fate TEXT NOT NULL, topic TEXT NOT NULL, body BLOB NOT NULL,
+    batch INTEGER NOT NULL, taken INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE orders (
+    order_id TEXT PRIMARY KEY, status TEXT NOT NULL, body BLOB, placed_at_ms INTEGER NOT NULL
+) STRICT;
+"""
+_BUSY_TIMEOUT_S: Final = 10.0
+
+
+class OrderStatus(StrEnum):
+    """What the database says of an order."""
+
+    OPEN = "open"
+    PAID = "paid"
+    REFUSED = "refused"
+
+
+class OrderExistsError(Exception):
+    """A check came first and closed the order: the local transaction is too late."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTruth:
+    """An order and what became of it locally.
+
+    Args:
+        order: as it was planned.
+        status: None where no local transaction ever wrote it.
+    """
+
+    order: Order
+    status: OrderStatus | None
+
+    @property
+    def is_committed(self) -> bool:
+        """Whether its message has to be on the real topic."""
+        return self.status is OrderStatus.PAID
+
+
+class OrderDatabase:
+    """Orders in SQLite; may be used from several threads and processes.
+
+    Args:
+        path: the database file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def create(self, orders: Sequence[Order]) -> None:
+        """Make the tables and hand the orders in."""
+        rows = [(one.order_id, one.fate, one.topic, one.body, one.batch) for one in orders]
+        with closing(self._connect()) as connection:
+            # Readers and the writer of several processes do not wait for each other.
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.executescript(_SCHEMA)
+        with self.transaction() as connection:
+            connection.executemany(
+                "INSERT INTO incoming (order_id, fate, topic, body, batch) VALUES (?, ?, ?, ?, ?)",
+                rows,
+            )
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Run a database transaction: committed at the end of the block, undone by an error."""
+        with closing(self._connect()) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+
+    def take_batch(self, *, never_answered: bool) -> list[Order]:
+        """Return the next batch that nobody has taken yet, empty when there is none.
+
+        Args:
+            never_answered: take the orders that nobody answers for, else all the others.
+        """
+        with self.transaction() as connection:
+            rows = connection.execute(
+                "UPDATE incoming SET taken = 1 WHERE batch = (SELECT min(batch) FROM incoming "
+                "WHERE taken = 0 AND (fate = ?) = ?) "
+                "RETURNING order_id, fate, topic, body, batch",
+                (Fate.NEVER_ANSWERED, never_answered),
+            ).fetchall()
+        return sorted((_order(row) for row in rows), key=lambda order: order.order_id)
+
+    def place(self, order: Order, status: OrderStatus) -> None:
+        """Write the order in a transaction of its own.
+
+        Raises:
+            OrderExistsError: a check has closed it already.
+        """
+        with self.transaction() as connection:
+            insert_order(connection, order, status)
+
+    def settle_open(self, age_ms: int) -> int:
+        """Take in what the payment provider says of orders that are open for so long.
+
+        Returns:
+            How many were settled.
+        """
+        with self.transaction() as connection:
+            return connection.execute(
+                "UPDATE orders SET status = (SELECT CASE fate WHEN ? THEN ? ELSE ? END "
+                "FROM incoming WHERE incoming.order_id = orders.order_id) "
+                "WHERE status = ? AND placed_at_ms <= ?",
+                (
+                    Fate.UNKNOWN_THEN_COMMITTED,
+                    OrderStatus.PAID,
+                    OrderStatus.REFUSED,
+                    OrderStatus.OPEN,
+                    _now_ms() - age_ms,
+                ),
+            ).rowcount
+
+    def answer_check(self, order_id: str) -> OrderStatus:
+        """Return what became of an order; one that is not there is refused for good.
+
+        The row that says so makes a local transaction fail that is merely slow: it can't commit
+        after its check was answered with rollback.
+        """
+        with self.transaction() as connection:
+            connection.execute(
+                "INSERT INTO orders (order_id, status, placed_at_ms) VALUES (?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                (order_id, OrderStatus.REFUSED, _now_ms()),
+            )
+            found = connection.execute(
+                "SELECT status FROM orders WHERE order_id = ?", (order_id,)
+            ).fetchone()
+        return OrderStatus(found[0])
+
+    def truths(self) -> list[OrderTruth]:
+        """Return every order that was handed in and what became of it."""
+        with closing(self._connect()) as connection:
+            rows = connection.execute(
+                "SELECT order_id, fate, topic, incoming.body, batch, status "
+                "FROM incoming LEFT JOIN orders USING (order_id) ORDER BY order_id"
+            ).fetchall()
+        return [
+            OrderTruth(_order(row[:5]), None if row[5] is None else OrderStatus(row[5]))
+            for row in rows
+        ]
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+
+
+def insert_order(connection: sqlite3.Connection, order: Order, status: OrderStatus) -> None:
+    """Write the order as part of a transaction.
+
+    Raises:
+        OrderExistsError: a check has closed it already.
+    """
+    try:
+        connection.execute(
+            "INSERT INTO orders (order_id, status, body, placed_at_ms) VALUES (?, ?, ?, ?)",
+            (order.order_id, status, order.body, _now_ms()),
+        )
+    except sqlite3.IntegrityError as error:
+        raise OrderExistsError(order.order_id) from error
+
+
+def _order(row: tuple[str, str, str, bytes, int]) -> Order:
+    order_id, fate, topic, body, batch = row
+    return Order(order_id, Fate(fate), topic, body, batch)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,171 @@
+"""The audit finds every kind of fault that is planted, and none where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checkback.deploy.demo.audit import Evidence, FindingKind, SeenRecord, audit
+from checkback.deploy.demo.database import OrderStatus, OrderTruth
+from checkback.deploy.demo.fates import Ending, Fate, plan_orders
+from checkback.deploy.demo.report import DemoReport, fate_lines
+
+STATUS_BY_FATE = {
+    Fate.COMMITTED: OrderStatus.PAID,
+    Fate.ROLLED_BACK: None,
+    Fate.UNKNOWN_THEN_COMMITTED: OrderStatus.PAID,
+    Fate.UNKNOWN_THEN_ROLLED_BACK: OrderStatus.REFUSED,
+    Fate.KILLED_BEFORE_OP_COMMITTED: OrderStatus.PAID,
+    Fate.KILLED_BEFORE_LOCAL: OrderStatus.REFUSED,
+    Fate.NEVER_ANSWERED: None,
+}
+ORDERS = plan_orders(30, seed=1)
+TRUTHS = [OrderTruth(order, STATUS_BY_FATE[order.fate]) for order in ORDERS]
+
+
+def seen(order_id: str, topic: str = "") -> SeenRecord:
+    order = next(order for order in ORDERS if order.order_id == order_id)
+    return SeenRecord(topic or order.topic, order_id, order.body)
+
+
+def of_fate(fate: Fate) -> str:
+    return next(order.order_id for order in ORDERS if order.fate is fate)
+
+
+PAID, ROLLED_BACK = of_fate(Fate.COMMITTED), of_fate(Fate.ROLLED_BACK)
+NEVER = of_fate(Fate.NEVER_ANSWERED)
+RIGHT = Evidence(
+    halves=[seen(truth.order.order_id, "half") for truth in TRUTHS],
+    finals=[seen(truth.order.order_id) for truth in TRUTHS if truth.is_committed],
+    discarded=[
+        seen(order.order_id, "discarded")
+        for order in ORDERS
+        if order.fate.ending is Ending.DISCARDED
+    ],
+    check_requests={NEVER: 5, PAID: 1},
+    check_answers={PAID: 1},
+)
+
+
+def found(evidence: Evidence) -> list[tuple[FindingKind, str]]:
+    return [(finding.kind, finding.order_id) for finding in audit(TRUTHS, evidence)]
+
+
+def without(records: object, order_id: str) -> list[SeenRecord]:
+    assert isinstance(records, list)
+    return [record for record in records if record.order_id != order_id]
+
+
+def test_nothing_is_found_where_all_is_right() -> None:
+    assert audit(TRUTHS, RIGHT) == []
+
+
+def test_a_committed_order_that_is_on_no_real_topic_is_missing() -> None:
+    assert found(replace(RIGHT, finals=without(RIGHT.finals, PAID))) == [
+        (FindingKind.MISSING, PAID)
+    ]
+
+
+def test_a_second_final_is_a_double() -> None:
+    assert found(replace(RIGHT, finals=[*RIGHT.finals, seen(PAID)])) == [
+        (FindingKind.DOUBLED, PAID)
+    ]
+
+
+@pytest.mark.parametrize("fate", [fate for fate in Fate if fate.ending is not Ending.FINAL])
+def test_a_final_of_an_order_that_was_not_committed_is_wrongly_there(fate: Fate) -> None:
+    order_id = of_fate(fate)
+
+    assert found(replace(RIGHT, finals=[*RIGHT.finals, seen(order_id)])) == [
+        (FindingKind.WRONGLY_THERE, order_id)
+    ]
+
+
+def test_a_final_on_another_real_topic_is_wrongly_there_and_its_own_lacks_it() -> None:
+    elsewhere = SeenRecord("orders.elsewhere", PAID, seen(PAID).body)
+
+    assert found(replace(RIGHT, finals=[*without(RIGHT.finals, PAID), elsewhere])) == [
+        (FindingKind.WRONGLY_THERE, PAID),
+        (FindingKind.MISSING, PAID),
+    ]
+
+
+def test_a_body_that_differs_in_one_byte_is_found() -> None:
+    changed = replace(seen(PAID), body=seen(PAID).body + b" ")
+
+    assert found(replace(RIGHT, finals=[*without(RIGHT.finals, PAID), changed])) == [
+        (FindingKind.BODY_DIFFERS, PAID)
+    ]
+
+
+def test_a_final_that_no_order_has_sent_is_wrongly_there() -> None:
+    stranger = SeenRecord("orders.retail", "order-9999", b"{}")
+
+    assert found(replace(RIGHT, finals=[*RIGHT.finals, stranger])) == [
+        (FindingKind.WRONGLY_THERE, "order-9999")
+    ]
+
+
+def test_an_order_nobody_answers_for_has_to_be_discarded() -> None:
+    assert found(replace(RIGHT, discarded=without(RIGHT.discarded, NEVER))) == [
+        (FindingKind.NOT_DISCARDED, NEVER)
+    ]
+
+
+def test_it_is_discarded_once() -> None:
+    assert found(replace(RIGHT, discarded=[*RIGHT.discarded, seen(NEVER)])) == [
+        (FindingKind.WRONGLY_DISCARDED, NEVER)
+    ]
+
+
+def test_an_order_that_somebody_answered_for_may_not_be_discarded() -> None:
+    assert found(replace(RIGHT, discarded=[*RIGHT.discarded, seen(ROLLED_BACK)])) == [
+        (FindingKind.WRONGLY_DISCARDED, ROLLED_BACK)
+    ]
+
+
+def test_an_order_without_a_half_message_was_not_sent() -> None:
+    assert found(replace(RIGHT, halves=without(RIGHT.halves, ROLLED_BACK))) == [
+        (FindingKind.NOT_SENT, ROLLED_BACK)
+    ]
+
+
+def test_every_refused_record_is_found_with_its_reason() -> None:
+    refused = SeenRecord("refused", "", b"", "the op has no PGROUP")
+
+    (finding,) = audit(TRUTHS, replace(RIGHT, refused=[refused]))
+
+    assert finding.kind is FindingKind.REFUSED
+    assert "the op has no PGROUP" in finding.text
+
+
+def test_findings_come_on_top_of_each_other() -> None:
+    finals = [*without(RIGHT.finals, PAID), seen(ROLLED_BACK)]
+
+    assert set(found(replace(RIGHT, finals=finals))) == {
+        (FindingKind.MISSING, PAID),
+        (FindingKind.WRONGLY_THERE, ROLLED_BACK),
+    }
+
+
+def test_the_table_counts_by_fate() -> None:
+    lines = {line.fate: line for line in fate_lines(TRUTHS, RIGHT)}
+    paid, never = lines[Fate.COMMITTED], lines[Fate.NEVER_ANSWERED]
+
+    assert list(lines) == list(Fate)
+    assert sum(line.orders for line in lines.values()) == len(ORDERS)
+    assert paid.orders == paid.committed_locally == paid.finals > 0
+    assert (paid.check_requests, paid.check_answers, paid.discarded) == (1, 1, 0)
+    assert (never.committed_locally, never.check_requests, never.finals) == (0, 5, 0)
+    assert never.discarded == never.orders
+
+
+def test_a_report_passes_only_without_findings() -> None:
+    lines = fate_lines(TRUTHS, RIGHT)
+    report = DemoReport(1, 9.5, 4, lines, [], [])
+    failed = replace(report, findings=audit(TRUTHS, replace(RIGHT, finals=[])))
+
+    assert report.as_data()["audit_passed"] is True
+    assert report.as_data()["orders"] == len(ORDERS)
+    assert failed.as_data()["audit_passed"] is False

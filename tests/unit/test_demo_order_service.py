@@ -1,0 +1,166 @@
+"""The order service's database and listener: fates happen, and checks hear the truth."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.deploy.demo.database import (
+    OrderDatabase,
+    OrderExistsError,
+    OrderStatus,
+)
+from checkback.deploy.demo.fates import Fate, Order, plan_orders
+from checkback.deploy.demo.listener import OrderListener
+
+COMMIT = LocalTransactionState.COMMIT_MESSAGE
+ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
+UNKNOWN = LocalTransactionState.UNKNOW
+
+ORDERS = plan_orders(30, seed=1)
+
+
+class DiedError(Exception):
+    pass
+
+
+def die() -> None:
+    raise DiedError
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> OrderDatabase:
+    found = OrderDatabase(tmp_path / "orders.sqlite")
+    found.create(ORDERS)
+    return found
+
+
+@pytest.fixture
+def listener(database: OrderDatabase) -> OrderListener:
+    return OrderListener(database, die, lambda _: None)
+
+
+def order_of(fate: Fate) -> Order:
+    return next(order for order in ORDERS if order.fate is fate)
+
+
+def execute(listener: OrderListener, order: Order) -> LocalTransactionState:
+    message = Message(order.topic, order.body, keys=order.order_id)
+    return listener.execute_local_transaction(message, order)
+
+
+def check(listener: OrderListener, order: Order) -> LocalTransactionState:
+    return listener.check_local_transaction(
+        MessageExt(order.topic, order.body, keys=order.order_id)
+    )
+
+
+def status_of(database: OrderDatabase, order: Order) -> OrderStatus | None:
+    return next(one.status for one in database.truths() if one.order == order)
+
+
+@pytest.mark.parametrize(
+    ("fate", "op", "status", "answer"),
+    [
+        (Fate.COMMITTED, COMMIT, OrderStatus.PAID, COMMIT),
+        (Fate.ROLLED_BACK, ROLLBACK, None, ROLLBACK),
+        (Fate.UNKNOWN_THEN_COMMITTED, UNKNOWN, OrderStatus.OPEN, UNKNOWN),
+        (Fate.UNKNOWN_THEN_ROLLED_BACK, UNKNOWN, OrderStatus.OPEN, UNKNOWN),
+    ],
+)
+def test_an_order_that_outlives_its_local_transaction(
+    listener: OrderListener,
+    database: OrderDatabase,
+    fate: Fate,
+    op: LocalTransactionState,
+    status: OrderStatus | None,
+    answer: LocalTransactionState,
+) -> None:
+    order = order_of(fate)
+
+    assert execute(listener, order) is op
+    assert status_of(database, order) is status
+    assert check(listener, order) is answer
+
+
+@pytest.mark.parametrize(
+    ("fate", "status", "answer"),
+    [
+        (Fate.KILLED_BEFORE_OP_COMMITTED, OrderStatus.PAID, COMMIT),
+        (Fate.KILLED_BEFORE_LOCAL, None, ROLLBACK),
+        (Fate.NEVER_ANSWERED, None, ROLLBACK),
+    ],
+)
+def test_an_order_whose_process_dies(
+    listener: OrderListener,
+    database: OrderDatabase,
+    fate: Fate,
+    status: OrderStatus | None,
+    answer: LocalTransactionState,
+) -> None:
+    order = order_of(fate)
+
+    with pytest.raises(DiedError):
+        execute(listener, order)
+    assert status_of(database, order) is status
+    assert check(listener, order) is answer
+
+
+@pytest.mark.parametrize(
+    ("fate", "answer"),
+    [(Fate.UNKNOWN_THEN_COMMITTED, COMMIT), (Fate.UNKNOWN_THEN_ROLLED_BACK, ROLLBACK)],
+)
+def test_a_check_hears_how_an_open_payment_ended(
+    listener: OrderListener, database: OrderDatabase, fate: Fate, answer: LocalTransactionState
+) -> None:
+    order = order_of(fate)
+    execute(listener, order)
+
+    assert database.settle_open(age_ms=60_000) == 0, "too young to have an answer"
+    assert database.settle_open(age_ms=0) == 1
+    assert check(listener, order) is answer
+
+
+def test_a_local_transaction_that_is_slower_than_its_check_can_not_commit(
+    listener: OrderListener, database: OrderDatabase
+) -> None:
+    order = order_of(Fate.COMMITTED)
+
+    assert check(listener, order) is ROLLBACK
+    assert execute(listener, order) is ROLLBACK
+    assert status_of(database, order) is OrderStatus.REFUSED
+
+
+def test_an_order_is_placed_once(database: OrderDatabase) -> None:
+    order = order_of(Fate.COMMITTED)
+    database.place(order, OrderStatus.PAID)
+
+    with pytest.raises(OrderExistsError):
+        database.place(order, OrderStatus.PAID)
+
+
+def test_batches_are_taken_in_order_and_once(database: OrderDatabase) -> None:
+    taken: list[Order] = []
+    while batch := database.take_batch(never_answered=False):
+        assert len({order.batch for order in batch}) == 1
+        taken += batch
+    never = database.take_batch(never_answered=True)
+
+    assert sorted([*taken, *never], key=lambda order: order.order_id) == ORDERS
+    assert [order.batch for order in taken] == sorted(order.batch for order in taken)
+    assert {order.fate for order in never} == {Fate.NEVER_ANSWERED}
+    assert database.take_batch(never_answered=True) == []
+
+
+def test_an_order_that_failed_in_its_transaction_leaves_nothing(database: OrderDatabase) -> None:
+    def fail_half_way() -> None:
+        with database.transaction() as connection:
+            connection.execute("UPDATE incoming SET taken = 1")
+            raise DiedError
+
+    with pytest.raises(DiedError):
+        fail_half_way()
+
+    assert len(database.take_batch(never_answered=True)) > 0

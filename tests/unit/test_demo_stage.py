@@ -1,0 +1,133 @@
+"""The demo's settings, its view of the run, and its timeline."""
+
+from __future__ import annotations
+
+import io
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from checkback.deploy.demo.stage import SHORT, Stage, demo_settings, toml_of
+from checkback.deploy.demo.tally import Tally
+from checkback.deploy.demo.timeline import Timeline
+from checkback.protocol.configuration import Settings
+from checkback.streaming.commands.settings import load_settings
+
+CHOSEN = Settings(
+    bootstrap_servers="kafka:9092",
+    checkpoint="/data/checkpoint",
+    kafka={"security.protocol": "SASL_SSL", "sasl.password": 'a"b\\ü'},
+)
+
+
+def progress(pending: int, **counts: int) -> dict[str, Any]:
+    return {"counts": counts, "pending": pending}
+
+
+def test_a_run_has_short_times_and_its_own_names() -> None:
+    settings = demo_settings(CHOSEN, set(), prefix="demo-1-")
+
+    assert {key: getattr(settings, key) for key in SHORT} == SHORT
+    assert settings.topics.half.startswith("demo-1-")
+    assert settings.application_id.startswith("demo-1-")
+
+
+def test_what_somebody_set_stays() -> None:
+    settings = demo_settings(CHOSEN, {"check_max"}, prefix="")
+
+    assert settings.check_max == CHOSEN.check_max
+    assert settings.check_interval_ms == SHORT["check_interval_ms"]
+
+
+def test_the_pipeline_reads_the_same_settings_from_the_file(tmp_path: Path) -> None:
+    settings = demo_settings(CHOSEN, set(), prefix="demo-1-")
+    file = tmp_path / "checkback.toml"
+    file.write_text(toml_of(settings), "utf-8")
+
+    assert load_settings(file, {}, {}) == settings
+
+
+def test_settings_of_the_callers_environment_do_not_reach_the_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHECKBACK_BOOTSTRAP_SERVERS", "elsewhere:9092")
+    monkeypatch.setenv("CHECKBACK_KAFKA_SASL_PASSWORD", "other")
+    monkeypatch.setenv("CHECKBACK_JARS", "/jars")
+
+    environment = Stage(CHOSEN, tmp_path).environment()
+
+    assert "CHECKBACK_BOOTSTRAP_SERVERS" not in environment
+    assert "CHECKBACK_KAFKA_SASL_PASSWORD" not in environment
+    assert environment["CHECKBACK_JARS"] == "/jars"
+
+
+def test_passwords_are_on_no_command_line(tmp_path: Path) -> None:
+    stage = Stage(CHOSEN, tmp_path)
+    commands = [*stage.pipeline_command(), *stage.service_command("g", never_answered=True)]
+
+    assert not any(CHOSEN.kafka["sasl.password"] in word for word in commands)
+
+
+def test_a_run_is_settled_when_all_was_sent_read_and_decided() -> None:
+    tally = Tally(3)
+    tally.add_progress(progress(pending=0, halves=3, finals=3))
+    assert not tally.is_settled, "more may be sent"
+
+
+def test_a_run_is_not_settled_while_a_transaction_is_pending() -> None:
+    tally = Tally(3, all_sent=True)
+    tally.add_progress(progress(pending=1, halves=3, finals=2))
+    assert not tally.is_settled
+
+    tally.add_progress(progress(pending=0, finals=1))
+    assert tally.is_settled
+
+
+def test_halves_that_the_pipeline_has_not_read_yet_are_waited_for() -> None:
+    tally = Tally(3, all_sent=True)
+    tally.add_progress(progress(pending=0, halves=2, finals=2))
+
+    assert not tally.is_settled
+
+
+def test_progress_is_told_only_when_something_happened() -> None:
+    tally = Tally(3)
+
+    assert tally.add_progress(progress(pending=2, halves=2)) == "half messages 2, pending 2"
+    assert tally.add_progress(progress(pending=2)) == ""
+
+
+def test_answers_are_told_once() -> None:
+    tally = Tally(3)
+    for state in ("COMMIT_MESSAGE", "UNKNOW", "COMMIT_MESSAGE"):
+        tally.add_answer(state)
+
+    assert tally.told_answers() == "answered 3 checks: 2 commit, 0 rollback, 1 unknown"
+    assert tally.told_answers() == ""
+
+
+def test_the_timeline_is_plain_lines_where_there_is_no_terminal() -> None:
+    written = io.StringIO()
+    times = iter([100.0, 100.0, 101.26])
+    timeline = Timeline(Console(file=written), clock_s=lambda: next(times))
+    with timeline:
+        timeline.say("pipeline", "runs")
+        timeline.show_state("pending 4")
+        timeline.say("order service", "killed")
+
+    assert written.getvalue().splitlines() == [
+        "   0.0 s  pipeline         runs",
+        "   1.3 s  order service    killed",
+    ]
+    assert timeline.entries[1] == {"at_s": 1.3, "source": "order service", "text": "killed"}
+
+
+def test_the_configuration_file_is_for_its_owner_alone(tmp_path: Path) -> None:
+    stage = Stage(CHOSEN, tmp_path)
+
+    stage.write_config()
+
+    assert stat.S_IMODE(stage.config.stat().st_mode) == 0o600
