@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from kafka import KafkaAdminClient
 from kafka.errors import (
@@ -24,6 +24,9 @@ from checkback.protocol.errors import BrokerError
 CONNECT_TIMEOUTS_MS: Final = (2_000, 8_000)
 """Of the tries to connect. The first is short: a wrong password is known by then."""
 
+Admin: TypeAlias = Any
+"""A KafkaAdminClient. kafka-python 3 has no types, and those that pyright brings are of 2.x."""
+
 _REFUSALS: Final = (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
@@ -32,7 +35,7 @@ _REFUSALS: Final = (
 
 
 @contextmanager
-def connected_admin(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[KafkaAdminClient]:
+def admin_client(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[Admin]:
     """Give an admin client, and turn its errors into ours.
 
     Args:
@@ -61,7 +64,7 @@ def connected_admin(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterato
         admin.close()
 
 
-def new_admin_client(settings: Mapping[str, Any]) -> KafkaAdminClient:
+def new_admin_client(settings: Mapping[str, Any]) -> Admin:
     """Return a connected admin client.
 
     Args:
@@ -85,7 +88,7 @@ def new_admin_client(settings: Mapping[str, Any]) -> KafkaAdminClient:
         raise
 
 
-def _connected(bootstrap_servers: str, settings: Mapping[str, Any]) -> KafkaAdminClient:
+def _connected(bootstrap_servers: str, settings: Mapping[str, Any]) -> Admin:
     with _seen_errors() as seen:
         for timeout_ms in CONNECT_TIMEOUTS_MS:
             try:

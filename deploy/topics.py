@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from checkback.deploy.admin import connected_admin
+from checkback.deploy.admin import Admin, admin_client
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicPlan, plan_topics
@@ -75,7 +73,7 @@ def create_topics(settings: Settings) -> list[TopicReport]:
         BrokerError: Kafka can't be reached, or refuses what was asked.
     """
     plans = plans_for(settings)
-    with admin_client(settings) as admin:
+    with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
         existing = find_topics(admin, [plan.name for plan in plans])
         created = _create(admin, [plan for plan in plans if plan.name not in existing])
         found = find_topics(admin, [plan.name for plan in plans])
@@ -110,17 +108,7 @@ def compare(plan: TopicPlan, found: FoundTopic) -> Iterator[TopicDifference]:
             yield TopicDifference(key, wanted, found.configs.get(key, ""))
 
 
-def admin_client(settings: Settings) -> AbstractContextManager[KafkaAdminClient]:
-    """Give an admin client for the settings' brokers whose errors are ours.
-
-    Raises:
-        ConfigurationError: bootstrap_servers or a security setting is not as needed.
-        BrokerError: Kafka can't be reached, or refuses what was asked.
-    """
-    return connected_admin(settings.bootstrap_servers, settings.kafka)
-
-
-def find_topics(admin: KafkaAdminClient, names: Sequence[str]) -> dict[str, FoundTopic]:
+def find_topics(admin: Admin, names: Sequence[str]) -> dict[str, FoundTopic]:
     """Return those of the topics that exist, as the broker describes them."""
     described = {one["name"]: one for one in admin.describe_topics(list(names))}
     existing = [name for name in names if described[name]["error_code"] != UNKNOWN_TOPIC]
@@ -140,7 +128,7 @@ def _found(
     )
 
 
-def _create(admin: KafkaAdminClient, plans: Iterable[TopicPlan]) -> set[str]:
+def _create(admin: Admin, plans: Iterable[TopicPlan]) -> set[str]:
     wanted = {
         plan.name: {
             "num_partitions": -1 if plan.partitions is None else plan.partitions,

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from checkback.deploy.admin import connected_admin
+from checkback.deploy.admin import Admin, admin_client
 from checkback.deploy.broker import EmbeddedBroker, EmbeddedCluster
 from checkback.deploy.watcher import is_alive
 from checkback.protocol.errors import BrokerError, PrerequisiteError
@@ -53,7 +53,7 @@ def read_first(servers: str, topic: str) -> bytes:
 def test_records_survive_a_kill(tmp_path: Path) -> None:
     with EmbeddedBroker(tmp_path) as broker:
         servers, first = broker.bootstrap_servers, broker.pid
-        with connected_admin(servers, {}) as admin:
+        with admin_client(servers, {}) as admin:
             admin.create_topics({"kept": {}}, wait_for_metadata=True)
         write(servers, "kept", b"before")
         broker.kill()
@@ -67,7 +67,7 @@ def test_records_survive_a_kill(tmp_path: Path) -> None:
 
 
 def test_no_topic_appears_by_accident(bootstrap_servers: str, unique: str) -> None:
-    with connected_admin(bootstrap_servers, {}) as admin:
+    with admin_client(bootstrap_servers, {}) as admin:
         admin.describe_topics([unique])
         assert unique not in {one["name"] for one in admin.list_topics()}
 
@@ -141,7 +141,7 @@ class TestCommands:
     ) -> None:
         _, servers, pid = started
 
-        with connected_admin(servers, {}) as admin:
+        with admin_client(servers, {}) as admin:
             assert len(admin.describe_cluster()["brokers"]) == 1
         assert is_alive(pid)
 
@@ -198,7 +198,7 @@ class TestCommands:
 
 def test_one_of_three_brokers_can_go_and_come_back(tmp_path: Path) -> None:
     with EmbeddedCluster(tmp_path) as cluster:
-        with connected_admin(cluster.bootstrap_servers, {}) as admin:
+        with admin_client(cluster.bootstrap_servers, {}) as admin:
             admin.create_topics({"moving": {"num_partitions": 1}}, wait_for_metadata=True)
             leader = leader_of(admin, "moving")
 
@@ -210,6 +210,6 @@ def test_one_of_three_brokers_can_go_and_come_back(tmp_path: Path) -> None:
         assert read_first(cluster.broker(leader).bootstrap_servers, "moving") == b"led by another"
 
 
-def leader_of(admin: object, topic: str) -> int:
-    [described] = admin.describe_topics([topic])  # type: ignore[attr-defined]  # kafka has no types
+def leader_of(admin: Admin, topic: str) -> int:
+    [described] = admin.describe_topics([topic])
     return int(described["partitions"][0]["leader_id"])
