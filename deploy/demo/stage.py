@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from checkback.deploy.admin import connected_admin
+from checkback.deploy.admin import admin_client
 from checkback.deploy.demo.fates import REAL_TOPICS
 from checkback.deploy.topics import create_topics, find_topics
 from checkback.protocol.configuration import Settings, setting_default
@@ -110,7 +110,7 @@ class Stage:
         create_topics(self.settings)
         names = [self.settings.topic_prefix + topic for topic in REAL_TOPICS]
         plan = {name: {"num_partitions": 2, "replication_factor": -1} for name in names}
-        with connected_admin(self.settings.bootstrap_servers, self.settings.kafka) as admin:
+        with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
             missing = plan.keys() - find_topics(admin, names).keys()
             if missing:
                 admin.create_topics({name: plan[name] for name in missing})
@@ -128,7 +128,7 @@ class Stage:
             *(topics.check(group) for group in self.groups),
             *(topics.prefix + topic for topic in REAL_TOPICS),
         ]  # fmt: skip
-        with connected_admin(self.settings.bootstrap_servers, self.settings.kafka) as admin:
+        with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
             admin.delete_topics(list(find_topics(admin, names)))
 
 
