@@ -9,15 +9,26 @@ forget idle groups (offsets.retention.minutes, 7 days by default).
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from checkback.protocol.errors import BrokerError
 from checkback.sinks.settings import SinkSettings
 
 RENEWAL_MS: Final = 3_600_000
-NO_OFFSET: Final = -1001
+COORDINATOR_PAUSE_S: Final = 0.1
+COORDINATOR_MOVES: Final = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError._TIMED_OUT,
+    }
+)
+"""The group's coordinator is being found or is loading; librdkafka hands this to the caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +70,26 @@ class MarkerStore:
     def read(self, state_partitions: list[int], timeout_s: float = 30.0) -> dict[int, Marker]:
         """Return the markers of those state partitions that have one."""
         wanted = [TopicPartition(self._topic, partition) for partition in state_partitions]
-        found = self._consumer.committed(wanted, timeout_s)
+        found = self._committed(wanted, time.monotonic() + timeout_s)
         return {
             one.partition: Marker(one.offset, _moved_at_ms(one.metadata))
             for one in found
             if one.offset >= 0
         }
+
+    def _committed(self, wanted: list[TopicPartition], until_s: float) -> list[TopicPartition]:
+        while True:
+            try:
+                return self._consumer.committed(wanted, max(1.0, until_s - time.monotonic()))
+            except KafkaException as error:
+                cause: KafkaError = error.args[0]
+                if cause.code() not in COORDINATOR_MOVES or time.monotonic() > until_s:
+                    raise BrokerError(
+                        f"The batch markers can't be read: {cause.str()}.",
+                        remedy="Check the brokers, and the pipeline's rights on its groups.",
+                        code=cause.name(),
+                    ) from error
+                time.sleep(COORDINATOR_PAUSE_S)
 
     def offset(self, state_partition: int, marker: Marker) -> TopicPartition:
         """Return the marker as the offset to send to a transaction."""

@@ -27,6 +27,9 @@ FENCED_CODES: Final = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 )
 
+PURGED_CODES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+"""Reports of records that an abort took out of the queue: no broker rejected them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Output:
@@ -51,7 +54,7 @@ class Rejection:
 
 
 class RejectedOutputError(BrokerError):
-    """Records were rejected; the transaction was aborted and nothing of it is visible."""
+    """Records were rejected. The producer is spent: init by the next one ends its transaction."""
 
     def __init__(self, rejections: list[Rejection]) -> None:
         first = rejections[0]
@@ -114,10 +117,10 @@ class MarkedProducer:
                     on_delivery=self._delivered,
                 )
             except BufferError:
-                self._producer.poll(0.1)
+                self._guard(lambda: self._producer.poll(0.1))
                 self._raise_rejections()
-            except KafkaException as error:
-                self._refuse(output, error)
+            except (KafkaException, SystemError) as error:
+                self._refuse(output, _cause_of(error))
             else:
                 return
 
@@ -126,15 +129,11 @@ class MarkedProducer:
         self._guard(lambda: self._producer.flush(CALL_TIMEOUT_S))
         self._raise_rejections()
 
-    def poll(self) -> None:
-        """Let delivery reports in."""
-        self._producer.poll(0)
-
     def commit(self, batch_id: int, now_ms: int) -> None:
         """Move the marker behind the batch and commit both.
 
         Raises:
-            RejectedOutputError: records were rejected; the transaction is aborted.
+            RejectedOutputError: records were rejected.
             ProducerLostError: fenced, or in doubt: a new producer reads the marker and knows.
         """
         moved = Marker(batch_id + 1, now_ms)
@@ -149,7 +148,7 @@ class MarkedProducer:
         self.marker = moved
 
     def close(self) -> None:
-        """Give connections up without ending an open transaction: init by a successor does."""
+        """Give connections up; an open transaction is ended by the successor's init."""
         self._producer.purge()
         self._markers.close()
 
@@ -161,6 +160,8 @@ class MarkedProducer:
             "message.max.bytes": self.settings.message_bytes_max,
             # The Java client's and kafka-python's partitioner, so that a key stays where it was.
             "partitioner": "murmur2_random",
+            # How long a topic that vanished is waited for; its default holds a batch up for 30 s.
+            "topic.metadata.propagation.max.ms": 2_000,
             **self.settings.connection,
             "transactional.id": self.settings.transactional_id(self.state_partition),
             "transaction.timeout.ms": self.settings.transaction_timeout_ms,
@@ -168,20 +169,19 @@ class MarkedProducer:
         }
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
+        if error is not None and error.code() not in PURGED_CODES:
             self._rejections.append(
                 Rejection(
                     message.topic() or "", message.partition() or 0, error.code(), error.str()
                 )
             )
 
-    def _refuse(self, output: Output, error: KafkaException) -> None:
-        cause: KafkaError = error.args[0]
+    def _refuse(self, output: Output, cause: KafkaError) -> None:
         if cause.code() != KafkaError.MSG_SIZE_TOO_LARGE:
             raise self._lost(cause)
-        rejection = Rejection(output.topic, output.partition, cause.code(), cause.str())
-        self._abort()
-        raise RejectedOutputError([rejection])
+        raise RejectedOutputError(
+            [Rejection(output.topic, output.partition, cause.code(), cause.str())]
+        )
 
     def _raise_rejections(self) -> None:
         if not self._rejections:
@@ -189,20 +189,15 @@ class MarkedProducer:
         rejections = list(self._rejections)
         if any(one.code in FENCED_CODES for one in rejections):
             raise ProducerLostError(f"Fenced while writing: {rejections[0].text}.")
-        self._abort()
         raise RejectedOutputError(rejections)
-
-    def _abort(self) -> None:
-        self._guard(lambda: self._producer.abort_transaction(CALL_TIMEOUT_S))
-        self._rejections.clear()
 
     def _guard(self, call: Callable[[], object]) -> None:
         """Run a call of librdkafka's; a failure that it can't try again loses this producer."""
         for tries_left in reversed(range(CALL_TRIES)):
             try:
                 call()
-            except KafkaException as error:
-                cause: KafkaError = error.args[0]
+            except (KafkaException, SystemError) as error:
+                cause = _cause_of(error)
                 if self._rejections and cause.txn_requires_abort():
                     self._raise_rejections()
                 if not tries_left or not cause.retriable() or cause.fatal():
@@ -216,6 +211,21 @@ class MarkedProducer:
             remedy="Check the brokers, and that no second job runs over the same checkpoint.",
             code=cause.name(),
         )
+
+
+def _cause_of(error: KafkaException | SystemError) -> KafkaError:
+    """Return what librdkafka said.
+
+    On a fatal error confluent-kafka leaves an exception pending while delivery reports still come
+    in; Python then reports the callback as broken and chains the real cause behind it.
+    """
+    inner = error if isinstance(error, KafkaException) else error.__cause__
+    while isinstance(inner, SystemError):
+        inner = inner.__cause__
+    if not isinstance(inner, KafkaException):
+        raise error
+    cause: KafkaError = inner.args[0]
+    return cause
 
 
 __all__ = [

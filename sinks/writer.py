@@ -115,9 +115,11 @@ class BatchWriter:
             try:
                 return self._try(outcomes, batch_id, first_batch, report)
             except RejectedOutputError as rejected:
+                # Aborting and going on left sequence numbers behind that the broker then refused.
+                self.close()
                 self._learn(rejected.rejections)
             except ProducerLostError as error:
-                self._producer = None
+                self.close()
                 lost += 1
                 if lost == LOST_TRIES:
                     raise FencedError(error.message, remedy=error.remedy) from error
@@ -126,6 +128,12 @@ class BatchWriter:
             f"{TRIES} times.",
             remedy="Look into the broker's log for the reason.",
         )
+
+    def close(self) -> None:
+        """Give the producer up; the next batch makes another one."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
 
     def _try(
         self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int, report: BatchReport
@@ -258,6 +266,14 @@ class BatchWriter:
         topic = self.settings.topics.settled
         return Output(topic, self.state_partition, key, mark, [], routing.NOW)
 
+    def _reason_of(self, rejection: Rejection) -> RefusedReason | None:
+        if rejection.code != KafkaError._MSG_TIMED_OUT:
+            return REJECTION_REASONS.get(rejection.code)
+        # A topic that vanished shows as records that found no leader in time.
+        self.directory.forget(rejection.topic)
+        gone = self.directory.find(rejection.topic) is None
+        return RefusedReason.REAL_TOPIC_MISSING if gone else None
+
     def _learn(self, rejections: Sequence[Rejection]) -> None:
         """Draw the conclusion from what Kafka rejected, so that the next try gets past it.
 
@@ -266,8 +282,9 @@ class BatchWriter:
         """
         names = self.settings.topics
         ours = {names.refused, names.discarded, names.settled, names.op}
-        for rejection in rejections:
-            reason = REJECTION_REASONS.get(rejection.code)
+        # A batch is rejected whole, each of its records reporting it: one lesson per topic.
+        for rejection in {one.topic: one for one in rejections}.values():
+            reason = self._reason_of(rejection)
             too_large = rejection.code in TOO_LARGE_CODES
             if rejection.topic in ours or (reason is None and not too_large):
                 raise BrokerError(

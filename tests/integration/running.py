@@ -74,12 +74,10 @@ class Topics:
         create_topics(settings)
         wanted = [NewTopic(name, 2, 1) for name in real]
         wanted += [NewTopic(self.names.check(group), 1, 1) for group in groups]
-        for future in self.admin.create_topics(wanted).values() if wanted else ():
+        # Kept by name: an admin client that is collected takes its open answers with it.
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        for future in admin.create_topics(wanted).values() if wanted else ():
             future.result()
-
-    @property
-    def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
 
     def send_half(
         self,

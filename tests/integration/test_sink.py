@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ class World:
 
     settings: SinkSettings
     real: str
+    writers: list[BatchWriter] = field(default_factory=list)
 
     @property
     def names(self) -> TopicNames:
@@ -39,16 +40,24 @@ class World:
 
     def writer(self, state_partition: int = 0) -> BatchWriter:
         connection = dict(self.settings.connection)
-        return BatchWriter(
+        writer = BatchWriter(
             self.settings,
             state_partition,
             RecordReader(connection, self.names.half),
             RecordReader(connection, self.names.op),
             TopicDirectory(AdminClient(connection)),
         )
+        self.writers.append(writer)
+        return writer
+
+    def close(self) -> None:
+        for writer in self.writers:
+            writer.close()
+            writer.halves.close()
+            writer.ops.close()
 
     def halves(self, bodies: Sequence[bytes], real: str | None = None, group: str = "g") -> None:
-        producer = Producer(dict(self.settings.connection))
+        producer = Producer({**self.settings.connection, "message.max.bytes": 4_000_000})
         for number, body in enumerate(bodies):
             headers = half_headers(
                 producer_group=group,
@@ -86,8 +95,8 @@ class World:
 
 
 @pytest.fixture
-def world(bootstrap_servers: str, unique: str) -> World:
-    connection = {"bootstrap.servers": bootstrap_servers}
+def world(bootstrap_servers: str, unique: str) -> Iterator[World]:
+    connection = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
     settings = SinkSettings("app", unique, unique, connection, 10_000, 8_000_000)
     names, real = settings.topics, f"{unique}orders"
     wide = {"max.message.bytes": "4000000"}
@@ -98,11 +107,14 @@ def world(bootstrap_servers: str, unique: str) -> World:
         NewTopic(names.discarded, 1, 1, config=wide),
         NewTopic(names.settled, 2, 1),
         NewTopic(names.check("g"), 1, 1, config=wide),
-        NewTopic(real, 2, 1),
+        NewTopic(real, 2, 1, config={"max.message.bytes": "1048588"}),
     ]
-    for future in AdminClient(connection).create_topics(topics).values():
+    admin = AdminClient(connection)
+    for future in admin.create_topics(topics).values():
         future.result()
-    return World(settings, real)
+    made = World(settings, real)
+    yield made
+    made.close()
 
 
 def outcome(*decided: tuple[Action, int, int]) -> Outcome:
@@ -249,16 +261,18 @@ def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: Wor
 
     report = writer.write([commits(0, 1, 2)], 0, 0)
 
-    assert report.counts["finals"] == 2
+    [(_, body, headers)] = world.read(world.names.refused)
+    assert text_value(headers, "__checkback.errors.reason") == "FINAL_TOO_LARGE"
     assert sorted((body or b"")[:1] for _, body, _ in world.read(small)) == [b"x", b"z"]
-    assert len(world.read(world.names.refused)) == 1
+    assert report.counts["finals"] == 2
 
 
 def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
     world.halves([b"a", b"b"])
     writer = world.writer()
     writer.write([commits(0)], 0, 0)
-    AdminClient(dict(world.settings.connection)).delete_topics([world.real])[world.real].result()
+    admin = AdminClient(dict(world.settings.connection))
+    admin.delete_topics([world.real])[world.real].result()
 
     report = writer.write([commits(1)], 1, 0)
 
