@@ -4,10 +4,12 @@ What is listed here is what stays stable.
 """
 
 from checkback.client.counters import Counters, Event
+from checkback.client.lifecycle import ServiceState
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt, MessageQueue
 from checkback.client.options import ProducerOptions
-from checkback.client.producer import DefaultMQProducer, ServiceState
+from checkback.client.producer import DefaultMQProducer
+from checkback.client.queue_selection import MessageQueueSelector
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
 from checkback.client.transaction_producer import TransactionMQProducer
 
@@ -19,6 +21,7 @@ __all__ = [
     "Message",
     "MessageExt",
     "MessageQueue",
+    "MessageQueueSelector",
     "ProducerOptions",
     "SendResult",
     "SendStatus",

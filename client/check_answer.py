@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+from checkback.client.broker_clock import BrokerClock
 from checkback.client.counters import Counters, Event
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import MessageExt
@@ -28,6 +29,7 @@ class CheckAnswers:
         producer_group: whose requests these are.
         ops: sends the answers.
         counters: counts them.
+        clock: tells how old a request is.
         check_interval_ms: a request that is older is skipped: the next one is on its way.
         try_timeout_s: how long one try to send an answer may take.
         stopping: set when the producer shuts down; an unsent answer is then left to others.
@@ -37,6 +39,7 @@ class CheckAnswers:
     producer_group: str
     ops: OpSender
     counters: Counters
+    clock: BrokerClock
     check_interval_ms: int
     try_timeout_s: float
     stopping: threading.Event
@@ -77,4 +80,5 @@ class CheckAnswers:
         return True
 
     def _is_old(self, request: MessageExt) -> bool:
-        return time.time() * 1000 - request.requested_at_ms > self.check_interval_ms
+        age_ms = self.clock.age_ms(request.requested_at_ms, time.time() * 1000)
+        return age_ms > self.check_interval_ms

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from kafka.errors import KafkaError
 
+from checkback.client.broker_clock import BrokerClock
 from checkback.client.counters import Counters, Event
 from checkback.client.outcome import remark_of
 from checkback.protocol.records import Op
@@ -32,18 +35,33 @@ class OpSender:
     """Writes ops into the partition number of their half.
 
     Args:
-        producer: writes them; its own tries and their time limit are all that there are.
+        producer: returns the Kafka producer to use now; its own tries, within their time limit,
+            are all that there are.
         op_topic: where to.
         counters: failures are counted as OP_FAILED.
+        clock: learns the brokers' time.
     """
 
-    def __init__(self, producer: RecordSender, op_topic: str, counters: Counters) -> None:
+    def __init__(
+        self,
+        producer: Callable[[], RecordSender],
+        op_topic: str,
+        counters: Counters,
+        clock: BrokerClock,
+    ) -> None:
         self._producer = producer
         self._op_topic = op_topic
         self._counters = counters
+        self._clock = clock
 
     def send_one_way(self, op: Op) -> None:
-        """Send and return. A failure changes nothing for the caller: the check settles it."""
+        """Send and return. A failure changes nothing for the caller: the check settles it.
+
+        An op for a half whose offset is not known can't be written, and is a failure too.
+        """
+        if op.half_offset < 0:
+            self._failed(op, LookupError("the offset of the half is not known"))
+            return
         try:
             self._send(op).add_errback(self._failed, op)
         except Exception as error:
@@ -53,14 +71,15 @@ class OpSender:
     def send_confirmed(self, op: Op, timeout_s: float) -> bool:
         """Send and wait; tell whether the op was stored. A failure is logged and counted."""
         try:
-            self._send(op).get(timeout_s)
+            stored = self._send(op).get(timeout_s)
         except KafkaError as error:
             self._failed(op, error)
             return False
+        self._clock.learn(stored.timestamp, time.time() * 1000)
         return True
 
     def _send(self, op: Op) -> Any:
-        return self._producer.send(
+        return self._producer().send(
             self._op_topic, op.value(), op.key(), op.headers(), op.half_partition
         )
 

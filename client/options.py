@@ -20,6 +20,7 @@ LEAST: Final[Mapping[str, int]] = {
     "check_thread_pool_max_size": 1,
     "check_request_hold_max": 1,
     "check_interval_ms": 1,
+    "check_session_timeout_ms": 1,
     "shutdown_timeout_ms": 0,
     "start_timeout_ms": 1,
 }
@@ -37,6 +38,8 @@ class ProducerOptions:
         retry_times_when_send_failed: tries after the first one.
         max_message_size: largest body in bytes.
         compression_type: how Kafka batches are compressed, None for not at all.
+        retry_another_broker_when_not_store_ok: whether a plain message that the leader has, but
+            not safely, is sent again elsewhere; it may then be there twice.
         send_latency_fault_enable: whether slow and failing brokers are avoided for a while.
         async_sends_max: sends that may wait for Kafka at once in ASYNC and ONEWAY; one more
             is refused.
@@ -45,6 +48,13 @@ class ProducerOptions:
         check_request_hold_max: checks that wait for a thread; reading pauses when it is full.
         check_interval_ms: the pipeline's; a check request older than that is skipped, because
             the next one is already on its way.
+        check_session_timeout_ms: time after which others take over the checks of a process that
+            died without a word. Until then nobody of the group may be asked, so it is less than
+            Kafka's 45 s; the brokers have a least value, as delivered 6 s.
+        instance_name: names this process among those of its group, for as long as it is restarted
+            (a pod's name, say). A successor of that name takes over its checks at once, without
+            waiting for the session's end (Kafka's static membership, KIP-345). Two live processes
+            of one group may not share it. Empty for none.
         shutdown_timeout_ms: how long shutdown waits for what is running.
         start_timeout_ms: how long start waits for the brokers.
         on_event: called with each event that is counted.
@@ -59,12 +69,15 @@ class ProducerOptions:
     retry_times_when_send_failed: int = 2
     max_message_size: int = 4_194_304
     compression_type: Compression | None = None
+    retry_another_broker_when_not_store_ok: bool = False
     send_latency_fault_enable: bool = False
     async_sends_max: int = 10_000
     check_thread_pool_min_size: int = 1
     check_thread_pool_max_size: int = 1
     check_request_hold_max: int = 2_000
     check_interval_ms: int = 60_000
+    check_session_timeout_ms: int = 10_000
+    instance_name: str = ""
     shutdown_timeout_ms: int = 10_000
     start_timeout_ms: int = 10_000
     on_event: Callable[[Event], None] | None = None
@@ -93,12 +106,15 @@ class ProducerKeywords(TypedDict, total=False):
     retry_times_when_send_failed: int
     max_message_size: int
     compression_type: Compression | None
+    retry_another_broker_when_not_store_ok: bool
     send_latency_fault_enable: bool
     async_sends_max: int
     check_thread_pool_min_size: int
     check_thread_pool_max_size: int
     check_request_hold_max: int
     check_interval_ms: int
+    check_session_timeout_ms: int
+    instance_name: str
     shutdown_timeout_ms: int
     start_timeout_ms: int
     on_event: Callable[[Event], None] | None

@@ -1,36 +1,28 @@
-"""The life cycle of a producer, and plain sends."""
+"""The producer of plain messages."""
 
 from __future__ import annotations
 
-import logging
-import os
 import threading
-import uuid
-from enum import Enum
-from types import TracebackType
-from typing import Self, Unpack
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Unpack
 
-from checkback.client.counters import Counters
-from checkback.client.kafka_clients import KafkaClients
-from checkback.client.options import ProducerKeywords, ProducerOptions
-from checkback.client.running import Running
-from checkback.client.validation import check_group
-from checkback.protocol.errors import LifeCycleError
-from checkback.protocol.topics import TopicNames
+from checkback.client.kafka_channel import RenewedChannel
+from checkback.client.lifecycle import ManagedProducer
+from checkback.client.message import Message, MessageQueue
+from checkback.client.options import ProducerKeywords
+from checkback.client.plain_sender import PlainSender, plain_headers
+from checkback.client.queue_selection import MessageQueueSelector
+from checkback.client.results import SendResult
+from checkback.client.topic_limits import TopicLimits, record_bytes
+from checkback.client.validation import check_message, check_not_delayed
 
-_log = logging.getLogger(__name__)
-
-
-class ServiceState(Enum):
-    """RocketMQ's service states, as far as they can be seen here."""
-
-    CREATE_JUST = "create just"
-    RUNNING = "running"
-    SHUTDOWN_ALREADY = "shutdown already"
+SendCallback = Callable[["Future[SendResult]"], None]
+"""Gets the finished future, in a thread of the producer's: it must not block."""
 
 
-class DefaultMQProducer:
-    """A producer of plain messages. Threads may share it; a forked child may not use it.
+class DefaultMQProducer(ManagedProducer):
+    """A producer of plain messages, each of which may be stored twice but is not lost silently.
 
     Args:
         producer_group: the group it belongs to.
@@ -44,80 +36,123 @@ class DefaultMQProducer:
     def __init__(
         self, producer_group: str, *, bootstrap_servers: str, **options: Unpack[ProducerKeywords]
     ) -> None:
-        check_group(producer_group)
-        self.producer_group = producer_group
-        self.options = ProducerOptions(**options)
-        self.topics = TopicNames(self.options.topic_prefix)
-        self.counters = Counters(self.options.on_event)
-        client_id = f"{producer_group}@{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._clients = KafkaClients(bootstrap_servers, client_id, self.options)
-        self._running = Running()
-        self._state = ServiceState.CREATE_JUST
-        self._state_lock = threading.Lock()
-        self._process_id = os.getpid()
+        super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
+        self._limits = TopicLimits(self._clients.quick_admin)
+        self._plain: PlainSender | None = None
+        self._plain_lock = threading.Lock()
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
+    def send(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.shutdown()
+        message: Message,
+        *,
+        selector: MessageQueueSelector | None = None,
+        argument: Any = None,
+    ) -> SendResult:
+        """Send and wait until all replicas have it (RocketMQ's SYNC).
 
-    def start(self) -> None:
-        """Connect. Can be done once.
+        Queues are taken by turns; after a failed try the broker of that try is avoided. With a
+        record ``key`` the key decides as with any Kafka client, with ``queue_id`` that decides.
+
+        Args:
+            message: what to send.
+            selector: chooses the queue instead; such a message is not tried again.
+            argument: passed to the selector.
 
         Raises:
-            LifeCycleError: it was started before.
-            BrokerError: Kafka can't be reached or is not set up.
+            InvalidMessageError: the message can't be sent as it is.
+            LifeCycleError: not started, shut down, or forked.
+            BrokerError: the topic does not exist or may not be seen.
+            SendError: it was not, or not certainly, stored; the field ``in_doubt`` says which.
         """
-        with self._state_lock:
-            if self._state is not ServiceState.CREATE_JUST:
-                raise LifeCycleError(
-                    f"The producer of group {self.producer_group} is {self._state.value}.",
-                    remedy="Make a new one; each can be started once.",
-                )
-            self._open()
-            self._process_id = os.getpid()
-            self._state = ServiceState.RUNNING
+        sender = self._ready(message)
+        with self._running:
+            if selector is None:
+                return sender.send(message, sender.by_turns(message), self._tries_max)
+            return sender.send(message, sender.by_selector(message, selector, argument), 1)
 
-    def shutdown(self) -> int:
-        """Stop taking messages, wait for what is running, close; does nothing a second time.
+    def send_async(
+        self, message: Message, callback: SendCallback | None = None
+    ) -> Future[SendResult]:
+        """Send without waiting (RocketMQ's ASYNC), with as many tries as ``send`` has.
+
+        Args:
+            message: what to send.
+            callback: called when it is over.
 
         Returns:
-            How many local transactions and check answers still ran when
-            ``shutdown_timeout_ms`` was over. Checks will ask for them.
+            A future that ends with the result or the error within ``send_msg_timeout_ms``.
+
+        Raises:
+            InvalidMessageError: the message can't be sent as it is.
+            LifeCycleError: not started, shut down, or forked.
+            SendError: ``async_sends_max`` sends wait already.
         """
-        with self._state_lock:
-            was, self._state = self._state, ServiceState.SHUTDOWN_ALREADY
-        if was is not ServiceState.RUNNING or os.getpid() != self._process_id:
-            return 0
-        left = self._close(self.options.shutdown_timeout_ms / 1000)
-        if left:
-            _log.warning(
-                "Producer of %s shut down with %d still running", self.producer_group, left
-            )
-        return left
+        sender = self._ready(message)
+        result = sender.send_async(message, sender.by_turns(message), self._tries_max)
+        if callback is not None:
+            result.add_done_callback(callback)
+        return result
+
+    def send_one_way(self, message: Message) -> None:
+        """Send once and forget: a failure is only logged and counted (RocketMQ's ONEWAY).
+
+        Raises:
+            InvalidMessageError: the message can't be sent as it is.
+            LifeCycleError: not started, shut down, or forked.
+            SendError: ``async_sends_max`` sends wait already.
+        """
+        sender = self._ready(message)
+        sender.send_one_way(message, sender.by_turns(message))
+
+    def send_to_queue(self, message: Message, queue: MessageQueue) -> SendResult:
+        """Send to that queue, in one try, and wait.
+
+        Raises:
+            InvalidMessageError: the message can't be sent as it is, or there is no such queue.
+            LifeCycleError: not started, shut down, or forked.
+            SendError: it was not, or not certainly, stored.
+        """
+        sender = self._ready(message)
+        with self._running:
+            return sender.send(message, sender.fixed(queue), 1)
+
+    def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
+        """Return the queues of a topic in order.
+
+        Raises:
+            LifeCycleError: not started, shut down, or forked.
+            BrokerError: it does not exist or may not be seen.
+        """
+        self._require_running()
+        return self._plain_sender().queues(topic)
+
+    @property
+    def _tries_max(self) -> int:
+        return 1 + self.options.retry_times_when_send_failed
+
+    def _ready(self, message: Message) -> PlainSender:
+        """Check state and message, and return who sends it."""
+        self._require_running()
+        check_message(message, self.topics, self.options.max_message_size)
+        check_not_delayed(message)
+        size = record_bytes(message.body, message.record_key(), plain_headers(message, ""))
+        self._limits.check(message.topic, message, size)
+        return self._plain_sender()
 
     def _open(self) -> None:
-        """Open what the producer needs; called once, by start."""
+        self._plain_sender()
+
+    def _plain_sender(self) -> PlainSender:
+        """Return the sender, opened when it is first needed: a second connection to Kafka."""
+        with self._plain_lock:
+            if self._plain is None:
+                timeout_s = self.options.send_msg_timeout_ms / 1000
+                channel = RenewedChannel(self._clients.single_try_producer, "", timeout_s)
+                self._plain = PlainSender(channel, self.options, self.counters)
+            return self._plain
 
     def _close(self, timeout_s: float) -> int:
-        """Close what was opened; return what was left running."""
-        return self._running.wait_until_idle(timeout_s)
-
-    def _require_running(self) -> None:
-        if self._process_id != os.getpid():
-            raise LifeCycleError(
-                "The producer was started in another process; a fork does not take it along.",
-                remedy="Make and start a producer in each process, after the fork.",
-            )
-        if self._state is not ServiceState.RUNNING:
-            raise LifeCycleError(
-                f"The producer of group {self.producer_group} is {self._state.value}.",
-                remedy="Call start() first, and make a new one after shutdown().",
-            )
+        left = self._running.wait_until_idle(timeout_s)
+        if self._plain is not None:
+            self._plain.close(timeout_s)
+        return left

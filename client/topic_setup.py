@@ -7,23 +7,24 @@ from typing import Any
 
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
+from checkback.client.kafka_channel import Channel
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicNames, TopicPlan
 
 _log = logging.getLogger(__name__)
 
 
-def require_half_and_op(producer: Any, topics: TopicNames) -> int:
-    """Return the number of partitions of the half and op topics.
+def require_half_and_op(channel: Channel, topics: TopicNames) -> None:
+    """See to it that both topics are there, with as many partitions each.
 
     Args:
-        producer: an open Kafka producer; it learns both topics on the way.
+        channel: its Kafka producer learns both topics on the way.
         topics: their names.
 
     Raises:
         BrokerError: one is missing, may not be seen, or they have not as many partitions.
     """
-    half, op = (_partitions(producer, topic) for topic in (topics.half, topics.op))
+    half, op = (_partitions(channel, topic) for topic in (topics.half, topics.op))
     if half != op:
         raise BrokerError(
             f"{topics.half} has {half} partitions and {topics.op} has {op}.",
@@ -31,15 +32,14 @@ def require_half_and_op(producer: Any, topics: TopicNames) -> int:
             half_partitions=half,
             op_partitions=op,
         )
-    return half
 
 
-def _partitions(producer: Any, topic: str) -> int:
+def _partitions(channel: Channel, topic: str) -> int:
     try:
-        return len(producer.partitions_for(topic))
-    except KafkaError as error:
+        return len(channel.leaders(topic))
+    except BrokerError as error:
         raise BrokerError(
-            f"The topic {topic} can't be seen: {type(error).__name__}.",
+            error.message,
             remedy="Run `checkback topics create`, and check topic_prefix and access rights.",
             topic=topic,
         ) from error

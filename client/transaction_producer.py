@@ -8,30 +8,37 @@ import uuid
 from dataclasses import replace
 from typing import Any, Unpack
 
+from checkback.client.broker_clock import BrokerClock
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
 from checkback.client.counters import Event
-from checkback.client.half_sender import HalfSender, StoredHalf
-from checkback.client.listener import TransactionListener
+from checkback.client.half_sender import HalfRecord, HalfSender, StoredHalf
+from checkback.client.kafka_channel import RenewedChannel
+from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageQueue
 from checkback.client.op_sender import OpSender
 from checkback.client.options import ProducerKeywords
 from checkback.client.outcome import EVENTS_BY_STATE, Outcome, run_listener
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
+from checkback.client.topic_limits import record_bytes
 from checkback.client.topic_setup import create_topic, require_half_and_op
 from checkback.client.validation import check_message, check_timers, drop_delay
 from checkback.protocol import properties as names
 from checkback.protocol.errors import ConfigurationError
-from checkback.protocol.properties import Headers
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import plan_check_topic
 
 _log = logging.getLogger(__name__)
 
+NOT_RUN = Outcome(
+    LocalTransactionState.ROLLBACK_MESSAGE,
+    "the half was not safely stored, the local transaction did not run",
+)
+
 
 class TransactionMQProducer(DefaultMQProducer):
-    """Sends messages whose visibility depends on a local transaction.
+    """Sends messages whose visibility depends on a local transaction; plain ones as well.
 
     Args:
         producer_group: all processes of one application share it: any of them answers checks.
@@ -52,59 +59,71 @@ class TransactionMQProducer(DefaultMQProducer):
         **options: Unpack[ProducerKeywords],
     ) -> None:
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
-        if transaction_listener is None:
+        if not isinstance(transaction_listener, TransactionListener):
             raise ConfigurationError(
-                "transaction_listener is None.", remedy="Give a TransactionListener."
+                f"transaction_listener is {transaction_listener!r}.",
+                remedy="Give an object of a class derived from TransactionListener.",
             )
         self.transaction_listener = transaction_listener
+        self._clock = BrokerClock()
 
     def send_message_in_transaction(
         self, message: Message, arg: Any = None
     ) -> TransactionSendResult:
         """Store a half message, run the local transaction, and say how it ended.
 
-        The half is stored before the local transaction runs. The op is sent without waiting:
-        if it is lost, a check asks for the outcome later.
+        The half is stored by all replicas before the local transaction runs. The op is sent
+        without waiting: if it is lost, a check asks for the outcome later.
 
         Args:
             message: what the consumer of its topic gets once committed.
             arg: passed to the listener.
 
         Returns:
-            Where the half is, and how the local transaction ended.
+            Where the half is, and how the local transaction ended. With a send status other than
+            SEND_OK it did not run, and the half is rolled back (as RocketMQ does).
 
         Raises:
             InvalidMessageError: the message can't be sent as it is; nothing was sent.
             LifeCycleError: not started, shut down, or forked.
-            SendError: the half was not, or not certainly, stored; the local transaction did
-                not run.
+            SendError: the half was not stored, or nobody knows (field ``in_doubt``); the local
+                transaction did not run.
         """
         self._require_running()
         with self._running:
             message = self._checked(message)
-            half = self._halves.send(
-                message.body, message.record_key(), self._half_headers(message)
-            )
+            half = self._halves.send(self._half_record(message))
             self.counters.add(Event.SENT)
-            outcome = self._run_local_transaction(message, arg)
-            self._ops.send_one_way(self._op(message, half, outcome))
+            outcome = self._end(message, half, arg)
             return self._result(message, half, outcome)
 
     def _open(self) -> None:
-        super()._open()
         self._create_check_topic()
-        self._kafka = self._clients.idempotent_producer()
-        partitions = require_half_and_op(self._kafka, self.topics)
-        self._halves = HalfSender(
-            self._kafka, self.topics.half, partitions, self.options.send_msg_timeout_ms
+        options = self.options
+        self._channel = RenewedChannel(
+            self._clients.idempotent_producer,
+            self.topics.half,
+            options.send_msg_timeout_ms / 1000,
         )
-        self._ops = OpSender(self._kafka, self.topics.op, self.counters)
+        require_half_and_op(self._channel.current(), self.topics)
+        self._halves = HalfSender(
+            self._channel,
+            self.topics.half,
+            self.counters,
+            self._clock,
+            budget_ms=options.send_msg_timeout_ms,
+            tries_max=self._tries_max,
+            avoid_faults=options.send_latency_fault_enable,
+        )
+        self._ops = OpSender(
+            lambda: self._channel.current().producer, self.topics.op, self.counters, self._clock
+        )
         self._checks = self._new_check_service()
         self._checks.start()
 
     def _close(self, timeout_s: float) -> int:
-        left = self._checks.close(timeout_s) + super()._close(timeout_s)
-        self._kafka.close(timeout_s)
+        left = super()._close(timeout_s) + self._checks.close(timeout_s)
+        self._channel.close(timeout_s)
         return left
 
     def _create_check_topic(self) -> None:
@@ -123,13 +142,13 @@ class TransactionMQProducer(DefaultMQProducer):
             producer_group=self.producer_group,
             ops=self._ops,
             counters=self.counters,
+            clock=self._clock,
             check_interval_ms=self.options.check_interval_ms,
             try_timeout_s=self.options.send_msg_timeout_ms / 1000,
             stopping=threading.Event(),
         )
         return CheckService(
-            # A check that came before the group's first poll must not be passed over.
-            lambda: self._clients.consumer(self.producer_group, auto_offset_reset="earliest"),
+            lambda: self._clients.check_consumer(self.producer_group),
             self.topics.check(self.producer_group),
             answers,
             self.counters,
@@ -137,6 +156,11 @@ class TransactionMQProducer(DefaultMQProducer):
         )
 
     def _checked(self, message: Message) -> Message:
+        """Return the message as it is sent, with its transaction id.
+
+        Raises:
+            InvalidMessageError: it can't be sent as it is.
+        """
         check_message(message, self.topics, self.options.max_message_size)
         check_timers(message)
         properties = dict(message.properties)
@@ -148,25 +172,43 @@ class TransactionMQProducer(DefaultMQProducer):
             message, properties=properties, delay_time_level=0, transaction_id=uuid.uuid4().hex
         )
 
-    def _half_headers(self, message: Message) -> Headers:
+    def _half_record(self, message: Message) -> HalfRecord:
+        """Return the half of a message.
+
+        Raises:
+            InvalidMessageError: it is too large for the half topic, or would be for the real one.
+        """
         properties = dict(message.properties)
         if message.keys:
             properties[names.KEYS] = message.keys
         if message.tags:
             properties[names.TAGS] = message.tags
-        return half_headers(
+        headers = half_headers(
             producer_group=self.producer_group,
             transaction_id=message.transaction_id,
             real_topic=message.topic,
             properties=properties,
             real_queue_id=message.queue_id,
         )
+        half = HalfRecord(message.body, message.record_key(), headers)
+        size = record_bytes(half.body, half.key, half.headers)
+        for topic in (self.topics.half, message.topic):
+            self._limits.check(topic, message, size)
+        return half
+
+    def _end(self, message: Message, half: StoredHalf, arg: Any) -> Outcome:
+        """Run the local transaction if the half is safe, and send the op."""
+        outcome = NOT_RUN
+        if half.status is SendStatus.SEND_OK:
+            outcome = self._run_local_transaction(message, arg)
+        self.counters.add(EVENTS_BY_STATE[outcome.state])
+        self._ops.send_one_way(self._op(message, half, outcome))
+        return outcome
 
     def _run_local_transaction(self, message: Message, arg: Any) -> Outcome:
         outcome = run_listener(
             lambda: self.transaction_listener.execute_local_transaction(message, arg)
         )
-        self.counters.add(EVENTS_BY_STATE[outcome.state])
         if outcome.exception is not None:
             self.counters.add(Event.LISTENER_FAILED)
             _log.error(
@@ -189,7 +231,7 @@ class TransactionMQProducer(DefaultMQProducer):
         self, message: Message, half: StoredHalf, outcome: Outcome
     ) -> TransactionSendResult:
         return TransactionSendResult(
-            send_status=SendStatus.SEND_OK,
+            send_status=half.status,
             msg_id=message.transaction_id,
             message_queue=MessageQueue(self.topics.half, half.partition),
             queue_offset=half.offset,

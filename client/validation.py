@@ -66,6 +66,19 @@ def drop_delay(message: Message) -> bool:
     return message.delay_time_level != 0 or names.DELAY in message.properties
 
 
+def check_not_delayed(message: Message) -> None:
+    """Refuse a plain message that asks for a delay: Kafka delivers at once.
+
+    Raises:
+        InvalidMessageError: it has a delay level or a timer property.
+    """
+    check_timers(message)
+    if drop_delay(message):
+        raise InvalidMessageError(
+            "A delay level can't be honoured.", remedy="Take it off: Kafka delivers at once."
+        )
+
+
 def check_timers(message: Message) -> None:
     """Refuse timer properties on a transaction (RocketMQ lost such messages: #9923, #9924).
 

@@ -1,0 +1,131 @@
+"""The life of a producer: made, running, shut down; in the process that started it only."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import uuid
+from abc import ABC, abstractmethod
+from enum import Enum
+from types import TracebackType
+from typing import Self, Unpack
+
+from checkback.client.counters import Counters
+from checkback.client.kafka_clients import KafkaClients
+from checkback.client.options import ProducerKeywords, ProducerOptions
+from checkback.client.running import Running
+from checkback.client.validation import check_group
+from checkback.protocol.errors import LifeCycleError
+from checkback.protocol.topics import TopicNames
+
+_log = logging.getLogger(__name__)
+
+
+class ServiceState(Enum):
+    """RocketMQ's service states, as far as they can be seen here."""
+
+    CREATE_JUST = "not started"
+    RUNNING = "running"
+    SHUTDOWN_ALREADY = "shut down"
+
+
+class ManagedProducer(ABC):
+    """What all producers have in common. Threads may share one; a forked child may not use it.
+
+    Args:
+        producer_group: the group it belongs to.
+        bootstrap_servers: Kafka brokers, host:port, separated by commas.
+        options: see :class:`ProducerOptions`.
+
+    Raises:
+        ConfigurationError: the group or an option is not usable.
+    """
+
+    def __init__(
+        self, producer_group: str, *, bootstrap_servers: str, **options: Unpack[ProducerKeywords]
+    ) -> None:
+        check_group(producer_group)
+        self.producer_group = producer_group
+        self.options = ProducerOptions(**options)
+        self.topics = TopicNames(self.options.topic_prefix)
+        self.counters = Counters(self.options.on_event)
+        client_id = f"{producer_group}@{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._clients = KafkaClients(bootstrap_servers, client_id, self.options)
+        self._running = Running()
+        self._state = ServiceState.CREATE_JUST
+        self._state_lock = threading.Lock()
+        self._process_id = os.getpid()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+
+    @property
+    def service_state(self) -> ServiceState:
+        """Where in its life the producer is."""
+        return self._state
+
+    def start(self) -> None:
+        """Connect. Can be done once; one that failed can be tried again.
+
+        Raises:
+            LifeCycleError: it was started before.
+            BrokerError: Kafka can't be reached or is not set up.
+        """
+        with self._state_lock:
+            if self._state is not ServiceState.CREATE_JUST:
+                raise LifeCycleError(
+                    f"The producer of group {self.producer_group} is {self._state.value}.",
+                    remedy="Make a new one; each can be started once.",
+                )
+            self._open()
+            self._process_id = os.getpid()
+            self._state = ServiceState.RUNNING
+
+    def shutdown(self) -> int:
+        """Stop taking messages, wait for what is running, close; does nothing a second time.
+
+        Returns:
+            How many sends and check answers still ran when ``shutdown_timeout_ms`` was over.
+            Checks will ask for their outcome.
+        """
+        with self._state_lock:
+            was, self._state = self._state, ServiceState.SHUTDOWN_ALREADY
+        if was is not ServiceState.RUNNING or os.getpid() != self._process_id:
+            return 0
+        left = self._close(self.options.shutdown_timeout_ms / 1000)
+        if left:
+            _log.warning(
+                "The producer of group %s was shut down while %d sends or check answers ran",
+                self.producer_group, left,
+            )  # fmt: skip
+        return left
+
+    @abstractmethod
+    def _open(self) -> None:
+        """Open what the producer needs; called by start."""
+
+    @abstractmethod
+    def _close(self, timeout_s: float) -> int:
+        """Close what was opened; return how much was left running."""
+
+    def _require_running(self) -> None:
+        if self._process_id != os.getpid():
+            raise LifeCycleError(
+                "The producer belongs to another process; a fork does not take it along.",
+                remedy="Make and start a producer in each process, after the fork.",
+            )
+        if self._state is not ServiceState.RUNNING:
+            raise LifeCycleError(
+                f"The producer of group {self.producer_group} is {self._state.value}.",
+                remedy="Call start() first, and make a new one after shutdown().",
+            )

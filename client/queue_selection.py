@@ -1,0 +1,62 @@
+"""Which queue the next try goes to. Pure: leaders, faults, turn and clock are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from checkback.client.fault_tolerance import FaultTable
+from checkback.client.message import Message, MessageQueue
+
+MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
+"""The application's own choice: of these queues, for that message, with the caller's argument."""
+
+
+def choose_partition(
+    leaders: Mapping[int, int | None],
+    turn: int,
+    *,
+    last_broker: int | None = None,
+    barred: frozenset[int] = frozenset(),
+    faults: FaultTable | None = None,
+    now_ms: float = 0,
+) -> int:
+    """Return the partition whose turn it is, among those that are best to take.
+
+    RocketMQ's order: brokers that are available, else reachable, else any; the broker of the last
+    try is avoided where there is another. On Kafka, partitions without a leader come last.
+
+    Args:
+        leaders: the leader broker of each partition, None where it has none.
+        turn: a counter that goes on with each choice.
+        last_broker: the broker of the last try of the same message.
+        barred: partitions that rejected the same message.
+        faults: what is known of the brokers; None leaves it out.
+        now_ms: the clock that ``faults`` is kept by.
+    """
+    order = sorted(leaders)
+    choices = [partition for partition in order if partition not in barred] or order
+    choices = _narrow(choices, lambda one: leaders[one] is not None)
+    if faults is not None:
+        table = faults
+        choices = _narrow(
+            choices,
+            lambda one: table.available(_broker(leaders, one), now_ms),
+            lambda one: table.reachable(_broker(leaders, one)),
+        )
+    choices = _narrow(choices, lambda one: leaders[one] != last_broker)
+    return choices[turn % len(choices)]
+
+
+def _narrow(choices: list[int], *tests: Callable[[int], bool]) -> list[int]:
+    """Return the choices that pass the first test that any passes, all if none does."""
+    for test in tests:
+        passing = [choice for choice in choices if test(choice)]
+        if passing:
+            return passing
+    return choices
+
+
+def _broker(leaders: Mapping[int, int | None], partition: int) -> int:
+    leader = leaders[partition]
+    return -1 if leader is None else leader

@@ -1,0 +1,60 @@
+"""One thread that does things later: ends sends whose time is over, begins tries after a pause."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+
+class Timers:
+    """Runs actions at their time, in one daemon thread that starts with the first of them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = itertools.count()  # equal times stay in order, and actions uncompared
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def after(self, delay_ms: float, action: Callable[[], None]) -> None:
+        """Run an action after a while; it must not block. Dropped once closed."""
+        at_s = time.monotonic() + delay_ms / 1000
+        with self._changed:
+            if self._closed:
+                return
+            heapq.heappush(self._due, (at_s, next(self._numbers), action))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Run nothing any more."""
+        with self._changed:
+            self._closed = True
+            self._due.clear()
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while (action := self._next()) is not None:
+            try:
+                action()
+            except Exception:
+                _log.exception("A delayed action failed")
+
+    def _next(self) -> Callable[[], None] | None:
+        """Wait for the next action and return it, None once closed."""
+        with self._changed:
+            while not self._closed:
+                left_s = self._due[0][0] - time.monotonic() if self._due else None
+                if left_s is not None and left_s <= 0:
+                    return heapq.heappop(self._due)[2]
+                self._changed.wait(left_s)
+        return None
