@@ -72,7 +72,7 @@ def _make_environment() -> None:
 
 
 def _pip(*arguments: str) -> None:
-    command = [BIN / "pip", "install", "--disable-pip-version-check", *arguments]
+    command = [str(BIN / "pip"), "install", "--disable-pip-version-check", *arguments]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
         raise _pip_error(ran.stdout + ran.stderr)

@@ -1,0 +1,66 @@
+"""The layout: folders at the top are packages under `checkback`, in the wheel too."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINKS = ROOT / "src" / "checkback"
+
+
+@pytest.fixture(scope="module")
+def pyproject() -> dict[str, Any]:
+    """The project's own description."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+def top_folders() -> set[str]:
+    return {path.parent.name for path in ROOT.glob("*/__init__.py")}
+
+
+def test_every_package_is_named_in_pyproject(pyproject: dict[str, Any]) -> None:
+    """One that is not would be importable here and missing from the wheel."""
+    folders = [path.parent for top in top_folders() for path in (ROOT / top).rglob("__init__.py")]
+    expected = {
+        "checkback." + ".".join(folder.relative_to(ROOT).parts): str(folder.relative_to(ROOT))
+        for folder in folders
+    }
+    expected["checkback"] = "src/checkback"
+
+    assert set(pyproject["tool"]["setuptools"]["packages"]) == set(expected)
+    assert pyproject["tool"]["setuptools"]["package-dir"] == expected
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    """Without an __init__ it would be left out of the wheel silently."""
+    for top in top_folders():
+        for module in (ROOT / top).rglob("*.py"):
+            assert (module.parent / "__init__.py").exists(), module.parent
+
+
+def test_type_checkers_find_every_package_under_src() -> None:
+    if not (LINKS / "protocol").is_symlink():
+        pytest.skip("this checkout was made without symbolic links")
+    links = {path.name: path.resolve() for path in LINKS.iterdir() if path.is_symlink()}
+
+    assert links == {name: ROOT / name for name in top_folders()}
+
+
+def test_requirements_are_locked_with_hashes_and_no_address() -> None:
+    for lock in (ROOT / "requirements").glob("*.txt"):
+        text = lock.read_text("ascii")
+        assert re.search(r"https?:|--index|--find-links|@ ", text) is None, lock.name
+        requirements = re.sub(r"\\\n", "", text).splitlines()
+        assert requirements
+        assert all("==" in one and "--hash=sha256:" in one for one in requirements), lock.name
+
+
+def test_an_application_installs_no_pipeline(pyproject: dict[str, Any]) -> None:
+    names = [re.split(r"[<>=~\[; ]", one)[0] for one in pyproject["project"]["dependencies"]]
+
+    assert names == ["kafka-python"]

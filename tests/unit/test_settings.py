@@ -1,0 +1,191 @@
+"""The settings: one name in file, environment and flags; the later wins; none is ignored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from checkback.protocol.configuration import MASK, Settings
+from checkback.protocol.errors import ConfigurationError
+from checkback.streaming.commands.config import command as config_command
+from checkback.streaming.commands.frame import Frame
+from checkback.streaming.commands.settings import load_settings, load_with_sources, settings_options
+
+FILE = """
+bootstrap_servers = "file:9092"
+check_interval_ms = 1000
+check_max = 3
+check_enabled = false
+
+[kafka]
+security.protocol = "SASL_SSL"
+"sasl.username" = "orders"
+sasl.password = "from-file"
+
+[spark]
+sql.shuffle.partitions = 4
+"""
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    """A file of settings."""
+    path = tmp_path / "checkback.toml"
+    path.write_text(FILE)
+    return path
+
+
+def show(*arguments: str, **environment: str) -> dict[str, dict[str, Any]]:
+    ran = CliRunner().invoke(
+        config_command, ["show", "--output", "json", *arguments], env=environment, obj=Frame()
+    )
+    assert ran.exception is None, ran.exception
+    shown: dict[str, dict[str, Any]] = json.loads(ran.stdout)["settings"]
+    return shown
+
+
+def test_nothing_set_gives_the_defaults() -> None:
+    assert load_settings(None, {}, {}) == Settings()
+
+
+def test_file_then_environment_then_flags(config: Path) -> None:
+    env = {"CHECKBACK_CHECK_INTERVAL_MS": "2000", "CHECKBACK_CHECK_MAX": "4"}
+
+    loaded = load_with_sources(config, env, {"check_max": "5"})
+
+    assert loaded.settings.bootstrap_servers == "file:9092"
+    assert loaded.settings.check_interval_ms == 2000
+    assert loaded.settings.check_max == 5
+    assert loaded.settings.check_enabled is False
+    assert {
+        key: loaded.sources[key]
+        for key in ("bootstrap_servers", "check_interval_ms", "check_max", "page_size")
+    } == {
+        "bootstrap_servers": "file",
+        "check_interval_ms": "environment",
+        "check_max": "flag",
+        "page_size": "default",
+    }
+
+
+def test_families_are_joined_member_by_member(config: Path) -> None:
+    env = {"CHECKBACK_KAFKA_SASL_PASSWORD": "from-environment"}
+
+    loaded = load_with_sources(config, env, {"kafka.sasl.mechanism": "PLAIN"})
+
+    assert loaded.settings.kafka == {
+        "security.protocol": "SASL_SSL",
+        "sasl.username": "orders",
+        "sasl.password": "from-environment",
+        "sasl.mechanism": "PLAIN",
+    }
+    assert loaded.settings.spark == {"sql.shuffle.partitions": "4"}
+    assert loaded.sources["kafka.sasl.password"] == "environment"
+    assert loaded.sources["kafka.sasl.username"] == "file"
+
+
+def test_every_setting_can_be_a_flag_and_is_explained() -> None:
+    @click.command()
+    @settings_options
+    def probe(settings: Settings) -> None:
+        click.echo(str(settings.check_max))
+
+    told = CliRunner().invoke(probe, ["--help"], terminal_width=400)
+    for one in fields(Settings):
+        assert f"--{one.name.replace('_', '-')} " in told.stdout
+        assert one.metadata["text"] in told.stdout
+    assert "[default: 15]" in told.stdout
+    assert CliRunner().invoke(probe, ["--check-max", "7"]).stdout == "7\n"
+
+
+@pytest.mark.parametrize(
+    ("env", "flags", "said"),
+    [
+        ({"CHECKBACK_CHEK_MAX": "3"}, {}, "'chek_max' (from the environment)"),
+        ({}, {"check_maximum": "3"}, "'check_maximum' (from the flag)"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_one(
+    env: dict[str, str], flags: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        load_settings(None, env, flags)
+
+    assert said in str(refused.value)
+    assert "'check_max'" in refused.value.remedy
+
+
+def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "wrong.toml"
+    path.write_text("[producer]\ngroup = 'a'\n")
+
+    with pytest.raises(ConfigurationError, match="no setting 'producer'"):
+        load_settings(path, {}, {})
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "CHECKBACK_JARS",
+        "CHECKBACK_CONFIG",
+        "CHECKBACK_SERVICE_HOST",
+        "CHECKBACK_SERVICE_PORT_HTTP",
+        "CHECKBACK_PORT",
+        "CHECKBACK_PORT_8080_TCP_ADDR",
+        "CHECKBACK_UI_SERVICE_PORT",
+        "PATH",
+    ],
+)
+def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
+    """Kubernetes puts the addresses of a service named checkback into every pod beside it."""
+    assert load_settings(None, {variable: "tcp://10.0.0.1:80"}, {}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("check_max", "many", "valid integer"),
+        ("check_enabled", "perhaps", "valid boolean"),
+        ("check_max", "0", "at least 1"),
+    ],
+)
+def test_a_wrong_value_names_its_key_and_what_it_must_be(key: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"{key} is '?{value}'?.*{said}"):
+        load_settings(None, {f"CHECKBACK_{key.upper()}": value}, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [(None, "can't be read"), ("a = ", "no TOML"), ("\xff", "UTF-8")]
+)
+def test_a_file_that_cannot_be_read_is_told(text: str | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "checkback.toml"
+    if text is not None:
+        path.write_text(text, "latin-1")
+
+    with pytest.raises(ConfigurationError, match=f"checkback.toml.*{said}"):
+        load_settings(path, {}, {})
+
+
+def test_show_masks_secrets_and_says_where_each_value_is_from(config: Path) -> None:
+    shown = show(
+        *("--config", str(config)), *("--kafka", "ssl.key.password=b"), CHECKBACK_CHECK_MAX="9"
+    )
+
+    assert shown["check_max"] == {"value": 9, "source": "environment"}
+    assert shown["kafka.sasl.username"] == {"value": "orders", "source": "file"}
+    assert shown["kafka.sasl.password"] == {"value": MASK, "source": "file"}
+    assert shown["kafka.ssl.key.password"] == {"value": MASK, "source": "flag"}
+    assert shown["page_size"] == {"value": 1024, "source": "default"}
+
+
+def test_a_flag_of_a_family_must_be_a_pair() -> None:
+    ran = CliRunner().invoke(config_command, ["show", "--kafka", "secret-alone"], obj=Frame())
+
+    assert isinstance(ran.exception, ConfigurationError)
+    assert "--kafka takes KEY=VALUE" in str(ran.exception)
