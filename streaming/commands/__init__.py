@@ -5,7 +5,7 @@ that ``checkback --help`` need not wait for Spark.
 
 Exit codes: 0 done · 1 done, and something was found (an audit that fails, a topic that differs) ·
 2 used wrongly · 3 the environment is not as needed · 4 refused, because going on could break the
-guarantee · 70 a defect of Checkback · 130 interrupted.
+guarantee · 70 a defect of Checkback · 130 interrupted · 141 the reader of the output has gone.
 """
 
 from __future__ import annotations

@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+from itertools import pairwise
+from typing import Any, Final, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import click
 
@@ -25,6 +27,7 @@ EXIT_FOUND: Final = 1
 """Done, and what was looked for was found: an audit fails, a topic differs from its plan."""
 EXIT_DEFECT: Final = 70
 EXIT_INTERRUPTED: Final = 130
+EXIT_WITHOUT_READER: Final = 141
 
 
 class Noun(NamedTuple):
@@ -56,7 +59,10 @@ class Output:
             data: the result for programs; its keys stay stable.
             text: the same for people.
         """
-        click.echo(json.dumps(data, default=str) if self.as_json else text)
+        try:
+            click.echo(json.dumps(data, default=str) if self.as_json else text)
+        except BrokenPipeError:
+            _leave_without_reader()
 
     def line(self, data: Mapping[str, object], text: str) -> None:
         """Print one of many: for commands that go on, and say each event when it happens."""
@@ -155,7 +161,7 @@ def output_option(function: Callable[P, R]) -> Callable[P, R]:
 
 def execute(command: click.Command, arguments: Sequence[str]) -> int:
     """Run a command, tell its error if it has one, and return the exit code."""
-    frame = Frame()
+    frame = Frame(Output(as_json=_asks_for_json(arguments)))
     # A client's own complaints are no output of a command: its errors are told once, as ours.
     # A command that sets up logging still gets them.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -169,11 +175,14 @@ def execute(command: click.Command, arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        return _reader_has_gone()
     except Exception as error:
         return _unexpected(frame.output, error)
     return result if isinstance(result, int) else EXIT_OK
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Tell it from the bare words: an option that is unknown is told before any is understood."""
+    return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
 
 
 def _unexpected(output: Output, error: Exception) -> int:
@@ -185,10 +194,11 @@ def _unexpected(output: Output, error: Exception) -> int:
     return EXIT_DEFECT
 
 
-def _reader_has_gone() -> int:
-    """Leave quietly when, for example, `head` has read enough."""
-    sys.stdout = None  # the interpreter's last flush would complain
-    return EXIT_OK
+def _leave_without_reader() -> NoReturn:
+    """Leave as a program does that SIGPIPE ends: `head`, for example, has read enough."""
+    # The interpreter flushes once more at the end and would complain of the same.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(EXIT_WITHOUT_READER)
 
 
 def _one_line(text: str) -> str:

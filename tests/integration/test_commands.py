@@ -1,0 +1,164 @@
+"""The command line as a user has it: help, exit codes, errors in both outputs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import timeit
+from pathlib import Path
+
+import pytest
+
+from checkback.deploy.jars import ensure_jars
+from checkback.streaming.commands import NOUNS
+
+CHECKBACK = str(Path(sys.executable).with_name("checkback"))
+HELP_SECONDS_MOST = 0.5
+
+
+def checkback(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [CHECKBACK, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def test_help_names_every_noun_without_waiting_for_spark() -> None:
+    told = checkback("--help")
+
+    assert told.returncode == 0
+    assert all(f"  {noun}" in told.stdout for noun in NOUNS)
+    # The best of three: other work on the machine is not ours to measure.
+    assert min(timeit.repeat(lambda: checkback("--help"), number=1, repeat=3)) < HELP_SECONDS_MOST
+
+
+@pytest.mark.parametrize("noun", sorted(NOUNS))
+def test_every_noun_has_help(noun: str) -> None:
+    told = checkback(noun, "--help")
+
+    assert told.returncode == 0, told.stderr
+    assert "Usage: checkback " + noun in told.stdout
+
+
+@pytest.mark.parametrize("noun", ["broker", "config", "jars", "topics"])
+def test_nouns_that_need_no_spark_do_not_import_it(noun: str) -> None:
+    program = (
+        "import sys, importlib; importlib.import_module(sys.argv[1]);"
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program, NOUNS[noun].module], check=False)
+
+    assert ran.returncode == 0
+
+
+def test_an_error_is_one_line_for_people_and_an_object_for_programs() -> None:
+    wrong = ("config", "show", "--check-max", "0")
+
+    for_people, for_programs = checkback(*wrong), checkback(*wrong, "--output", "json")
+
+    said = "check_max is 0. It must be at least 1 and at most 60000."
+    assert (for_people.returncode, for_people.stdout) == (2, "")
+    assert for_people.stderr == f"checkback: {said}\n"
+    assert (for_programs.returncode, for_programs.stdout) == (2, "")
+    assert json.loads(for_programs.stderr)["error"] == {
+        "kind": "ConfigurationError",
+        "message": "check_max is 0.",
+        "remedy": "It must be at least 1 and at most 60000.",
+        "fields": {"key": "check_max", "value": 0},
+        "exit_code": 2,
+    }
+
+
+def test_a_wrong_command_line_is_an_object_for_programs_too() -> None:
+    ran = checkback("config", "show", "--output", "json", "--no-such-flag")
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert json.loads(ran.stderr)["error"]["kind"] == "UsageError"
+
+
+def test_a_reader_that_has_gone_ends_it_as_sigpipe_would() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [CHECKBACK, "config", "show"], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+
+    assert (ran.returncode, ran.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+class TestJars:
+    """`checkback jars fetch` when something is wrong."""
+
+    def test_a_second_run_downloads_nothing(self) -> None:
+        ensure_jars("kafka")
+        ensure_jars("spark")
+
+        ran = checkback("jars", "fetch", "--output", "json", JAVA_HOME="/nowhere")
+
+        assert ran.returncode == 0, ran.stderr  # without Java, Ivy can't have run
+        assert {conf: len(jars) for conf, jars in json.loads(ran.stdout)["jars"].items()} == {
+            "spark": 6,
+            "kafka": 46,
+        }
+
+    def test_no_network_is_one_sentence_and_leaves_nothing_half(self, tmp_path: Path) -> None:
+        settings = tmp_path / "ivysettings.xml"
+        settings.write_text(
+            '<ivysettings><settings defaultResolver="mirror"/><resolvers>'
+            '<ibiblio name="mirror" m2compatible="true" root="http://127.0.0.1:9/"/>'
+            "</resolvers></ivysettings>"
+        )
+
+        ran = checkback(
+            *("jars", "fetch"),
+            CHECKBACK_JARS=str(tmp_path / "jars"),
+            CHECKBACK_IVY_SETTINGS=str(settings),
+        )
+
+        assert (ran.returncode, ran.stdout) == (3, "")
+        assert ran.stderr.startswith("checkback: The jars can't be fetched: no connection.")
+        assert ran.stderr.count("\n") == 1
+        assert not list((tmp_path / "jars").rglob("*.jar"))
+        assert not list((tmp_path / "jars").glob("fetching-*"))
+
+    def test_a_damaged_jar_is_told_and_not_used(self, tmp_path: Path) -> None:
+        jars = {"spark": ensure_jars("spark"), "kafka": ensure_jars("kafka")}
+        for conf, paths in jars.items():
+            (tmp_path / conf).mkdir()
+            for path in paths:
+                shutil.copy(path, tmp_path / conf)
+        damaged = tmp_path / "spark" / jars["spark"][0].name
+        with damaged.open("ab") as file:
+            file.write(b"x")
+
+        ran = checkback("jars", "fetch", CHECKBACK_JARS=str(tmp_path))
+
+        assert ran.returncode == 3
+        assert ran.stderr.startswith(f"checkback: The jar {damaged} has the sha256 ")
+
+    def test_no_java_is_one_sentence(self, tmp_path: Path) -> None:
+        ran = checkback("jars", "fetch", CHECKBACK_JARS=str(tmp_path), JAVA_HOME="/nowhere")
+
+        assert ran.returncode == 3
+        assert ran.stderr == (
+            "checkback: JAVA_HOME is /nowhere, which holds no Java. Install Java 17 or later (for"
+            " example the package openjdk-17-jre-headless), or point JAVA_HOME at one.\n"
+        )
+
+    def test_a_folder_that_cannot_be_made_is_one_sentence(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+
+        ran = checkback("jars", "fetch", CHECKBACK_JARS=str(tmp_path / "file" / "jars"))
+
+        assert ran.returncode == 3
+        assert "can't be written" in ran.stderr
+        assert ran.stderr.count("\n") == 1

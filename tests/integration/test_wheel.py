@@ -1,0 +1,101 @@
+"""What is installed: the wheel has every module, and what it is used for works from it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
+DATA = {".json", ".xml", ".lock", ".properties"}
+
+BUILD = """
+import os
+import sys
+import tarfile
+from setuptools import build_meta
+
+built = sys.argv[1]  # setuptools puts its own arguments there
+name = build_meta.build_sdist(built)
+os.chdir(built)
+tarfile.open(name).extractall(filter="data")
+os.chdir(name.removesuffix(".tar.gz"))
+print(build_meta.build_wheel(built))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel as it is published: built from the source archive, not from the checkout."""
+    checkout, built = (tmp_path_factory.mktemp(name) for name in ("checkout", "built"))
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, checkout)
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in (*FOLDERS, "src"):
+        shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=ignore)
+    ran = subprocess.run(
+        [sys.executable, "-c", BUILD, str(built)],
+        cwd=checkout,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return built / ran.stdout.splitlines()[-1]
+
+
+def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
+    found = {
+        name
+        for name in zipfile.ZipFile(wheel).namelist()
+        if not name.split("/")[0].endswith("-info")
+    }
+    expected = {"checkback/__init__.py", "checkback/py.typed"}
+    for folder in FOLDERS:
+        expected |= {
+            f"checkback/{path.relative_to(ROOT).as_posix()}"
+            for path in (ROOT / folder).rglob("*")
+            if path.suffix in DATA | {".py"} and "__pycache__" not in path.parts
+        }
+
+    assert {name for name in found if not name.endswith("/")} == expected
+
+
+def test_client_imports_from_the_wheel_as_a_zip_without_spark_or_numpy(wheel: Path) -> None:
+    """Spark sends code to executors as a zip; an application has no Spark."""
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
+import checkback.client, checkback.protocol.connection
+assert checkback.__file__.startswith(sys.argv[1]), checkback.__file__
+heavy = {"pyspark", "numpy", "pandas", "pyarrow", "click", "pydantic", "confluent_kafka"}
+assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(wheel)], capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_no_folder_is_imported_under_its_bare_name() -> None:
+    """`streaming` is pre-installed on Databricks ML; a second module tree would not be ours."""
+    program = """
+import importlib, pkgutil, sys
+import checkback
+for module in pkgutil.walk_packages(checkback.__path__, "checkback."):
+    importlib.import_module(module.name)
+bare = set(sys.argv[1:]) & sys.modules.keys()
+assert not bare, bare
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, *FOLDERS], capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
