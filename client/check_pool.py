@@ -35,6 +35,7 @@ class CheckPool(Generic[Job]):
         self._work = work
         self._jobs: queue.Queue[Job] = queue.Queue(held)
         self._threads: list[threading.Thread] = []
+        self._busy_since_s: dict[threading.Thread, float] = {}
         self._closing = threading.Event()
         for _ in range(least):
             self._grow()
@@ -54,6 +55,11 @@ class CheckPool(Generic[Job]):
             except queue.Full:
                 continue
             return
+
+    def stuck_for_s(self, now_s: float) -> float:
+        """Return for how long none of the threads ended a job, zero if one is free to."""
+        busy = list(self._busy_since_s.values())
+        return now_s - max(busy) if len(busy) >= self._most else 0.0
 
     def close(self, timeout_s: float) -> int:
         """Start no further job, wait for those that run; return how many run still."""
@@ -77,4 +83,6 @@ class CheckPool(Generic[Job]):
                 job = self._jobs.get(timeout=WAIT_S)
             except queue.Empty:
                 continue
+            self._busy_since_s[threading.current_thread()] = time.monotonic()
             self._work(job)
+            del self._busy_since_s[threading.current_thread()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,12 +25,15 @@ from checkback.client.check_request import read_check_request
 from checkback.client.counters import Counters, Event
 from checkback.client.message import MessageExt
 from checkback.client.options import ProducerOptions
-from checkback.protocol.errors import InvalidMessageError
+from checkback.client.outcome import remark_of
+from checkback.protocol.errors import BrokerError, InvalidMessageError
 
 _log = logging.getLogger(__name__)
 
 POLL_TIMEOUT_MS: Final = 100
 PAUSE_AFTER_ERROR_S: Final = 1.0
+STUCK_LOOK_S: Final = 0.1
+CLOSE_TIMEOUT_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,8 @@ class CheckService:
         self._offsets: dict[TopicPartition, CheckOffsets] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._lock = threading.Lock()
+        self._answered = threading.Event()
+        self._check_interval_ms = options.check_interval_ms
         self._pool: CheckPool[CheckJob] = CheckPool(
             f"checkback-check-{answers.producer_group}",
             least=options.check_thread_pool_min_size,
@@ -86,29 +92,49 @@ class CheckService:
         """Stop reading, wait for answers under way; return how many are left running."""
         self._answers.stopping.set()
         left = self._pool.close(timeout_s)
+        self._answered.set()
         self._thread.join(timeout_s)
         return left
 
     def _run(self) -> None:
         while not self._answers.stopping.is_set():
             try:
-                self._read_until_stopped()
-            except KafkaError as error:
-                _log.warning("Check requests can't be read, trying again: %s", error)
+                self._read_until_stopped_or_stuck()
+                self._wait_while_stuck()
+            except (KafkaError, BrokerError) as error:
+                _log.warning("Check requests can't be read, trying again: %s", remark_of(error))
+                self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
             except Exception:
                 _log.exception("Check requests can't be read, trying again")
-            self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
+                self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
 
-    def _read_until_stopped(self) -> None:
+    def _read_until_stopped_or_stuck(self) -> None:
         consumer = self._open_consumer()
         try:
             consumer.subscribe([self._check_topic], listener=_Rebalance(self, consumer))
-            while not self._answers.stopping.is_set():
+            while not self._answers.stopping.is_set() and not self._stuck():
                 self._read_once(consumer)
-            self._pool.close(self._answers.try_timeout_s)
+            if self._answers.stopping.is_set():
+                self._answered.wait()
             self._commit(consumer)
         finally:
-            consumer.close(autocommit=False, timeout_ms=1_000)
+            consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
+            self._forget(list(self._offsets))
+
+    def _stuck(self) -> bool:
+        """Tell whether no thread has answered for as long as one check follows the other."""
+        return self._pool.stuck_for_s(time.monotonic()) * 1000 > self._check_interval_ms
+
+    def _wait_while_stuck(self) -> None:
+        """Stay out of the group while the listener hangs, so that others get its checks."""
+        if not self._stuck():
+            return
+        self._counters.add(Event.CHECKS_GIVEN_UP)
+        _log.error(
+            "check_local_transaction hangs; checks are left to other processes until it ends"
+        )
+        while self._stuck() and not self._answers.stopping.wait(STUCK_LOOK_S):
+            pass
 
     def _read_once(self, consumer: Any) -> None:
         room = self._pool.room()
@@ -169,6 +195,9 @@ class CheckService:
             self._commit(consumer)
         except KafkaError as error:
             _log.info("Check offsets not committed, others will answer again: %s", error)
+        self._forget(partitions)
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             for partition in partitions:
                 self._offsets.pop(partition, None)

@@ -26,6 +26,7 @@ class Event(StrEnum):
     CHECK_RECEIVED = "check_received"
     CHECK_ANSWERED = "check_answered"
     CHECK_SKIPPED = "check_skipped"
+    CHECKS_GIVEN_UP = "checks_given_up"
     CHECK_UNREADABLE = "check_unreadable"
     DELAY_DROPPED = "delay_dropped"
 

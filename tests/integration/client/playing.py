@@ -1,0 +1,134 @@
+"""What the tests of the client play with: a scripted listener, and the pipeline's side by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+
+from checkback.client import (
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    TransactionListener,
+    TransactionMQProducer,
+)
+from checkback.protocol.properties import text_value
+from checkback.protocol.records import check_headers
+from checkback.protocol.topics import TopicNames, TopicPlan, plan_topics
+
+
+class Scripted(TransactionListener):
+    """Answers what the test told it to, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.execute: Callable[[Message, Any], Any] = lambda *_: (
+            LocalTransactionState.COMMIT_MESSAGE
+        )
+        self.check: Callable[[MessageExt], Any] = lambda *_: LocalTransactionState.COMMIT_MESSAGE
+        self.executed: list[tuple[Message, Any]] = []
+        self.checked: list[MessageExt] = []
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> Any:
+        self.executed.append((message, arg))
+        return self.execute(message, arg)
+
+    def check_local_transaction(self, message: MessageExt) -> Any:
+        self.checked.append(message)
+        return self.check(message)
+
+
+class Checkback:
+    """What surrounds a client: the topics, and the pipeline's side of them played by hand."""
+
+    def __init__(self, bootstrap_servers: str, prefix: str) -> None:
+        self.bootstrap_servers = bootstrap_servers
+        self.prefix = prefix
+        self.names = TopicNames(prefix)
+        self.started: list[TransactionMQProducer] = []
+
+    def create_topics(self, **changes: Any) -> None:
+        plans = plan_topics(
+            self.names,
+            half_partitions=4,
+            state_partitions=1,
+            half_retention_ms=86_400_000,
+            max_message_bytes=4_194_304,
+        )
+        self.create(*plans, **changes)
+
+    def create(self, *plans: TopicPlan, **changes: Any) -> None:
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        topics = {
+            plan.name: {
+                "num_partitions": plan.partitions or 1,
+                "configs": dict(plan.configs),
+                **changes,
+            }
+            for plan in plans
+        }
+        admin.create_topics(topics, wait_for_metadata=True)
+        admin.close()
+
+    def producer(
+        self, listener: TransactionListener, group: str = "orders", **options: Any
+    ) -> TransactionMQProducer:
+        """Return a started producer, shut down when the test ends."""
+        producer = TransactionMQProducer(
+            group,
+            bootstrap_servers=self.bootstrap_servers,
+            transaction_listener=listener,
+            **{"topic_prefix": self.prefix, **options},
+        )
+        producer.start()
+        self.started.append(producer)
+        return producer
+
+    def read(self, topic: str, least: int = 0, timeout_s: float = 10.0) -> list[Any]:
+        """Return all records of a topic, after waiting until it has that many."""
+        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap_servers)
+        partitions = [
+            TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic) or ()
+        ]
+        consumer.assign(partitions)
+        deadline_s = time.monotonic() + timeout_s
+        ends = consumer.end_offsets(partitions)
+        while sum(ends.values()) < least and time.monotonic() < deadline_s:
+            time.sleep(0.02)
+            ends = consumer.end_offsets(partitions)
+        consumer.seek_to_beginning(*partitions)
+        records: list[Any] = []
+        while len(records) < sum(ends.values()) and time.monotonic() < deadline_s:
+            for some in consumer.poll(200).values():
+                records.extend(some)
+        consumer.close()
+        return sorted(records, key=lambda record: (record.timestamp, record.partition))
+
+    def halves(self, least: int = 0) -> list[Any]:
+        return self.read(self.names.half, least)
+
+    def ops(self, least: int = 0) -> list[Any]:
+        return self.read(self.names.op, least)
+
+    def ask(self, half: Any, times: int = 1, group: str = "orders") -> None:
+        """Write a check request for a half, as the pipeline does."""
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers)
+        headers = check_headers(half.headers, half.partition, half.offset, times)
+        producer.send(self.names.check(group), half.value, half.key, headers).get(10)
+        producer.close()
+
+
+def header(record: Any, name: str) -> str | None:
+    """Return a record's header as text."""
+    return text_value(record.headers, name)
+
+
+def eventually(condition: Callable[[], Any], timeout_s: float = 15.0) -> Any:
+    """Wait until a condition is truthy and return its value; fail when it does not become so."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline_s, "it did not come true"
+        time.sleep(0.02)
+    return value

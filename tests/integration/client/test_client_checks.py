@@ -1,0 +1,222 @@
+"""Checks: any live process of the group answers, and no request is lost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+from tests.integration.client.playing import Checkback, Scripted, eventually, header
+
+from checkback.client import Event, LocalTransactionState, Message, MessageExt
+from checkback.protocol import properties as names
+
+ORDER = Message("paid", b"body", keys="o-1", tags="t", properties={"a": "b"}, queue_id=3)
+
+
+def unanswered(message: Message, arg: object) -> LocalTransactionState:
+    return LocalTransactionState.UNKNOW
+
+
+def test_an_answer_is_an_op_from_a_check(checkback: Checkback, listener: Scripted) -> None:
+    listener.execute = unanswered
+    producer = checkback.producer(listener)
+    result = producer.send_message_in_transaction(ORDER)
+    (half,) = checkback.halves(1)
+
+    checkback.ask(half, times=2)
+
+    _, answer = checkback.ops(2)
+    assert (answer.partition, int(answer.value)) == (half.partition, half.offset)
+    assert header(answer, names.COMMIT_OR_ROLLBACK) == "8"
+    assert header(answer, names.FROM_TRANSACTION_CHECK) == "true"
+    assert header(answer, names.UNIQ_KEY) == result.transaction_id
+    eventually(lambda: producer.counters.snapshot()[Event.CHECK_ANSWERED] == 1)
+
+
+def test_the_listener_gets_the_message_as_it_was_sent(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    listener.execute = unanswered
+    result = checkback.producer(listener).send_message_in_transaction(ORDER)
+    (half,) = checkback.halves(1)
+
+    checkback.ask(half, times=2)
+
+    eventually(lambda: listener.checked)
+    asked = listener.checked[0]
+    assert (asked.topic, asked.body, asked.keys, asked.tags) == ("paid", b"body", "o-1", "t")
+    assert (asked.properties, asked.queue_id, asked.key) == ({"a": "b"}, 3, b"o-1")
+    assert asked.transaction_id == asked.msg_id == result.transaction_id
+    assert (asked.half_queue, asked.queue_offset) == (half.partition, half.offset)
+    assert (asked.check_times, asked.producer_group) == (2, "orders")
+
+
+def test_an_exception_is_answered_unknown_with_a_remark(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    def fail(message: MessageExt) -> None:
+        raise OSError("database away")
+
+    listener.execute, listener.check = unanswered, fail
+    checkback.producer(listener).send_message_in_transaction(ORDER)
+    checkback.ask(checkback.halves(1)[0])
+
+    _, answer = checkback.ops(2)
+    assert header(answer, names.COMMIT_OR_ROLLBACK) == "0"
+    assert header(answer, names.REMARK) == "OSError: database away"
+
+
+def test_a_request_older_than_the_check_interval_is_skipped(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    listener.execute = unanswered
+    first = checkback.producer(listener)
+    first.send_message_in_transaction(ORDER)
+    (half,) = checkback.halves(1)
+    first.shutdown()
+    checkback.ask(half)
+    time.sleep(0.3)  # the broker's clock can't be set
+
+    second = checkback.producer(listener, check_interval_ms=200)
+    second.send_message_in_transaction(ORDER)  # tells it the broker's time
+    eventually(lambda: second.counters.snapshot()[Event.CHECK_RECEIVED] == 1)
+
+    eventually(
+        lambda: (
+            second.counters.snapshot()[Event.CHECK_SKIPPED]
+            + second.counters.snapshot()[Event.CHECK_ANSWERED]
+        )
+    )
+    assert listener.checked == []
+
+
+def test_an_unreadable_request_holds_nothing_up(checkback: Checkback, listener: Scripted) -> None:
+    listener.execute = unanswered
+    producer = checkback.producer(listener)
+    producer.send_message_in_transaction(ORDER)
+    (half,) = checkback.halves(1)
+
+    checkback.ask(half._replace(headers=[]))
+    checkback.ask(half)
+
+    eventually(lambda: listener.checked)
+    assert producer.counters.snapshot()[Event.CHECK_UNREADABLE] == 1
+
+
+def test_a_request_that_was_answered_is_not_answered_after_a_restart(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    listener.execute = unanswered
+    first = checkback.producer(listener)
+    first.send_message_in_transaction(ORDER)
+    (half,) = checkback.halves(1)
+    checkback.ask(half)
+    eventually(lambda: first.counters.snapshot()[Event.CHECK_ANSWERED] == 1)
+    first.shutdown()
+
+    second = checkback.producer(listener)
+    checkback.ask(half, times=2)
+
+    eventually(lambda: second.counters.snapshot()[Event.CHECK_ANSWERED] == 1)
+    assert [message.check_times for message in listener.checked] == [1, 2]
+
+
+def test_a_request_whose_answer_was_under_way_at_shutdown_is_answered_by_the_next(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    never = threading.Event()
+
+    def hang(message: MessageExt) -> LocalTransactionState:
+        never.wait()
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    hanging = Scripted()
+    hanging.execute, hanging.check = unanswered, hang
+    first = checkback.producer(hanging, shutdown_timeout_ms=200)
+    first.send_message_in_transaction(ORDER)
+    checkback.ask(checkback.halves(1)[0])
+    eventually(lambda: hanging.checked)
+
+    assert first.shutdown() == 1  # says what it left
+
+    checkback.producer(listener)
+    eventually(lambda: listener.checked)
+    never.set()
+
+
+def test_a_full_queue_pauses_and_loses_nothing(checkback: Checkback, listener: Scripted) -> None:
+    gate = threading.Event()
+
+    def wait(message: MessageExt) -> LocalTransactionState:
+        gate.wait()
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    listener.execute, listener.check = unanswered, wait
+    producer = checkback.producer(listener, check_request_hold_max=2)
+    producer.send_message_in_transaction(ORDER)
+    (half,) = checkback.halves(1)
+    for times in range(1, 9):
+        checkback.ask(half, times)
+    eventually(lambda: producer.counters.snapshot()[Event.CHECK_RECEIVED] >= 3)
+    assert producer.counters.snapshot()[Event.CHECK_RECEIVED] <= 4
+
+    gate.set()
+
+    eventually(lambda: producer.counters.snapshot()[Event.CHECK_ANSWERED] == 8)
+    assert [message.check_times for message in listener.checked] == list(range(1, 9))
+
+
+DYING = """
+import os, sys
+from checkback.client import *
+class Dies(TransactionListener):
+    def execute_local_transaction(self, message, arg):
+        os._exit(9)
+    def check_local_transaction(self, message):
+        raise AssertionError
+producer = TransactionMQProducer("orders", bootstrap_servers=sys.argv[1],
+                                 transaction_listener=Dies(), topic_prefix=sys.argv[2])
+producer.start()
+producer.send_message_in_transaction(Message("paid", b"from the dead"))
+"""
+
+
+def test_another_process_answers_for_a_killed_one(checkback: Checkback, listener: Scripted) -> None:
+    arguments = [sys.executable, "-c", DYING, checkback.bootstrap_servers, checkback.prefix]
+    assert subprocess.run(arguments, timeout=60, check=False).returncode == 9
+    (half,) = checkback.halves(1)
+    assert checkback.ops() == []
+
+    checkback.producer(listener)
+    checkback.ask(half)
+
+    (op,) = checkback.ops(1)
+    assert header(op, names.UNIQ_KEY) == header(half, names.UNIQ_KEY)
+    assert listener.checked[0].body == b"from the dead"
+
+
+def test_a_listener_that_hangs_gives_its_checks_to_another_process(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    never = threading.Event()
+
+    def hang(message: MessageExt) -> LocalTransactionState:
+        never.wait()
+        return LocalTransactionState.UNKNOW
+
+    hanging = Scripted()
+    hanging.execute, hanging.check = unanswered, hang
+    stuck = checkback.producer(hanging, check_interval_ms=500, shutdown_timeout_ms=100)
+    stuck.send_message_in_transaction(ORDER)
+    (half,) = checkback.halves(1)
+    checkback.ask(half)
+    eventually(lambda: hanging.checked)
+
+    checkback.producer(listener)
+    eventually(lambda: stuck.counters.snapshot()[Event.CHECKS_GIVEN_UP])
+    checkback.ask(half, times=2)
+
+    eventually(lambda: [one for one in listener.checked if one.check_times == 2], 30)
+    never.set()

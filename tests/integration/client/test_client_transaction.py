@@ -1,0 +1,211 @@
+"""The path of a transaction as the client walks it, on a real broker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.integration.client.playing import Checkback, Scripted, eventually, header
+
+from checkback.client import (
+    Event,
+    LocalTransactionState,
+    Message,
+    MessageQueue,
+    SendStatus,
+    TransactionMQProducer,
+)
+from checkback.protocol import properties as names
+from checkback.protocol.errors import InvalidMessageError, LifeCycleError
+from checkback.protocol.topics import TopicPlan
+
+ORDER = Message("paid", b"\x00body", keys="o-1 o-2", tags="t", properties={"a": "b"})
+
+
+def test_a_half_carries_what_the_pipeline_needs_in_protocol_order(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    result = checkback.producer(listener).send_message_in_transaction(ORDER)
+
+    (half,) = checkback.halves(1)
+    assert (half.key, half.value) == (b"o-1", b"\x00body")
+    assert [name for name, _ in half.headers[:5]] == list(names.HALF_PROTOCOL_ORDER)
+    assert header(half, names.PGROUP) == "orders"
+    assert header(half, names.UNIQ_KEY) == result.transaction_id == result.msg_id
+    assert header(half, names.REAL_TOPIC) == "paid"
+    assert header(half, names.KEYS) == "o-1 o-2"
+    assert header(half, names.TAGS) == "t"
+    assert header(half, "a") == "b"
+    assert result.send_status is SendStatus.SEND_OK
+    assert result.message_queue == MessageQueue(checkback.names.half, half.partition)
+    assert result.queue_offset == half.offset
+
+
+@pytest.mark.parametrize(
+    ("returned", "state", "event"),
+    [
+        (LocalTransactionState.COMMIT_MESSAGE, "8", Event.COMMITTED),
+        (LocalTransactionState.ROLLBACK_MESSAGE, "12", Event.ROLLED_BACK),
+        (LocalTransactionState.UNKNOW, "0", Event.UNKNOWN),
+        (None, "0", Event.UNKNOWN),
+    ],
+)
+def test_the_op_says_how_the_local_transaction_ended(
+    checkback: Checkback, listener: Scripted, returned: Any, state: str, event: Event
+) -> None:
+    listener.execute = lambda *_: returned
+    producer = checkback.producer(listener)
+
+    result = producer.send_message_in_transaction(ORDER)
+
+    (op,) = checkback.ops(1)
+    (half,) = checkback.halves(1)
+    assert (op.partition, int(op.value)) == (half.partition, half.offset)
+    assert op.key == result.transaction_id.encode()
+    assert [name for name, _ in op.headers] == list(names.OP_PROTOCOL_ORDER)
+    assert header(op, names.COMMIT_OR_ROLLBACK) == state
+    assert header(op, names.FROM_TRANSACTION_CHECK) == "false"
+    assert result.local_transaction_state == int(state)
+    assert producer.counters.snapshot()[event] == 1
+
+
+def test_the_listener_gets_message_argument_and_transaction_id(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    result = checkback.producer(listener).send_message_in_transaction(ORDER, arg=["any"])
+
+    ((message, argument),) = listener.executed
+    assert argument == ["any"]
+    assert message.transaction_id == result.transaction_id
+    assert (message.body, message.properties) == (ORDER.body, ORDER.properties)
+    assert ORDER.transaction_id == ""  # the caller's own is left as it was
+
+
+def test_the_half_is_stored_before_the_local_transaction_runs(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    def look(message: Message, arg: object) -> LocalTransactionState:
+        stored.extend(header(half, names.UNIQ_KEY) for half in checkback.halves())
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    stored: list[str | None] = []
+    listener.execute = look
+    result = checkback.producer(listener).send_message_in_transaction(ORDER)
+
+    assert stored == [result.transaction_id]
+
+
+def test_an_exception_is_unknown_with_a_remark_and_kept_on_the_result(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    failure = ValueError("no such account")
+
+    def fail(message: Message, arg: object) -> None:
+        raise failure
+
+    listener.execute = fail
+    producer = checkback.producer(listener)
+    result = producer.send_message_in_transaction(ORDER)
+
+    (op,) = checkback.ops(1)
+    assert result.local_transaction_state is LocalTransactionState.UNKNOW
+    assert result.exception is failure
+    assert header(op, names.COMMIT_OR_ROLLBACK) == "0"
+    assert header(op, names.REMARK) == "ValueError: no such account"
+    assert producer.counters.snapshot()[Event.LISTENER_FAILED] == 1
+
+
+def test_halves_take_all_partitions_by_turns(checkback: Checkback, listener: Scripted) -> None:
+    producer = checkback.producer(listener)
+    results = [producer.send_message_in_transaction(ORDER) for _ in range(8)]
+
+    queues = [result.message_queue.queue_id for result in results if result.message_queue]
+    assert sorted(queues) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_delay_level_is_dropped_and_counted(checkback: Checkback, listener: Scripted) -> None:
+    producer = checkback.producer(listener)
+    producer.send_message_in_transaction(Message("paid", b"x", delay_time_level=3))
+    producer.send_message_in_transaction(Message("paid", b"x", properties={"DELAY": "3"}))
+
+    assert producer.counters.snapshot()[Event.DELAY_DROPPED] == 2
+    assert [header(half, names.DELAY) for half in checkback.halves(2)] == [None, None]
+
+
+def test_other_headers_pass_through_untouched(checkback: Checkback, listener: Scripted) -> None:
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    message = Message("paid", b"x", properties={"traceparent": trace, "ключ": "значение ☂"})
+    checkback.producer(listener).send_message_in_transaction(message)
+
+    (half,) = checkback.halves(1)
+    assert header(half, "traceparent") == trace
+    assert header(half, "ключ") == "значение ☂"
+
+
+def test_what_the_real_topic_does_not_take_is_said_before_sending(
+    checkback: Checkback, listener: Scripted, unique: str
+) -> None:
+    topic = f"{unique}small"
+    checkback.create(TopicPlan(topic, 1, {"max.message.bytes": "2000"}))
+    producer = checkback.producer(listener)
+
+    with pytest.raises(InvalidMessageError, match=r"at most 2000 \(max.message.bytes\)"):
+        producer.send_message_in_transaction(Message(topic, b"x" * 2_000))
+    assert checkback.halves() == []
+    assert listener.executed == []
+
+
+def test_counters_call_back(checkback: Checkback, listener: Scripted) -> None:
+    heard: list[Event] = []
+    producer = checkback.producer(listener, on_event=heard.append)
+    producer.send_message_in_transaction(ORDER)
+
+    assert heard == [Event.SENT, Event.COMMITTED]
+
+
+def test_a_producer_that_starts_creates_its_check_topic(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    checkback.producer(listener, group="newcomers")
+
+    assert checkback.read(checkback.names.check("newcomers")) == []
+
+
+def test_shut_down_it_takes_no_message(checkback: Checkback, listener: Scripted) -> None:
+    producer = checkback.producer(listener)
+
+    assert producer.shutdown() == 0
+    assert producer.shutdown() == 0
+    with pytest.raises(LifeCycleError, match="shut down"):
+        producer.send_message_in_transaction(ORDER)
+    with pytest.raises(LifeCycleError, match="shut down"):
+        producer.start()
+
+
+def test_before_start_it_takes_no_message(checkback: Checkback, listener: Scripted) -> None:
+    producer = TransactionMQProducer(
+        "orders",
+        bootstrap_servers=checkback.bootstrap_servers,
+        transaction_listener=listener,
+    )
+    with pytest.raises(LifeCycleError, match="not started"):
+        producer.send_message_in_transaction(ORDER)
+
+
+def test_shutdown_sends_the_ops_that_wait(checkback: Checkback, listener: Scripted) -> None:
+    producer = checkback.producer(listener)
+    for _ in range(50):
+        producer.send_message_in_transaction(ORDER)
+    producer.shutdown()
+
+    assert len(checkback.ops()) == 50
+
+
+def test_two_halves_of_one_message_are_two_transactions(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    producer = checkback.producer(listener)
+    results = [producer.send_message_in_transaction(ORDER) for _ in range(2)]
+
+    assert len({result.transaction_id for result in results}) == 2
+    assert eventually(lambda: len(checkback.ops(2)) == 2)
