@@ -49,7 +49,16 @@ class BatchReport:
 
     def to_json(self) -> str:
         """Return the report as one line."""
-        return json.dumps(asdict(self))
+        # asdict would build a Counter from pairs, and so count the pairs (CPython before 3.12).
+        return json.dumps(
+            {
+                "state_partition": self.state_partition,
+                "counts": dict(self.counts),
+                "undelivered_groups": dict(self.undelivered_groups),
+                "pages": [asdict(page) for page in self.pages],
+                "skipped": self.skipped,
+            }
+        )
 
     @classmethod
     def from_json(cls, text: str) -> BatchReport:
@@ -70,7 +79,12 @@ def report_of(state_partition: int, outcomes: Sequence[Outcome]) -> BatchReport:
     for outcome in outcomes:
         _add_counters(report.counts, outcome)
         report.pages.append(
-            PageStatus(outcome.partition, outcome.page, outcome.pending, outcome.oldest_ms)
+            PageStatus(
+                int(outcome.partition),
+                int(outcome.page),
+                int(outcome.pending),
+                int(outcome.oldest_ms),
+            )
         )
     return report
 

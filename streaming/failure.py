@@ -21,7 +21,9 @@ def explain(failure: StreamingQueryException | None) -> CheckbackError:
     if found:
         name, message = found[-1]
         kind = getattr(errors, name, OperationalError)
-        return kind(message.strip()) if issubclass(kind, CheckbackError) else OperationalError(message)
+        return (
+            kind(message.strip()) if issubclass(kind, CheckbackError) else OperationalError(message)
+        )
     lines = [line for line in text.splitlines() if line.strip()]
     return OperationalError(
         f"The query ended: {lines[0][:TEXT_MAX] if lines else 'no reason given'}",

@@ -76,9 +76,7 @@ def advance_page(
     page = Page.unpack(bytes(state.get[1])) if state.exists else None
     if page is None:
         page = Page.empty(partition, number, settings.page_size)
-    decision = decide(
-        page, events_of(frames), now_ms, settings.rules.at(now_ms), budget.left
-    )
+    decision = decide(page, events_of(frames), now_ms, settings.rules.at(now_ms), budget.left)
     budget.left -= int(np.count_nonzero(decision.outcome.action == Action.CHECK))
     if decision.wake_at_ms is None:
         state.remove()

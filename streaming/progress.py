@@ -11,6 +11,11 @@ from typing import Any, Final
 from checkback.sinks.report import BatchReport, PageStatus, merged_counts
 
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
+EVENT_COUNTS: Final = (
+    "halves", "repeated_halves", "commits", "rollbacks", "unknown_ops", "repeated_ops",
+    "ops_waiting", "refusals",
+)  # fmt: skip
+"""What together makes up the records read: each is counted as one of these."""
 
 
 @dataclass(slots=True)
@@ -110,7 +115,7 @@ class Progress:
             self._undelivered.clear()
             self._batches = 0
             self._line_ms = now_ms
-            events = counts.get("events", 0)
+            events = sum(counts.get(name, 0) for name in EVENT_COUNTS)
             return ProgressLine(
                 now_ms,
                 self._batch_id,

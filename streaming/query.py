@@ -61,7 +61,9 @@ def outcomes_of(rows: DataFrame, topics: TopicNames, pages: PageSettings) -> Dat
     )
 
 
-def start_query(outcomes: DataFrame, settings: Settings, write_batch: BatchFunction) -> StreamingQuery:
+def start_query(
+    outcomes: DataFrame, settings: Settings, write_batch: BatchFunction
+) -> StreamingQuery:
     """Start the long-running query over the checkpoint in the settings."""
     return (
         outcomes.writeStream.queryName(settings.application_id)

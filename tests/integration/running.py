@@ -204,7 +204,8 @@ class Pipeline:
                 env={**os.environ, **self.environment},
             )
         self._lines = queue.Queue()
-        threading.Thread(target=self._read_lines, daemon=True).start()
+        reader = (self._process, self._lines)
+        threading.Thread(target=_read_lines, args=reader, daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -221,6 +222,14 @@ class Pipeline:
             self.events.append(found)
             if found["event"] == event:
                 return dict(found)
+
+    def drain(self) -> list[dict[str, Any]]:
+        """Return the lines so far."""
+        while not self._lines.empty():
+            line = self._lines.get()
+            if line is not None:
+                self.events.append(json.loads(line))
+        return self.events
 
     def terminate(self, timeout_s: float = 90.0) -> int:
         """SIGTERM, and wait for the end."""
@@ -241,12 +250,12 @@ class Pipeline:
     def errors(self) -> str:
         return (self.folder / "run.err").read_text()[-3_000:]
 
-    def _read_lines(self) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line)
-        self._lines.put(None)
+
+def _read_lines(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.put(line)
+    lines.put(None)
 
 
 def to_toml(settings: Settings) -> str:

@@ -46,7 +46,10 @@ def test_every_verdict_ends_where_it_belongs(topics: Topics, tmp_path: Path) -> 
         wait_until(lambda: topics.bodies(real) == ["committed", "early"], what="finals")
         wait_until(lambda: "asked" in topics.bodies(names.check("g")), what="a check request")
         topics.send_op(asked, "asked", COMMIT)
-        wait_until(lambda: topics.bodies(names.discarded) == ["silent"], what="a discard")
+        wait_until(
+            lambda: topics.bodies(names.discarded) == ["silent"],
+            what=f"a discard: {pipeline.drain()}",
+        )
         assert pipeline.terminate() == 0
         stopped = pipeline.wait_for("stopped")
 
