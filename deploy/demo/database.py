@@ -6,7 +6,6 @@ The table ``orders`` is the truth that a check is answered from and that the aud
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ CREATE TABLE incoming (
     batch INTEGER NOT NULL, taken INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE TABLE orders (
-    order_id TEXT PRIMARY KEY, status TEXT NOT NULL, body BLOB, placed_at_ms INTEGER NOT NULL
+    order_id TEXT PRIMARY KEY, status TEXT NOT NULL, body BLOB, asked_at_ms INTEGER
 ) STRICT;
 """
 _BUSY_TIMEOUT_S: Final = 10.0
@@ -117,8 +116,12 @@ class OrderDatabase:
         with self.transaction() as connection:
             insert_order(connection, order, status)
 
-    def settle_open(self, age_ms: int) -> int:
-        """Take in what the payment provider says of orders that are open for so long.
+    def settle_open(self, asked_before_ms: int) -> int:
+        """Take in what the payment provider says of open orders.
+
+        Args:
+            asked_before_ms: only of those that a check found open before this time, in
+                milliseconds since the epoch; so each such order is answered UNKNOW once.
 
         Returns:
             How many were settled.
@@ -127,30 +130,35 @@ class OrderDatabase:
             return connection.execute(
                 "UPDATE orders SET status = (SELECT CASE fate WHEN ? THEN ? ELSE ? END "
                 "FROM incoming WHERE incoming.order_id = orders.order_id) "
-                "WHERE status = ? AND placed_at_ms <= ?",
+                "WHERE status = ? AND asked_at_ms < ?",
                 (
                     Fate.UNKNOWN_THEN_COMMITTED,
                     OrderStatus.PAID,
                     OrderStatus.REFUSED,
                     OrderStatus.OPEN,
-                    _now_ms() - age_ms,
+                    asked_before_ms,
                 ),
             ).rowcount
 
-    def answer_check(self, order_id: str) -> OrderStatus:
+    def answer_check(self, order_id: str, now_ms: int) -> OrderStatus:
         """Return what became of an order; one that is not there is refused for good.
 
         The row that says so makes a local transaction fail that is merely slow: it can't commit
         after its check was answered with rollback.
+
+        Args:
+            order_id: which.
+            now_ms: when it was asked, milliseconds since the epoch.
         """
         with self.transaction() as connection:
             connection.execute(
-                "INSERT INTO orders (order_id, status, placed_at_ms) VALUES (?, ?, ?) "
-                "ON CONFLICT DO NOTHING",
-                (order_id, OrderStatus.REFUSED, _now_ms()),
+                "INSERT INTO orders (order_id, status) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (order_id, OrderStatus.REFUSED),
             )
             found = connection.execute(
-                "SELECT status FROM orders WHERE order_id = ?", (order_id,)
+                "UPDATE orders SET asked_at_ms = ifnull(asked_at_ms, ?) WHERE order_id = ? "
+                "RETURNING status",
+                (now_ms, order_id),
             ).fetchone()
         return OrderStatus(found[0])
 
@@ -178,8 +186,8 @@ def insert_order(connection: sqlite3.Connection, order: Order, status: OrderStat
     """
     try:
         connection.execute(
-            "INSERT INTO orders (order_id, status, body, placed_at_ms) VALUES (?, ?, ?, ?)",
-            (order.order_id, status, order.body, _now_ms()),
+            "INSERT INTO orders (order_id, status, body) VALUES (?, ?, ?)",
+            (order.order_id, status, order.body),
         )
     except sqlite3.IntegrityError as error:
         raise OrderExistsError(order.order_id) from error
@@ -188,7 +196,3 @@ def insert_order(connection: sqlite3.Connection, order: Order, status: OrderStat
 def _order(row: tuple[str, str, str, bytes, int]) -> Order:
     order_id, fate, topic, body, batch = row
     return Order(order_id, Fate(fate), topic, body, batch)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

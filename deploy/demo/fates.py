@@ -45,10 +45,10 @@ class Fate(StrEnum):
 _LABELS: Final[Mapping[Fate, str]] = {
     Fate.COMMITTED: "committed at once",
     Fate.ROLLED_BACK: "rolled back at once",
-    Fate.UNKNOWN_THEN_COMMITTED: "unknown, committed on a check",
-    Fate.UNKNOWN_THEN_ROLLED_BACK: "unknown, rolled back on a check",
-    Fate.KILLED_BEFORE_OP_COMMITTED: "killed after its local transaction",
-    Fate.KILLED_BEFORE_LOCAL: "killed before its local transaction",
+    Fate.UNKNOWN_THEN_COMMITTED: "unknown, then committed",
+    Fate.UNKNOWN_THEN_ROLLED_BACK: "unknown, then rolled back",
+    Fate.KILLED_BEFORE_OP_COMMITTED: "killed after local commit",
+    Fate.KILLED_BEFORE_LOCAL: "killed before local commit",
     Fate.NEVER_ANSWERED: "never answered",
 }
 _ENDINGS: Final[Mapping[Fate, Ending]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -74,7 +75,8 @@ class OrderListener(TransactionListener):
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
         """Answer what the database says, whichever process it was that placed the order."""
-        state = ANSWERS[self._database.answer_check(message.keys)]
+        now_ms = time.time_ns() // 1_000_000
+        state = ANSWERS[self._database.answer_check(message.keys, now_ms)]
         self._answered(state)
         return state
 

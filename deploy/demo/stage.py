@@ -78,7 +78,6 @@ class Stage:
             "--database", str(self.database),
             "--group", group,
             "--topic-prefix", self.settings.topic_prefix,
-            "--check-interval-ms", str(self.settings.check_interval_ms),
         ]  # fmt: skip
         return [*command, "--never-answered"] if never_answered else command
 

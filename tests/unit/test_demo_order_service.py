@@ -20,6 +20,7 @@ ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
 UNKNOWN = LocalTransactionState.UNKNOW
 
 ORDERS = plan_orders(30, seed=1)
+END_OF_TIME_MS = 2**62
 
 
 class DiedError(Exception):
@@ -118,8 +119,10 @@ def test_a_check_hears_how_an_open_payment_ended(
     order = order_of(fate)
     execute(listener, order)
 
-    assert database.settle_open(age_ms=60_000) == 0, "too young to have an answer"
-    assert database.settle_open(age_ms=0) == 1
+    assert database.settle_open(END_OF_TIME_MS) == 0, "nobody has asked yet"
+    assert check(listener, order) is UNKNOWN
+    assert database.settle_open(asked_before_ms=0) == 0, "asked later than that"
+    assert database.settle_open(END_OF_TIME_MS) == 1
     assert check(listener, order) is answer
 
 
