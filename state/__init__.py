@@ -1,1 +1,30 @@
-"""TODO"""
+"""The rules of the check service, pure: pages of half offsets, and what they decide.
+
+No engine, no broker, no clock, no logging, no chance: time comes in as an argument, and what is to
+be done comes out as arrays.
+"""
+
+from checkback.state.engine import Decision, decide
+from checkback.state.events import EventKind, Events
+from checkback.state.outcome import Action, Counter, Outcome
+from checkback.state.page import PAGE_VERSION, Page
+from checkback.state.rules import Rules, RulesHistory
+from checkback.state.settled import Mark, SettledMarks, pack_settled, unpack_settled
+
+__all__ = [
+    "PAGE_VERSION",
+    "Action",
+    "Counter",
+    "Decision",
+    "EventKind",
+    "Events",
+    "Mark",
+    "Outcome",
+    "Page",
+    "Rules",
+    "RulesHistory",
+    "SettledMarks",
+    "decide",
+    "pack_settled",
+    "unpack_settled",
+]

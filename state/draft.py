@@ -1,0 +1,154 @@
+"""A page while a batch is being decided: arrays that may be written to, and what came of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkback.protocol.errors import UsageError
+from checkback.state.outcome import Action, Counter, Outcome
+from checkback.state.page import Page, PendingHalves, SettledOffsets, WaitingOps
+from checkback.state.rules import Rules
+from checkback.state.transitions import Effect, Phase
+
+Ints = NDArray[np.int64]
+
+_COUNTER_OF: Final[dict[Effect, Counter]] = {
+    Effect.KEEP_PENDING: Counter.HALVES,
+    Effect.IGNORE_REPEATED_HALF: Counter.REPEATED_HALVES,
+    Effect.COMMIT: Counter.COMMITS,
+    Effect.ROLLBACK: Counter.ROLLBACKS,
+    Effect.IGNORE_UNKNOWN: Counter.UNKNOWN_OPS,
+    Effect.IGNORE_REPEATED_OP: Counter.REPEATED_OPS,
+    Effect.WAIT: Counter.OPS_WAITING,
+    Effect.REFUSE_HALF: Counter.REFUSALS,
+    Effect.REFUSE_OP: Counter.REFUSALS,
+    Effect.EXPIRE_OP: Counter.OPS_EXPIRED,
+    Effect.GIVE_CHECK_BACK: Counter.CHECKS_UNDELIVERED,
+    Effect.ASK: Counter.CHECKS,
+    Effect.DISCARD_CHECK_LIMIT: Counter.DISCARDS,
+    Effect.DISCARD_EXPIRED: Counter.DISCARDS,
+}
+
+
+class Draft:
+    """What one call of the engine works on; made of a page, and made into one.
+
+    Attributes:
+        phase: uint8[page_size], Phase of each offset.
+        halves: pending at the start or come in this batch.
+        is_pending: bool[k], false once a half of `halves` has got its verdict.
+        waiting: ops that wait.
+        settled_now: int64 arrays, indices of the halves that got a verdict in this batch.
+        settled: remembered verdicts, of earlier batches until they are brought up to date.
+    """
+
+    def __init__(self, page: Page, now_ms: int, rules: Rules) -> None:
+        self.page = page
+        self.now_ms = now_ms
+        self.rules = rules
+        self.halves: PendingHalves = page.halves
+        self.is_pending = np.ones(len(page.halves), np.bool_)
+        self.waiting: WaitingOps = page.waiting
+        self.settled: SettledOffsets = page.settled
+        self.settled_now: list[Ints] = []
+        self.phase = page.settled.verdict.copy()
+        self.phase[page.halves.index] = Phase.PENDING
+        self._counters = np.zeros(len(Counter), np.int64)
+        self._acts: list[tuple[NDArray[np.uint8], Ints, Ints, Ints]] = []
+
+    def index_of(self, offset: Ints) -> Ints:
+        """Return where in the page these half offsets are.
+
+        Raises:
+            UsageError: one of them is in another page.
+        """
+        index = offset - self.page.first_offset
+        if len(index) and (index.min() < 0 or index.max() >= self.page.page_size):
+            raise UsageError(
+                f"An event names an offset outside page {self.page.page}.",
+                remedy="Give a page the offsets page * page_size up to the next page only.",
+                page=self.page.page,
+                page_size=self.page.page_size,
+            )
+        return index
+
+    def half_row_of(self) -> NDArray[np.int32]:
+        """Return int32[page_size], the row in `halves` of each offset, -1 without one."""
+        rows = np.full(self.page.page_size, -1, np.int32)
+        rows[self.halves.index] = np.arange(len(self.halves), dtype=np.int32)
+        return rows
+
+    def count(self, effects: NDArray[np.uint8]) -> None:
+        """Count each of these effects."""
+        numbers = np.bincount(effects, minlength=len(Effect))
+        for effect in np.flatnonzero(numbers).tolist():
+            counter = _COUNTER_OF.get(Effect(effect))
+            if counter is not None:
+                self._counters[counter] += numbers[effect]
+
+    def count_refusals(self, number: int) -> None:
+        """Count refused records that no effect counted."""
+        self._counters[Counter.REFUSALS] += number
+
+    def count_deferred(self, number: int) -> None:
+        """Count halves that were due but over the budget."""
+        self._counters[Counter.CHECKS_DEFERRED] += number
+
+    def act(
+        self,
+        action: Action | NDArray[np.uint8],
+        offset: Ints,
+        detail: Ints | NDArray[np.uint8] | int,
+        source_offset: Ints | None = None,
+    ) -> None:
+        """Add rows to the outcome; an action or detail that is one number is that of all rows."""
+        if not len(offset):
+            return
+        shape = offset.shape
+        self._acts.append(
+            (
+                np.broadcast_to(np.asarray(action, np.uint8), shape),
+                offset,
+                np.broadcast_to(np.asarray(detail, np.int64), shape),
+                offset if source_offset is None else source_offset,
+            )
+        )
+
+    def settle(self, rows: NDArray[np.intp], phase: Phase | NDArray[np.uint8]) -> None:
+        """Give the halves in these rows their verdict."""
+        index = self.halves.index[rows]
+        self.phase[index] = phase
+        self.is_pending[rows] = False
+        self.settled_now.append(index)
+
+    def page_after(self) -> Page:
+        """Return the page as it is to be remembered."""
+        page = self.page
+        halves = self.halves if self.is_pending.all() else self.halves.take(self.is_pending)
+        return Page(page.partition, page.page, page.page_size, halves, self.waiting, self.settled)
+
+    def outcome_of(self, after: Page) -> Outcome:
+        """Return the outcome, given the page that is left."""
+        columns = list(zip(*self._acts, strict=True)) or [()] * 4
+        action, offset, detail, source = (_joined(column) for column in columns)
+        return Outcome(
+            self.page.partition,
+            self.page.page,
+            self.now_ms,
+            action.astype(np.uint8),
+            offset,
+            detail.astype(np.int32),
+            source,
+            self._counters,
+            after.pending,
+            after.oldest_ms,
+        )
+
+
+def _joined(column: tuple[NDArray[np.uint8] | Ints, ...]) -> Ints:
+    if not column:
+        return np.zeros(0, np.int64)
+    return np.concatenate(column).astype(np.int64, copy=False)

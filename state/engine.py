@@ -1,0 +1,97 @@
+"""The page engine: what one page decides in one batch.
+
+Order inside a batch: halves, then ops (those that waited first), then feedback of checks, then
+discards and checks, then what has run out. So every op of the batch is read before a half is
+discarded (RocketMQ #8311, #9320), and nobody is asked after the commit was accepted (#1517).
+
+A time has passed when now is later than it, not when it is equal: that is when Spark fires, and
+RocketMQ's ``age > immunity``. Both tests are this one test, so no millisecond falls between them
+(#544, #9486).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from checkback.state.checks import ask_and_discard, next_deadline_ms, take_feedback
+from checkback.state.draft import Draft
+from checkback.state.events import EventKind, Events
+from checkback.state.halves import take_halves
+from checkback.state.memory import forget_verdicts, next_forget_ms, remember_verdicts
+from checkback.state.ops import expire_waiting_ops, take_ops
+from checkback.state.outcome import Action, Outcome
+from checkback.state.page import Page
+from checkback.state.rules import Rules
+
+CHECK_BUDGET_UNLIMITED: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What comes of one call.
+
+    Args:
+        page: what to remember.
+        outcome: what to do.
+        wake_at_ms: call again in the first batch whose time is later than this; may lie in the past
+            (checks over the budget). None: nothing is remembered, the row can go.
+    """
+
+    page: Page
+    outcome: Outcome
+    wake_at_ms: int | None
+
+
+def decide(
+    page: Page,
+    events: Events,
+    now_ms: int,
+    rules: Rules,
+    check_budget: int = CHECK_BUDGET_UNLIMITED,
+) -> Decision:
+    """Let a page decide about its events and about whatever has become due.
+
+    The same arguments give the same decision; the page given is not changed.
+
+    Args:
+        page: what is remembered.
+        events: records of this page, in any order; may be empty.
+        now_ms: the batch's time, milliseconds since 1970; may lie before that of earlier batches.
+        rules: in force at that time.
+        check_budget: most check requests of this call, oldest deadline first.
+
+    Raises:
+        UsageError: an event names an offset of another page.
+    """
+    draft = Draft(page, now_ms, rules)
+    if len(events):
+        _pass_refused_on(draft, events.of_kind(EventKind.REFUSED_HALF), Action.REFUSE_HALF)
+        take_halves(draft, events.of_kind(EventKind.HALF))
+        take_ops(draft, events.of_kind(EventKind.OP))
+        _pass_refused_on(draft, events.of_kind(EventKind.REFUSED_OP), Action.REFUSE_OP)
+        take_feedback(draft, events.of_kind(EventKind.UNDELIVERED))
+    ask_and_discard(draft, check_budget)
+    expire_waiting_ops(draft)
+    remember_verdicts(draft)
+    forget_verdicts(draft)
+    after = draft.page_after()
+    return Decision(after, draft.outcome_of(after), _wake_at_ms(after, now_ms, rules))
+
+
+def _pass_refused_on(draft: Draft, refused: Events, action: Action) -> None:
+    """Pass on what was refused before it got here: the page only says so in its turn."""
+    if len(refused):
+        draft.act(action, refused.offset, refused.detail, refused.source_offset)
+        draft.count_refusals(len(refused))
+
+
+def _wake_at_ms(page: Page, now_ms: int, rules: Rules) -> int | None:
+    times = []
+    if len(page.halves):
+        times.append(next_deadline_ms(page.halves, now_ms, rules))
+    if len(page.waiting):
+        times.append(int(page.waiting.wait_until_ms.min()))
+    if len(page.settled.forget_at_ms):
+        times.append(next_forget_ms(page.settled))
+    return min(times) if times else None

@@ -1,0 +1,68 @@
+"""What comes into a page: records of the half and op topics, as columns of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkback.state.columns import Columns
+
+GROUP_SHIFT: Final = 48
+"""Bits of an identity below its group's: the upper 16 are a hash of the producer group."""
+
+
+class EventKind(IntEnum):
+    """Which record it was."""
+
+    HALF = 1
+    OP = 2
+    UNDELIVERED = 3
+    REFUSED_HALF = 4
+    REFUSED_OP = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Events(Columns):
+    """The records of one page in one batch, one row each, in any order.
+
+    Args:
+        kind: uint8[n], EventKind.
+        offset: int64[n], offset of the half; of a REFUSED_OP its own.
+        time_ms: int64[n], the broker's time of the record.
+        identity: int64[n], upper 16 bits a hash of the producer group, lower 48 of group and
+            transaction id.
+        detail: int64[n]. HALF: immunity time in ms, -1 without one. OP: 0 unknown, 8 commit,
+            12 rollback. UNDELIVERED: check times of the request that found no topic.
+            REFUSED_HALF, REFUSED_OP: RefusedReason.
+        source_offset: int64[n], offset of the record in its own topic.
+    """
+
+    kind: NDArray[np.uint8]
+    offset: NDArray[np.int64]
+    time_ms: NDArray[np.int64]
+    identity: NDArray[np.int64]
+    detail: NDArray[np.int64]
+    source_offset: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls) -> Events:
+        """Return no events: what a page gets when only its time has come."""
+        none = np.zeros(0, np.int64)
+        return cls(np.zeros(0, np.uint8), none, none, none, none, none)
+
+    @classmethod
+    def concat(cls, *parts: Events) -> Events:
+        """Return the rows of all parts, in their order."""
+        return Events.joined(Events.empty(), *parts)
+
+    def of_kind(self, kind: EventKind) -> Events:
+        """Return the rows of that kind, ascending by the records' own offsets."""
+        rows = np.flatnonzero(self.kind == kind)
+        source = self.source_offset[rows]
+        if np.any(source[1:] < source[:-1]):
+            rows = rows[np.argsort(source, kind="stable")]
+        return self.take(rows)

@@ -1,0 +1,225 @@
+"""A page: what is remembered of a range of half offsets, as columns of numbers.
+
+Pages are values. The engine never writes into a page's arrays; it makes a new page, so a batch that
+is replayed finds what the first try found.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkback.protocol.errors import UsageError
+from checkback.state.columns import Columns
+from checkback.state.packing import Reader, pack_columns, refuse_version
+
+PAGE_VERSION: Final = 1
+PAGE_SIZE_MAX: Final = 65_536
+"""An index inside a page is packed in 16 bits."""
+
+_HEADER: Final = struct.Struct("<BxxxiqIIIIII")
+_EPOCHS_IN_A_BYTE: Final = 256
+_PLACES: Final = np.array([0, 2, 4, 6], np.uint8)
+"""Where in a byte its four verdicts stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingHalves(Columns):
+    """Halves without a verdict, ascending by index.
+
+    Args:
+        index: int64[k], offset inside the page.
+        store_time_ms: int64[k], broker's time of the half.
+        deadline_ms: int64[k]; asked back in the first batch after it.
+        check_times: int64[k], check requests that count.
+        identity: int64[k], hash of group and transaction id.
+    """
+
+    index: NDArray[np.int64]
+    store_time_ms: NDArray[np.int64]
+    deadline_ms: NDArray[np.int64]
+    check_times: NDArray[np.int64]
+    identity: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingOps(Columns):
+    """Commits and rollbacks whose half did not come yet, in the order they came.
+
+    Args:
+        index: int64[w], offset inside the page of the half they name.
+        source_offset: int64[w], the op's own.
+        wait_until_ms: int64[w]; refused in the first batch after it.
+        identity: int64[w], as the op has it.
+        state: int64[w], 8 commit or 12 rollback.
+    """
+
+    index: NDArray[np.int64]
+    source_offset: NDArray[np.int64]
+    wait_until_ms: NDArray[np.int64]
+    identity: NDArray[np.int64]
+    state: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SettledOffsets:
+    """Remembered verdicts. The identity is not kept: two bits per offset, not sixty-six.
+
+    Args:
+        verdict: uint8[page_size], 0 none, 1 committed, 2 rolled back, 3 discarded (Phase).
+        epoch: uint16[page_size], position in forget_at_ms, where there is a verdict.
+        forget_at_ms: int64[e]; forgotten in the first batch after it.
+    """
+
+    verdict: NDArray[np.uint8]
+    epoch: NDArray[np.uint16]
+    forget_at_ms: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What is remembered of the half offsets page * page_size and following.
+
+    Args:
+        partition: half partition.
+        page: number of the page.
+        page_size: offsets in a page, at most PAGE_SIZE_MAX.
+        halves: without a verdict.
+        waiting: ops whose half did not come yet.
+        settled: verdicts.
+    """
+
+    partition: int
+    page: int
+    page_size: int
+    halves: PendingHalves
+    waiting: WaitingOps
+    settled: SettledOffsets
+
+    @classmethod
+    def empty(cls, partition: int, page: int, page_size: int) -> Page:
+        """Return a page of which nothing is remembered."""
+        if not 1 <= page_size <= PAGE_SIZE_MAX:
+            raise UsageError(
+                f"page_size is {page_size}.", remedy=f"It must be from 1 to {PAGE_SIZE_MAX}."
+            )
+        settled = SettledOffsets(
+            np.zeros(page_size, np.uint8), np.zeros(page_size, np.uint16), np.zeros(0, np.int64)
+        )
+        halves, waiting = PendingHalves.none(), WaitingOps.none()
+        return cls(partition, page, page_size, halves, waiting, settled)
+
+    @property
+    def first_offset(self) -> int:
+        """The half offset at index 0."""
+        return self.page * self.page_size
+
+    @property
+    def pending(self) -> int:
+        """How many halves are pending."""
+        return len(self.halves)
+
+    @property
+    def oldest_ms(self) -> int:
+        """The broker's time of the oldest pending half, -1 without any."""
+        return int(self.halves.store_time_ms.min()) if len(self.halves) else -1
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is remembered, so that the row can go."""
+        return not (len(self.halves) or len(self.waiting) or len(self.settled.forget_at_ms))
+
+    def pack(self) -> bytes:
+        """Return the packed form, version 1, little endian.
+
+        29 bytes less one per pending half, 27 per waiting op, two bits per offset from the first to
+        the last verdict, and with several times of forgetting a byte per verdict.
+        """
+        start, packed_verdicts, epochs = _pack_settled(self.settled)
+        header = _HEADER.pack(
+            PAGE_VERSION, self.partition, self.page, self.page_size, len(self.halves),
+            len(self.waiting), len(self.settled.forget_at_ms), start, len(packed_verdicts),
+        )  # fmt: skip
+        return pack_columns(
+            header,
+            (self.settled.forget_at_ms, "<i8"),
+            (self.halves.store_time_ms, "<i8"),
+            (self.halves.deadline_ms, "<i8"),
+            (self.halves.identity, "<i8"),
+            (self.waiting.source_offset, "<i8"),
+            (self.waiting.wait_until_ms, "<i8"),
+            (self.waiting.identity, "<i8"),
+            (self.halves.index, "<u2"),
+            (self.halves.check_times, "<u2"),
+            (self.waiting.index, "<u2"),
+            (self.waiting.state, "u1"),
+            (packed_verdicts, "u1"),
+            (epochs, _epoch_kind(len(self.settled.forget_at_ms))),
+        )
+
+    @classmethod
+    def unpack(cls, blob: bytes) -> Page:
+        """Return what `pack` packed.
+
+        Raises:
+            CheckpointError: another version packed it, or it is damaged.
+        """
+        refuse_version(blob, PAGE_VERSION, "page")
+        reader = Reader(blob, "page")
+        _, partition, page, page_size, halves, waiting, epochs, start, quads = reader.header(
+            _HEADER
+        )
+        forget_at_ms = reader.column("<i8", epochs)
+        store_time, deadline, identity = (reader.column("<i8", halves) for _ in range(3))
+        source_offset, wait_until, op_identity = (reader.column("<i8", waiting) for _ in range(3))
+        index, check_times = (reader.column("<u2", halves).astype(np.int64) for _ in range(2))
+        op_index = reader.column("<u2", waiting).astype(np.int64)
+        op_state = reader.column("u1", waiting).astype(np.int64)
+        settled = _unpack_settled(reader, page_size, start, quads, forget_at_ms)
+        reader.finish()
+        return cls(
+            partition,
+            page,
+            page_size,
+            PendingHalves(index, store_time, deadline, check_times, identity),
+            WaitingOps(op_index, source_offset, wait_until, op_identity, op_state),
+            settled,
+        )
+
+
+def _epoch_kind(epochs: int) -> str:
+    return "u1" if epochs <= _EPOCHS_IN_A_BYTE else "<u2"
+
+
+def _pack_settled(
+    settled: SettledOffsets,
+) -> tuple[int, NDArray[np.uint8], NDArray[np.uint16]]:
+    """Return the first index of the span, four verdicts to the byte, and epochs unless one only."""
+    if not len(settled.forget_at_ms):
+        return 0, np.zeros(0, np.uint8), np.zeros(0, np.uint16)
+    where = np.flatnonzero(settled.verdict)
+    start, end = int(where[0]), int(where[-1]) + 1
+    quads = np.zeros((-(-(end - start) // 4), 4), np.uint8)
+    quads.reshape(-1)[: end - start] = settled.verdict[start:end]
+    packed = np.bitwise_or.reduce(quads << _PLACES, axis=1, dtype=np.uint8)
+    several = len(settled.forget_at_ms) > 1
+    return start, packed, settled.epoch[where] if several else np.zeros(0, np.uint16)
+
+
+def _unpack_settled(
+    reader: Reader, page_size: int, start: int, packed_count: int, forget_at_ms: NDArray[np.int64]
+) -> SettledOffsets:
+    packed = reader.column("u1", packed_count)
+    span = packed[:, np.newaxis] >> _PLACES & 3
+    verdict = np.zeros(page_size, np.uint8)
+    part = verdict[start : start + 4 * packed_count]
+    part[:] = span.reshape(-1)[: len(part)]
+    epoch = np.zeros(page_size, np.uint16)
+    if len(forget_at_ms) > 1:
+        where = np.flatnonzero(verdict)
+        epoch[where] = reader.column(_epoch_kind(len(forget_at_ms)), len(where))
+    return SettledOffsets(verdict, epoch, forget_at_ms)

@@ -1,0 +1,93 @@
+"""Settled marks: the record of a page's verdicts and checks on the settled topic.
+
+They rebuild a lost checkpoint: which halves are done, and how often the others were asked.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkback.state.outcome import Action, Outcome
+from checkback.state.packing import Reader, pack_columns, refuse_version
+
+SETTLED_VERSION: Final = 1
+_HEADER: Final = struct.Struct("<BxxxiqqqqI")
+
+
+class Mark(IntEnum):
+    """What a settled mark says of a half offset."""
+
+    COMMIT = 1
+    ROLLBACK = 2
+    ASKED = 3
+    DISCARD_CHECK_LIMIT = 4
+    DISCARD_EXPIRED = 5
+    REFUSED_HALF = 6
+
+
+_MARK_OF: Final = np.zeros(len(Action) + 1, np.uint8)
+_MARK_OF[Action.COMMIT] = Mark.COMMIT
+_MARK_OF[Action.ROLLBACK] = Mark.ROLLBACK
+_MARK_OF[Action.CHECK] = Mark.ASKED
+_MARK_OF[Action.DISCARD_CHECK_LIMIT] = Mark.DISCARD_CHECK_LIMIT
+_MARK_OF[Action.DISCARD_EXPIRED] = Mark.DISCARD_EXPIRED
+_MARK_OF[Action.REFUSE_HALF] = Mark.REFUSED_HALF
+_COUNTS_CHECKS: Final = (Mark.ASKED, Mark.DISCARD_CHECK_LIMIT, Mark.DISCARD_EXPIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class SettledMarks:
+    """What one page did to which half offsets in one batch.
+
+    Args:
+        batch_id: of the query that wrote it.
+        partition: half partition.
+        page: number of the page.
+        now_ms: the batch's time, milliseconds since 1970.
+        offset: int64[m], half offsets.
+        mark: uint8[m], Mark.
+        check_times: uint16[m], check requests so far; 0 for verdicts and refusals.
+    """
+
+    batch_id: int
+    partition: int
+    page: int
+    now_ms: int
+    offset: NDArray[np.int64]
+    mark: NDArray[np.uint8]
+    check_times: NDArray[np.uint16]
+
+
+def pack_settled(outcome: Outcome, batch_id: int) -> bytes:
+    """Return the marks of an outcome, version 1, little endian, 7 bytes per half."""
+    mark = _MARK_OF[outcome.action]
+    rows = np.flatnonzero(mark)
+    mark, offset = mark[rows], outcome.offset[rows]
+    first = int(offset.min()) if len(offset) else 0
+    counts = np.where(np.isin(mark, _COUNTS_CHECKS), outcome.detail[rows], 0)
+    header = _HEADER.pack(
+        SETTLED_VERSION, outcome.partition, outcome.page, outcome.now_ms, batch_id, first, len(rows)
+    )
+    return pack_columns(header, (offset - first, "<u4"), (counts, "<u2"), (mark, "u1"))
+
+
+def unpack_settled(blob: bytes) -> SettledMarks:
+    """Return the marks that `pack_settled` packed.
+
+    Raises:
+        CheckpointError: another version packed them, or they are damaged.
+    """
+    refuse_version(blob, SETTLED_VERSION, "settled mark")
+    reader = Reader(blob, "settled mark")
+    _, partition, page, now_ms, batch_id, first, count = reader.header(_HEADER)
+    offset = reader.column("<u4", count).astype(np.int64) + first
+    check_times = reader.column("<u2", count)
+    mark = reader.column("u1", count)
+    reader.finish()
+    return SettledMarks(batch_id, partition, page, now_ms, offset, mark, check_times)
