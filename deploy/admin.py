@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
@@ -94,7 +95,7 @@ def _connected(bootstrap_servers: str, settings: Mapping[str, Any]) -> Admin:
             try:
                 return new_admin_client({**settings, "bootstrap_timeout_ms": timeout_ms})
             except KafkaTimeoutError:
-                if any(isinstance(error, _REFUSALS) for error in seen):
+                if any(map(_is_final, seen)):
                     break
             except (KafkaError, OSError) as error:
                 seen.append(error)
@@ -102,12 +103,23 @@ def _connected(bootstrap_servers: str, settings: Mapping[str, Any]) -> Admin:
     raise _connection_error(bootstrap_servers, seen)
 
 
-def _connection_error(bootstrap_servers: str, seen: list[BaseException]) -> BrokerError:
+def _connection_error(bootstrap_servers: str, seen: Sequence[BaseException]) -> BrokerError:
     # Without the cause: what a client says of its login may hold the password.
-    if any(isinstance(error, _REFUSALS) for error in seen):
+    final = next(filter(_is_final, seen), None)
+    if isinstance(final, _REFUSALS):
         return BrokerError(
             f"Kafka at {bootstrap_servers} refused the user name or the password.",
             remedy="Check kafka.sasl.mechanism, kafka.sasl.username and kafka.sasl.password.",
+        )
+    if isinstance(final, (FileNotFoundError, PermissionError)):
+        return BrokerError(
+            "A file that kafka.ssl.*.location names is missing or can't be read.",
+            remedy="Check kafka.ssl.ca.location and those of the certificate and the key.",
+        )
+    if final is not None:
+        return BrokerError(
+            f"No TLS connection to Kafka at {bootstrap_servers} ({_tls_reason(final)}).",
+            remedy="Check kafka.ssl.ca.location and those of the certificate and the key.",
         )
     told = [type(one).__name__ for one in seen if not isinstance(one, KafkaTimeoutError)]
     why = f" ({told[-1]})" if told else ""
@@ -115,6 +127,19 @@ def _connection_error(bootstrap_servers: str, seen: list[BaseException]) -> Brok
         f"Kafka at {bootstrap_servers} can't be reached{why}.",
         remedy="Check bootstrap_servers, kafka.security.protocol and the network.",
     )
+
+
+def _is_final(error: BaseException) -> bool:
+    """Tell whether trying again can't help: the settings are wrong."""
+    return isinstance(error, (*_REFUSALS, FileNotFoundError, PermissionError)) or bool(
+        _tls_reason(error)
+    )
+
+
+def _tls_reason(error: BaseException) -> str:
+    """Return OpenSSL's name of what went wrong, "" for any other error."""
+    found = re.search(r"\[SSL: (\w+)\]", str(error))
+    return found[1] if found else ""
 
 
 @contextmanager
