@@ -164,18 +164,21 @@ class MicroBatches:
         jvm: Any = self.spark._jvm
         self._stream.addData(jvm.PythonUtils.toSeq([row.to_json() for row in rows]))
 
+    def restart(self, advance_ms: int) -> None:
+        """Start again over the same checkpoint and input, so much later."""
+        self.clock.advance(advance_ms)
+        self.start()
+
     def advance(self, milliseconds: int) -> list[Outcome]:
         """Move the clock, wait for the batch that this triggers, return what pages decided."""
-        seen = self._taken()
+        seen = len(self.outcomes())
         self.clock.advance(milliseconds)
         self._settle()
-        return [Outcome.unpack(blob) for blob in self._blobs()[seen:]]
+        return self.outcomes()[seen:]
 
-    def _taken(self) -> int:
-        return len(self._blobs())
-
-    def _blobs(self) -> list[bytes]:
-        return [bytes(row.get(2)) for row in self._sink.allData()]
+    def outcomes(self) -> list[Outcome]:
+        """Return what pages have decided since the start, all batches together."""
+        return [Outcome.unpack(bytes(row.get(2))) for row in _java_rows(self._sink.allData())]
 
     def _settle(self) -> None:
         """Wait until the trigger at the clock's time has ended."""
@@ -195,6 +198,10 @@ class MicroBatches:
         if last is None:
             return 0
         return round(datetime.fromisoformat(last.timestamp()).timestamp() * 1000)
+
+
+def _java_rows(rows: Any) -> list[Any]:
+    return [rows.apply(at) for at in range(rows.size())]
 
 
 def _text(value: bytes | None) -> str | None:

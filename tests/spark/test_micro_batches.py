@@ -1,0 +1,163 @@
+"""The real stateful query under a clock that the test sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.harness import MicroBatches, half_row, op_row
+
+from checkback.protocol.configuration import Settings
+from checkback.state import Action, Outcome, Rules, RulesHistory
+from checkback.streaming.pages import PageSettings
+
+START_MS = 1_000_000
+SETTINGS = Settings(transaction_timeout_ms=6_000, check_interval_ms=60_000, check_max=2)
+
+
+def pages(page_size: int = 1024, settings: Settings = SETTINGS) -> PageSettings:
+    history = RulesHistory(()).with_rules(0, Rules.from_settings(settings))
+    return PageSettings(page_size, settings.checks_per_batch_max, history)
+
+
+@pytest.fixture
+def micro(spark: SparkSession, tmp_path: Path) -> Iterator[MicroBatches]:
+    batches = MicroBatches(spark, pages(), tmp_path / "checkpoint", START_MS)
+    yield batches
+    batches.stop()
+
+
+def decided(outcomes: list[Outcome]) -> list[tuple[str, int, int]]:
+    """(action, half offset, detail) of all pages, in order of offsets."""
+    found = [
+        (Action(action).name, offset, detail)
+        for outcome in outcomes
+        for action, offset, detail in zip(
+            outcome.action.tolist(), outcome.offset.tolist(), outcome.detail.tolist(), strict=True
+        )
+    ]
+    return sorted(found, key=lambda one: (one[1], one[0]))
+
+
+def test_a_silent_half_is_asked_at_its_deadline_then_every_interval_then_discarded(
+    micro: MicroBatches,
+) -> None:
+    micro.add([half_row(7, time_ms=START_MS)])
+    micro.start()
+
+    assert decided(micro.advance(6_000)) == []
+    assert decided(micro.advance(1_000)) == [("CHECK", 7, 1)]
+    assert decided(micro.advance(59_000)) == []
+    assert decided(micro.advance(2_000)) == [("CHECK", 7, 2)]
+    assert decided(micro.advance(61_000)) == [("DISCARD_CHECK_LIMIT", 7, 2)]
+
+
+def test_ops_settle_halves_of_this_and_of_earlier_batches(micro: MicroBatches) -> None:
+    micro.add(
+        [
+            half_row(0, time_ms=START_MS),
+            half_row(1, time_ms=START_MS),
+            half_row(2_000, time_ms=START_MS),
+            op_row(0, 1, 12, time_ms=START_MS),
+        ]
+    )
+    micro.start()
+    assert decided(micro.outcomes()) == [("ROLLBACK", 1, 0)]
+
+    micro.add(
+        [
+            op_row(1, 2_000, 8, time_ms=START_MS),
+            op_row(2, 0, 8, time_ms=START_MS),
+            op_row(3, 5, 8, time_ms=START_MS),
+        ]
+    )
+    assert decided(micro.advance(1_000)) == [("COMMIT", 0, 0), ("COMMIT", 2_000, 0)]
+
+    micro.add([half_row(5, time_ms=START_MS)])
+    assert decided(micro.advance(1_000)) == [("COMMIT", 5, 0)]
+
+
+def test_immunity_time_delays_the_first_check_only(micro: MicroBatches) -> None:
+    micro.add([half_row(0, time_ms=START_MS, immunity="30"), half_row(1, time_ms=START_MS)])
+    micro.start()
+
+    assert decided(micro.advance(7_000)) == [("CHECK", 1, 1)]
+    assert decided(micro.advance(24_000)) == [("CHECK", 0, 1)]
+
+
+def test_a_restart_keeps_the_state_and_any_input_brings_the_timeouts_back(
+    micro: MicroBatches,
+) -> None:
+    micro.add([half_row(0, time_ms=START_MS)])
+    micro.start()
+    micro.stop()
+
+    # What the tick is for: without input Spark fires no timeout after a restart.
+    micro.add([half_row(3_000, time_ms=START_MS + 8_000)])
+    micro.restart(advance_ms=8_000)
+
+    assert decided(micro.outcomes()) == [("CHECK", 0, 1)]
+
+
+def test_a_batch_replayed_under_other_settings_and_another_clock_decides_as_before(
+    micro: MicroBatches,
+) -> None:
+    micro.add([half_row(0, time_ms=START_MS - 6_500)])
+    micro.start()
+    first = decided(micro.outcomes())
+    micro.stop()
+    for name in ("0", ".0.crc"):
+        (micro.checkpoint / "commits" / name).unlink(missing_ok=True)
+
+    changed = Settings(transaction_timeout_ms=600_000, check_max=1)
+    history = micro.pages.rules.with_rules(START_MS + 1, Rules.from_settings(changed))
+    micro.pages = PageSettings(1024, 20_000, history)
+    micro.restart(advance_ms=777_000)
+
+    assert first == [("CHECK", 0, 1)]
+    assert decided(micro.outcomes()) == first
+
+
+@pytest.mark.parametrize("page_size", [1, 7, 1024])
+def test_page_size_changes_nothing_that_is_seen(
+    spark: SparkSession, tmp_path: Path, page_size: int
+) -> None:
+    micro = MicroBatches(spark, pages(page_size), tmp_path / "checkpoint", START_MS)
+    micro.add(
+        [half_row(offset, time_ms=START_MS, partition=offset % 2) for offset in range(20)]
+        + [
+            op_row(offset, offset, 8 if offset % 3 else 12, time_ms=START_MS, partition=offset % 2)
+            for offset in range(0, 20, 2)
+        ]
+    )
+    micro.start()
+    try:
+        found = decided(micro.outcomes())
+        asked = decided(micro.advance(7_000))
+    finally:
+        micro.stop()
+
+    assert found == [
+        ("COMMIT" if offset % 3 else "ROLLBACK", offset, 0) for offset in range(0, 20, 2)
+    ]
+    assert asked == [("CHECK", offset, 1) for offset in range(1, 20, 2)]
+
+
+def test_no_state_row_stays_for_a_page_with_nothing_to_remember(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    forgetful = Settings(transaction_timeout_ms=6_000, verdict_memory_ms=0)
+    micro = MicroBatches(spark, pages(settings=forgetful), tmp_path / "checkpoint", START_MS)
+    micro.add([half_row(0, time_ms=START_MS), op_row(0, 0, 8, time_ms=START_MS)])
+    micro.start()
+    try:
+        micro.advance(2_000)
+        micro.advance(2_000)
+    finally:
+        micro.stop()
+
+    spark._jsparkSession.streams().active()
+    rows = spark.read.format("statestore").load(str(tmp_path / "checkpoint"))
+    assert rows.count() == 0
