@@ -27,6 +27,8 @@ from checkback.protocol.errors import BrokerError, SendError
 from checkback.protocol.properties import Headers
 
 NOT_RUN: Final = "The local transaction did not run."
+LEAST_SHARE_OF_A_TRY: Final = 0.2
+"""Of the budget. A try with less would end in doubt for want of time, not of a broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,10 @@ class _Try:
     def in_doubt(self) -> bool:
         """Tell whether the half may have been stored by a try that failed."""
         return self.channel.watch.in_doubt(self.partition, self._begun)
+
+    def withdraw(self) -> bool:
+        """Take back what was handed over; tell whether that came before it was sent."""
+        return self.channel.watch.withdraw(self.partition, self._begun)
 
     def refused(self, error: KafkaError) -> bool:
         """Tell whether the broker refused this half, and would again.
@@ -149,7 +155,8 @@ class HalfSender:
             SendError: it was not stored; with the field ``in_doubt`` true: it may have been, and
                 if so a check will ask for it.
         """
-        budget = Budget(_now_ms(), self._budget_ms, self._tries_max)
+        least_ms = self._budget_ms * LEAST_SHARE_OF_A_TRY
+        budget = Budget(_now_ms(), self._budget_ms, self._tries_max, least_ms)
         barred: set[int] = set()
         tries = 0
         problem = "no time was left"
@@ -157,16 +164,16 @@ class HalfSender:
             if tries:
                 self._counters.add(Event.SEND_RETRIED)
             tries += 1
-            attempt = self._next_try(barred)
+            attempt = self._next_try(barred, budget)
             stored, problem = self._run(attempt, half, budget)
             if stored is not None:
                 return stored
             barred.add(attempt.partition)
         raise self._not_stored(problem)
 
-    def _next_try(self, barred: set[int]) -> _Try:
-        channel = self._channel.current()
+    def _next_try(self, barred: set[int], budget: Budget) -> _Try:
         try:
+            channel = self._channel.current(budget.remaining_ms(_now_ms()) / 1000)
             leaders = channel.leaders(self._half_topic)
         except BrokerError as error:
             raise self._not_stored(str(error)) from error
@@ -186,16 +193,16 @@ class HalfSender:
         try:
             stored = attempt.run(half, budget.remaining_ms(_now_ms()) / 1000)
         except TimeoutError as error:
-            return self._given_up(attempt, error, certain=False), ""
+            self._channel.retire(attempt.channel)
+            return self._given_up(attempt, error, certain=attempt.withdraw()), ""
         except KafkaError as error:
-            if not is_tried_again(error):
-                self._renew(attempt.channel)
+            self._channel.retire(attempt.channel)
             certain = not attempt.in_doubt()
             if certain and not attempt.refused(error):
                 return None, remark_of(error)
             return self._given_up(attempt, error, certain=certain), ""
         if stored is None:
-            self._renew(attempt.channel)
+            self._channel.retire(attempt.channel)
             return None, f"partition {attempt.partition} has too few replicas"
         self._clock.learn(stored.stored_at_ms, time.time() * 1000)
         return stored, ""
@@ -226,13 +233,6 @@ class HalfSender:
             remedy="Send it again when Kafka takes messages.",
             in_doubt=False,
         )
-
-    def _renew(self, channel: Channel) -> None:
-        """Replace a producer that is barred or broken; while Kafka is away the old one stays."""
-        try:
-            self._channel.renew(channel)
-        except BrokerError as error:
-            raise self._not_stored(str(error)) from error
 
 
 def _now_ms() -> float:

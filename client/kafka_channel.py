@@ -64,10 +64,14 @@ class Channel:
 
 
 class RenewedChannel:
-    """The current channel. Threads may share it.
+    """The channel to use now. Threads may share it.
+
+    kafka-python's idempotent producer does not survive every failure: a refusal is fatal to it,
+    and after a batch that expired while it was repeated it waits for a producer id that it never
+    asks for (3.0.12: reset_producer_id leaves the state READY). So one that failed is replaced.
 
     Args:
-        open_producer: opens a Kafka producer, given the network client to use.
+        open_producer: opens a Kafka producer, given what makes its network client.
         topic: the topic whose partitions are followed.
         close_timeout_s: how long a replaced producer may take to end what it holds.
     """
@@ -83,46 +87,60 @@ class RenewedChannel:
         self._close_timeout_s = close_timeout_s
         self._lock = threading.Lock()
         self.faults = FaultTable()
-        self._current = self._open()
+        self._current: Channel | None = self._open()
 
-    def current(self) -> Channel:
-        """Return the channel to use now."""
-        return self._current
+    def current(self, timeout_s: float = -1) -> Channel:
+        """Return the channel to use now, opened if the last one was retired.
 
-    def renew(self, used: Channel) -> None:
-        """Replace a channel, unless another thread did so already.
-
-        The old producer ends what it holds in the background: other threads wait for it.
+        Args:
+            timeout_s: how long to wait while another thread opens one; -1 for as long as it takes.
 
         Raises:
-            BrokerError: Kafka can't be reached; the old channel stays.
+            BrokerError: Kafka can't be reached.
         """
+        current = self._current
+        if current is not None:
+            return current
+        if not self._lock.acquire(timeout=timeout_s):
+            raise BrokerError("Kafka could not be reached in time.")
+        try:
+            if self._current is None:
+                self._current = self._open()
+                _log.info("Opened a new Kafka producer for %s", self._topic)
+            return self._current
+        finally:
+            self._lock.release()
+
+    def retire(self, used: Channel) -> None:
+        """Use a channel no more. It ends what it holds in the background: others wait for that."""
         with self._lock:
             if self._current is not used:
                 return
-            self._current = self._open()
-        _log.info("Opened a new Kafka producer for %s", self._topic)
+            self._current = None
+        name = f"checkback-close-{self._topic}"
         threading.Thread(
-            target=self._end, args=(used,), name=f"checkback-close-{self._topic}", daemon=True
+            target=close_producer,
+            args=(used.producer, self._close_timeout_s),
+            name=name,
+            daemon=True,
         ).start()
 
     def close(self, timeout_s: float) -> None:
         """Send what is held, then close."""
-        _close(self._current, timeout_s)
+        if self._current is not None:
+            close_producer(self._current.producer, timeout_s)
 
     def _open(self) -> Channel:
         channel = Channel(self._topic, self.faults)
         channel.producer = self._open_producer(functools.partial(Channel.network, channel))
         return channel
 
-    def _end(self, used: Channel) -> None:
-        _close(used, self._close_timeout_s)
 
-
-def _close(channel: Channel, timeout_s: float) -> None:
+def close_producer(producer: Any, timeout_s: float) -> None:
+    """Close a Kafka producer; what it can't send in time fails with whoever waits for it."""
     try:
-        channel.producer.close(timeout_s)
+        producer.close(timeout_s)
     except KafkaError as error:
-        # What it held was reported to whoever waited for it.
         _log.info("A Kafka producer was closed with records unsent: %s", error)
-        channel.producer.close(0)
+        # close() waits for batches first, and has no way to end one whose batches never do.
+        producer._sender.force_close()  # noqa: SLF001

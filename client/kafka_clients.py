@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
@@ -12,6 +12,10 @@ from checkback.client.options import ProducerOptions
 from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
+
+SHARE_OF_KAFKA: Final = 0.9
+RECONNECT_BACKOFF_MAX_MS: Final = 1_000
+"""kafka-python's 30 s would keep a broker that is back out of use for ten budgets."""
 
 
 class KafkaClients:
@@ -32,6 +36,7 @@ class KafkaClients:
             "client_id": client_id,
             **kafka_python_settings(bootstrap_servers, options.kafka),
             "bootstrap_timeout_ms": options.start_timeout_ms,
+            "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MAX_MS,
         }
 
     def idempotent_producer(self, kafka_client: Callable[..., Any]) -> Any:
@@ -90,13 +95,24 @@ class KafkaClients:
         quick = {"bootstrap_timeout_ms": budget_ms, "request_timeout_ms": budget_ms}
         return self._open(KafkaAdminClient, {**self._base, **quick})
 
+    def op_producer(self) -> Any:
+        """Open a producer that repeats until the budget is over; an op may be there twice.
+
+        Raises:
+            BrokerError: Kafka can't be reached.
+        """
+        return self._open_producer(enable_idempotence=False, acks="all")
+
     def _open_producer(self, **settings: Any) -> Any:
         budget_ms = self.options.send_msg_timeout_ms
         ours = {
-            # One budget for all of Kafka's own tries: it must not outlive the caller's.
-            "request_timeout_ms": budget_ms,
-            "delivery_timeout_ms": budget_ms,
+            # Kafka's own tries end a little before the caller's budget: its verdict says whether
+            # the record was ever on the wire, the end of the budget does not.
+            "request_timeout_ms": int(budget_ms * SHARE_OF_KAFKA),
+            "delivery_timeout_ms": int(budget_ms * SHARE_OF_KAFKA),
             "max_block_ms": budget_ms,
+            "bootstrap_timeout_ms": budget_ms,
+            "reconnect_backoff_max_ms": min(RECONNECT_BACKOFF_MAX_MS, budget_ms // 4),
             "max_request_size": self.options.max_message_size + HEADER_ROOM_BYTES,
             "compression_type": self.options.compression_type,
             # A topic that nobody made must be an error: made by chance, it has chance's settings.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from kafka.errors import KafkaError
@@ -35,8 +34,7 @@ class OpSender:
     """Writes ops into the partition number of their half.
 
     Args:
-        producer: returns the Kafka producer to use now; its own tries, within their time limit,
-            are all that there are.
+        producer: writes them; its own tries, within their time limit, are all that there are.
         op_topic: where to.
         counters: failures are counted as OP_FAILED.
         clock: learns the brokers' time.
@@ -44,7 +42,7 @@ class OpSender:
 
     def __init__(
         self,
-        producer: Callable[[], RecordSender],
+        producer: RecordSender,
         op_topic: str,
         counters: Counters,
         clock: BrokerClock,
@@ -79,7 +77,7 @@ class OpSender:
         return True
 
     def _send(self, op: Op) -> Any:
-        return self._producer().send(
+        return self._producer.send(
             self._op_topic, op.value(), op.key(), op.headers(), op.half_partition
         )
 

@@ -134,6 +134,19 @@ class PartitionWatch:
             seen = self._partitions[partition]
             return seen.on_its_way or seen.doubts != begun.doubts
 
+    def withdraw(self, partition: int, begun: Mark) -> bool:
+        """Bar a partition so that a record followed since ``begun`` never passes.
+
+        Returns:
+            True: it is certainly not stored. False: it may have been, and nothing was barred.
+        """
+        with self._lock:
+            seen = self._partitions[partition]
+            if seen.on_its_way or seen.doubts != begun.doubts:
+                return False
+            seen.barred = True
+            return True
+
     def rejected(self, partition: int, begun: Mark) -> bool:
         """Tell whether the broker rejected anything on the partition since ``begun``."""
         with self._lock:

@@ -13,7 +13,7 @@ from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
 from checkback.client.counters import Event
 from checkback.client.half_sender import HalfRecord, HalfSender, StoredHalf
-from checkback.client.kafka_channel import RenewedChannel
+from checkback.client.kafka_channel import RenewedChannel, close_producer
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageQueue
 from checkback.client.op_sender import OpSender
@@ -115,15 +115,16 @@ class TransactionMQProducer(DefaultMQProducer):
             tries_max=self._tries_max,
             avoid_faults=options.send_latency_fault_enable,
         )
-        self._ops = OpSender(
-            lambda: self._channel.current().producer, self.topics.op, self.counters, self._clock
-        )
+        # Apart from the halves': a lost op must not cost them their producer.
+        self._op_producer = self._clients.op_producer()
+        self._ops = OpSender(self._op_producer, self.topics.op, self.counters, self._clock)
         self._checks = self._new_check_service()
         self._checks.start()
 
     def _close(self, timeout_s: float) -> int:
         left = super()._close(timeout_s) + self._checks.close(timeout_s)
         self._channel.close(timeout_s)
+        close_producer(self._op_producer, timeout_s)
         return left
 
     def _create_check_topic(self) -> None:

@@ -1,0 +1,208 @@
+"""Faults made for real, on one broker that stops, dies and slows down."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.integration.client.playing import Checkback, Scripted, eventually, header
+
+from checkback.client import (
+    DefaultMQProducer,
+    Event,
+    LocalTransactionState,
+    Message,
+    SendResult,
+    SendStatus,
+)
+from checkback.deploy.broker import EmbeddedBroker
+from checkback.protocol import properties as names
+from checkback.protocol.errors import BrokerError, SendError
+from checkback.protocol.topics import TopicPlan
+
+ORDER = Message("paid", b"body", keys="o-1")
+
+
+@pytest.fixture(scope="module")
+def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(tmp_path_factory.mktemp("faults"), heap_mb=384) as running:
+        yield running
+
+
+@pytest.fixture
+def bootstrap_servers(own_broker: EmbeddedBroker) -> str:
+    """The broker of this module: what a test does to it no other test may see."""
+    return own_broker.bootstrap_servers
+
+
+def freeze(broker: EmbeddedBroker) -> None:
+    """Pause a broker and wait until all its threads stand still: the signal alone takes a while."""
+    broker.pause()
+    assert broker.pid is not None
+    os.waitid(os.P_PID, broker.pid, os.WSTOPPED)
+
+
+def test_a_broker_stopped_between_half_and_op_changes_no_result(
+    checkback: Checkback, listener: Scripted, own_broker: EmbeddedBroker
+) -> None:
+    def stop(*_: Any) -> LocalTransactionState:
+        own_broker.kill()
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    producer = checkback.producer(listener, send_msg_timeout_ms=1_000)
+    listener.execute = stop
+    result = producer.send_message_in_transaction(ORDER)
+
+    assert result.send_status is SendStatus.SEND_OK
+    assert result.local_transaction_state is LocalTransactionState.COMMIT_MESSAGE
+    eventually(lambda: producer.counters.snapshot()[Event.OP_FAILED] == 1)
+
+    own_broker.restart()
+    assert checkback.ops() == []
+    checkback.ask(checkback.halves(1)[0])
+    (answer,) = checkback.ops(1)
+    assert header(answer, names.FROM_TRANSACTION_CHECK) == "true"
+    assert header(answer, names.COMMIT_OR_ROLLBACK) == "8"
+
+
+def test_without_a_broker_the_local_transaction_does_not_run(
+    checkback: Checkback, listener: Scripted, own_broker: EmbeddedBroker
+) -> None:
+    producer = checkback.producer(listener, send_msg_timeout_ms=1_000)
+    producer.send_message_in_transaction(ORDER)
+    own_broker.kill()
+    try:
+        started_s = time.monotonic()
+        with pytest.raises(SendError, match="did not run"):
+            producer.send_message_in_transaction(ORDER)
+        assert time.monotonic() - started_s < 1.5
+    finally:
+        own_broker.restart()
+    assert len(listener.executed) == 1
+
+    assert producer.send_message_in_transaction(ORDER).send_status is SendStatus.SEND_OK
+    eventually(lambda: len(checkback.halves(2)) == 2)
+
+
+def test_a_broker_slower_than_the_budget_leaves_a_doubt_and_no_second_half(
+    checkback: Checkback, listener: Scripted, own_broker: EmbeddedBroker
+) -> None:
+    producer = checkback.producer(listener, send_msg_timeout_ms=800)
+    producer.send_message_in_transaction(ORDER)
+    freeze(own_broker)
+    try:
+        with pytest.raises(SendError) as failure:
+            producer.send_message_in_transaction(ORDER)
+    finally:
+        own_broker.resume()
+
+    assert failure.value.fields["in_doubt"] is True
+    assert producer.counters.snapshot()[Event.SEND_IN_DOUBT] == 1
+    assert len(listener.executed) == 1
+    after = [producer.send_message_in_transaction(ORDER) for _ in range(8)]
+    ids = [header(half, names.UNIQ_KEY) for half in checkback.halves(9)]
+    assert len(ids) == len(set(ids))
+    assert {result.transaction_id for result in after} <= set(ids)
+
+
+def test_a_broker_that_is_slow_within_the_budget_is_waited_for(
+    checkback: Checkback, listener: Scripted, own_broker: EmbeddedBroker
+) -> None:
+    producer = checkback.producer(listener)
+    producer.send_message_in_transaction(ORDER)
+    freeze(own_broker)
+    threading.Timer(0.7, own_broker.resume).start()
+
+    result = producer.send_message_in_transaction(ORDER)
+
+    assert result.send_status is SendStatus.SEND_OK
+    assert len(checkback.halves(2)) == 2
+
+
+def test_one_half_that_the_broker_refuses_does_not_break_the_others(
+    checkback: Checkback, listener: Scripted, unique: str
+) -> None:
+    """A refusal ends kafka-python's idempotent producer for good; ours gets a new one."""
+    producer = checkback.producer(listener)
+    producer.send_message_in_transaction(ORDER)
+    lower_the_limit(checkback)
+
+    with pytest.raises(SendError) as failure:
+        producer.send_message_in_transaction(Message("paid", b"x" * 5_000))
+
+    assert failure.value.fields["in_doubt"] is False
+    assert producer.send_message_in_transaction(ORDER).send_status is SendStatus.SEND_OK
+    assert len(checkback.halves(2)) == 2
+
+
+def lower_the_limit(checkback: Checkback) -> None:
+    """Lower the half topic's record limit after the client has learnt the old one."""
+    from kafka import KafkaAdminClient
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    admin = KafkaAdminClient(bootstrap_servers=checkback.bootstrap_servers)
+    limit = {"max.message.bytes": "2000"}
+    admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, checkback.names.half, limit)])
+    admin.close()
+    time.sleep(0.3)  # the broker answers before every log has heard of it
+
+
+def test_a_full_buffer_refuses_and_lets_go_when_the_broker_is_back(
+    checkback: Checkback, own_broker: EmbeddedBroker, unique: str
+) -> None:
+    topic = f"{unique}plain"
+    checkback.create(TopicPlan(topic, 2))
+    with DefaultMQProducer(
+        "plain", bootstrap_servers=checkback.bootstrap_servers, async_sends_max=3
+    ) as producer:
+        producer.send(Message(topic, b"first"))
+        freeze(own_broker)
+        try:
+            waiting = [producer.send_async(Message(topic, b"x")) for _ in range(3)]
+            with pytest.raises(SendError, match="async_sends_max"):
+                producer.send_async(Message(topic, b"too much"))
+        finally:
+            own_broker.resume()
+        results: list[SendResult] = [one.result(5) for one in waiting]
+        assert {result.send_status for result in results} == {SendStatus.SEND_OK}
+        assert producer.send(Message(topic, b"room again")).send_status is SendStatus.SEND_OK
+
+
+def test_a_plain_send_keeps_to_its_budget(
+    checkback: Checkback, own_broker: EmbeddedBroker, unique: str
+) -> None:
+    topic = f"{unique}plain"
+    checkback.create(TopicPlan(topic, 2))
+    with DefaultMQProducer(
+        "plain", bootstrap_servers=checkback.bootstrap_servers, send_msg_timeout_ms=500
+    ) as producer:
+        producer.send(Message(topic, b"first"))
+        freeze(own_broker)
+        try:
+            started_s = time.monotonic()
+            with pytest.raises(SendError) as failure:
+                producer.send(Message(topic, b"x"))
+            with pytest.raises(SendError):
+                producer.send_async(Message(topic, b"x")).result(2)
+            assert time.monotonic() - started_s < 1.6
+        finally:
+            own_broker.resume()
+    assert failure.value.fields["in_doubt"] is True
+
+
+def test_start_without_topics_says_what_to_do(
+    bootstrap_servers: str, unique: str, listener: Scripted
+) -> None:
+    bare = Checkback(bootstrap_servers, f"{unique}none-")
+    with pytest.raises(BrokerError, match="checkback topics create"):
+        bare.producer(listener, send_msg_timeout_ms=500)
+
+
+def test_start_without_a_broker_says_what_to_do(listener: Scripted) -> None:
+    away = Checkback("127.0.0.1:1", "")
+    with pytest.raises(BrokerError, match="could not be reached"):
+        away.producer(listener, start_timeout_ms=500)
