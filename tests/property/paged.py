@@ -1,0 +1,98 @@
+"""The page engine driven as Spark drives it: pages with data, or whose time has come."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections import defaultdict
+from collections.abc import Iterable
+
+import numpy as np
+from tests.property.model import Act, Record
+
+from checkback.state import Action, Counter, Events, Outcome, Page, Rules, decide
+
+
+def events_of(records: Iterable[Record]) -> Events:
+    """Return records as the engine takes them."""
+    rows = list(records)
+    identity = [record.group << 48 | record.transaction for record in rows]
+    return Events(
+        kind=np.array([record.kind for record in rows], np.uint8),
+        offset=np.array([record.offset for record in rows], np.int64),
+        time_ms=np.array([record.time for record in rows], np.int64),
+        identity=np.array(identity, np.int64),
+        detail=np.array([record.detail for record in rows], np.int64),
+        source_offset=np.array([record.source for record in rows], np.int64),
+    )
+
+
+def acts_of(outcome: Outcome) -> list[Act]:
+    """Return the rows of an outcome."""
+    rows = zip(
+        outcome.action.tolist(),
+        outcome.offset.tolist(),
+        outcome.detail.tolist(),
+        outcome.source_offset.tolist(),
+        strict=True,
+    )
+    return [Act(Action(action), *rest) for action, *rest in rows]
+
+
+def counts_of(outcome: Outcome) -> Tally[Counter]:
+    """Return the counters of an outcome that are not zero."""
+    return Tally({one: int(outcome.counters[one]) for one in Counter if outcome.counters[one]})
+
+
+class PagedEngine:
+    """State rows by page number, packed as in a checkpoint, and their timeouts."""
+
+    def __init__(self, page_size: int) -> None:
+        self.page_size = page_size
+        self.rows: dict[int, tuple[bytes, int]] = {}
+
+    def batch(
+        self,
+        records: Iterable[Record],
+        now: int,
+        rules: Rules,
+        budget: int = 2**31,
+        *,
+        wake_all: bool = False,
+    ) -> tuple[set[Act], Tally[Counter]]:
+        """Return what one batch does, and its counters, the pages' together."""
+        by_page: dict[int, list[Record]] = defaultdict(list)
+        for record in records:
+            by_page[record.offset // self.page_size].append(record)
+        due = [page for page, (_, wake_at) in self.rows.items() if wake_all or wake_at < now]
+        acts: list[Act] = []
+        tally: Tally[Counter] = Tally()
+        for number in sorted({*by_page, *due}):
+            outcome = self._call(number, by_page[number], now, rules, budget)
+            acts.extend(acts_of(outcome))
+            tally.update(counts_of(outcome))
+        assert len(set(acts)) == len(acts), "the same row twice"
+        return set(acts), tally
+
+    def _call(
+        self, number: int, records: list[Record], now: int, rules: Rules, budget: int
+    ) -> Outcome:
+        page = self.page(number)
+        decision = decide(page, events_of(records), now, rules, budget)
+        if decision.wake_at_ms is None:
+            assert decision.page.is_empty
+            self.rows.pop(number, None)
+        else:
+            self.rows[number] = decision.page.pack(), decision.wake_at_ms
+        assert decision.outcome.pending == decision.page.pending
+        return Outcome.unpack(decision.outcome.pack())
+
+    def page(self, number: int) -> Page:
+        """Return a page, read anew from its packed form."""
+        if number in self.rows:
+            return Page.unpack(self.rows[number][0])
+        return Page.empty(0, number, self.page_size)
+
+    def pending_times(self) -> list[int]:
+        """Return the broker's times of the pending halves."""
+        pages = [self.page(number) for number in self.rows]
+        return [time for page in pages for time in page.halves.store_time_ms.tolist()]

@@ -1,0 +1,118 @@
+"""Every history of up to five events, and the same history cut into batches in any way.
+
+Histories of one offset do not touch each other, so all that share their moments in time run as
+offsets of one page.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Act, Model, Record
+from tests.property.paged import PagedEngine
+
+from checkback.state import Action, Counter, EventKind, Rules
+
+RULES = Rules(
+    transaction_timeout_ms=60,
+    check_interval_ms=60,
+    check_max=1,
+    half_retention_ms=400,
+    verdict_memory_ms=100,
+    check_enabled=True,
+    reject_transactions=False,
+)
+START = 1_000_000
+PAGE_SIZE = 16_384
+
+
+Written = Callable[[int, int, int], Record]
+
+
+def half(offset: int, _source: int, now: int) -> Record:
+    return Record(EventKind.HALF, offset, offset, now)
+
+
+def op(state: int, group: int = 1, transaction: int = 1) -> Written:
+    def record(offset: int, source: int, now: int) -> Record:
+        return Record(EventKind.OP, offset, source, now, group, transaction, state)
+
+    return record
+
+
+def undelivered(offset: int, source: int, now: int) -> Record:
+    return Record(EventKind.UNDELIVERED, offset, source, now, 0, 0, 1)
+
+
+RECORDS: tuple[Written, ...] = (
+    half,
+    op(COMMIT),
+    op(ROLLBACK),
+    op(UNKNOWN),
+    op(COMMIT, group=2),
+    op(ROLLBACK, transaction=2),
+    undelivered,
+)
+STEPS = (61, 103, 401, -50)
+"""Over a deadline, over the memory of a verdict, over retention, back."""
+
+
+@pytest.mark.parametrize("length", range(1, 6))
+def test_engine_and_model_agree_on_every_history(length: int) -> None:
+    for moments in product((0, *STEPS), repeat=length):
+        _run_all_histories(moments)
+
+
+def _run_all_histories(moments: tuple[int, ...]) -> None:
+    """Run every history whose events are: a record where the moment is 0, else that time step."""
+    records = sum(1 for step in moments if step == 0)
+    histories = list(product(RECORDS, repeat=records))
+    model, engine, now = Model(), PagedEngine(PAGE_SIZE), START
+    batch: list[Record] = []
+    written = 0
+    for step in (*moments, 1):
+        if step == 0:
+            source = written * len(histories)
+            batch += [one[written](at, source + at, now) for at, one in enumerate(histories)]
+            written += 1
+            continue
+        assert engine.batch(batch, now, RULES) == model.batch(batch, now, RULES)
+        batch, now = [], now + step
+    assert engine.batch(batch, now, RULES) == model.batch(batch, now, RULES)
+
+
+records_of_one_offset = st.lists(st.sampled_from([COMMIT, ROLLBACK, UNKNOWN]), max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    said=st.lists(records_of_one_offset, min_size=1, max_size=20),
+    cuts=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=6),
+    page_size=st.sampled_from([1, 7, 1024]),
+)
+def test_how_records_are_cut_into_batches_changes_no_verdict(
+    said: list[list[int]], cuts: list[tuple[int, int]], page_size: int
+) -> None:
+    halves = [half(offset, offset, START) for offset in range(len(said))]
+    named = [(offset, state) for offset, states in enumerate(said) for state in states]
+    ops = [op(state)(offset, source, START) for source, (offset, state) in enumerate(named)]
+    at_once = PagedEngine(1024).batch(halves + ops, START, RULES)
+    engine = PagedEngine(page_size)
+    acts: set[Act] = set()
+    tally: Tally[Counter] = Tally()
+    for some_halves, some_ops in [*cuts, (len(halves), len(ops))]:
+        batch = halves[:some_halves] + ops[:some_ops]
+        halves, ops = halves[some_halves:], ops[some_ops:]
+        found, counted = engine.batch(batch, START, RULES)
+        acts |= found
+        tally.update(counted)
+    tally.pop(Counter.OPS_WAITING, None)
+    assert (acts, tally) == at_once
+    assert {act.offset for act in acts if act.action in (Action.COMMIT, Action.ROLLBACK)} == {
+        offset for offset, states in enumerate(said) if set(states) - {UNKNOWN}
+    }
