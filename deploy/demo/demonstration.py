@@ -14,7 +14,7 @@ from checkback.deploy.demo.audit import Finding, audit
 from checkback.deploy.demo.database import OrderDatabase
 from checkback.deploy.demo.evidence import collect_evidence
 from checkback.deploy.demo.fates import REAL_TOPICS, Order
-from checkback.deploy.demo.processes import Child, Notice, said_error
+from checkback.deploy.demo.processes import Child, Notice, said_error, told_exit
 from checkback.deploy.demo.report import DemoReport, FateLine, fate_lines
 from checkback.deploy.demo.stage import Stage
 from checkback.deploy.demo.tally import Tally
@@ -153,7 +153,8 @@ class Demonstration:
 
     def _fatal_batch_begun(self, source: str, fields: Mapping[str, Any]) -> None:
         self.timeline.say(
-            source, f"sends {fields['orders']} orders that it will not see the end of"
+            source,
+            f"sends {fields['orders']} orders and is about to be killed with all of them open",
         )
 
     def _payments_settled(self, source: str, fields: Mapping[str, Any]) -> None:
@@ -171,7 +172,7 @@ class Demonstration:
         if self._children[source].pid != fields["pid"]:
             return
         if source == PIPELINE or fields["exit_code"] != -signal.SIGKILL:
-            raise self._unexpected_end(source, f"ended with exit code {fields['exit_code']}")
+            raise self._unexpected_end(source, told_exit(fields["exit_code"]))
         self.kills += 1
         if source == RETIRED_SERVICE:
             self.timeline.say(source, "killed; nobody of its group ever comes back")
@@ -182,15 +183,12 @@ class Demonstration:
 
     def _unexpected_end(self, source: str, what: str) -> OperationalError:
         message, remedy = said_error(self._children[source])
-        return OperationalError(
-            f"The {source} {what}: {message}",
-            remedy=remedy or f"Its log: {self.stage.log(source)}.",
-        )
+        return OperationalError(f"The {source} {what}. {message}", remedy=remedy)
 
     def _stop(self, name: str) -> None:
         exit_code = self._children[name].stop()
         if exit_code != 0:
-            raise self._unexpected_end(name, f"did not stop cleanly (exit code {exit_code})")
+            raise self._unexpected_end(name, f"should have stopped but {told_exit(exit_code)}")
         self.timeline.say(name, "stopped")
 
     def _end_children(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -93,10 +94,10 @@ class Child:
         self._reader.join()
         return self._process.wait()
 
-    def last_words(self) -> str:
+    def last_lines(self) -> list[str]:
         """Return the end of what it wrote to its standard error."""
         lines = self.log.read_text("utf-8", "replace").splitlines()
-        return "\n".join(lines[-LOG_TAIL_LINES:])
+        return [line for line in lines if line.strip()][-LOG_TAIL_LINES:]
 
     def _read(self) -> None:
         output = self._process.stdout
@@ -121,12 +122,20 @@ class Child:
 def said_error(child: Child) -> tuple[str, str]:
     """Return message and remedy of the error that a ``checkback`` command said as its last.
 
-    Where it said none, the end of its standard error.
+    Where it said none, the last line of its standard error, which in a traceback is the error.
     """
-    for line in reversed(child.last_words().splitlines()):
+    lines = child.last_lines()
+    for line in reversed(lines):
         try:
             error = json.loads(line)["error"]
             return str(error["message"]), str(error["remedy"])
         except (ValueError, KeyError, TypeError):
             continue
-    return child.last_words() or "it said nothing.", ""
+    return (lines[-1] if lines else "It said nothing."), f"Its log: {child.log}."
+
+
+def told_exit(exit_code: int) -> str:
+    """Return how a process ended, in words."""
+    if exit_code < 0:
+        return f"was ended by {signal.Signals(-exit_code).name}"
+    return f"ended with exit code {exit_code}"

@@ -68,9 +68,8 @@ def command(
     """
     planned = plan_orders(orders, seed)
     loaded = load_with_sources(config, {}, _flags(bootstrap_servers, kafka))
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ended in order, as by Ctrl-C
     console = Console(stderr=output.as_json, highlight=False)
-    with _folder(data_dir) as folder, Timeline(console) as timeline:
+    with _ended_in_order(), _folder(data_dir) as folder, Timeline(console) as timeline:
         with _stage(folder, loaded, timeline, keep=keep) as stage:
             report = Demonstration(stage, planned, seed, timeline).run()
         if keep or data_dir or report.findings:
@@ -91,6 +90,16 @@ def _flags(bootstrap_servers: str | None, kafka: Sequence[str]) -> dict[str, obj
             raise UsageError(f"--kafka takes KEY=VALUE, not {key!r}.")
         flags[f"kafka.{key.removeprefix('kafka.')}"] = value
     return flags
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does: every process that was started is ended first."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager

@@ -1,0 +1,53 @@
+"""The demo itself, as a user runs it: every fate happens, and the audit is green."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from checkback.deploy.demo.fates import KILLS, Fate, count_fates
+
+ORDERS = 40
+
+
+def test_every_order_meets_its_fate_and_the_audit_passes(tmp_path: Path) -> None:
+    start = "from checkback.streaming.commands import main; main()"
+    ran = subprocess.run(
+        [sys.executable, "-c", start, "demo", "--orders", str(ORDERS), "--output", "json"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-4_000:]
+    report = json.loads(ran.stdout)
+    fates = {Fate(line["fate"]): line for line in report["fates"]}
+
+    assert report["audit_passed"] is True
+    assert report["findings"] == []
+    assert report["kills"] == KILLS + 1
+    assert {fate: line["orders"] for fate, line in fates.items()} == count_fates(ORDERS)
+    for fate in (
+        Fate.COMMITTED,
+        Fate.UNKNOWN_THEN_COMMITTED,
+        Fate.KILLED_BEFORE_OP_COMMITTED,
+    ):
+        assert fates[fate]["finals"] == fates[fate]["committed_locally"] == fates[fate]["orders"]
+    for fate in (
+        Fate.ROLLED_BACK,
+        Fate.UNKNOWN_THEN_ROLLED_BACK,
+        Fate.KILLED_BEFORE_LOCAL,
+        Fate.NEVER_ANSWERED,
+    ):
+        assert fates[fate]["finals"] == fates[fate]["committed_locally"] == 0
+    for fate in (Fate.UNKNOWN_THEN_COMMITTED, Fate.UNKNOWN_THEN_ROLLED_BACK):
+        assert fates[fate]["check_answers"] >= 2 * fates[fate]["orders"], "unknown, then known"
+    for fate in (Fate.KILLED_BEFORE_OP_COMMITTED, Fate.KILLED_BEFORE_LOCAL):
+        assert fates[fate]["check_answers"] >= fates[fate]["orders"]
+    never = fates[Fate.NEVER_ANSWERED]
+    assert never["discarded"] == never["orders"]
+    assert never["check_answers"] == 0
+    assert list(tmp_path.iterdir()) == [], "a green run leaves nothing behind"

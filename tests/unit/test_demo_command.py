@@ -1,0 +1,87 @@
+"""What ``checkback demo`` says and exits with; the run itself is tests/integration/test_demo.py."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from checkback.deploy.demo.audit import Evidence, Finding, FindingKind
+from checkback.deploy.demo.demonstration import Demonstration
+from checkback.deploy.demo.report import DemoReport, fate_lines
+from checkback.protocol.errors import OperationalError
+from checkback.streaming.commands.demo import command
+from checkback.streaming.commands.frame import execute
+
+GREEN = DemoReport(1, 40.0, 4, fate_lines([], Evidence()), [], [])
+MISSING = Finding(FindingKind.MISSING, "order-0007", "committed locally, not on orders.retail")
+
+
+def run_demo(monkeypatch: pytest.MonkeyPatch, report: DemoReport, *arguments: str) -> int:
+    # A run takes a minute and finds nothing wrong; only here can a finding be made to order.
+    monkeypatch.setattr(Demonstration, "run", lambda _: report)
+    unused = ("--bootstrap-servers", "127.0.0.1:1", "--keep")
+    return execute(command, [*unused, *arguments])
+
+
+def test_an_audit_without_findings_exits_with_0(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_demo(monkeypatch, GREEN, "--data-dir", str(tmp_path / "new")) == 0
+    assert "Audit passed" in capsys.readouterr().out
+
+
+def test_a_finding_is_shown_and_exits_with_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = replace(GREEN, findings=[MISSING])
+
+    assert run_demo(monkeypatch, report, "--data-dir", str(tmp_path / "new")) == 1
+    shown = capsys.readouterr().out
+    assert "missing: order-0007: committed locally, not on orders.retail" in shown
+    assert "Audit passed" not in shown
+
+
+def test_json_is_one_document_with_the_findings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = replace(GREEN, findings=[MISSING])
+    folder = tmp_path / "new"
+
+    assert run_demo(monkeypatch, report, "--data-dir", str(folder), "--output", "json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["audit_passed"] is False
+    assert document["findings"][0]["kind"] == "missing"
+    assert document["data_dir"] == str(folder)
+
+
+def test_a_folder_with_something_in_it_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thesis").touch()
+
+    assert run_demo(monkeypatch, GREEN, "--data-dir", str(tmp_path)) == 2
+    assert "not empty" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis"]
+
+
+def test_after_a_failure_it_says_where_the_logs_are(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: Demonstration) -> DemoReport:
+        raise OperationalError("The pipeline ended.")
+
+    monkeypatch.setattr(Demonstration, "run", fail)
+    folder = tmp_path / "new"
+    code = execute(command, ["--bootstrap-servers", "127.0.0.1:1", "--data-dir", str(folder)])
+
+    assert code == 3
+    said = capsys.readouterr().err
+    assert str(folder) in said
+    assert "The pipeline ended." in said
+
+
+def test_too_few_orders_are_used_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run_demo(monkeypatch, GREEN, "--orders", "3") == 2
