@@ -18,6 +18,7 @@ from checkback.protocol.topics import TopicNames
 from checkback.sinks.lookup import RecordReader
 from checkback.sinks.marker import MarkerStore
 from checkback.sinks.real_topics import TopicDirectory
+from checkback.sinks.report import BatchReport
 from checkback.sinks.settings import SinkSettings
 from checkback.sinks.transaction import MarkedProducer
 from checkback.sinks.writer import BatchWriter
@@ -171,7 +172,7 @@ def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
     world.halves([b"a", b"b"])
     killed = MarkedProducer(world.settings, 0)
     killed.begin()
-    for output in world.writer()._outputs([commits(0)], 0, _report()):
+    for output in world.writer()._outputs([commits(0)], 0, BatchReport(0)):
         killed.send(output)
     killed.flush()
 
@@ -261,7 +262,7 @@ def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: Wor
 
     report = writer.write([commits(0, 1, 2)], 0, 0)
 
-    [(_, body, headers)] = world.read(world.names.refused)
+    [(_, _, headers)] = world.read(world.names.refused)
     assert text_value(headers, "__checkback.errors.reason") == "FINAL_TOO_LARGE"
     assert sorted((body or b"")[:1] for _, body, _ in world.read(small)) == [b"x", b"z"]
     assert report.counts["finals"] == 2
@@ -354,12 +355,6 @@ def test_two_writers_that_fight_end_with_a_clear_error(
         writer.write([commits(0)], 0, 0)
 
     assert world.read(world.real) == []
-
-
-def _report():  # type: ignore[no-untyped-def]
-    from checkback.sinks.report import BatchReport
-
-    return BatchReport(0)
 
 
 def _set_config(admin: AdminClient, topic: str, name: str, value: str) -> None:

@@ -62,7 +62,7 @@ def test_headers_by_name_read_as_headers_in_order(spark: SparkSession) -> None:
                 ID,
                 GROUP,
                 TRAN,
-            ),  # fmt: skip
+            ),
         ],
     )
 
