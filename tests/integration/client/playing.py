@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.structs import TopicPartition
 
 from checkback.client import (
     LocalTransactionState,
@@ -15,6 +16,7 @@ from checkback.client import (
     TransactionListener,
     TransactionMQProducer,
 )
+from checkback.client.options import ProducerKeywords
 from checkback.protocol.properties import text_value
 from checkback.protocol.records import check_headers
 from checkback.protocol.topics import TopicNames, TopicPlan, plan_topics
@@ -60,7 +62,7 @@ class Checkback:
         self.create(*plans, **changes)
 
     def create(self, *plans: TopicPlan, **changes: Any) -> None:
-        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        admin: Any = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
         topics = {
             plan.name: {
                 "num_partitions": plan.partitions or 1,
@@ -73,14 +75,18 @@ class Checkback:
         admin.close()
 
     def producer(
-        self, listener: TransactionListener, group: str = "orders", **options: Any
+        self,
+        listener: TransactionListener,
+        group: str = "orders",
+        **options: Unpack[ProducerKeywords],
     ) -> TransactionMQProducer:
         """Return a started producer, shut down when the test ends."""
+        options.setdefault("topic_prefix", self.prefix)
         producer = TransactionMQProducer(
             group,
             bootstrap_servers=self.bootstrap_servers,
             transaction_listener=listener,
-            **{"topic_prefix": self.prefix, **options},
+            **options,
         )
         producer.start()
         self.started.append(producer)

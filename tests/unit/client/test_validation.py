@@ -1,0 +1,114 @@
+"""What can't be sent, and that the message names the limit."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkback.client.message import Message
+from checkback.client.validation import (
+    check_group,
+    check_message,
+    check_not_delayed,
+    check_timers,
+    drop_delay,
+)
+from checkback.protocol.errors import ConfigurationError, InvalidMessageError
+from checkback.protocol.topics import TopicNames
+
+NAMES = TopicNames("p-")
+
+
+def check(message: Message) -> None:
+    check_message(message, NAMES, max_message_size=10)
+
+
+@pytest.mark.parametrize("group", ["g", "a-b_c.d", "x" * 120])
+def test_usable_groups(group: str) -> None:
+    check_group(group)
+
+
+@pytest.mark.parametrize(
+    ("group", "says"),
+    [
+        ("", "blank"), ("  ", "blank"), ("x" * 121, "at most 120"), ("a b", "letters, digits"),
+        ("a%b", "Kafka does not take"), ("a|b", "Kafka does not take"),
+        ("DEFAULT_PRODUCER", "must not be DEFAULT_PRODUCER"),
+    ],
+)  # fmt: skip
+def test_refused_groups(group: str, says: str) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        check_group(group)
+
+
+@pytest.mark.parametrize("topic", ["t", "orders.paid", "x" * 127])
+def test_usable_topics(topic: str) -> None:
+    check(Message(topic, b"x"))
+
+
+@pytest.mark.parametrize(
+    ("topic", "says"),
+    [
+        ("", "blank"), ("x" * 128, "at most 127"), ("a b", "letters, digits"), ("..", "letters"),
+        ("a%b", "Kafka does not take"),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", "system topic"), ("p-RMQ_SYS_TRANS_OP_HALF_TOPIC", "system"),
+        ("SCHEDULE_TOPIC_XXXX", "system topic"), ("__consumer_offsets", "system topic"),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", "system topic"), ("rmq_sys_any", "system topic"),
+    ],
+)  # fmt: skip
+def test_refused_topics(topic: str, says: str) -> None:
+    with pytest.raises(InvalidMessageError, match=says):
+        check(Message(topic, b"x"))
+
+
+def test_the_body_has_at_least_one_byte_and_at_most_the_limit() -> None:
+    check(Message("t", b"x" * 10))
+    with pytest.raises(InvalidMessageError, match="empty"):
+        check(Message("t", b""))
+    with pytest.raises(InvalidMessageError, match=r"at most 10 are allowed \(max_message_size\)"):
+        check(Message("t", b"x" * 11))
+    with pytest.raises(InvalidMessageError, match="is a str"):
+        check(Message("t", "text"))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["PGROUP", "UNIQ_KEY", "TRAN_MSG", "KEYS", "Signature"])
+def test_reserved_properties_are_refused(name: str) -> None:
+    with pytest.raises(InvalidMessageError, match=f"The properties {name} are the system's"):
+        check(Message("t", b"x", properties={name: "x"}))
+
+
+def test_the_immunity_time_is_the_applications_to_set() -> None:
+    check(Message("t", b"x", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "10"}))
+
+
+def test_what_is_no_text_in_utf8_is_refused() -> None:
+    with pytest.raises(InvalidMessageError, match="UTF-8"):
+        check(Message("t", b"x", properties={"a": "\ud800"}))
+    with pytest.raises(InvalidMessageError, match="UTF-8"):
+        check(Message("t", b"x", keys="\ud800"))
+    with pytest.raises(InvalidMessageError, match="is a int"):
+        check(Message("t", b"x", properties={"a": 1}))  # type: ignore[dict-item]
+    with pytest.raises(InvalidMessageError, match="empty name"):
+        check(Message("t", b"x", properties={"": "a"}))
+
+
+@pytest.mark.parametrize("queue_id", [-1, 2**31])
+def test_impossible_queues_are_refused(queue_id: int) -> None:
+    with pytest.raises(InvalidMessageError, match="queue_id"):
+        check(Message("t", b"x", queue_id=queue_id))
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+def test_timers_are_refused_by_name(name: str) -> None:
+    with pytest.raises(InvalidMessageError, match=f"{name} can't be honoured"):
+        check_timers(Message("t", b"x", properties={name: "1"}))
+
+
+def test_a_delay_is_dropped_from_a_transaction_and_refused_for_a_plain_message() -> None:
+    for delayed in (
+        Message("t", b"x", delay_time_level=1),
+        Message("t", b"x", properties={"DELAY": "1"}),
+    ):
+        assert drop_delay(delayed)
+        with pytest.raises(InvalidMessageError, match="can't be honoured"):
+            check_not_delayed(delayed)
+    assert not drop_delay(Message("t", b"x"))
