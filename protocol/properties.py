@@ -62,13 +62,27 @@ by name cost a fifth of the throughput.
 OP_PROTOCOL_ORDER: Final = (TAGS, COMMIT_OR_ROLLBACK, PGROUP, UNIQ_KEY, FROM_TRANSACTION_CHECK)
 """The order in which the client writes an op's headers; REMARK may follow."""
 
+ERROR_HEADER_PREFIX: Final = "__checkback.errors."
+RESUME_HEADER_PREFIX: Final = "__checkback.resume."
+RESUME_FROM: Final = f"{RESUME_HEADER_PREFIX}from"
+"""On a half that `checkback discarded resume` wrote: partition:offset of the discarded record."""
+RESUME_TO: Final = f"{RESUME_HEADER_PREFIX}to"
+"""On the note that stays on the discarded topic: partition:offset of the new half."""
+RESUME_OPERATOR: Final = f"{RESUME_HEADER_PREFIX}operator"
+RESUME_REASON: Final = f"{RESUME_HEADER_PREFIX}reason"
+RESUME_TIME: Final = f"{RESUME_HEADER_PREFIX}time_ms"
+RESUME_HEADERS: Final = frozenset(
+    {RESUME_FROM, RESUME_TO, RESUME_OPERATOR, RESUME_REASON, RESUME_TIME}
+)
+"""All of them by name: a prefix to compare every header with would cost the sink a call each."""
+
 RESERVED_PROPERTIES: Final = frozenset(
     {
         REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP, UNIQ_KEY, KEYS, TAGS, TRANSACTION_CHECK_TIMES,
         TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID, COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK,
         REMARK, MANUAL_OPERATOR, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN,
     }
-)  # fmt: skip
+) | RESUME_HEADERS  # fmt: skip
 """Names that a user property may not have. The immunity time is the user's to set."""
 
 NOT_ON_FINAL: Final = frozenset(
@@ -77,14 +91,11 @@ NOT_ON_FINAL: Final = frozenset(
         DELAY, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN,
         TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID,
     }
-) | TIMER_PROPERTIES  # fmt: skip
+) | TIMER_PROPERTIES | RESUME_HEADERS  # fmt: skip
 """Taken off a half when it becomes final (RocketMQ leaked some of them: #9469, #10970).
 
 The two position properties are taken off as the half carries them and set anew from where it is.
 """
-
-ERROR_HEADER_PREFIX: Final = "__checkback.errors."
-RESUME_HEADER_PREFIX: Final = "__checkback.resume."
 
 
 def first_value(headers: Iterable[tuple[str, bytes | None]], name: str) -> bytes | None:

@@ -140,6 +140,69 @@ def discarded_headers(
     return headers
 
 
+_NOT_RESUMED: Final = (
+    _BOOKKEEPING
+    | names.RESUME_HEADERS
+    | frozenset({*names.HALF_PROTOCOL_ORDER, DISCARDED_REASON_HEADER})
+)
+
+
+def resumed_half_headers(
+    discarded: RawHeaders, *, resumed_from: str, operator: str, reason: str, now_ms: int
+) -> Headers:
+    """Return the headers of a half that begins anew with what a discarded record holds.
+
+    In protocol order, without position and count: the count begins at zero with the new half.
+
+    Args:
+        discarded: headers of the discarded record.
+        resumed_from: partition:offset of that record.
+        operator: who resumes it.
+        reason: why.
+        now_ms: when.
+    """
+    found = [(name, value or b"") for name, value in discarded]
+    headers = [(name, names.first_value(found, name) or b"") for name in names.HALF_PROTOCOL_ORDER]
+    headers += [(name, value) for name, value in found if name not in _NOT_RESUMED]
+    return headers + _resume_facts(resumed_from, operator, reason, now_ms)
+
+
+def resume_note_headers(
+    discarded: RawHeaders,
+    *,
+    resumed_from: str,
+    resumed_to: str,
+    operator: str,
+    reason: str,
+    now_ms: int,
+) -> Headers:
+    """Return the headers of the note on the discarded topic that a record of it was resumed.
+
+    Args:
+        discarded: headers of the discarded record.
+        resumed_from: partition:offset of that record.
+        resumed_to: partition:offset of the new half.
+        operator: who resumed it.
+        reason: why.
+        now_ms: when.
+    """
+    found = [(name, value or b"") for name, value in discarded]
+    headers = [
+        (name, names.first_value(found, name) or b"") for name in (names.PGROUP, names.UNIQ_KEY)
+    ]
+    facts = _resume_facts(resumed_from, operator, reason, now_ms)
+    return [*headers, *facts, (names.RESUME_TO, resumed_to.encode())]
+
+
+def _resume_facts(resumed_from: str, operator: str, reason: str, now_ms: int) -> Headers:
+    return [
+        (names.RESUME_FROM, resumed_from.encode()),
+        (names.RESUME_OPERATOR, operator.encode()),
+        (names.RESUME_REASON, reason.encode()),
+        (names.RESUME_TIME, b"%d" % now_ms),
+    ]
+
+
 def real_queue_id(half: RawHeaders) -> int | None:
     """Return the partition of the real topic that the half asks for, None if it asks for none.
 

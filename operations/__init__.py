@@ -1,0 +1,1 @@
+"""What operators do: look at transactions, decide them, resume discarded ones, diagnose."""
