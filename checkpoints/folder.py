@@ -50,9 +50,8 @@ class CheckpointFolder:
         finally:
             stream.close()
         overwrite = self._jvm.org.apache.hadoop.fs.Options.Rename.OVERWRITE
-        options = self.spark.sparkContext._gateway.new_array(  # noqa: SLF001 - varargs need it
-            self._jvm.org.apache.hadoop.fs.Options.Rename, 1
-        )
+        gateway: Any = self.spark.sparkContext._gateway  # noqa: SLF001 - Java's varargs need it
+        options = gateway.new_array(self._jvm.org.apache.hadoop.fs.Options.Rename, 1)
         options[0] = overwrite
         context.rename(draft, path, options)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.sinks.report import PageStatus
@@ -26,8 +27,21 @@ def read_page_statuses(folder: CheckpointFolder) -> list[PageStatus]:
 
     Pages are unpacked where they are read: only their statuses travel.
     """
-    if folder.last_batch("commits") is None:
+    blobs = read_page_blobs(folder)
+    if blobs is None:
         return []
+    rows = blobs.mapInArrow(_statuses, STATUS_SCHEMA).collect()
+    return [PageStatus(row.partition, row.page, row.pending, row.oldest_ms) for row in rows]
+
+
+def read_page_blobs(folder: CheckpointFolder) -> DataFrame | None:
+    """Return every page of the last committed batch's state, still packed.
+
+    Returns:
+        partition int, number long, blob binary; None where no batch was committed.
+    """
+    if folder.last_batch("commits") is None:
+        return None
     spark = folder.spark
     # The reader finds no state store coordinator in a fresh session until the manager was asked.
     spark._jsparkSession.streams().active()  # noqa: SLF001 - no public way
@@ -35,8 +49,7 @@ def read_page_statuses(folder: CheckpointFolder) -> list[PageStatus]:
     blobs = state.select("key.partition", "key.page", "value.groupState.page").toDF(
         "partition", "number", "blob"
     )
-    rows = blobs.where("blob is not null").mapInArrow(_statuses, STATUS_SCHEMA).collect()
-    return [PageStatus(row.partition, row.page, row.pending, row.oldest_ms) for row in rows]
+    return blobs.where("blob is not null")
 
 
 def _statuses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

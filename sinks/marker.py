@@ -16,6 +16,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.settings import SinkSettings
 
 RENEWAL_MS: Final = 3_600_000
@@ -82,7 +83,7 @@ class MarkerStore:
             try:
                 return self._consumer.committed(wanted, max(1.0, until_s - time.monotonic()))
             except KafkaException as error:
-                cause: KafkaError = error.args[0]
+                cause = cause_of(error)
                 if cause.code() not in COORDINATOR_MOVES or time.monotonic() > until_s:
                     raise BrokerError(
                         f"The batch markers can't be read: {cause.str()}.",

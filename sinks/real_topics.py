@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka_error import cause_of
 
 TIMEOUT_S: Final = 30.0
 BROKER_DEFAULT_BYTES_MAX: Final = 1_048_588
@@ -76,7 +77,7 @@ class TopicDirectory:
             metadata = self.admin.list_topics(timeout=TIMEOUT_S)
         except KafkaException as error:
             raise BrokerError(
-                f"The topics can't be listed: {error.args[0].str()}.",
+                f"The topics can't be listed: {cause_of(error).str()}.",
                 remedy="Check that the brokers are up and that the pipeline may describe topics.",
             ) from error
         self._partitions = {

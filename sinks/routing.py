@@ -32,7 +32,7 @@ class SourceRecord(Protocol):
 
     def key(self) -> bytes | None: ...  # noqa: D102
     def value(self) -> bytes | None: ...  # noqa: D102
-    def headers(self) -> list[tuple[str, bytes | None]] | None: ...  # noqa: D102
+    def headers(self) -> list[tuple[str, bytes]] | None: ...  # noqa: D102
     def timestamp(self) -> tuple[int, int]: ...  # noqa: D102
 
 

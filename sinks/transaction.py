@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers
+from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.marker import Marker, MarkerStore
 from checkback.sinks.settings import SinkSettings
+
+SentHeaders = list[tuple[str, str | bytes]]
+"""How confluent-kafka types what it sends; a list of bytes is one, but lists are invariant."""
 
 CALL_TIMEOUT_S: Final = 60.0
 CALL_TRIES: Final = 3
@@ -112,7 +116,7 @@ class MarkedProducer:
                     output.value,
                     output.key,
                     output.partition,
-                    headers=output.headers,
+                    headers=cast("SentHeaders", output.headers),
                     timestamp=output.timestamp_ms,
                     on_delivery=self._delivered,
                 )
@@ -120,7 +124,7 @@ class MarkedProducer:
                 self._guard(lambda: self._producer.poll(0.1))
                 self._raise_rejections()
             except (KafkaException, SystemError) as error:
-                self._refuse(output, _cause_of(error))
+                self._refuse(output, cause_of(error))
             else:
                 return
 
@@ -197,7 +201,7 @@ class MarkedProducer:
             try:
                 call()
             except (KafkaException, SystemError) as error:
-                cause = _cause_of(error)
+                cause = cause_of(error)
                 if self._rejections and cause.txn_requires_abort():
                     self._raise_rejections()
                 if not tries_left or not cause.retriable() or cause.fatal():
@@ -211,21 +215,6 @@ class MarkedProducer:
             remedy="Check the brokers, and that no second job runs over the same checkpoint.",
             code=cause.name(),
         )
-
-
-def _cause_of(error: KafkaException | SystemError) -> KafkaError:
-    """Return what librdkafka said.
-
-    On a fatal error confluent-kafka leaves an exception pending while delivery reports still come
-    in; Python then reports the callback as broken and chains the real cause behind it.
-    """
-    inner = error if isinstance(error, KafkaException) else error.__cause__
-    while isinstance(inner, SystemError):
-        inner = inner.__cause__
-    if not isinstance(inner, KafkaException):
-        raise error
-    cause: KafkaError = inner.args[0]
-    return cause
 
 
 __all__ = [

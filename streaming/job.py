@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from confluent_kafka import Producer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.checkpoints.rules import record_rules
@@ -27,6 +27,7 @@ from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.sinks.report import BatchReport
 from checkback.sinks.settings import SinkSettings
 from checkback.sinks.task import REPORT_SCHEMA, sink_function
+from checkback.sinks.transaction import SentHeaders
 from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.failure import explain
@@ -68,9 +69,9 @@ class BatchSink:
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
         context = outcomes.sparkSession.sparkContext
-        query_id = context.getLocalProperty("sql.streaming.queryId")
+        query_id = context.getLocalProperty("sql.streaming.queryId") or ""
         function = sink_function(self.settings(query_id), batch_id, 0)
-        rows = outcomes.mapInArrow(function, REPORT_SCHEMA).collect()  # type: ignore[arg-type]
+        rows = outcomes.mapInArrow(function, REPORT_SCHEMA).collect()
         self.progress.add(batch_id, [BatchReport.from_json(row.report) for row in rows])
 
 
@@ -193,7 +194,7 @@ def write_tick(settings: Settings, connection: dict[str, Any]) -> None:
         settings.topics.op,
         value=b"",
         partition=0,
-        headers=records.tick_headers(),
+        headers=cast("SentHeaders", records.tick_headers()),
         on_delivery=lambda error, _: failures.append(error.str()) if error else None,
     )
     if producer.flush(30.0) or failures:
@@ -207,7 +208,8 @@ def write_tick(settings: Settings, connection: dict[str, Any]) -> None:
 def wait_for_end(query: StreamingQuery, timeout_s: float) -> bool:
     """Wait so long for the query to end by itself; tell whether it did."""
     try:
-        return bool(query.awaitTermination(timeout_s))
+        # Its annotation says whole seconds; it takes and documents fractions.
+        return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]
     except StreamingQueryException:
         return True
 

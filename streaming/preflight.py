@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.checkpoints.identity import FILE, FORMAT, CheckpointIdentity
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.protocol.topics import DAY_MS
+from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.marker import MarkerStore
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.session import state_partitions
@@ -68,15 +69,16 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     names = settings.topics
     needed = [names.half, names.op, names.discarded, names.refused, names.settled]
     try:
-        cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S)
+        cluster: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
+        cluster_id = str(cluster.result(TIMEOUT_S).cluster_id)
         found = _describe_topics(admin, needed)
-        facts = ClusterFacts(str(cluster.cluster_id), found, 0)
+        facts = ClusterFacts(cluster_id, found, 0)
         _require_fit(settings, facts)
         _require_retention(settings, admin)
         settled = _record_count(admin, names.settled, found[names.settled].partitions)
     except KafkaException as error:
         raise BrokerError(
-            f"The brokers at {settings.bootstrap_servers} do not answer: {error.args[0].str()}.",
+            f"The brokers at {settings.bootstrap_servers} do not answer: {cause_of(error).str()}.",
             remedy="Check bootstrap_servers, the security settings and that the brokers are up.",
             bootstrap_servers=settings.bootstrap_servers,
         ) from error
@@ -185,8 +187,6 @@ def _require_fit(settings: Settings, facts: ClusterFacts) -> None:
 
 
 def _require_retention(settings: Settings, admin: AdminClient) -> None:
-    from confluent_kafka.admin import ConfigResource, ResourceType
-
     resource = ConfigResource(ResourceType.TOPIC, settings.topics.half)
     try:
         configs = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result()
@@ -210,7 +210,7 @@ def pending_window_ms(settings: Settings) -> int:
     return min(settings.half_retention_ms, checked_ms + settings.check_interval_ms)
 
 
-def _record_count(admin: AdminClient, topic: str, partitions: int) -> int:
+def _record_count(admin: Any, topic: str, partitions: int) -> int:
     def offsets(spec: Any) -> int:
         wanted = {TopicPartition(topic, number): spec for number in range(partitions)}
         futures = admin.list_offsets(wanted, request_timeout=TIMEOUT_S)

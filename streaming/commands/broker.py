@@ -46,8 +46,9 @@ def start(data_dir: Path, port: int | None, heap_mb: int, output: Output) -> Non
     if record is not None:
         _refuse_other_port(record, port)
     else:
-        broker = EmbeddedBroker(data_dir, port, heap_mb=heap_mb, ends_with_parent=False)
+        broker = EmbeddedBroker(data_dir, port, heap_mb=heap_mb)
         broker.start()
+        broker.leave_running()
         record = BrokerRecord(broker.pid or 0, broker.bootstrap_servers)
     output.show(
         {"bootstrap_servers": record.bootstrap_servers, "pid": record.pid},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ class World:
     def halves(self, bodies: Sequence[bytes], real: str | None = None, group: str = "g") -> None:
         producer = Producer({**self.settings.connection, "message.max.bytes": 4_000_000})
         for number, body in enumerate(bodies):
-            headers = half_headers(
+            headers: Any = half_headers(
                 producer_group=group,
                 transaction_id=f"id-{number}",
                 real_topic=real or self.real,

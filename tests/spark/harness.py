@@ -138,7 +138,8 @@ class MicroBatches:
         outcomes = outcomes_of(kafka_rows(lines), NAMES, self.pages)
         streaming = jvm.org.apache.spark.sql.execution.streaming
         self._sink = streaming.sources.MemorySink()
-        self.query = self.spark._jsparkSession.streams().startQuery(
+        session: Any = self.spark._jsparkSession
+        self.query = session.streams().startQuery(
             jvm.scala.Option.apply(None),
             jvm.scala.Option.apply(None),
             jvm.scala.Option.apply(str(self.checkpoint)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -158,6 +159,7 @@ def test_no_state_row_stays_for_a_page_with_nothing_to_remember(
     finally:
         micro.stop()
 
-    spark._jsparkSession.streams().active()
+    session: Any = spark._jsparkSession
+    session.streams().active()
     rows = spark.read.format("statestore").load(str(tmp_path / "checkpoint"))
     assert rows.count() == 0
