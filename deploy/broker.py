@@ -57,7 +57,6 @@ class EmbeddedBroker:
         properties: server.properties that win over the embedded broker's own. The listener of
             clients is named CLIENT (``listener.security.protocol.map`` secures it alone).
         heap_mb: the JVM's heap.
-        ends_with_parent: False leaves the broker running when this process ends.
         cluster: all nodes of its cluster and which one this is; None: it is alone.
         cluster_id: the cluster's id, needed when it is not alone.
     """
@@ -69,7 +68,6 @@ class EmbeddedBroker:
         properties: Mapping[str, str] | None = None,
         *,
         heap_mb: int = HEAP_MB,
-        ends_with_parent: bool = True,
         cluster: tuple[NodeAddress, Sequence[NodeAddress]] | None = None,
         cluster_id: str | None = None,
     ) -> None:
@@ -78,7 +76,6 @@ class EmbeddedBroker:
         self.folder = BrokerFolder(Path(data_dir).absolute())
         self._own_properties = dict(properties or {})
         self._heap_mb = heap_mb
-        self._ends_with_parent = ends_with_parent
         nodes = new_nodes(1, port) if cluster is None else list(cluster[1])
         self.node = nodes[0] if cluster is None else cluster[0]
         self._nodes = nodes
@@ -168,6 +165,7 @@ class EmbeddedBroker:
         """Send SIGTERM and return at once."""
         if self._process is not None:
             self._process.terminate()
+            self._process.send_signal(signal.SIGCONT)  # a paused one would not notice
 
     def wait_until_stopped(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Wait until the broker has ended; end it by force when the time is over."""
@@ -190,18 +188,28 @@ class EmbeddedBroker:
         self.stop()
         self.start()
 
+    def leave_running(self) -> None:
+        """Let the broker outlive this process; before, it ends with it, however that ends."""
+        if self._watcher is not None:
+            self._watcher.kill()
+            self._watcher.wait()
+            self._watcher = None
+
     def pause(self) -> None:
         """Freeze the broker (SIGSTOP): it keeps its connections and answers nothing."""
-        self._send(signal.SIGSTOP)
+        pid = self._send(signal.SIGSTOP)
+        os.waitpid(pid, os.WUNTRACED)  # until its last thread has stopped
 
     def resume(self) -> None:
         """Let a paused broker go on."""
         self._send(signal.SIGCONT)
 
-    def _send(self, number: signal.Signals) -> None:
-        if self.pid is None:
+    def _send(self, number: signal.Signals) -> int:
+        pid = self.pid
+        if pid is None:
             raise LifeCycleError(f"The broker on {self.folder.path} does not run.")
-        os.kill(self.pid, number)
+        os.kill(pid, number)
+        return pid
 
     def _java_options(self, jars: Sequence[Path]) -> list[str]:
         # fmt: off
@@ -238,13 +246,12 @@ class EmbeddedBroker:
                 cwd=self.folder.path,
                 start_new_session=True,
             )
-        if self._ends_with_parent:
-            pids = [str(os.getpid()), str(self._process.pid)]
-            self._watcher = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(watcher.__file__), *pids],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        pids = [str(os.getpid()), str(self._process.pid)]
+        self._watcher = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(watcher.__file__), *pids],
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
         self.folder.write_record(BrokerRecord(self._process.pid, self.bootstrap_servers))
 
     def _answers(self) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaTimeoutError
 
 from checkback.deploy.admin import Admin, admin_client
 from checkback.deploy.broker import EmbeddedBroker, EmbeddedCluster
@@ -66,10 +67,32 @@ def test_records_survive_a_kill(tmp_path: Path) -> None:
         assert read_first(servers, "kept") == b"before"
 
 
+def test_a_paused_broker_answers_when_it_goes_on(broker: EmbeddedBroker, unique: str) -> None:
+    with admin_client(broker.bootstrap_servers, {}) as admin:
+        admin.create_topics({unique: {}}, wait_for_metadata=True)
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all")
+    producer.send(unique, b"awake").get(timeout=30)
+
+    broker.pause()
+    try:
+        asleep = producer.send(unique, b"asleep")
+        with pytest.raises(KafkaTimeoutError):
+            asleep.get(timeout=1)
+    finally:
+        broker.resume()
+
+    assert asleep.get(timeout=30).offset == 1
+    producer.close()
+
+
 def test_no_topic_appears_by_accident(bootstrap_servers: str, unique: str) -> None:
     with admin_client(bootstrap_servers, {}) as admin:
+        admin.create_topics({f"{unique}asked-for": {}}, wait_for_metadata=True)
         admin.describe_topics([unique])
-        assert unique not in {one["name"] for one in admin.list_topics()}
+        existing = admin.list_topics()
+
+    assert f"{unique}asked-for" in existing
+    assert unique not in existing
 
 
 def test_everything_listens_on_one_loopback_address_alone(broker: EmbeddedBroker) -> None:
@@ -152,6 +175,16 @@ class TestCommands:
 
         assert json.loads(again.stdout) == {"bootstrap_servers": servers, "pid": pid}
 
+    def test_a_start_that_is_cut_short_leaves_no_broker(self, tmp_path: Path) -> None:
+        with subprocess.Popen([CHECKBACK, "broker", "start", "--data-dir", str(tmp_path)]) as start:
+            record = tmp_path / "broker.json"
+            wait_until(record.exists)
+            pid = json.loads(record.read_text())["pid"]
+
+            start.kill()
+
+        wait_until(lambda: not is_running(pid))
+
     def test_a_taken_port_is_one_sentence(
         self, started: tuple[Path, str, int], tmp_path: Path
     ) -> None:
@@ -200,6 +233,7 @@ def test_one_of_three_brokers_can_go_and_come_back(tmp_path: Path) -> None:
     with EmbeddedCluster(tmp_path) as cluster:
         with admin_client(cluster.bootstrap_servers, {}) as admin:
             admin.create_topics({"moving": {"num_partitions": 1}}, wait_for_metadata=True)
+            wait_until(lambda: leader_of(admin, "moving") != -1)
             leader = leader_of(admin, "moving")
 
             cluster.broker(leader).stop()
@@ -211,5 +245,6 @@ def test_one_of_three_brokers_can_go_and_come_back(tmp_path: Path) -> None:
 
 
 def leader_of(admin: Admin, topic: str) -> int:
+    """Return the leader of a topic's only partition, -1 where it is not known (yet)."""
     [described] = admin.describe_topics([topic])
-    return int(described["partitions"][0]["leader_id"])
+    return max((int(one["leader_id"]) for one in described["partitions"]), default=-1)
