@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 
 from checkback.protocol.errors import UsageError
 from checkback.state.columns import Columns
-from checkback.state.packing import Reader, pack_columns, refuse_version
+from checkback.state.packing import Reader, damaged, pack_columns, refuse_version
 
 PAGE_VERSION: Final = 1
 PAGE_SIZE_MAX: Final = 65_536
 """An index inside a page is packed in 16 bits."""
 
-_HEADER: Final = struct.Struct("<BxxxiqIIIIII")
-_EPOCHS_IN_A_BYTE: Final = 256
+_HEADER: Final = struct.Struct("<BxxxiqIIIIIII")
 _PLACES: Final = np.array([0, 2, 4, 6], np.uint8)
 """Where in a byte its four verdicts stand."""
 
@@ -136,13 +135,14 @@ class Page:
     def pack(self) -> bytes:
         """Return the packed form, version 1, little endian.
 
-        29 bytes less one per pending half, 27 per waiting op, two bits per offset from the first to
-        the last verdict, and with several times of forgetting a byte per verdict.
+        28 bytes per pending half, 27 per waiting op, two bits per offset from the first to the last
+        verdict, and four bytes per run of verdicts that are forgotten at the same time.
         """
-        start, packed_verdicts, epochs = _pack_settled(self.settled)
+        start, packed_verdicts, runs, run_epochs = _pack_settled(self.settled)
         header = _HEADER.pack(
             PAGE_VERSION, self.partition, self.page, self.page_size, len(self.halves),
             len(self.waiting), len(self.settled.forget_at_ms), start, len(packed_verdicts),
+            len(runs),
         )  # fmt: skip
         return pack_columns(
             header,
@@ -156,9 +156,10 @@ class Page:
             (self.halves.index, "<u2"),
             (self.halves.check_times, "<u2"),
             (self.waiting.index, "<u2"),
+            (runs, "<u2"),
+            (run_epochs, "<u2"),
             (self.waiting.state, "u1"),
             (packed_verdicts, "u1"),
-            (epochs, _epoch_kind(len(self.settled.forget_at_ms))),
         )
 
     @classmethod
@@ -170,16 +171,17 @@ class Page:
         """
         refuse_version(blob, PAGE_VERSION, "page")
         reader = Reader(blob, "page")
-        _, partition, page, page_size, halves, waiting, epochs, start, quads = reader.header(
-            _HEADER
-        )
+        header = reader.header(_HEADER)
+        _, partition, page, page_size, halves, waiting, epochs, start, quads, runs = header
         forget_at_ms = reader.column("<i8", epochs)
         store_time, deadline, identity = (reader.column("<i8", halves) for _ in range(3))
         source_offset, wait_until, op_identity = (reader.column("<i8", waiting) for _ in range(3))
         index, check_times = (reader.column("<u2", halves).astype(np.int64) for _ in range(2))
         op_index = reader.column("<u2", waiting).astype(np.int64)
+        run_lengths, run_epochs = (reader.column("<u2", runs) for _ in range(2))
         op_state = reader.column("u1", waiting).astype(np.int64)
-        settled = _unpack_settled(reader, page_size, start, quads, forget_at_ms)
+        verdict = _unpack_verdicts(reader.column("u1", quads), start, page_size)
+        epoch = _unpack_epochs(verdict, run_lengths, run_epochs)
         reader.finish()
         return cls(
             partition,
@@ -187,39 +189,45 @@ class Page:
             page_size,
             PendingHalves(index, store_time, deadline, check_times, identity),
             WaitingOps(op_index, source_offset, wait_until, op_identity, op_state),
-            settled,
+            SettledOffsets(verdict, epoch, forget_at_ms),
         )
-
-
-def _epoch_kind(epochs: int) -> str:
-    return "u1" if epochs <= _EPOCHS_IN_A_BYTE else "<u2"
 
 
 def _pack_settled(
     settled: SettledOffsets,
-) -> tuple[int, NDArray[np.uint8], NDArray[np.uint16]]:
-    """Return the first index of the span, four verdicts to the byte, and epochs unless one only."""
-    if not len(settled.forget_at_ms):
-        return 0, np.zeros(0, np.uint8), np.zeros(0, np.uint16)
+) -> tuple[int, NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint16]]:
+    """Return the first index of the span, four verdicts to the byte, runs less one, their epochs.
+
+    Offsets are mostly settled in their order, so the times of forgetting come in few runs. A run is
+    packed as its length less one: a whole page of 65,536 fits 16 bits.
+    """
     where = np.flatnonzero(settled.verdict)
+    if not len(where):
+        return 0, np.zeros(0, np.uint8), np.zeros(0, np.int64), np.zeros(0, np.uint16)
     start, end = int(where[0]), int(where[-1]) + 1
     quads = np.zeros((-(-(end - start) // 4), 4), np.uint8)
     quads.reshape(-1)[: end - start] = settled.verdict[start:end]
     packed = np.bitwise_or.reduce(quads << _PLACES, axis=1, dtype=np.uint8)
-    several = len(settled.forget_at_ms) > 1
-    return start, packed, settled.epoch[where] if several else np.zeros(0, np.uint16)
+    epoch = settled.epoch[where]
+    last_of_run = np.flatnonzero(np.append(epoch[1:] != epoch[:-1], True))
+    return start, packed, np.diff(last_of_run, prepend=-1) - 1, epoch[last_of_run]
 
 
-def _unpack_settled(
-    reader: Reader, page_size: int, start: int, packed_count: int, forget_at_ms: NDArray[np.int64]
-) -> SettledOffsets:
-    packed = reader.column("u1", packed_count)
+def _unpack_verdicts(packed: NDArray[np.uint8], start: int, page_size: int) -> NDArray[np.uint8]:
     span = packed[:, np.newaxis] >> _PLACES & 3
     verdict = np.zeros(page_size, np.uint8)
-    part = verdict[start : start + 4 * packed_count]
+    part = verdict[start : start + span.size]
     part[:] = span.reshape(-1)[: len(part)]
-    epoch = np.zeros(page_size, np.uint16)
-    if len(forget_at_ms) > 1:
-        where = np.flatnonzero(verdict)
-        epoch[where] = reader.column(_epoch_kind(len(forget_at_ms)), len(where))
-    return SettledOffsets(verdict, epoch, forget_at_ms)
+    return verdict
+
+
+def _unpack_epochs(
+    verdict: NDArray[np.uint8], runs: NDArray[np.uint16], run_epochs: NDArray[np.uint16]
+) -> NDArray[np.uint16]:
+    where = np.flatnonzero(verdict)
+    epochs = np.repeat(run_epochs, runs.astype(np.int64) + 1)
+    if len(epochs) != len(where):
+        raise damaged("page")
+    epoch = np.zeros(len(verdict), np.uint16)
+    epoch[where] = epochs
+    return epoch

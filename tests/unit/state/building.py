@@ -1,0 +1,65 @@
+"""Short ways to write what a page is given and to read what it decided."""
+
+from __future__ import annotations
+
+from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Act, Record
+from tests.property.paged import acts_of, events_of
+
+from checkback.state import EventKind, Page, Rules, decide
+
+RULES = Rules(
+    transaction_timeout_ms=6_000,
+    check_interval_ms=60_000,
+    check_max=3,
+    half_retention_ms=259_200_000,
+    verdict_memory_ms=3_600_000,
+    check_enabled=True,
+    reject_transactions=False,
+)
+SENT = 1_700_000_000_000
+"""When the halves of these tests were stored."""
+DUE = SENT + 6_001
+"""The first millisecond in which a half without an immunity time is asked."""
+
+__all__ = [
+    "COMMIT",
+    "DUE",
+    "ROLLBACK",
+    "RULES",
+    "SENT",
+    "UNKNOWN",
+    "Act",
+    "Story",
+    "half",
+    "op",
+    "undelivered",
+]
+
+
+def half(offset: int, *, immunity_ms: int = -1, time: int = SENT) -> Record:
+    return Record(EventKind.HALF, offset, offset, time, detail=immunity_ms)
+
+
+def op(offset: int, state: int, source: int = 0, *, group: int = 1, transaction: int = 1) -> Record:
+    return Record(EventKind.OP, offset, source, SENT, group, transaction, state)
+
+
+def undelivered(offset: int, check_times: int, source: int = 0) -> Record:
+    return Record(EventKind.UNDELIVERED, offset, source, SENT, 0, 0, check_times)
+
+
+class Story:
+    """One page, batch after batch."""
+
+    def __init__(self, rules: Rules = RULES, page_size: int = 1024, page: int = 0) -> None:
+        self.rules = rules
+        self.page = Page.empty(0, page, page_size)
+        self.wake_at_ms: int | None = None
+
+    def batch(self, now: int, *records: Record, budget: int = 2**31) -> list[Act]:
+        decision = decide(self.page, events_of(records), now, self.rules, budget)
+        self.page = Page.unpack(decision.page.pack())
+        self.wake_at_ms = decision.wake_at_ms
+        self.counters = decision.outcome.counters
+        self.outcome = decision.outcome
+        return acts_of(decision.outcome)

@@ -1,0 +1,184 @@
+"""Asking back, giving checks back, discarding, and the switches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from tests.unit.state.building import (
+    COMMIT,
+    DUE,
+    RULES,
+    SENT,
+    Act,
+    Story,
+    half,
+    op,
+    undelivered,
+)
+
+from checkback.protocol.refusals import RefusedReason
+from checkback.state import Action, Counter
+from checkback.state.halves import IMMUNITY_MS_MAX
+
+INTERVAL = RULES.check_interval_ms
+
+
+def checks(*asked: tuple[int, int]) -> list[Act]:
+    return [Act(Action.CHECK, offset, times, offset) for offset, times in asked]
+
+
+def test_a_half_is_asked_check_max_times_and_then_discarded() -> None:
+    story = Story()
+    story.batch(SENT, half(0))
+    assert story.wake_at_ms == SENT + 6_000
+    for times in (1, 2, 3):
+        now = DUE + (times - 1) * (INTERVAL + 1)
+        assert story.batch(now) == checks((0, times))
+        assert story.wake_at_ms == now + INTERVAL
+        assert story.batch(now + INTERVAL) == []
+    assert story.batch(now + INTERVAL + 1) == [Act(Action.DISCARD_CHECK_LIMIT, 0, 3, 0)]
+    assert story.page.pending == 0
+
+
+def test_an_old_half_is_discarded_as_expired_however_long_its_immunity() -> None:
+    story = Story(replace(RULES, half_retention_ms=20_000))
+    story.batch(SENT, half(0, immunity_ms=2**62))
+    assert story.wake_at_ms == SENT + 20_000
+    assert story.batch(SENT + 20_000) == []
+    assert story.batch(SENT + 20_001) == [Act(Action.DISCARD_EXPIRED, 0, 0, 0)]
+
+
+def test_an_immunity_time_beyond_all_bounds_breaks_no_deadline() -> None:
+    story = Story()
+    story.batch(SENT, half(0, immunity_ms=2**63 - 1))
+    assert story.page.halves.deadline_ms.tolist() == [SENT + IMMUNITY_MS_MAX]
+
+
+def test_the_oldest_are_asked_first_when_the_budget_is_short() -> None:
+    story = Story()
+    halves = [half(offset, time=SENT - offset // 2) for offset in range(6)]
+    story.batch(SENT, *halves)
+    assert story.batch(DUE, budget=3) == checks((2, 1), (4, 1), (5, 1))
+    assert story.counters[Counter.CHECKS_DEFERRED] == 3
+    assert story.wake_at_ms is not None
+    assert story.wake_at_ms < DUE
+    assert story.batch(DUE + 1, budget=0) == []
+    assert story.batch(DUE + 1, budget=2) == checks((0, 1), (3, 1))
+    assert story.batch(DUE + 1, budget=2) == checks((1, 1))
+
+
+def test_halves_over_the_budget_hold_up_no_commit() -> None:
+    story = Story()
+    story.batch(SENT, half(0), half(1))
+    assert story.batch(DUE, op(1, COMMIT), budget=0) == [Act(Action.COMMIT, 1, 0, 1)]
+
+
+def test_with_checks_off_ops_go_on_and_nobody_is_asked_or_discarded() -> None:
+    off = replace(RULES, check_enabled=False, half_retention_ms=20_000)
+    story = Story(off)
+    story.batch(SENT, half(0), half(1))
+    assert story.batch(SENT + 30_000, op(1, COMMIT)) == [Act(Action.COMMIT, 1, 0, 1)]
+    assert story.wake_at_ms == SENT + 30_000 + INTERVAL
+
+
+def test_checks_turned_on_again_resume_with_their_counts() -> None:
+    story = Story()
+    story.batch(SENT, half(0))
+    assert story.batch(DUE) == checks((0, 1))
+    story.rules = replace(RULES, check_enabled=False)
+    now = DUE + 10 * INTERVAL
+    assert story.batch(now) == []
+    assert story.wake_at_ms == now + INTERVAL
+    story.rules = RULES
+    assert story.batch(now + INTERVAL + 1) == checks((0, 2))
+    assert story.batch(now + INTERVAL + 2) == []
+
+
+def test_with_checks_off_a_page_sleeps_until_a_later_deadline() -> None:
+    story = Story(replace(RULES, check_enabled=False))
+    story.batch(SENT, half(0, immunity_ms=10 * INTERVAL))
+    assert story.wake_at_ms == SENT + 10 * INTERVAL
+
+
+def test_rejected_halves_are_refused_and_old_ones_resolved() -> None:
+    story = Story()
+    story.batch(SENT, half(0))
+    story.rules = replace(RULES, reject_transactions=True)
+    reason = RefusedReason.TRANSACTIONS_REJECTED
+    assert story.batch(SENT, half(1), op(0, COMMIT)) == [
+        Act(Action.REFUSE_HALF, 1, reason, 1),
+        Act(Action.COMMIT, 0, 0, 0),
+    ]
+    assert story.counters[Counter.REFUSALS] == 1
+    assert story.page.pending == 0
+
+
+def test_a_check_without_a_topic_is_given_back_once_and_tried_at_the_next_interval() -> None:
+    story = Story()
+    story.batch(SENT, half(0))
+    story.batch(DUE)
+    assert story.batch(DUE + 1, undelivered(0, 1, 0), undelivered(0, 1, 1)) == []
+    assert story.counters[Counter.CHECKS_UNDELIVERED] == 1
+    assert story.page.halves.check_times.tolist() == [0]
+    assert story.batch(DUE + INTERVAL) == []
+    assert story.batch(DUE + INTERVAL + 1) == checks((0, 1))
+
+
+def test_feedback_of_another_check_or_of_no_pending_half_is_ignored() -> None:
+    story = Story()
+    story.batch(SENT, half(0), half(1), op(1, COMMIT))
+    story.batch(DUE)
+    story.batch(
+        DUE, undelivered(0, 2, 1), undelivered(0, 0, 2), undelivered(1, 1, 3), undelivered(9, 1, 4)
+    )
+    assert story.counters[Counter.CHECKS_UNDELIVERED] == 0
+    assert story.page.halves.check_times.tolist() == [1]
+
+
+def test_a_clock_set_back_loses_no_deadline() -> None:
+    story = Story()
+    story.batch(SENT, half(0))
+    assert story.batch(DUE) == checks((0, 1))
+    assert story.batch(SENT - 3_600_000) == []
+    assert story.wake_at_ms == DUE + INTERVAL
+    assert story.batch(DUE + INTERVAL + 1) == checks((0, 2))
+
+
+def test_a_half_that_comes_again_is_ignored() -> None:
+    story = Story()
+    story.batch(SENT, half(0), half(1), half(1), op(0, COMMIT))
+    assert story.counters[Counter.REPEATED_HALVES] == 1
+    assert story.batch(SENT, half(0), half(1)) == []
+    assert story.counters[Counter.REPEATED_HALVES] == 2
+    assert story.page.pending == 1
+
+
+def test_an_outcome_tells_what_is_left_pending_and_how_old_it_is() -> None:
+    story = Story()
+    story.batch(SENT, half(0, time=SENT - 5), half(1, time=SENT - 9), half(2, time=SENT))
+    assert (story.outcome.pending, story.outcome.oldest_ms) == (3, SENT - 9)
+    story.batch(SENT, op(1, COMMIT, 0), op(2, COMMIT, 1))
+    assert (story.outcome.pending, story.outcome.oldest_ms) == (1, SENT - 5)
+    story.batch(SENT, op(0, COMMIT, 2))
+    assert (story.outcome.pending, story.outcome.oldest_ms) == (0, -1)
+
+
+def test_pending_follows_from_the_counters() -> None:
+    story = Story(replace(RULES, check_max=1))
+    total = np.zeros(len(Counter), np.int64)
+    story.batch(SENT, *(half(offset) for offset in range(9)))
+    total += story.counters
+    for now, record in ((SENT, op(0, COMMIT, 0)), (SENT, op(1, 12, 1)), (DUE, op(2, COMMIT, 2))):
+        story.batch(now, record)
+        total += story.counters
+    gone = total[Counter.COMMITS] + total[Counter.ROLLBACKS] + total[Counter.DISCARDS]
+    assert total[Counter.HALVES] - gone == story.page.pending == 6
+
+
+def test_halves_in_any_order_become_one_ascending_table() -> None:
+    story = Story()
+    story.batch(SENT, half(5), half(3))
+    story.batch(SENT, half(4), half(1))
+    assert story.page.halves.index.tolist() == [1, 3, 4, 5]
+    assert story.batch(DUE) == checks((1, 1), (3, 1), (4, 1), (5, 1))

@@ -1,0 +1,180 @@
+"""Packed forms: what comes back, how large, what older versions wrote."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.unit.state.building import COMMIT, DUE, ROLLBACK, RULES, SENT, Story, half, op
+
+from checkback.protocol.errors import CheckpointError, UsageError
+from checkback.state import Action, Counter, Mark, Outcome, Page, pack_settled, unpack_settled
+from checkback.state.page import SettledOffsets
+
+PAGE_V1 = bytes.fromhex(
+    "0100000000000000050000000000000010000000010000000100000002000000010000000100000002000000"
+    "66011dd08b01000020dd1dd08b0100000068e5cf8b01000000d9e7cf8b010000010000000000010003000000"
+    "0000000020dd1dd08b0100000100000000000100000001000a0000000000000001000809"
+)
+"""Page 5 of partition 0, 16 offsets to a page: 80 pending and asked once, 81 committed, 82 rolled
+back in another batch, a commit that waits for 90."""
+OUTCOME_V1 = bytes.fromhex(
+    "010d0000000000000500000000000000a0eee6cf8b0100000068e5cf8b010000010000000300000000000000"
+    "0000000000000000000000000000000000000000010000000000000000000000000000000000000000000000"
+    "0100000000000000000000000000000001000000000000000100000000000000000000000000000000000000"
+    "0000000000000000000000005200000000000000510000000000000050000000000000005200000000000000"
+    "02000000000000005000000000000000000000002900000001000000020703"
+)
+SETTLED_V1 = bytes.fromhex(
+    "01000000000000000500000000000000a0eee6cf8b0100000700000000000000500000000000000002000000"
+    "0200000000000000000001000203"
+)
+
+
+def story_of_version_1() -> Story:
+    story = Story(replace(RULES, check_max=1), page_size=16, page=5)
+    story.batch(SENT, half(80), half(81), half(82), op(81, COMMIT, 0))
+    story.batch(SENT + 100_000, op(82, ROLLBACK, 1), op(81, ROLLBACK, 2), op(90, COMMIT, 3))
+    return story
+
+
+def test_a_page_that_version_1_wrote_is_read() -> None:
+    page = Page.unpack(PAGE_V1)
+    assert (page.partition, page.page, page.page_size, page.first_offset) == (0, 5, 16, 80)
+    assert page.halves.index.tolist() == [0]
+    assert page.halves.store_time_ms.tolist() == [SENT]
+    assert page.halves.deadline_ms.tolist() == [SENT + 160_000]
+    assert page.halves.check_times.tolist() == [1]
+    assert page.halves.identity.tolist() == [(1 << 48) + 1]
+    assert page.settled.verdict.tolist() == [0, 1, 2] + [0] * 13
+    assert page.settled.epoch.tolist() == [0, 0, 1] + [0] * 13
+    assert page.settled.forget_at_ms.tolist() == [1_700_003_643_750, 1_700_003_700_000]
+    assert page.waiting.index.tolist() == [10]
+    assert page.waiting.source_offset.tolist() == [3]
+    assert page.waiting.wait_until_ms.tolist() == [SENT + 3_700_000]
+    assert page.waiting.state.tolist() == [COMMIT]
+
+
+def test_todays_code_writes_version_1() -> None:
+    story = story_of_version_1()
+    assert story.page.pack() == PAGE_V1
+    assert story.outcome.pack() == OUTCOME_V1
+    assert pack_settled(story.outcome, 7) == SETTLED_V1
+
+
+def test_an_outcome_that_version_1_wrote_is_read() -> None:
+    outcome = Outcome.unpack(OUTCOME_V1)
+    assert (outcome.partition, outcome.page, outcome.now_ms) == (0, 5, SENT + 100_000)
+    assert outcome.action.tolist() == [Action.ROLLBACK, Action.REFUSE_OP, Action.CHECK]
+    assert outcome.offset.tolist() == [82, 81, 80]
+    assert outcome.detail.tolist() == [0, 41, 1]
+    assert outcome.source_offset.tolist() == [82, 2, 80]
+    assert outcome.counters[Counter.REFUSALS] == 1
+    assert (outcome.pending, outcome.oldest_ms) == (1, SENT)
+
+
+def test_settled_marks_that_version_1_wrote_are_read() -> None:
+    marks = unpack_settled(SETTLED_V1)
+    assert (marks.batch_id, marks.partition, marks.page) == (7, 0, 5)
+    assert marks.now_ms == SENT + 100_000
+    assert marks.offset.tolist() == [82, 80]
+    assert marks.mark.tolist() == [Mark.ROLLBACK, Mark.ASKED]
+    assert marks.check_times.tolist() == [0, 1]
+
+
+def test_marks_name_discards_and_refused_halves() -> None:
+    story = Story(replace(RULES, check_max=1))
+    story.batch(SENT, half(0), half(1))
+    story.batch(DUE)
+    story.rules = replace(RULES, check_max=1, reject_transactions=True)
+    story.batch(DUE + 60_001, half(2))
+    marks = unpack_settled(pack_settled(story.outcome, 1))
+    limit = Mark.DISCARD_CHECK_LIMIT
+    assert marks.mark.tolist() == [Mark.REFUSED_HALF, limit, limit]
+    assert marks.check_times.tolist() == [0, 1, 1]
+    assert marks.offset.tolist() == [2, 0, 1]
+
+
+def test_marks_of_an_outcome_that_settled_nothing_are_none() -> None:
+    story = Story()
+    story.batch(SENT, half(0))
+    assert len(unpack_settled(pack_settled(story.outcome, 1)).offset) == 0
+
+
+@pytest.mark.parametrize("unpack", [Page.unpack, Outcome.unpack, unpack_settled])
+def test_an_unknown_version_stops_with_what_to_do(unpack: type) -> None:
+    with pytest.raises(CheckpointError, match=r"version 9.*Run the version that wrote it"):
+        unpack(b"\x09" + bytes(200))
+
+
+@pytest.mark.parametrize(
+    ("unpack", "blob"),
+    [(Page.unpack, PAGE_V1), (Outcome.unpack, OUTCOME_V1), (unpack_settled, SETTLED_V1)],
+)
+def test_a_blob_that_is_cut_off_or_too_long_is_damaged(unpack: type, blob: bytes) -> None:
+    for size in range(len(blob)):
+        with pytest.raises(CheckpointError, match="damaged"):
+            unpack(blob[:size])
+    with pytest.raises(CheckpointError, match="damaged"):
+        unpack(blob + b"\0")
+
+
+def test_verdicts_and_the_times_they_are_forgotten_must_match() -> None:
+    story = Story(page_size=4)
+    story.batch(SENT, half(0), op(0, COMMIT))
+    blob = story.page.pack()
+    with pytest.raises(CheckpointError, match="damaged"):
+        Page.unpack(blob[:-1] + b"\x05")
+
+
+@pytest.mark.parametrize("page_size", [0, -1, 65_537])
+def test_a_page_size_that_does_not_fit_is_refused(page_size: int) -> None:
+    with pytest.raises(UsageError, match="page_size"):
+        Page.empty(0, 0, page_size)
+
+
+@pytest.mark.parametrize("page_size", [1, 2, 3, 5, 1024, 65_536])
+def test_every_verdict_comes_back_whatever_the_page_size(page_size: int) -> None:
+    verdict = (np.arange(page_size) % 4).astype(np.uint8)
+    verdict[-1] = 3
+    for epochs in (1, 2, 300):
+        epoch = (np.arange(page_size) * 7 % epochs).astype(np.uint16)
+        epoch[verdict == 0] = 0
+        settled = SettledOffsets(verdict, epoch, np.arange(epochs) + SENT)
+        page = replace(Page.empty(1, 2, page_size), settled=settled)
+        back = Page.unpack(page.pack()).settled
+        assert np.array_equal(back.verdict, verdict)
+        assert np.array_equal(back.epoch, epoch)
+        assert np.array_equal(back.forget_at_ms, settled.forget_at_ms)
+
+
+def test_a_transaction_that_commits_in_the_next_batch_costs_at_most_30_bytes_of_state() -> None:
+    """Counted as a checkpoint counts: every version of the page that is written."""
+    story = Story()
+    written = 0
+    story.batch(SENT, *(half(offset) for offset in range(1024)))
+    written += len(story.page.pack())
+    story.batch(SENT + 100, *(op(offset, COMMIT, offset) for offset in range(1024)))
+    written += len(story.page.pack())
+    assert written / 1024 <= 30
+
+
+def test_a_trickle_of_transactions_stays_below_120_bytes_of_state_each() -> None:
+    """Six new halves per batch and page, committed in the batch after."""
+    story = Story()
+    written = 0
+    for batch in range(171):
+        new = [half(offset) for offset in range(batch * 6, min(1024, batch * 6 + 6))]
+        ops = [op(offset, COMMIT, offset) for offset in range(max(0, batch * 6 - 6), batch * 6)]
+        story.batch(SENT + 100 * batch, *new, *ops)
+        written += len(story.page.pack())
+    assert written / 1024 <= 120
+
+
+def test_the_page_given_is_not_changed() -> None:
+    story = story_of_version_1()
+    before = story.page
+    packed = before.pack()
+    story.batch(SENT + 400_000, half(85), half(90), op(80, COMMIT, 4))
+    assert before.pack() == packed

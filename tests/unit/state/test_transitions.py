@@ -1,0 +1,80 @@
+"""The table is whole, the arrays are the table, and ARCHITECTURE.md shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkback.state.diagram import BEGIN, END, with_block
+from checkback.state.transitions import (
+    EFFECT,
+    IMPOSSIBLE,
+    NEXT_PHASE,
+    REASON,
+    TRANSITIONS,
+    Effect,
+    Event,
+    Phase,
+)
+
+ARCHITECTURE = Path(__file__).parents[3] / "ARCHITECTURE.md"
+RECORD_EVENTS = (
+    Event.HALF,
+    Event.HALF_REJECTED,
+    Event.COMMIT,
+    Event.ROLLBACK,
+    Event.UNKNOWN,
+    Event.CHECK_UNDELIVERED,
+)
+
+
+def test_whatever_a_record_can_say_is_decided_in_every_phase() -> None:
+    assert {pair for pair in TRANSITIONS if pair[1] in RECORD_EVENTS} == {
+        (phase, event) for phase in Phase for event in RECORD_EVENTS
+    }
+
+
+def test_arrays_are_the_table() -> None:
+    for phase in Phase:
+        for event in Event:
+            transition = TRANSITIONS.get((phase, event))
+            expected = transition or (IMPOSSIBLE, IMPOSSIBLE, None)
+            assert NEXT_PHASE[phase, event] == expected[0]
+            assert EFFECT[phase, event] == expected[1]
+            assert REASON[phase, event] == (expected[2] or 0)
+
+
+def test_a_verdict_is_never_changed_only_forgotten() -> None:
+    settled = (Phase.COMMITTED, Phase.ROLLED_BACK, Phase.DISCARDED)
+    for (phase, event), transition in TRANSITIONS.items():
+        if phase in settled and transition.phase != phase:
+            assert (event, transition.phase) == (Event.MEMORY_OVER, Phase.ABSENT)
+
+
+def test_every_refusal_has_a_reason_and_nothing_else_has() -> None:
+    refusing = (Effect.REFUSE_HALF, Effect.REFUSE_OP, Effect.EXPIRE_OP)
+    for transition in TRANSITIONS.values():
+        assert (transition.effect in refusing) == (transition.reason is not None)
+
+
+def test_every_phase_event_and_effect_is_in_use() -> None:
+    assert {phase for phase, _ in TRANSITIONS} == set(Phase)
+    assert {event for _, event in TRANSITIONS} == set(Event)
+    assert {transition.effect for transition in TRANSITIONS.values()} == set(Effect)
+
+
+def test_the_diagram_is_current() -> None:
+    """If not: python -m checkback.state.diagram ARCHITECTURE.md."""
+    document = ARCHITECTURE.read_text("utf-8")
+    assert document == with_block(document)
+
+
+def test_only_what_is_between_the_markers_is_replaced() -> None:
+    renewed = with_block(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    assert renewed.startswith(f"before\n{BEGIN}\n\n```mermaid\n")
+    assert renewed.endswith(f"\n{END}\nafter\n")
+    assert "old\n" not in renewed
+    assert with_block(renewed) == renewed
+    with pytest.raises(ValueError, match="transitions:begin"):
+        with_block("no markers")
