@@ -10,7 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from kafka.errors import KafkaConnectionError, NodeNotReadyError
+from kafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+    RequestTimedOutError,
+)
 from kafka.future import Future
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.producer import ProduceRequest
@@ -57,9 +62,10 @@ class WatchedNetwork(KafkaNetClient):  # type: ignore[misc]  # kafka-python has 
             return Future()
         started_ms = _now_ms()
         sent = super().send(node_id, request, **options)
-        sent.add_callback(self._answered, node_id, started_ms)
-        sent.add_errback(self._failed, node_id, passing)
-        return sent
+        seen = Future()
+        sent.add_callback(self._answered, node_id, started_ms, seen)
+        sent.add_errback(self._failed, node_id, passing, seen)
+        return seen
 
     def _keep_passing(self, request: Any) -> list[int]:
         """Take barred partitions out of a request; return the watched ones that stay."""
@@ -75,7 +81,7 @@ class WatchedNetwork(KafkaNetClient):  # type: ignore[misc]  # kafka-python has 
     def _passes(self, data: Any) -> bool:
         return self._watch.may_pass(data.index, bytes(data.records[BATCH_IDENTITY]))
 
-    def _answered(self, node_id: int, started_ms: float, response: Any) -> None:
+    def _answered(self, node_id: int, started_ms: float, seen: Any, response: Any) -> None:
         now_ms = _now_ms()
         self._faults.answered(node_id, now_ms - started_ms, now_ms)
         for topic in response.responses:
@@ -84,8 +90,9 @@ class WatchedNetwork(KafkaNetClient):  # type: ignore[misc]  # kafka-python has 
                     continue
                 if self._watch.answered(answer.index, answer.error_code):
                     self._faults.failed(node_id, now_ms, reachable=True)
+        seen.success(response)
 
-    def _failed(self, node_id: int, passing: list[int], error: BaseException) -> None:
+    def _failed(self, node_id: int, passing: list[int], seen: Any, error: BaseException) -> None:
         unsent = isinstance(error, NodeNotReadyError)
         reachable = not isinstance(error, KafkaConnectionError)
         self._faults.failed(node_id, _now_ms(), reachable=reachable)
@@ -94,6 +101,10 @@ class WatchedNetwork(KafkaNetClient):  # type: ignore[misc]  # kafka-python has 
                 self._watch.not_sent(partition)
             else:
                 self._watch.lost(partition)
+        # Its own timeout kafka-python tells with the class of the broker's REQUEST_TIMED_OUT,
+        # which says that the leader has the record.
+        local = KafkaTimeoutError(str(error)) if isinstance(error, RequestTimedOutError) else error
+        seen.failure(local)
 
 
 def _now_ms() -> float:

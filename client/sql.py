@@ -1,0 +1,168 @@
+"""An outbox for local transactions that live in a database: where a check looks the truth up.
+
+The local transaction inserts its transaction id in the same database transaction as the business
+rows, so the row is there exactly if they are. A check that finds no row can't tell a rollback from
+a local transaction that is merely slow. So it writes a barrier row under the same primary key
+first: the slow one then fails on its own insert and rolls back, and only then is ROLLBACK the
+answer. A slow commit and a rollback can never both win.
+
+Needs SQLAlchemy (``pip install checkback[sql]``); tested on SQLite and PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    delete,
+    insert,
+    select,
+)
+from sqlalchemy.exc import IntegrityError
+
+from checkback.client.listener import LocalTransactionState, TransactionListener
+from checkback.client.message import Message, MessageExt
+
+_log = logging.getLogger(__name__)
+
+COMMITTED: Final = 1
+BARRIER: Final = 2
+
+LocalTransaction = Callable[[Connection, Message, Any], LocalTransactionState | None]
+"""The business rows, written through that connection; None means commit. What it raises, and any
+other state than COMMIT_MESSAGE, rolls them back."""
+
+
+class SqlTransactionLog(TransactionListener):
+    """A transaction listener whose local transactions are database transactions.
+
+    ::
+
+        def book(connection, message, arg):
+            connection.execute(insert(orders).values(arg))
+
+        log = SqlTransactionLog(engine, book)
+        log.create_table()
+        producer = TransactionMQProducer("orders", ..., transaction_listener=log)
+
+    Args:
+        engine: the database of the business rows.
+        local_transaction: writes them.
+        table_name: the log's table, beside the business tables.
+        clock_ms: milliseconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        local_transaction: LocalTransaction,
+        *,
+        table_name: str = "checkback_transaction",
+        clock_ms: Callable[[], float] = lambda: time.time() * 1000,
+    ) -> None:
+        self._engine = engine
+        self._local_transaction = local_transaction
+        self._clock_ms = clock_ms
+        self._metadata = MetaData()
+        self.table = Table(
+            table_name,
+            self._metadata,
+            Column("transaction_id", String(64), primary_key=True),
+            Column("state", SmallInteger, nullable=False),
+            Column("written_at_ms", BigInteger, nullable=False),
+        )
+
+    def create_table(self) -> None:
+        """Create the log's table unless it exists."""
+        self._metadata.create_all(self._engine)
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+        """Run the local transaction and log it, in one database transaction.
+
+        The log's row comes first: where a check has put its barrier, nothing else is tried.
+
+        Raises:
+            Exception: what the local transaction or the commit raised. The answer is then unknown:
+                a commit whose confirmation was lost may have happened.
+        """
+        with self._engine.connect() as connection, connection.begin() as transaction:
+            try:
+                self._insert(connection, message.transaction_id, COMMITTED)
+            except IntegrityError:
+                transaction.rollback()
+                _log.warning(
+                    "Transaction %s came too late: a check has answered rollback",
+                    message.transaction_id,
+                )
+                return LocalTransactionState.ROLLBACK_MESSAGE
+            state = self._local_transaction(connection, message, arg)
+            if state not in (None, LocalTransactionState.COMMIT_MESSAGE):
+                transaction.rollback()
+                return LocalTransactionState.ROLLBACK_MESSAGE
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        """Look the outcome up; where there is none yet, make it a rollback for good."""
+        return self.outcome(message.transaction_id)
+
+    def outcome(self, transaction_id: str) -> LocalTransactionState:
+        """Return COMMIT_MESSAGE or ROLLBACK_MESSAGE for a transaction, for good.
+
+        Raises:
+            sqlalchemy.exc.DBAPIError: the database can't say now; it will be asked again.
+        """
+        state = self._look_up(transaction_id)
+        if state is None:
+            state = self._put_barrier(transaction_id)
+        if state == COMMITTED:
+            return LocalTransactionState.COMMIT_MESSAGE
+        return LocalTransactionState.ROLLBACK_MESSAGE
+
+    def forget_before(self, written_before_ms: float) -> int:
+        """Delete rows written before that time, milliseconds since the epoch; return how many.
+
+        A row is needed as long as a check may come: at least the pipeline's half_retention_ms.
+        """
+        old = delete(self.table).where(self.table.c.written_at_ms < int(written_before_ms))
+        with self._engine.begin() as connection:
+            return connection.execute(old).rowcount
+
+    def _look_up(self, transaction_id: str) -> int | None:
+        wanted = select(self.table.c.state).where(self.table.c.transaction_id == transaction_id)
+        with self._engine.connect() as connection:
+            return connection.execute(wanted).scalar_one_or_none()
+
+    def _put_barrier(self, transaction_id: str) -> int:
+        """Put the barrier and return what now stands there.
+
+        The insert waits for a local transaction that holds the key: its commit makes it fail.
+        """
+        try:
+            with self._engine.begin() as connection:
+                self._insert(connection, transaction_id, BARRIER)
+        except IntegrityError:
+            # Whoever has the key has committed; gone again, it will be asked for once more.
+            state = self._look_up(transaction_id)
+            if state is None:
+                raise
+            return state
+        return BARRIER
+
+    def _insert(self, connection: Connection, transaction_id: str, state: int) -> None:
+        row = {
+            "transaction_id": transaction_id,
+            "state": state,
+            "written_at_ms": int(self._clock_ms()),
+        }
+        connection.execute(insert(self.table).values(row))

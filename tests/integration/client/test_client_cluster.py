@@ -1,0 +1,128 @@
+"""Leaders that move and replicas that are missing, on three brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+from tests.integration.client.playing import Checkback, Scripted, eventually, header
+
+from checkback.client import DefaultMQProducer, Event, Message, SendStatus
+from checkback.deploy.broker import EmbeddedCluster
+from checkback.protocol import properties as names
+from checkback.protocol.errors import SendError
+
+ORDER = Message("paid", b"body", keys="o-1")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
+    with EmbeddedCluster(tmp_path_factory.mktemp("cluster"), heap_mb=256) as running:
+        yield running
+
+
+@pytest.fixture
+def spread(cluster: EmbeddedCluster, unique: str) -> Iterator[Checkback]:
+    """Half partition n is led by broker n+1 and followed by the next; both must have it."""
+    made = Checkback(cluster.bootstrap_servers, unique)
+    made.create_topics(
+        num_partitions=-1,
+        assignments={0: [1, 2], 1: [2, 3], 2: [3, 1]},
+        configs={"min.insync.replicas": "2", "message.timestamp.type": "LogAppendTime"},
+    )
+    yield made
+    for producer in made.started:
+        producer.shutdown()
+
+
+def leaders(cluster: EmbeddedCluster, topic: str) -> set[int]:
+    """Ask a broker that lives which brokers lead; none while it still names a dead one."""
+    admin: Any = KafkaAdminClient(bootstrap_servers=cluster.broker(3).bootstrap_servers)
+    try:
+        (described,) = admin.describe_topics([topic])
+    except KafkaError:
+        return set()
+    finally:
+        admin.close()
+    return {one["leader_id"] for one in described["partitions"]}
+
+
+def test_with_too_few_replicas_a_half_goes_elsewhere_once(
+    spread: Checkback, listener: Scripted, cluster: EmbeddedCluster
+) -> None:
+    producer = spread.producer(listener)
+    cluster.broker(1).kill()
+    try:
+        eventually(lambda: leaders(cluster, spread.names.half) == {2, 3})
+        results = [producer.send_message_in_transaction(ORDER) for _ in range(6)]
+    finally:
+        cluster.broker(1).restart()
+
+    assert {result.send_status for result in results} == {SendStatus.SEND_OK}
+    # Partitions 0 and 2 have one replica left of the two that they need.
+    assert {result.message_queue.queue_id for result in results if result.message_queue} == {1}
+    assert producer.counters.snapshot()[Event.SEND_RETRIED] > 0
+    ids = [header(half, names.UNIQ_KEY) for half in spread.halves(6)]
+    assert sorted(ids, key=str) == sorted(result.transaction_id for result in results)
+
+
+def test_leaders_that_move_lose_and_double_nothing(
+    cluster: EmbeddedCluster, listener: Scripted, unique: str
+) -> None:
+    checkback = Checkback(cluster.bootstrap_servers, unique)
+    checkback.create_topics(replication_factor=3)
+    producer = checkback.producer(listener, send_msg_timeout_ms=6_000)
+    stored: list[str] = []
+    doubtful: list[SendError] = []
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.is_set():
+            try:
+                stored.append(producer.send_message_in_transaction(ORDER).transaction_id)
+            except SendError as error:
+                doubtful.append(error)
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    eventually(lambda: len(stored) > 50)
+    cluster.broker(2).stop()
+    before = len(stored)
+    eventually(lambda: len(stored) > before + 50, 30)
+    stop.set()
+    for thread in threads:
+        thread.join()
+    cluster.broker(2).restart()
+
+    ids = [header(half, names.UNIQ_KEY) for half in checkback.halves(len(stored))]
+    assert len(ids) == len(set(ids))
+    assert set(stored) <= set(ids)
+    # What is there beyond that, its caller was told of.
+    assert len(set(ids) - set(stored)) <= len(doubtful)
+    producer.shutdown()
+
+
+def test_plain_sends_go_round_a_dead_leader(cluster: EmbeddedCluster, unique: str) -> None:
+    checkback = Checkback(cluster.bootstrap_servers, unique)
+    checkback.create_topics(num_partitions=-1, assignments={0: [1], 1: [2], 2: [3]})
+    topic = f"{unique}plain"
+    admin: Any = KafkaAdminClient(bootstrap_servers=checkback.bootstrap_servers)
+    options = {"num_partitions": -1, "assignments": {0: [1], 1: [2], 2: [3]}}
+    admin.create_topics({topic: options}, wait_for_metadata=True)
+    admin.close()
+    with DefaultMQProducer(
+        "plain", bootstrap_servers=checkback.bootstrap_servers, send_latency_fault_enable=True
+    ) as producer:
+        producer.send(Message(topic, b"warm"))
+        cluster.broker(3).kill()
+        try:
+            results = [producer.send(Message(topic, b"x")) for _ in range(6)]
+        finally:
+            cluster.broker(3).restart()
+    assert {result.message_queue.queue_id for result in results if result.message_queue} <= {0, 1}
+    assert len(results) == 6
