@@ -6,11 +6,12 @@ would make the job write twice or skip, and nobody would see it.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.checkpoints.identity import FILE, FORMAT, CheckpointIdentity
@@ -22,7 +23,8 @@ from checkback.sinks.marker import MarkerStore
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.session import state_partitions
 
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 10.0
+LEADER_PAUSE_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +72,16 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     needed = [names.half, names.op, names.discarded, names.refused, names.settled]
     try:
         cluster: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
-        cluster_id = str(cluster.result(TIMEOUT_S).cluster_id)
+        cluster_id = str(cluster.result(2 * TIMEOUT_S).cluster_id)
         found = _describe_topics(admin, needed)
         facts = ClusterFacts(cluster_id, found, 0)
         _require_fit(settings, facts)
         _require_retention(settings, admin)
-        settled = _record_count(admin, names.settled, found[names.settled].partitions)
-    except KafkaException as error:
+        settled = _record_count(connection, names.settled, found[names.settled].partitions)
+    except (KafkaException, TimeoutError) as error:
+        why = cause_of(error).str() if isinstance(error, KafkaException) else "timed out"
         raise BrokerError(
-            f"The brokers at {settings.bootstrap_servers} do not answer: {cause_of(error).str()}.",
+            f"The brokers at {settings.bootstrap_servers} do not answer: {why}.",
             remedy="Check bootstrap_servers, the security settings and that the brokers are up.",
             bootstrap_servers=settings.bootstrap_servers,
         ) from error
@@ -155,7 +158,7 @@ def _describe_topics(admin: AdminClient, needed: list[str]) -> dict[str, TopicFa
     facts, missing = {}, []
     for name, future in futures.items():
         try:
-            description = future.result(TIMEOUT_S)
+            description = future.result(2 * TIMEOUT_S)
         except KafkaException:
             missing.append(name)
             continue
@@ -210,10 +213,25 @@ def pending_window_ms(settings: Settings) -> int:
     return min(settings.half_retention_ms, checked_ms + settings.check_interval_ms)
 
 
-def _record_count(admin: Any, topic: str, partitions: int) -> int:
-    def offsets(spec: Any) -> int:
-        wanted = {TopicPartition(topic, number): spec for number in range(partitions)}
-        futures = admin.list_offsets(wanted, request_timeout=TIMEOUT_S)
-        return sum(future.result(TIMEOUT_S).offset for future in futures.values())
+def _record_count(connection: dict[str, Any], topic: str, partitions: int) -> int:
+    consumer = Consumer({**connection, "group.id": "checkback-preflight"})
+    try:
+        ranges = [
+            _offset_range(consumer, TopicPartition(topic, number)) for number in range(partitions)
+        ]
+    finally:
+        consumer.close()
+    return sum(end - first for first, end in ranges)
 
-    return offsets(OffsetSpec.latest()) - offsets(OffsetSpec.earliest())
+
+def _offset_range(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """Return first and end offset; a topic that was made a moment ago has no leader yet."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(partition, TIMEOUT_S)
+        except KafkaException as error:
+            leaderless = cause_of(error).code() == KafkaError.NOT_LEADER_FOR_PARTITION
+            if not leaderless or time.monotonic() > deadline:
+                raise
+            time.sleep(LEADER_PAUSE_S)

@@ -1,4 +1,4 @@
-"""Fixtures for every test that needs a real Kafka."""
+"""Fixtures for every test that needs a real Kafka or a real Spark; each starts once per run."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from checkback.deploy.broker import EmbeddedBroker
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
     """One broker for the whole run: tests keep apart by their topics' names (`unique`)."""
-    from checkback.deploy.broker import EmbeddedBroker  # unit tests need no Kafka client
+    from checkback.deploy.broker import (
+        QUICK_START,
+        EmbeddedBroker,
+    )  # unit tests need no Kafka client
 
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as running:
+    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), jvm_options=QUICK_START) as running:
         yield running
 
 
@@ -31,3 +36,15 @@ def bootstrap_servers(broker: EmbeddedBroker) -> str:
 def unique() -> str:
     """A prefix that no other test has, for topics, groups and ids."""
     return f"t{uuid.uuid4().hex[:10]}-"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One small Spark for the whole run, without jars: for micro-batches and folders."""
+    from checkback.protocol.configuration import Settings
+    from checkback.streaming.session import start_session
+
+    small = {"spark.ui.enabled": "false", "spark.driver.memory": "1g"}
+    session = start_session(Settings(master="local[2]", state_partitions=2, spark=small), [])
+    yield session
+    session.stop()
