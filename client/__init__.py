@@ -3,6 +3,7 @@
 What is listed here is what stays stable.
 """
 
+from checkback.client.asyncio_producer import AsyncTransactionListener, AsyncTransactionMQProducer
 from checkback.client.counters import Counters, Event
 from checkback.client.lifecycle import ServiceState
 from checkback.client.listener import LocalTransactionState, TransactionListener
@@ -14,6 +15,8 @@ from checkback.client.results import SendResult, SendStatus, TransactionSendResu
 from checkback.client.transaction_producer import TransactionMQProducer
 
 __all__ = [
+    "AsyncTransactionListener",
+    "AsyncTransactionMQProducer",
     "Counters",
     "DefaultMQProducer",
     "Event",
