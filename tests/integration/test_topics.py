@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from checkback.deploy.admin import admin_client
-from checkback.deploy.broker import EmbeddedBroker
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.topics import TopicDifference, create_topics, find_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
@@ -132,7 +132,7 @@ def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedde
         ),
     }
     folder = tmp_path_factory.mktemp("secured")
-    with EmbeddedBroker(folder, properties=properties) as running:
+    with EmbeddedBroker(folder, properties=properties, jvm_options=QUICK_START) as running:
         yield running
 
 
