@@ -1,0 +1,89 @@
+"""How Spark is set up, and what is said when a query ends."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import CheckpointError, OperationalError
+from checkback.streaming.failure import explain
+from checkback.streaming.package import package_folders, package_zip
+from checkback.streaming.session import session_settings, spark_master, state_partitions
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [
+        ("local", "local[1,4]"),
+        ("local[3]", "local[3,4]"),
+        ("local[*]", "local[*,4]"),
+        ("local[2,1]", "local[2,1]"),
+        ("spark://h:1", "spark://h:1"),
+        ("local-cluster[1,1,1]", "local-cluster[1,1,1]"),
+    ],
+)
+def test_a_local_master_gets_task_retries_unless_it_names_its_own(
+    master: str, expected: str
+) -> None:
+    assert spark_master(Settings(master=master)) == expected
+
+
+def test_state_partitions_are_the_cores_of_a_local_master_unless_set() -> None:
+    assert state_partitions(Settings(master="local[3]")) == 3
+    assert state_partitions(Settings(master="local[3]", state_partitions=5)) == 5
+
+
+def test_the_user_may_change_defaults_but_not_what_correctness_rests_on() -> None:
+    own = {
+        "driver.memory": "9g",
+        "spark.speculation": "true",
+        "spark.sql.shuffle.partitions": "200",
+        "spark.jars": "mine.jar",
+    }
+
+    chosen = session_settings(Settings(state_partitions=2, spark=own), [Path("source.jar")])
+
+    assert chosen["spark.driver.memory"] == "9g"
+    assert chosen["spark.speculation"] == "false"
+    assert chosen["spark.sql.shuffle.partitions"] == "2"
+    assert chosen["spark.jars"] == "mine.jar,source.jar"
+
+
+def test_only_a_local_spark_is_bound_to_loopback() -> None:
+    assert session_settings(Settings(), [])["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in session_settings(Settings(master="spark://h:1"), [])
+
+
+def test_the_package_zip_holds_every_package_under_its_import_name(tmp_path: Path) -> None:
+    path = package_zip(tmp_path)
+
+    names = set(zipfile.ZipFile(path).namelist())
+    for package, folder in package_folders().items():
+        for module in folder.glob("*.py"):
+            assert f"{package.replace('.', '/')}/{module.name}" in names
+    assert {"checkback/__init__.py", "checkback/state/page.py"} <= names
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_our_own_error_out_of_a_task_is_told_as_such() -> None:
+    wrapped = StreamingQueryException(
+        "Job aborted\n  File ...\nThe marker is gone\n"
+        "checkback.protocol.errors.CheckpointError: The marker of state partition 0 is gone.\n\tat"
+    )
+
+    told = explain(wrapped)
+
+    assert isinstance(told, CheckpointError)
+    assert told.message == "The marker of state partition 0 is gone."
+    assert told.exit_code == 4
+
+
+def test_any_other_end_is_told_in_one_line() -> None:
+    told = explain(StreamingQueryException("Connection lost\nlong\nstack"))
+
+    assert type(told) is OperationalError
+    assert told.message == "The query ended: Connection lost"

@@ -1,0 +1,72 @@
+"""What a progress line says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+
+from checkback.sinks.report import BatchReport, PageStatus
+from checkback.streaming.progress import PendingIndex, Progress, line_text
+
+
+def report(*pages: PageStatus, **counts: int) -> BatchReport:
+    return BatchReport(0, Counter(counts), pages=list(pages))
+
+
+def test_pending_is_what_the_last_status_of_each_page_says() -> None:
+    index = PendingIndex()
+    index.update([PageStatus(0, 0, 5, 100), PageStatus(0, 1, 2, 50), PageStatus(1, 0, 1, 70)])
+    index.update([PageStatus(0, 1, 0, -1), PageStatus(0, 0, 3, 120)])
+
+    assert index.pending == 4
+    assert index.oldest_ms == 70
+
+
+def test_nothing_pending_has_no_oldest() -> None:
+    assert PendingIndex().oldest_ms is None
+
+
+def test_a_line_counts_since_the_one_before() -> None:
+    progress = Progress()
+    progress.add(0, [report(halves=10, commits=4, finals=4)])
+    progress.line(1_000, 50)
+    progress.add(1, [report(PageStatus(0, 0, 6, 500), halves=20), report(commits=10, finals=10)])
+
+    line = progress.line(3_000, 70)
+
+    assert line.counts == {"halves": 20, "commits": 10, "finals": 10}
+    assert line.events_per_s == 15.0
+    assert (line.batch_id, line.batches, line.batch_ms) == (1, 1, 70)
+    assert (line.pending, line.oldest_pending_ms) == (6, 2_500)
+    assert progress.totals["finals"] == 14
+
+
+def test_a_half_younger_than_our_clock_is_not_of_negative_age() -> None:
+    progress = Progress()
+    progress.add(0, [report(PageStatus(0, 0, 1, 9_000))])
+
+    assert progress.line(8_000, None).oldest_pending_ms == 0
+
+
+def test_a_report_survives_its_journey() -> None:
+    sent = report(PageStatus(1, 2, 3, 4), finals=5)
+    sent.undelivered_groups["g"] = 2
+    sent.skipped = True
+
+    assert BatchReport.from_json(sent.to_json()) == sent
+
+
+def test_the_line_for_a_terminal_names_groups_without_a_check_topic() -> None:
+    progress = Progress()
+    quiet = line_text("progress", asdict(progress.line(0, None)))
+    lost = report(finals=1_234)
+    lost.undelivered_groups["billing"] = 1
+    progress.add(7, [lost])
+
+    loud = line_text("progress", asdict(progress.line(2_000, 410)))
+
+    assert quiet.startswith("batch - (- ms)")
+    assert "no check topic" not in quiet
+    assert loud.startswith("batch 7 (410 ms)")
+    assert "finals 1,234" in loud
+    assert loud.endswith("no check topic for billing")
