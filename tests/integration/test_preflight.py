@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -52,7 +53,7 @@ def bind(settings: Settings, folder: CheckpointFolder) -> None:
 
 @pytest.mark.parametrize("key", ["bootstrap_servers", "checkpoint"])
 def test_what_can_t_be_guessed_has_to_be_set(key: str) -> None:
-    given = {"bootstrap_servers": "h:1", "checkpoint": "c", key: ""}
+    given: dict[str, Any] = {"bootstrap_servers": "h:1", "checkpoint": "c", key: ""}
 
     with pytest.raises(ConfigurationError, match=f"{key} is not set"):
         require_settings(Settings(**given))
@@ -103,12 +104,12 @@ def test_a_checkpoint_is_bound_at_first_and_known_again(
     ],
 )
 def test_a_checkpoint_of_other_settings_is_refused(
-    settings: Settings, folder: CheckpointFolder, changes: dict[str, object], said: str
+    settings: Settings, folder: CheckpointFolder, changes: dict[str, Any], said: str
 ) -> None:
     bind(settings, folder)
 
     with pytest.raises(CheckpointError, match=said):
-        bind(replace(settings, **changes), folder)  # type: ignore[arg-type] - one of several keys
+        bind(replace(settings, **changes), folder)
 
 
 def test_a_checkpoint_over_recreated_topics_is_refused(
