@@ -97,6 +97,16 @@ class TransactionMQProducer(DefaultMQProducer):
             outcome = self._end(message, half, arg)
             return self._result(message, half, outcome)
 
+    def broker_latencies_ms(self) -> dict[int, float]:
+        """Return how long each leader broker took for its last answer to half messages.
+
+        Raises:
+            LifeCycleError: not started, shut down, or forked.
+        """
+        self._require_running()
+        faults = self._channel.faults.snapshot()
+        return {broker: fault.latency_ms for broker, fault in faults.items()}
+
     def _open(self) -> None:
         self._create_check_topic()
         options = self.options

@@ -16,12 +16,23 @@ from typing import Final
 from checkback.streaming.commands.frame import LazyGroup, Noun, execute
 
 NOUNS: Final[dict[str, Noun]] = {
+    "bench": Noun("checkback.streaming.commands.bench", "Measure on this machine."),
     "broker": Noun("checkback.streaming.commands.broker", "Run a local Kafka broker."),
     "config": Noun("checkback.streaming.commands.config", "Show the settings in effect."),
     "demo": Noun("checkback.streaming.commands.demo", "Show all of it at work, and audit it."),
+    "discarded": Noun(
+        "checkback.streaming.commands.discarded", "Look at what was given up, and resume it."
+    ),
+    "doctor": Noun(
+        "checkback.streaming.commands.doctor", "Look whether all is as the pipeline needs it."
+    ),
     "jars": Noun("checkback.streaming.commands.jars", "Fetch the jars of Spark and Kafka."),
+    "pending": Noun("checkback.streaming.commands.pending", "List what waits for a verdict."),
     "run": Noun("checkback.streaming.commands.run", "Run the transaction checker."),
     "topics": Noun("checkback.streaming.commands.topics", "Create and compare the topics."),
+    "tx": Noun(
+        "checkback.streaming.commands.tx", "Look at one transaction, and decide it by hand."
+    ),
 }
 
 
