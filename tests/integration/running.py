@@ -237,10 +237,16 @@ class Pipeline:
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(timeout_s)
 
-    def kill(self) -> None:
-        """SIGKILL to driver, JVM and Python workers at once, as a lost machine would."""
+    def kill(self, *, driver_only: bool = False) -> None:
+        """SIGKILL to driver, JVM and Python workers at once, as a lost machine would.
+
+        To the driver's Python alone, the JVM has to notice by itself, while a successor starts.
+        """
         assert self._process is not None
-        os.killpg(self._process.pid, signal.SIGKILL)
+        if driver_only:
+            self._process.kill()
+        else:
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
 
     def wait(self, timeout_s: float = 60.0) -> int:
