@@ -14,6 +14,7 @@ from kafka.errors import (
     IllegalSaslStateError,
     KafkaError,
     KafkaTimeoutError,
+    RequestTimedOutError,
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
@@ -95,11 +96,13 @@ def _connected(bootstrap_servers: str, settings: Mapping[str, Any]) -> Admin:
             try:
                 return new_admin_client({**settings, "bootstrap_timeout_ms": timeout_ms})
             except KafkaTimeoutError:
-                if any(map(_is_final, seen)):
+                if any(map(_is_final, seen)) or _is_cut_off_at_login(settings, seen):
                     break
             except (KafkaError, OSError) as error:
                 seen.append(error)
                 break
+    if _is_cut_off_at_login(settings, seen):
+        seen.append(SaslAuthenticationFailedError())
     raise _connection_error(bootstrap_servers, seen)
 
 
@@ -109,7 +112,8 @@ def _connection_error(bootstrap_servers: str, seen: Sequence[BaseException]) -> 
     if isinstance(final, _REFUSALS):
         return BrokerError(
             f"Kafka at {bootstrap_servers} refused the user name or the password.",
-            remedy="Check kafka.sasl.mechanism, kafka.sasl.username and kafka.sasl.password.",
+            remedy="Check kafka.sasl.username, kafka.sasl.password, kafka.sasl.mechanism and"
+            " kafka.security.protocol.",
         )
     if isinstance(final, (FileNotFoundError, PermissionError)):
         return BrokerError(
@@ -121,12 +125,30 @@ def _connection_error(bootstrap_servers: str, seen: Sequence[BaseException]) -> 
             f"No TLS connection to Kafka at {bootstrap_servers} ({_tls_reason(final)}).",
             remedy="Check kafka.ssl.ca.location and those of the certificate and the key.",
         )
-    told = [type(one).__name__ for one in seen if not isinstance(one, KafkaTimeoutError)]
-    why = f" ({told[-1]})" if told else ""
+    why = "".join(f" ({type(error).__name__})" for error in _reasons(seen)[-1:])
     return BrokerError(
         f"Kafka at {bootstrap_servers} can't be reached{why}.",
         remedy="Check bootstrap_servers, kafka.security.protocol and the network.",
     )
+
+
+def _is_cut_off_at_login(settings: Mapping[str, Any], seen: Sequence[BaseException]) -> bool:
+    """Tell whether the broker took each connection and then cut it off while we logged in.
+
+    A broker answers a wrong password and hangs up. kafka-python 3.0.12 mostly notices the second
+    before it has read the first.
+    """
+    errors = _reasons(seen)
+    return (
+        str(settings.get("security_protocol")).startswith("SASL")
+        and bool(errors)
+        and all("socket disconnected" in str(error) for error in errors)
+    )
+
+
+def _reasons(seen: Sequence[BaseException]) -> list[BaseException]:
+    """Return the errors but for those which say that our own time for connecting was over."""
+    return [one for one in seen if not isinstance(one, (KafkaTimeoutError, RequestTimedOutError))]
 
 
 def _is_final(error: BaseException) -> bool:
