@@ -121,9 +121,11 @@ class RecordReader:
         if consumer is None:
             return []
         for _ in range(SILENCE_POLLS_MAX):
-            messages = [
-                one for one in consumer.consume(CONSUME_MESSAGES_MAX, POLL_S) if _is_record(one)
-            ]
+            first_one = consumer.poll(POLL_S)
+            # consume() alone waits its timeout out unless it gets as many as it asked for: a
+            # second for each look-up near a partition's end.
+            more = [] if first_one is None else consumer.consume(CONSUME_MESSAGES_MAX, 0.0)
+            messages = [one for one in (first_one, *more) if one is not None and _is_record(one)]
             if messages:
                 return messages
             first, end = self._range()
