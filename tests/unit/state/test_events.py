@@ -1,0 +1,22 @@
+"""Events as tables."""
+
+from __future__ import annotations
+
+from checkback.state import EventKind, Events
+from tests.property.paged import events_of
+from tests.unit.state.building import COMMIT, half, op
+
+
+def test_parts_become_one_table_in_their_order() -> None:
+    joined = Events.concat(events_of([half(3)]), Events.empty(), events_of([op(1, COMMIT, 7)]))
+    assert joined.kind.tolist() == [EventKind.HALF, EventKind.OP]
+    assert joined.offset.tolist() == [3, 1]
+    assert joined.source_offset.tolist() == [3, 7]
+    assert len(Events.concat()) == 0
+
+
+def test_rows_of_a_kind_come_in_the_order_of_their_topic() -> None:
+    events = events_of([op(5, COMMIT, 9), half(4), op(6, COMMIT, 2), half(1)])
+    assert events.of_kind(EventKind.OP).offset.tolist() == [6, 5]
+    assert events.of_kind(EventKind.HALF).offset.tolist() == [1, 4]
+    assert len(events.of_kind(EventKind.UNDELIVERED)) == 0
