@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from checkback.state import EventKind, Events
 from tests.property.paged import events_of
 from tests.unit.state.building import COMMIT, half, op
+
+from checkback.state import EventKind, Events
 
 
 def test_parts_become_one_table_in_their_order() -> None:
