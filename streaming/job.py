@@ -155,13 +155,15 @@ class Job:
 
     def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
         next_line_ms = self.now_ms() + self.settings.progress_interval_ms
-        while not self._stopping.is_set():
-            if wait_for_end(query, WATCH_S):
-                raise explain(query.exception())
+        while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             if self.now_ms() >= next_line_ms:
                 self._emit_line(query)
                 next_line_ms += self.settings.progress_interval_ms
-        end_between_batches(spark, query)
+        if self._stopping.is_set():
+            end_between_batches(spark, query)
+        failure = query.exception()
+        if not is_own_stop(failure) and (failure is not None or not self._stopping.is_set()):
+            raise explain(failure)
         self._emit_line(query)
 
     def _emit_line(self, query: StreamingQuery) -> None:
@@ -212,6 +214,14 @@ def wait_for_end(query: StreamingQuery, timeout_s: float) -> bool:
         return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]
     except StreamingQueryException:
         return True
+
+
+def is_own_stop(failure: StreamingQueryException | None) -> bool:
+    """Tell whether the query ended because the sink refused a batch on request.
+
+    The request may come while somebody waits for the query's end, and the end right after it.
+    """
+    return failure is not None and StoppedBetweenBatchesError.__name__ in str(failure)
 
 
 def end_between_batches(spark: SparkSession, query: StreamingQuery) -> None:

@@ -1,0 +1,73 @@
+"""A wish to stop is no failure, whenever it comes; a failure is one, also while stopping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import OperationalError
+from checkback.streaming.job import Job
+
+OWN_STOP = StreamingQueryException(
+    "An exception was raised by the Python Proxy.\n"
+    "checkback.streaming.job.StoppedBetweenBatchesError\n"
+)
+FAILURE = StreamingQueryException("The state store is broken.")
+
+
+class EndingQuery:
+    """Ends while it is waited for, and calls a function just before; real ones race for it."""
+
+    lastProgress = None  # noqa: N815 - Spark's name
+    status = {"message": "Processing new data"}  # noqa: RUF012 - Spark's name and type
+
+    def __init__(self, job: Job, failure: StreamingQueryException | None, *, stop: bool) -> None:
+        self._job = job
+        self._failure = failure
+        self._stop = stop
+
+    def awaitTermination(self, _: float) -> bool:  # noqa: N802 - Spark's name
+        if self._stop:
+            self._job.stop()
+        return True
+
+    def exception(self) -> StreamingQueryException | None:
+        return self._failure
+
+    def stop(self) -> None:
+        pass
+
+
+def watch(failure: StreamingQueryException | None, *, stop: bool) -> list[str]:
+    told: list[str] = []
+
+    def emit(event: str, _: dict[str, Any]) -> None:
+        told.append(event)
+
+    job = Job(Settings(), list[Path](), emit)
+    query: Any = EndingQuery(job, failure, stop=stop)
+    job._watch(MagicMock(), query)
+    return told
+
+
+@pytest.mark.parametrize("failure", [OWN_STOP, None])
+def test_a_stop_while_the_end_is_waited_for_is_no_failure(
+    failure: StreamingQueryException | None,
+) -> None:
+    assert watch(failure, stop=True) == ["progress"]
+
+
+@pytest.mark.parametrize("stop", [True, False])
+def test_a_failure_is_told_also_while_stopping(stop: bool) -> None:
+    with pytest.raises(OperationalError, match="The state store is broken"):
+        watch(FAILURE, stop=stop)
+
+
+def test_an_end_that_nobody_asked_for_is_a_failure() -> None:
+    with pytest.raises(OperationalError):
+        watch(None, stop=False)
