@@ -62,7 +62,11 @@ class Events(Columns):
     def of_kind(self, kind: EventKind) -> Events:
         """Return the rows of that kind, ascending by the records' own offsets."""
         rows = np.flatnonzero(self.kind == kind)
+        if not len(rows):
+            return Events.empty()
         source = self.source_offset[rows]
         if np.any(source[1:] < source[:-1]):
             rows = rows[np.argsort(source, kind="stable")]
+        elif len(rows) == len(self):
+            return self
         return self.take(rows)
