@@ -8,7 +8,6 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-
 _NAMES: Final[dict[type, tuple[str, ...]]] = {}
 
 
