@@ -84,10 +84,17 @@ class RecordReader:
         at = -1
         for offset in wanted.tolist():
             while at < offset:
-                message = self._next()
-                at = _offset_of(message)
+                if self._index >= len(self._batch):
+                    self._batch, self._index = self._consume(), 0
+                    if not self._batch:
+                        at = GONE
+                        break
+                message = self._batch[self._index]
+                self._index += 1
+                at = message.offset() or 0
             yield offset, (message if at == offset else None)
-        if at > offset and message is not None:
+        self._position = at + 1
+        if offset < at < GONE:
             # Read but not wanted here: the next run may want it.
             self._index -= 1
             self._position = at
@@ -103,17 +110,6 @@ class RecordReader:
         self._position = offset
         self._batch = []
         self._index = 0
-
-    def _next(self) -> Message | None:
-        if self._index >= len(self._batch):
-            self._batch = self._consume()
-            self._index = 0
-        if not self._batch:
-            return None
-        message = self._batch[self._index]
-        self._index += 1
-        self._position = _offset_of(message) + 1
-        return message
 
     def _consume(self) -> list[Message]:
         """Return the next records; none when the partition holds nothing from here on."""
@@ -150,13 +146,6 @@ class RecordReader:
 
 GONE: Final = 2**62
 """Stands for the offset of the record after the last one."""
-
-
-def _offset_of(message: Message | None) -> int:
-    if message is None:
-        return GONE
-    offset = message.offset()
-    return GONE if offset is None else offset
 
 
 def _is_record(message: Message) -> bool:

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from checkback.protocol import properties, records
 from checkback.protocol.properties import Headers
 from checkback.protocol.refusals import RefusedReason, refused_headers
-from checkback.protocol.topics import TopicNames
+from checkback.protocol.topics import HEADER_ROOM_BYTES, TopicNames
 from checkback.sinks.real_topics import KnownTopic
 from checkback.sinks.transaction import Output
 
@@ -50,22 +50,33 @@ def final_or_refused(
     names: TopicNames,
 ) -> Output:
     """Return the final message of a committed half, or the refused record where it has no place."""
-    headers = half.headers() or []
-    topic = properties.text_value(headers, properties.REAL_TOPIC) or ""
+    parts = records.final_parts(half.headers() or [], partition, offset)
+    topic = parts.real_topic
     known = find_topic(topic)
     if known is None:
         reason = RefusedReason.REAL_TOPIC_MISSING
         return refused(half, names.half, partition, offset, reason, names, topic)
-    final_headers = records.final_headers(headers, partition, offset)
     key, value = half.key(), half.value()
-    size = record_bytes_max(key, value, final_headers)
-    if size > known.record_batch_bytes_max:
-        detail = f"{topic} takes {known.record_batch_bytes_max} bytes, this may need {size}"
-        reason = RefusedReason.FINAL_TOO_LARGE
-        return refused(half, names.half, partition, offset, reason, names, detail)
-    wished = records.real_queue_id(headers)
+    if may_be_too_large(known, key, value):
+        size = record_bytes_max(key, value, parts.headers)
+        if size > known.record_batch_bytes_max:
+            detail = f"{topic} takes {known.record_batch_bytes_max} bytes, this may need {size}"
+            reason = RefusedReason.FINAL_TOO_LARGE
+            return refused(half, names.half, partition, offset, reason, names, detail)
+    wished = parts.real_queue_id
     to = wished if wished is not None and wished < known.partitions else BY_KEY
-    return Output(topic, to, key, value, final_headers, half.timestamp()[1])
+    return Output(topic, to, key, value, parts.headers, half.timestamp()[1])
+
+
+def may_be_too_large(known: KnownTopic, key: bytes | None, value: bytes | None) -> bool:
+    """Tell whether a record is near enough to the topic's limit to be measured.
+
+    Summing the headers of every record up costs as much as sending it; a record that is far from
+    the limit can only pass it by headers of more than the room given here, which the broker then
+    rejects by itself.
+    """
+    far = known.record_batch_bytes_max - HEADER_ROOM_BYTES
+    return len(value or b"") + len(key or b"") > far
 
 
 def check_request(

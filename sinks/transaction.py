@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -35,9 +35,11 @@ PURGED_CODES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFL
 """Reports of records that an abort took out of the queue: no broker rejected them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A record to write: topic, partition (-1: by key), key, value, headers, timestamp."""
+class Output(NamedTuple):
+    """A record to write: topic, partition (-1: by key), key, value, headers, timestamp.
+
+    A tuple, because one is made for every message.
+    """
 
     topic: str
     partition: int
@@ -118,7 +120,6 @@ class MarkedProducer:
                     output.partition,
                     headers=cast("SentHeaders", output.headers),
                     timestamp=output.timestamp_ms,
-                    on_delivery=self._delivered,
                 )
             except BufferError:
                 self._guard(lambda: self._producer.poll(0.1))
@@ -170,6 +171,8 @@ class MarkedProducer:
             "transactional.id": self.settings.transactional_id(self.state_partition),
             "transaction.timeout.ms": self.settings.transaction_timeout_ms,
             "delivery.report.only.error": True,
+            # Once for all: a callback given with each record costs an allocation each.
+            "on_delivery": self._delivered,
         }
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

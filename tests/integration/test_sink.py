@@ -173,7 +173,8 @@ def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
     world.halves([b"a", b"b"])
     killed = MarkedProducer(world.settings, 0)
     killed.begin()
-    for output in world.writer()._outputs([commits(0)], 0, BatchReport(0)):
+    outputs = world.writer()._outputs(killed, BatchReport(0))
+    for output in outputs.of([commits(0)], 0, 0):
         killed.send(output)
     killed.flush()
 
