@@ -26,8 +26,8 @@ ORDER_SERVICE: Final = "order service"
 RETIRED_SERVICE: Final = "retired service"
 DEMO: Final = "demo"
 
-START_TIMEOUT_S: Final = 120.0
-SETTLE_TIMEOUT_S: Final = 180.0
+START_TIMEOUT_S: Final = 300.0
+SETTLE_TIMEOUT_S: Final = 300.0
 POLL_S: Final = 0.5
 PAUSE_BEFORE_RESTART_S: Final = 1.0
 
@@ -123,7 +123,7 @@ class Demonstration:
             "fatal_batch": self._fatal_batch_begun,
             "send_failed": self._send_failed,
             "check_answered": lambda _, fields: self._tally.add_answer(fields["answer"]),
-            "payments_settled": self._payments_settled,
+            "payments_settled": lambda _, fields: self._tally.add_payments(fields["orders"]),
             "all_sent": self._all_sent,
             "ended": self._process_ended,
         }
@@ -138,6 +138,7 @@ class Demonstration:
     def _progressed(self, source: str, fields: Mapping[str, Any]) -> None:
         for who, text in (
             (ORDER_SERVICE, self._tally.told_answers()),
+            (ORDER_SERVICE, self._tally.told_payments()),
             (source, self._tally.add_progress(fields)),
         ):
             if text:
@@ -156,9 +157,6 @@ class Demonstration:
             source,
             f"sends {fields['orders']} orders and is about to be killed with all of them open",
         )
-
-    def _payments_settled(self, source: str, fields: Mapping[str, Any]) -> None:
-        self.timeline.say(source, f"heard how {fields['orders']} open payments ended")
 
     def _send_failed(self, source: str, fields: Mapping[str, Any]) -> None:
         self._tally.halves_expected -= 1

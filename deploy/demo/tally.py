@@ -36,6 +36,7 @@ class Tally:
     pending: int = 0
     all_sent: bool = False
     _answers: Counter[str] = field(default_factory=Counter)
+    _payments: int = 0
 
     @property
     def is_settled(self) -> bool:
@@ -58,6 +59,10 @@ class Tally:
         """
         self._answers[state] += 1
 
+    def add_payments(self, settled: int) -> None:
+        """Take in that the order service has heard of so many payments."""
+        self._payments += settled
+
     def told_answers(self) -> str:
         """Return what to tell of the answers since the last time, empty for nothing."""
         answers, self._answers = self._answers, Counter()
@@ -65,6 +70,11 @@ class Tally:
             return ""
         parts = ", ".join(f"{answers[one]} {label}" for one, label in ANSWER_LABELS.items())
         return f"answered {answers.total()} checks: {parts}"
+
+    def told_payments(self) -> str:
+        """Return what to tell of the payments since the last time, empty for nothing."""
+        payments, self._payments = self._payments, 0
+        return f"heard how {payments} open payments ended" if payments else ""
 
     def state(self) -> str:
         """Return where the run stands, in one line."""

@@ -109,6 +109,15 @@ def test_answers_are_told_once() -> None:
     assert tally.told_answers() == ""
 
 
+def test_payments_are_told_together_and_once() -> None:
+    tally = Tally(3)
+    tally.add_payments(2)
+    tally.add_payments(1)
+
+    assert tally.told_payments() == "heard how 3 open payments ended"
+    assert tally.told_payments() == ""
+
+
 def test_the_timeline_is_plain_lines_where_there_is_no_terminal() -> None:
     written = io.StringIO()
     times = iter([100.0, 100.0, 101.26])
