@@ -1,51 +1,89 @@
-"""README.md's client example runs as it stands, on a real broker."""
+"""What README.md says holds: commands, options, exit codes, settings, links."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
+import shlex
 from pathlib import Path
 
-from checkback.deploy.demo.evidence import read_topic
-from checkback.deploy.topics import create_topics
-from checkback.protocol import properties as names
-from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import kafka_python_settings
+import pytest
+from click.testing import CliRunner
 
-README = Path(__file__).parents[2] / "README.md"
-PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+from checkback.protocol import errors
+from checkback.streaming.commands import NOUNS
+from checkback.streaming.commands.frame import EXIT_DEFECT, EXIT_FOUND, EXIT_INTERRUPTED, LazyGroup
+from checkback.streaming.commands.settings import load_settings
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+FIRST_SCREEN = "\n".join(README.splitlines()[:40])
 
 
-def test_the_client_example_sends_a_half_and_commits_it(
-    bootstrap_servers: str, unique: str, tmp_path: Path
-) -> None:
-    settings = Settings(bootstrap_servers=bootstrap_servers, half_partitions=1)
-    create_topics(settings)
-    (example,) = re.findall(
-        r"^```python\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL
-    )
-    script = example.replace("localhost:9092", bootstrap_servers).replace(
-        '"order-service"', f'"{unique}group"'
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    state, transaction_id = ran.stdout.split()
-    connection = kafka_python_settings(bootstrap_servers, {})
-    (half,) = (
-        record
-        for record in read_topic(connection, settings.topics.half)
-        if names.text_value(record.headers, names.UNIQ_KEY) == transaction_id
-    )
-    (op,) = (
-        record
-        for record in read_topic(connection, settings.topics.op)
-        if record.key == transaction_id.encode()
-    )
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
-    assert state == "COMMIT_MESSAGE"
-    assert (half.value, half.key) == (b"42 EUR", b"order-1")
-    assert (op.partition, int(op.value)) == (half.partition, half.offset)
-    assert names.text_value(op.headers, names.COMMIT_OR_ROLLBACK) == "8"
+
+def command_lines() -> list[str]:
+    in_blocks = [line for block in blocks("sh") for line in block.splitlines()]
+    quoted = re.findall(r"`(checkback [^`]+)`", README)
+    return sorted({line for line in (*in_blocks, *quoted) if line.startswith("checkback ")})
+
+
+def make_targets() -> list[str]:
+    return sorted(set(re.findall(r"(?:^|`)make ([a-z]+)", README, re.MULTILINE)))
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_every_command_exists_with_the_options_it_is_shown_with(line: str) -> None:
+    words = shlex.split(line)[1:]
+    options = [word for word in words if word.startswith("--")]
+    names = words[: words.index(options[0])] if options else words
+    shown = CliRunner().invoke(LazyGroup(NOUNS), [*names, "--help"])
+
+    assert shown.exit_code == 0
+    assert f"{' '.join(names)} [OPTIONS]" in shown.output, "a group is no command"
+    assert [option for option in options if option not in shown.output] == []
+
+
+def test_several_commands_are_shown() -> None:
+    assert len(command_lines()) >= 8
+
+
+@pytest.mark.parametrize("target", make_targets())
+def test_every_make_target_exists(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+
+
+def test_the_first_screen_has_both_commands_a_picture_and_a_run() -> None:
+    assert "make demo" in FIRST_SCREEN
+    assert "make test" in FIRST_SCREEN
+    assert "half topic" in FIRST_SCREEN
+    assert "Audit passed" in FIRST_SCREEN
+
+
+def test_the_configuration_is_taken_as_it_stands(tmp_path: Path) -> None:
+    (configuration,) = blocks("toml")
+    file = tmp_path / "checkback.toml"
+    file.write_text(configuration, "utf-8")
+    settings = load_settings(file, {}, {})
+
+    assert settings.bootstrap_servers == "localhost:9092"
+    assert settings.kafka == {"client.id": "checkback"}
+
+
+def test_every_exit_code_is_listed() -> None:
+    listed = {int(code) for code in re.findall(r"^\| (\d+) \|", README, re.MULTILINE)}
+    raised = {
+        kind.exit_code
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.CheckbackError)
+    }
+
+    assert listed == {0, EXIT_FOUND, EXIT_DEFECT, EXIT_INTERRUPTED} | raised
+
+
+def test_links_lead_somewhere() -> None:
+    targets = re.findall(r"\]\(([^)#]+)\)", README)
+
+    assert targets
+    assert [target for target in targets if not (ROOT / target).exists()] == []
