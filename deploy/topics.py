@@ -77,10 +77,9 @@ def create_topics(settings: Settings) -> list[TopicReport]:
         existing = find_topics(admin, [plan.name for plan in plans])
         created = _create(admin, [plan for plan in plans if plan.name not in existing])
         found = find_topics(admin, [plan.name for plan in plans])
-    tolerant = {plan.name: _tolerant(plan, settings) for plan in plans}
     return [
-        TopicReport(name, name in created, tuple(compare(plan, found[name])))
-        for name, plan in tolerant.items()
+        TopicReport(plan.name, plan.name in created, tuple(compare(plan, found[plan.name])))
+        for plan in comparable_plans(settings)
     ]
 
 
@@ -94,6 +93,11 @@ def plans_for(settings: Settings) -> list[TopicPlan]:
         max_message_bytes=settings.max_message_bytes,
         replication_factor=settings.replication_factor,
     )
+
+
+def comparable_plans(settings: Settings) -> list[TopicPlan]:
+    """Return what existing topics are compared with: the plans, open where nobody chose."""
+    return [_tolerant(plan, settings) for plan in plans_for(settings)]
 
 
 def compare(plan: TopicPlan, found: FoundTopic) -> Iterator[TopicDifference]:

@@ -1,0 +1,193 @@
+"""Finding a transaction on the topics: its half first, then only what can speak of it.
+
+Where to look follows from what was found before: the settled marks tell whether it was asked back
+and what its verdict is, so that a busy real topic is read for committed transactions only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from confluent_kafka import Message
+
+from checkback.operations.history import (
+    HistoryEvent,
+    TransactionHistory,
+    assemble,
+    check_event,
+    discarded_event,
+    final_event,
+    half_position,
+    mark_event,
+    op_event,
+    refused_event,
+)
+from checkback.operations.positions import Position
+from checkback.operations.scanning import CLOCK_MARGIN_MS, FoundRecord, TopicScanner, Wanted
+from checkback.protocol import properties as names
+from checkback.protocol.errors import NotFoundError
+from checkback.protocol.properties import ERROR_HEADER_PREFIX, first_value
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.lookup import RecordReader
+from checkback.state import unpack_settled
+
+
+@dataclass(slots=True)
+class TransactionFinder:
+    """Looks transactions up.
+
+    Args:
+        scanner: reads topics.
+        halves: reads single records of the half topic.
+        topics: the names of the topics.
+    """
+
+    scanner: TopicScanner
+    halves: RecordReader
+    topics: TopicNames
+
+    def find(self, name: str, *, stored_from_ms: int | None = None) -> list[TransactionHistory]:
+        """Return the history of a transaction, or of all that bear the same id.
+
+        A resumed half keeps its transaction id, so both halves are found by it.
+
+        Args:
+            name: partition:offset of the half, or the transaction id. An id is searched for in
+                the half topic.
+            stored_from_ms: search among the halves stored from then on only.
+
+        Raises:
+            NotFoundError: no half is there, and no mark speaks of one.
+            BrokerError: the brokers do not answer, or refuse.
+        """
+        at = Position.parse(name)
+        if at is None:
+            found = [self.history(half.at, half) for half in self._halves(name, stored_from_ms)]
+        else:
+            found = [self.history(at, self._half_at(at))]
+        known = [one for one in found if one.events]
+        if not known:
+            raise NotFoundError(
+                f"No half message {name} was found on {self.topics.half}.",
+                remedy="Check the id and topic_prefix; what retention has eaten is gone.",
+                transaction=name,
+            )
+        return known
+
+    def history(self, at: Position, half: FoundRecord | None) -> TransactionHistory:
+        """Return the history of the half at that position.
+
+        Args:
+            at: where the half is.
+            half: the half, None where it is gone.
+        """
+        from_ms = None if half is None else half.time_ms - CLOCK_MARGIN_MS
+        events = list(self._marks(at, from_ms))
+        events += self._ops(at, from_ms)
+        events += self._refused(at, half, from_ms)
+        marks = {event.facts["mark"] for event in events if event.kind == "mark"}
+        if half is not None and "asked" in marks:
+            events += self._checks(at, half, from_ms)
+        verdicts = {event.facts["verdict"] for event in events if event.kind == "mark"}
+        if half is not None and "commit" in verdicts:
+            events += self._final(at, half)
+        if "discard" in verdicts:
+            events += self._discarded(at, None if half is None else half.time_ms)
+        return assemble(at, half, events)
+
+    def _half_at(self, at: Position) -> FoundRecord | None:
+        ends = {one.partition: one.offset for one in self.scanner.ends([self.topics.half])}
+        # A reader that is sent behind the end begins anew at the first record.
+        if at.offset >= ends.get(at.partition, 0):
+            return None
+        found = dict(self.halves.read(at.partition, np.array([at.offset], np.int64)))
+        message = found[at.offset]
+        return None if message is None else FoundRecord.of(message)
+
+    def _halves(self, transaction_id: str, from_ms: int | None) -> list[FoundRecord]:
+        wanted = transaction_id.encode()
+
+        def is_it(message: Message) -> bool:
+            return first_value(message.headers() or (), names.UNIQ_KEY) == wanted
+
+        return list(self.scanner.scan(self.topics.half, is_it, from_ms=from_ms))
+
+    def _marks(self, at: Position, from_ms: int | None) -> Iterator[HistoryEvent]:
+        key = b"%d:" % at.partition
+
+        def speaks_of_it(message: Message) -> bool:
+            if not (message.key() or b"").startswith(key):
+                return False
+            marks = unpack_settled(message.value() or b"")
+            return marks.partition == at.partition and bool((marks.offset == at.offset).any())
+
+        for record in self.scanner.scan(self.topics.settled, speaks_of_it, from_ms=from_ms):
+            event = mark_event(record, at)
+            if event is not None:
+                yield event
+                if event.facts["verdict"]:
+                    return
+
+    def _ops(self, at: Position, from_ms: int | None) -> list[HistoryEvent]:
+        offset = b"%d" % at.offset
+        found = self.scanner.scan(
+            self.topics.op,
+            lambda message: message.value() == offset,
+            partitions=[at.partition],
+            from_ms=from_ms,
+        )
+        return [op_event(record) for record in found]
+
+    def _refused(
+        self, at: Position, half: FoundRecord | None, from_ms: int | None
+    ) -> list[HistoryEvent]:
+        transaction_id = half.text(names.UNIQ_KEY) if half else ""
+        offset = b"%d" % at.offset
+
+        def concerns_it(message: Message) -> bool:
+            record = FoundRecord.of(message)
+            partition = record.text(f"{ERROR_HEADER_PREFIX}partition")
+            if partition != str(at.partition):
+                return False
+            if record.text(f"{ERROR_HEADER_PREFIX}topic") == self.topics.half:
+                return record.text(f"{ERROR_HEADER_PREFIX}offset") == str(at.offset)
+            names_it = bool(transaction_id) and record.text(names.UNIQ_KEY) == transaction_id
+            return record.value == offset or names_it
+
+        found = self.scanner.scan(self.topics.refused, concerns_it, from_ms=from_ms)
+        return [refused_event(record) for record in found]
+
+    def _checks(self, at: Position, half: FoundRecord, from_ms: int | None) -> list[HistoryEvent]:
+        topic = self.topics.check(half.text(names.PGROUP))
+        found = self.scanner.scan(topic, _comes_from(at), from_ms=from_ms)
+        return [check_event(record) for record in found]
+
+    def _final(self, at: Position, half: FoundRecord) -> list[HistoryEvent]:
+        topic = half.text(names.REAL_TOPIC)
+        # A final bears its half's time; there is one, so the search ends with it.
+        for record in self.scanner.scan(topic, _comes_from(at), from_ms=half.time_ms):
+            return [final_event(record)]
+        return []
+
+    def _discarded(self, at: Position, from_ms: int | None) -> list[HistoryEvent]:
+        found = list(self.scanner.scan(self.topics.discarded, from_ms=from_ms))
+        own = [record for record in found if half_position(record) == at]
+        places = {str(record.at) for record in own}
+        notes = [record for record in found if record.text(names.RESUME_FROM) in places]
+        notes = [record for record in notes if record.text(names.RESUME_TO)]
+        return [discarded_event(record) for record in [*own, *notes]]
+
+
+def _comes_from(at: Position) -> Wanted:
+    partition, offset = b"%d" % at.partition, b"%d" % at.offset
+
+    def does(message: Message) -> bool:
+        headers = message.headers() or ()
+        return (
+            first_value(headers, names.TRAN_PREPARED_QUEUE_OFFSET) == offset
+            and first_value(headers, names.TRAN_HALF_QUEUE_ID) == partition
+        )
+
+    return does
