@@ -8,11 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from checkback.deploy.demo.fates import KILLS, Fate, count_fates
 
 ORDERS = 40
 
 
+@pytest.mark.timeout(660)  # above the demo's own limits, which say what it waited for
 def test_every_order_meets_its_fate_and_the_audit_passes(tmp_path: Path) -> None:
     start = "from checkback.streaming.commands import main; main()"
     ran = subprocess.run(
