@@ -38,7 +38,7 @@ def read_page_blobs(folder: CheckpointFolder) -> DataFrame | None:
     """Return every page of the last committed batch's state, still packed.
 
     Returns:
-        partition int, number long, blob binary; None where no batch was committed.
+        blob binary; None where no batch was committed.
     """
     if folder.last_batch("commits") is None:
         return None
@@ -46,9 +46,7 @@ def read_page_blobs(folder: CheckpointFolder) -> DataFrame | None:
     # The reader finds no state store coordinator in a fresh session until the manager was asked.
     spark._jsparkSession.streams().active()  # noqa: SLF001 - no public way
     state = spark.read.format("statestore").load(folder.path)
-    blobs = state.select("key.partition", "key.page", "value.groupState.page").toDF(
-        "partition", "number", "blob"
-    )
+    blobs = state.select("value.groupState.page").toDF("blob")
     return blobs.where("blob is not null")
 
 
@@ -59,8 +57,8 @@ def _statuses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             page = Page.unpack(row["blob"])
             found.append(
                 {
-                    "partition": row["partition"],
-                    "page": row["number"],
+                    "partition": page.partition,
+                    "page": page.page,
                     "pending": page.pending,
                     "oldest_ms": page.oldest_ms,
                 }

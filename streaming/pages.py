@@ -16,6 +16,7 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
 from checkback.state import Action, Events, Page, RulesHistory, decide
+from checkback.streaming.decode import page_of_key
 
 STATE_VERSION: Final = 1
 STATE_SCHEMA: Final = "version int, page binary"
@@ -53,7 +54,8 @@ def page_function(settings: PageSettings) -> PageFunction:
 
     Spark loads it anew for each of the two passes over a state partition in a batch (pages with
     data, then pages whose time has come), so the budget it closes over is one pass's: each gets
-    half. What a pass sees and in which order is fixed by state and input, so a replay spends alike.
+    half. What a pass sees and in which order is fixed by state and input, so a replay spends alike;
+    pages whose time has come are seen oldest first (decode.page_key_of).
     """
     budget = CheckBudget(max(1, settings.checks_per_batch_max // 2))
 
@@ -71,7 +73,7 @@ def advance_page(
     state: GroupState,
 ) -> pd.DataFrame:
     """Let one page decide, keep its state, and return its outcome as one row."""
-    partition, number = int(key[0]), int(key[1])
+    number, partition = page_of_key(int(key[0])), int(key[1])
     now_ms = state.getCurrentProcessingTimeMs()
     page = Page.unpack(bytes(state.get[1])) if state.exists else None
     if page is None:

@@ -52,7 +52,7 @@ def outcomes_of(rows: DataFrame, topics: TopicNames, pages: PageSettings) -> Dat
         pages: rules and sizes.
     """
     events = decode(rows, topics, pages.page_size)
-    return events.groupBy("partition", "page").applyInPandasWithState(
+    return events.groupBy("page_key", "partition").applyInPandasWithState(
         page_function(pages),
         OUTCOME_SCHEMA,
         STATE_SCHEMA,

@@ -22,6 +22,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
+    # The source's options hold the brokers' credentials; plans and pages show options.
+    "spark.sql.redaction.options.regex": "(?i)url|password|secret|token|jaas|keystore|truststore",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
     # An extra read for every write, for a number that our own status has more exactly.
@@ -48,10 +50,9 @@ REQUIRED: Final[Mapping[str, str]] = {
 
 def state_partitions(settings: Settings) -> int:
     """Return the number of state partitions: as set, else the cores of a local master."""
-    if settings.state_partitions is not None:
-        return settings.state_partitions
     found = re.match(r"local\[(\d+)", settings.master)
-    return int(found.group(1)) if found else os.cpu_count() or 1
+    cores = int(found.group(1)) if found else os.cpu_count() or 1
+    return settings.state_partitions_on(cores)
 
 
 def spark_master(settings: Settings) -> str:

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 from tests.spark.harness import NAMES, KafkaRow, half_row, kafka_rows, op_row
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.state import EventKind
-from checkback.streaming.decode import decode
+from checkback.streaming.decode import decode, page_key_of, page_of_key
 
 TRAN = ("TRAN_MSG", b"true")
 GROUP = ("PGROUP", b"g")
@@ -43,9 +44,10 @@ def test_a_half_and_its_op_meet_in_the_same_page_with_the_same_identity(
 
     first, second = events(spark, rows)
 
-    assert (first.partition, first.page, first.kind, first.offset) == (3, 1, EventKind.HALF, 1_030)
+    assert (first.partition, first.kind, first.offset) == (3, EventKind.HALF, 1_030)
+    assert page_of_key(first.page_key) == page_of_key(second.page_key) == 1
     assert (first.time_ms, first.detail, first.source_offset) == (7, -1, 1_030)
-    assert (second.partition, second.page, second.kind) == (3, 1, EventKind.OP)
+    assert (second.partition, second.kind) == (3, EventKind.OP)
     assert (second.offset, second.time_ms, second.detail, second.source_offset) == (1_030, 9, 8, 4)
     assert first.identity == second.identity
 
@@ -146,3 +148,11 @@ def test_a_tick_is_no_event_and_a_feedback_carries_its_count(spark: SparkSession
     [event] = events(spark, [op(b"", ("TAGS", b"t")), feedback])
 
     assert (event.kind, event.offset, event.detail) == (EventKind.UNDELIVERED, 12, 4)
+
+
+@pytest.mark.parametrize("page", [0, 1, 255, 256, 70_000, 2**40, 2**53 - 1])
+def test_a_pages_key_leads_back_to_the_page(spark: SparkSession, page: int) -> None:
+    [row] = spark.range(1).select(page_key_of(f.lit(page).cast("long")).alias("key")).collect()
+
+    assert page_of_key(row.key) == page
+    assert row.key.to_bytes(8, "little", signed=True) == page.to_bytes(8, "big")

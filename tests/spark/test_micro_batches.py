@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 from tests.spark.harness import MicroBatches, half_row, op_row
 
 from checkback.protocol.configuration import Settings
 from checkback.state import Action, Outcome, Rules, RulesHistory
+from checkback.streaming.decode import page_key_of
 from checkback.streaming.pages import PageSettings
 
 START_MS = 1_000_000
@@ -144,6 +146,41 @@ def test_page_size_changes_nothing_that_is_seen(
         ("COMMIT" if offset % 3 else "ROLLBACK", offset, 0) for offset in range(0, 20, 2)
     ]
     assert asked == [("CHECK", offset, 1) for offset in range(1, 20, 2)]
+
+
+def test_a_check_storm_is_spread_oldest_page_first_and_holds_no_commit_up(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    few = Settings(transaction_timeout_ms=6_000, checks_per_batch_max=8)
+    one_partition = PageSettings(1, 8, pages(1, few).rules)
+    micro = MicroBatches(spark, one_partition, tmp_path / "checkpoint", START_MS)
+    offsets = [3, 200, 255, 256, 300, 511, 512, 1_000, 65_535, 65_536, 70_000, 10**7]
+    micro.add([half_row(offset, time_ms=START_MS) for offset in reversed(offsets)])
+    micro.start()
+    try:
+        found = [decided(micro.advance(7_000))]
+        micro.add([half_row(10**8, time_ms=START_MS), op_row(0, 10**8, 8, time_ms=START_MS)])
+        found += [decided(micro.advance(1_000)) for _ in range(4)]
+    finally:
+        micro.stop()
+
+    assert ("COMMIT", 10**8, 0) in found[1]
+    asked = [[offset for action, offset, _ in batch if action == "CHECK"] for batch in found]
+    assert sorted(offset for batch in asked for offset in batch) == offsets
+    # Two state partitions, each with half of 8 for the pages whose time has come.
+    assert max(len(batch) for batch in asked) <= 8
+    placed = placement(spark, offsets)
+    for partition in (0, 1):
+        order = [offset for batch in asked for offset in batch if placed[offset] == partition]
+        assert order == sorted(order)
+
+
+def placement(spark: SparkSession, pages_of_one: list[int]) -> dict[int, int]:
+    """The state partition of each page of half partition 0."""
+    frame = spark.createDataFrame([(page,) for page in pages_of_one], "page long")
+    key = page_key_of(f.col("page"))
+    place = f.pmod(f.hash(key, f.lit(0)), f.lit(2))
+    return {row.page: row.place for row in frame.select("page", place.alias("place")).collect()}
 
 
 def test_no_state_row_stays_for_a_page_with_nothing_to_remember(
