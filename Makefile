@@ -1,5 +1,5 @@
 # The commands of a checkout. Each sets up what it needs first; what is set up stays.
-.PHONY: help setup demo test check clean
+.PHONY: help setup demo test check sim clean
 .DEFAULT_GOAL := help
 
 # Any of these that is new enough; make PYTHON=... names another.
@@ -13,6 +13,7 @@ help:
 	@echo "make demo    run the main job on real input and audit it"
 	@echo "make test    run the tests"
 	@echo "make check   run linters, type checkers and import contracts"
+	@echo "make sim     simulate a day of transactions from a seed: make sim SEED=n"
 	@echo "make clean   remove .venv and what tools left behind"
 
 setup: .venv/.ready
@@ -38,6 +39,10 @@ check: setup
 	.venv/bin/mypy
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 .venv/bin/pyright
 	.venv/bin/lint-imports --no-logo
+
+SEED ?= 1
+sim: setup
+	@.venv/bin/python -m tests.simulation $(SEED)
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .import_linter_cache
