@@ -68,7 +68,7 @@ def _judge_topic(plan: TopicPlan, found: FoundTopic | None) -> Finding:
         return Finding(check, Result.FAILED, "missing", "Run `checkback topics create`.")
     differences = list(compare(plan, found))
     if not differences:
-        return Finding(check, Result.OK, f"as planned, {found.partitions} partitions")
+        return Finding(check, Result.OK, f"as planned, partitions: {found.partitions}")
     breaks = any(one.name in BREAKING or _is_too_narrow(one) for one in differences)
     says = "; ".join(f"{one.name} is {one.found}, wanted {one.wanted}" for one in differences)
     remedy = "Change the topic, or the setting if the topic is right."

@@ -90,7 +90,8 @@ class Doctor:
     def _brokers(self) -> Findings:
         with admin_client(self._settings.bootstrap_servers, self._settings.kafka) as admin:
             cluster = admin.describe_cluster()
-            version = ".".join(map(str, admin.get_broker_version_data(None).broker_version))
+            first = cluster["brokers"][0]["broker_id"]
+            version = ".".join(map(str, admin.get_broker_version_data(first).broker_version))
         says = f"{len(cluster['brokers'])} reachable, cluster {cluster['cluster_id']}"
         yield Finding("brokers", Result.OK, f"{says}, Kafka {version} or later")
 

@@ -1,0 +1,123 @@
+"""What the doctor says of what it found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from checkback.deploy.topics import FoundTopic, comparable_plans
+from checkback.operations.diagnosis import (
+    GroupFacts,
+    Result,
+    judge_clock,
+    judge_group,
+    judge_retention,
+    judge_rights,
+    judge_topics,
+)
+from checkback.protocol.configuration import Settings
+from checkback.protocol.topics import DAY_MS
+
+SETTINGS = Settings(state_partitions=2)
+PLANS = comparable_plans(SETTINGS)
+NAMES = SETTINGS.topics
+
+
+def as_planned() -> dict[str, FoundTopic]:
+    return {plan.name: FoundTopic(plan.partitions or 1, 1, plan.configs) for plan in PLANS}
+
+
+def results(found: dict[str, FoundTopic]) -> dict[str, Result]:
+    return {one.check: one.result for one in judge_topics(PLANS, found, NAMES)}
+
+
+def test_topics_as_planned_are_well() -> None:
+    assert set(results(as_planned()).values()) == {Result.OK}
+
+
+def test_a_missing_topic_fails() -> None:
+    found = as_planned()
+    del found[NAMES.settled]
+
+    assert results(found)[f"topic {NAMES.settled}"] is Result.FAILED
+
+
+def test_a_difference_warns_and_one_that_loses_records_fails() -> None:
+    found = as_planned()
+    refused, half = found[NAMES.refused], found[NAMES.half]
+    found[NAMES.refused] = replace(refused, configs={**refused.configs, "retention.ms": "5"})
+    found[NAMES.half] = replace(half, configs={**half.configs, "cleanup.policy": "compact"})
+
+    told = results(found)
+
+    assert told[f"topic {NAMES.refused}"] is Result.WARNING
+    assert told[f"topic {NAMES.half}"] is Result.FAILED
+
+
+def test_more_partitions_than_planned_warn_fewer_fail_and_unequal_ones_fail() -> None:
+    found = as_planned()
+    found[NAMES.half] = replace(found[NAMES.half], partitions=8)
+    found[NAMES.settled] = replace(found[NAMES.settled], partitions=1)
+
+    told = results(found)
+
+    assert told[f"topic {NAMES.half}"] is Result.WARNING
+    assert told[f"topic {NAMES.settled}"] is Result.FAILED
+    assert told["partitions"] is Result.FAILED
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "result"),
+    [("-1", Result.OK), (str(DAY_MS), Result.OK), (str(DAY_MS - 1), Result.FAILED)],
+)
+def test_a_half_must_be_kept_for_as_long_as_it_may_be_pending(
+    retention_ms: str, result: Result
+) -> None:
+    half = FoundTopic(4, 1, {"retention.ms": retention_ms})
+
+    assert judge_retention(SETTINGS, half, DAY_MS).result is result
+
+
+@pytest.mark.parametrize(
+    ("appended_ms", "result", "says"),
+    [
+        (10_050, Result.OK, "at most 100 ms"),
+        (10_000 - 1_000, Result.OK, "at most 100 ms"),
+        (10_000 - 2_000, Result.WARNING, "2s ahead of the broker's"),
+        (10_100 + 3_000, Result.WARNING, "3s behind the broker's"),
+        (10_100 + 61_000, Result.FAILED, "1m1s behind the broker's"),
+    ],
+)
+def test_clocks_that_differ_are_told(appended_ms: int, result: Result, says: str) -> None:
+    finding = judge_clock(10_000, appended_ms, 10_100)
+
+    assert finding.result is result
+    assert says in finding.says
+
+
+def test_a_missing_right_is_named() -> None:
+    assert judge_rights("x", ["READ", "WRITE"], ["READ", "WRITE", "DESCRIBE"]).result is Result.OK
+    assert judge_rights("x", ["READ"], ["ALL"]).result is Result.OK
+    finding = judge_rights("x", ["READ", "WRITE"], ["READ"])
+    assert (finding.result, finding.says) == (Result.FAILED, "missing: WRITE")
+
+
+@pytest.mark.parametrize(
+    ("facts", "result", "says"),
+    [
+        (GroupFacts("g", 3, 60_000, True, 2), Result.OK, "2 live members"),
+        (GroupFacts("g", 3, 60_000, True, 0), Result.WARNING, "no live member"),
+        (GroupFacts("g", 3, 60_000, False, 0), Result.WARNING, "no check topic"),
+        (GroupFacts("g", 3, 60_000, True, None), Result.WARNING, "may not be seen"),
+        (GroupFacts("", 3, 60_000, False, 0), Result.FAILED, "gone from their topic"),
+    ],
+)
+def test_a_group_that_nobody_answers_for_is_told(
+    facts: GroupFacts, result: Result, says: str
+) -> None:
+    finding = judge_group(facts)
+
+    assert finding.result is result
+    assert says in finding.says
+    assert "3 pending, the oldest for 1m" in finding.says
