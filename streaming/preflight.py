@@ -7,6 +7,7 @@ would make the job write twice or skip, and nobody would see it.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.protocol.topics import DAY_MS
 from checkback.sinks.kafka_error import cause_of
-from checkback.sinks.marker import MarkerStore
+from checkback.sinks.marker import Marker, MarkerStore
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.session import state_partitions
 
@@ -126,30 +127,59 @@ def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointF
 
 
 def require_markers(settings: SinkSettings, partitions: int, folder: CheckpointFolder) -> None:
-    """Refuse to go on when the checkpoint has committed batches and a marker is gone.
+    """Refuse to go on when markers and checkpoint contradict each other.
 
-    Batch 0 writes the marker of every state partition, so only a loss explains one that is missing.
+    Batch 0 writes the marker of every state partition, so only a loss explains one that is missing
+    once a batch is committed. A marker behind a batch that the checkpoint has not planned says that
+    the checkpoint is an older copy: its next batches would bear numbers that are written already,
+    with other contents, and be skipped.
 
     Raises:
         CheckpointError: names the state partitions.
     """
     last_committed = folder.last_batch("commits")
-    if last_committed is None:
-        return
     store = MarkerStore(settings)
     try:
         markers = store.read(list(range(partitions)))
     finally:
         store.close()
+    if last_committed is not None:
+        _require_all(markers, partitions, last_committed, settings.marker_group)
+    # Looked up after the markers: a pipeline that runs meanwhile plans before it writes.
+    last_planned = folder.last_batch("offsets")
+    _require_planned(markers, -1 if last_planned is None else last_planned, folder.path)
+
+
+def _require_all(
+    markers: Mapping[int, Marker], partitions: int, last_committed: int, group: str
+) -> None:
     missing = [partition for partition in range(partitions) if partition not in markers]
     if missing:
         raise CheckpointError(
             f"The markers of state partitions {missing} are gone from consumer group "
-            f"{settings.marker_group}, though batch {last_committed} is committed: whether the "
+            f"{group}, though batch {last_committed} is committed: whether the "
             "next batch was written can't be known.",
             remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
             missing=missing,
-            group=settings.marker_group,
+            group=group,
+        )
+
+
+def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoint: str) -> None:
+    ahead = {
+        partition: marker.next_batch - 1
+        for partition, marker in markers.items()
+        if marker.next_batch - 1 > last_planned
+    }
+    if ahead:
+        raise CheckpointError(
+            f"{checkpoint} ends with batch {last_planned}, but state partitions {sorted(ahead)} "
+            f"have written batch {max(ahead.values())}: it is an older copy. Its next batches "
+            "would be taken for written.",
+            remedy="Use the newest checkpoint, or run `checkback checkpoint rebuild`; see "
+            "docs/operating/recovering.md.",
+            last_planned=last_planned,
+            written=ahead,
         )
 
 

@@ -167,6 +167,28 @@ def test_a_lost_marker_is_refused_once_a_batch_is_committed(
         require_markers(sink, 2, folder)
 
 
+def test_an_older_copy_of_the_checkpoint_is_refused(
+    settings: Settings, folder: CheckpointFolder, unique: str
+) -> None:
+    """Its next batch would bear the number of one that is written, and be skipped."""
+    sink = SinkSettings("app", unique, unique, connection(settings), 10_000, 1_000_000)
+    offsets = Path(settings.checkpoint) / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "4").write_text("v1\n{}")
+    written = MarkedProducer(sink, 0)
+    written.begin()
+    written.commit(4, 0)
+    require_markers(sink, 2, folder)
+    written.begin()
+    written.commit(5, 0)
+    written.close()
+
+    with pytest.raises(CheckpointError, match="older copy") as error:
+        require_markers(sink, 2, folder)
+
+    assert error.value.fields["written"] == {0: 5}
+
+
 def test_rules_are_recorded_from_when_they_hold(
     settings: Settings, folder: CheckpointFolder
 ) -> None:
