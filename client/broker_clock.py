@@ -16,6 +16,10 @@ class BrokerClock:
         """Note when a broker says it appended a record whose answer arrived now."""
         self._ahead_ms = appended_at_ms - now_ms
 
+    def now_ms(self, now_ms: float) -> float:
+        """Return the brokers' time now, the own one as long as nothing was learnt."""
+        return now_ms + (self._ahead_ms or 0.0)
+
     def age_ms(self, appended_at_ms: float, now_ms: float) -> float:
         """Return how old a record is; zero as long as nothing was learnt.
 

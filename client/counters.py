@@ -17,6 +17,7 @@ class Event(StrEnum):
     SENT = "sent"
     SEND_FAILED = "send_failed"
     SEND_IN_DOUBT = "send_in_doubt"
+    DOUBT_SETTLED = "doubt_settled"
     SEND_RETRIED = "send_retried"
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"

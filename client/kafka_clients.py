@@ -85,6 +85,14 @@ class KafkaClients:
         }
         return self._open(KafkaConsumer, {**self._base, **ours})
 
+    def reader(self) -> Any:
+        """Open a consumer without a group.
+
+        Raises:
+            BrokerError: Kafka can't be reached.
+        """
+        return self._open(KafkaConsumer, self._base)
+
     def admin(self) -> Any:
         """Open an admin client."""
         return self._open(KafkaAdminClient, self._base)

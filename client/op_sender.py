@@ -53,13 +53,7 @@ class OpSender:
         self._clock = clock
 
     def send_one_way(self, op: Op) -> None:
-        """Send and return. A failure changes nothing for the caller: the check settles it.
-
-        An op for a half whose offset is not known can't be written, and is a failure too.
-        """
-        if op.half_offset < 0:
-            self._failed(op, LookupError("the offset of the half is not known"))
-            return
+        """Send and return. A failure changes nothing for the caller: the check settles it."""
         try:
             self._send(op).add_errback(self._failed, op)
         except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from dataclasses import replace
 from typing import Any, Unpack
@@ -12,6 +13,7 @@ from checkback.client.broker_clock import BrokerClock
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
 from checkback.client.counters import Event
+from checkback.client.doubt_settler import Doubt, DoubtSettler
 from checkback.client.half_sender import HalfRecord, HalfSender, StoredHalf
 from checkback.client.kafka_channel import RenewedChannel, close_producer
 from checkback.client.listener import LocalTransactionState, TransactionListener
@@ -25,7 +27,7 @@ from checkback.client.topic_limits import record_bytes
 from checkback.client.topic_setup import create_topic, require_half_and_op
 from checkback.client.validation import check_message, check_timers, drop_delay
 from checkback.protocol import properties as names
-from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.errors import ConfigurationError, SendError
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import plan_check_topic
 
@@ -92,9 +94,12 @@ class TransactionMQProducer(DefaultMQProducer):
         self._require_running()
         with self._running:
             message = self._checked(message)
-            half = self._halves.send(self._half_record(message))
-            self.counters.add(Event.SENT)
-            outcome = self._end(message, half, arg)
+            half = self._store(message)
+            outcome = NOT_RUN
+            if half.status is SendStatus.SEND_OK:
+                outcome = self._run_local_transaction(message, arg)
+                self._ops.send_one_way(self._op(message, half, outcome))
+            self.counters.add(EVENTS_BY_STATE[outcome.state])
             return self._result(message, half, outcome)
 
     def broker_latencies_ms(self) -> dict[int, float]:
@@ -128,11 +133,16 @@ class TransactionMQProducer(DefaultMQProducer):
         # Apart from the halves': a lost op must not cost them their producer.
         self._op_producer = self._clients.op_producer()
         self._ops = OpSender(self._op_producer, self.topics.op, self.counters, self._clock)
+        self._doubts = DoubtSettler(
+            self._clients.reader, self.topics.half, self.producer_group, self._ops, self.counters
+        )
+        self._doubts.start()
         self._checks = self._new_check_service()
         self._checks.start()
 
     def _close(self, timeout_s: float) -> int:
         left = super()._close(timeout_s) + self._checks.close(timeout_s)
+        self._doubts.close(timeout_s)
         self._channel.close(timeout_s)
         close_producer(self._op_producer, timeout_s)
         return left
@@ -207,14 +217,22 @@ class TransactionMQProducer(DefaultMQProducer):
             self._limits.check(topic, message, size)
         return half
 
-    def _end(self, message: Message, half: StoredHalf, arg: Any) -> Outcome:
-        """Run the local transaction if the half is safe, and send the op."""
-        outcome = NOT_RUN
-        if half.status is SendStatus.SEND_OK:
-            outcome = self._run_local_transaction(message, arg)
-        self.counters.add(EVENTS_BY_STATE[outcome.state])
-        self._ops.send_one_way(self._op(message, half, outcome))
-        return outcome
+    def _store(self, message: Message) -> StoredHalf:
+        """Store the half; one of which it is not known where it is, is rolled back when found."""
+        sent_at_ms = self._clock.now_ms(time.time() * 1000)
+        partition: object = None
+        try:
+            half = self._halves.send(self._half_record(message))
+            if half.status is not SendStatus.SEND_OK:
+                partition = half.partition
+        except SendError as error:
+            partition = error.fields.get("partition")
+            raise
+        finally:
+            if isinstance(partition, int):
+                self._doubts.settle(Doubt(partition, message.transaction_id, sent_at_ms))
+        self.counters.add(Event.SENT)
+        return half
 
     def _run_local_transaction(self, message: Message, arg: Any) -> Outcome:
         outcome = run_listener(

@@ -11,17 +11,30 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
-from checkback.client import DefaultMQProducer, Event, Message, SendStatus
+from checkback.client import (
+    DefaultMQProducer,
+    Event,
+    LocalTransactionState,
+    Message,
+    SendStatus,
+    TransactionMQProducer,
+    TransactionSendResult,
+)
 from checkback.deploy.broker import EmbeddedCluster
 from checkback.protocol import properties as names
 from checkback.protocol.errors import SendError
 
 ORDER = Message("paid", b"body", keys="o-1")
+SEND_OK = SendStatus.SEND_OK
+NOT_SAFE = {SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.SLAVE_NOT_AVAILABLE}
+PROPERTIES = {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "20000"}
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(tmp_path_factory.mktemp("cluster"), heap_mb=256) as running:
+    with EmbeddedCluster(
+        tmp_path_factory.mktemp("cluster"), properties=PROPERTIES, heap_mb=256
+    ) as running:
         yield running
 
 
@@ -68,6 +81,39 @@ def test_with_too_few_replicas_a_half_goes_elsewhere_once(
     assert producer.counters.snapshot()[Event.SEND_RETRIED] > 0
     ids = [header(half, names.UNIQ_KEY) for half in spread.halves(6)]
     assert sorted(ids, key=str) == sorted(result.transaction_id for result in results)
+
+
+def test_a_half_that_only_the_leader_has_is_rolled_back_and_its_transaction_not_run(
+    spread: Checkback, listener: Scripted, cluster: EmbeddedCluster
+) -> None:
+    """The follower of partition 1 stops before it has copied the half."""
+    producer = spread.producer(listener, send_msg_timeout_ms=6_000)
+    for _ in range(4):
+        producer.send_message_in_transaction(ORDER)
+    cluster.broker(3).pause()
+    try:
+        # The half for partition 1 is the second of a round of three.
+        results = [send_or_fail(producer) for _ in range(2)]
+    finally:
+        cluster.broker(3).resume()
+
+    unsafe = [result for result in results if result and result.send_status is not SEND_OK]
+    # Which of the two depends on whether the leader gave the follower up before the time was over.
+    assert [result.send_status in NOT_SAFE for result in unsafe] == [True]
+    assert unsafe[0].local_transaction_state is LocalTransactionState.ROLLBACK_MESSAGE
+    ran = {message.transaction_id for message, _ in listener.executed}
+    assert unsafe[0].transaction_id not in ran
+    rollbacks = eventually(
+        lambda: [op for op in spread.ops() if op.key.decode() == unsafe[0].transaction_id], 30
+    )
+    assert [header(op, names.COMMIT_OR_ROLLBACK) for op in rollbacks] == ["12"]
+
+
+def send_or_fail(producer: TransactionMQProducer) -> TransactionSendResult | None:
+    try:
+        return producer.send_message_in_transaction(ORDER)
+    except SendError:
+        return None
 
 
 def test_leaders_that_move_lose_and_double_nothing(

@@ -84,7 +84,7 @@ def test_a_broker_slower_than_the_budget_leaves_a_doubt_and_no_second_half(
     checkback: Checkback, listener: Scripted, own_broker: EmbeddedBroker
 ) -> None:
     producer = checkback.producer(listener, send_msg_timeout_ms=800)
-    producer.send_message_in_transaction(ORDER)
+    first = producer.send_message_in_transaction(ORDER)
     own_broker.pause()
     try:
         with pytest.raises(SendError) as failure:
@@ -99,6 +99,14 @@ def test_a_broker_slower_than_the_budget_leaves_a_doubt_and_no_second_half(
     ids = [header(half, names.UNIQ_KEY) for half in checkback.halves(9)]
     assert len(ids) == len(set(ids))
     assert {result.transaction_id for result in after} <= set(ids)
+    (doubtful,) = set(ids) - {result.transaction_id for result in [first, *after]}
+    assert producer.counters.snapshot()[Event.SEND_IN_DOUBT] == 1
+
+    # It was found, and is rolled back without being asked for.
+    rollback = eventually(lambda: [op for op in checkback.ops() if op.key.decode() == doubtful])[0]
+    (half,) = [one for one in checkback.halves() if header(one, names.UNIQ_KEY) == doubtful]
+    assert header(rollback, names.COMMIT_OR_ROLLBACK) == "12"
+    assert (rollback.partition, int(rollback.value)) == (half.partition, half.offset)
 
 
 def test_a_broker_that_is_slow_within_the_budget_is_waited_for(

@@ -1,0 +1,56 @@
+"""A script that sends one order, whose outcome it knows at once.
+
+    CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python plain_script.py
+
+The topics must exist: `checkback topics create`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from checkback.client import (
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    TransactionListener,
+    TransactionMQProducer,
+)
+
+paid: set[str] = set()  # stands for what the application remembers; see outbox.py for a real one
+
+
+class Orders(TransactionListener):
+    """Pays an order, and knows afterwards whether it did."""
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+        """Pay: the half message is stored, nobody can see it yet."""
+        if arg["amount"] <= 0:
+            return LocalTransactionState.ROLLBACK_MESSAGE
+        paid.add(message.transaction_id)
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        """Say how it ended, when the answer got lost."""
+        if message.transaction_id in paid:
+            return LocalTransactionState.COMMIT_MESSAGE
+        return LocalTransactionState.ROLLBACK_MESSAGE
+
+
+def main() -> None:
+    """Send an order that is paid and one that is not."""
+    with TransactionMQProducer(
+        "orders",
+        bootstrap_servers=os.environ["CHECKBACK_BOOTSTRAP_SERVERS"],
+        topic_prefix=os.environ.get("CHECKBACK_TOPIC_PREFIX", ""),
+        transaction_listener=Orders(),
+    ) as producer:
+        for number, amount in (("o-1", 10), ("o-2", 0)):
+            message = Message("paid", f"order {number}".encode(), keys=number)
+            result = producer.send_message_in_transaction(message, {"amount": amount})
+            print(number, result.local_transaction_state.name, result.offset_msg_id)
+
+
+if __name__ == "__main__":
+    main()

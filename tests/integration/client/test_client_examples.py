@@ -1,0 +1,84 @@
+"""The examples run as their first lines say, and leave the right ops."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+from sqlalchemy import create_engine, text
+from tests.integration.client.playing import Checkback, eventually, header
+
+from checkback.protocol import properties as names
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.fixture
+def environment(checkback: Checkback, tmp_path: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "CHECKBACK_BOOTSTRAP_SERVERS": checkback.bootstrap_servers,
+        "CHECKBACK_TOPIC_PREFIX": checkback.prefix,
+        "DATABASE_URL": f"sqlite:///{tmp_path / 'orders.db'}",
+    }
+
+
+def states(checkback: Checkback, least: int) -> Counter[str | None]:
+    return Counter(header(op, names.COMMIT_OR_ROLLBACK) for op in checkback.ops(least))
+
+
+def run(script: str, environment: dict[str, str]) -> str:
+    command = [sys.executable, str(EXAMPLES / script)]
+    return subprocess.run(
+        command, env=environment, timeout=60, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def test_plain_script(checkback: Checkback, environment: dict[str, str]) -> None:
+    out = run("plain_script.py", environment)
+    assert "o-1 COMMIT_MESSAGE" in out
+    assert "o-2 ROLLBACK_MESSAGE" in out
+    assert states(checkback, 2) == {"8": 1, "12": 1}
+
+
+def test_outbox(checkback: Checkback, environment: dict[str, str]) -> None:
+    run("outbox.py", environment)
+    assert states(checkback, 3) == {"8": 3}
+    with create_engine(environment["DATABASE_URL"]).connect() as connection:
+        assert connection.execute(text("SELECT sum(amount) FROM orders")).scalar_one() == 60
+
+
+def test_asyncio_worker(checkback: Checkback, environment: dict[str, str]) -> None:
+    assert run("asyncio_worker.py", environment).count("COMMIT_MESSAGE") == 10
+    assert states(checkback, 10) == {"8": 10}
+
+
+def test_fastapi_service(checkback: Checkback, environment: dict[str, str], tmp_path: Path) -> None:
+    log = tmp_path / "service.log"
+    command = [sys.executable, "-m", "uvicorn", "fastapi_service:app", "--port", "0"]
+    with log.open("w") as out:
+        service = subprocess.Popen(
+            command, cwd=EXAMPLES, env=environment, stdout=out, stderr=subprocess.STDOUT
+        )
+    try:
+        address = eventually(lambda: _address(log), 30)
+        answers = [httpx.post(f"{address}/orders", params={"amount": 5}) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [201] * 3
+    finally:
+        service.terminate()
+        service.wait(20)
+    ids = {answer.json()["transaction_id"] for answer in answers}
+    assert ids == {header(op, names.UNIQ_KEY) for op in checkback.ops(3)}
+
+
+def _address(log: Path) -> str | None:
+    marker = "running on "
+    for line in log.read_text().splitlines():
+        if marker in line:
+            return line.split(marker)[1].split()[0]
+    return None
