@@ -189,6 +189,11 @@ def _place(event: HistoryEvent) -> str:
 
 
 def _facts(event: HistoryEvent) -> str:
-    told = {key: value for key, value in event.facts.items() if value not in ("", None, False)}
+    # Not by membership: batch 0 and offset 0 would equal False.
+    told = {
+        key: value
+        for key, value in event.facts.items()
+        if value is not None and value is not False and value != ""
+    }
     properties = told.pop("properties", {})
     return "  ".join(f"{key}={value}" for key, value in {**told, **properties}.items())
