@@ -118,12 +118,22 @@ def _pending_rows(folder: CheckpointFolder, stored_until_ms: int | None) -> Data
     def unpack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                yield _halves_of(Page.unpack(row["blob"]), stored_until_ms)
+                yield halves_of(Page.unpack(row["blob"]), stored_until_ms)
 
     return blobs.select("blob").mapInArrow(unpack, _HALVES_SCHEMA)
 
 
-def _halves_of(page: Page, stored_until_ms: int | None) -> pa.RecordBatch:
+def halves_of(page: Page, stored_until_ms: int | None) -> pa.RecordBatch:
+    """Return a page's pending halves as rows.
+
+    Args:
+        page: the page.
+        stored_until_ms: only those stored at that time or before; None for all.
+
+    Returns:
+        partition, offset, store_time_ms, deadline_ms, check_times as of PendingHalf, and tag: the
+        16 bits that are the hash of the group.
+    """
     halves = page.halves
     if stored_until_ms is not None:
         halves = halves.take(halves.store_time_ms <= stored_until_ms)

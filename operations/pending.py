@@ -70,24 +70,20 @@ def look_up(reader: RecordReader, halves: Iterable[PendingHalf]) -> list[Pending
 
 
 def pending_of_group(
-    read: Callable[[int], Sequence[PendingHalf]], reader: RecordReader, group: str, most: int
+    find: Callable[[int], Sequence[PendingTransaction]], group: str, most: int
 ) -> list[PendingTransaction]:
     """Return the oldest pending transactions of one group.
 
     Args:
-        read: returns the so many oldest halves whose group has the hash of this one.
-        reader: of the half topic.
+        find: returns the so many oldest whose group has the hash of this one.
         group: the producer group.
         most: no more than so many.
-
-    Raises:
-        BrokerError: the brokers do not answer, or refuse.
     """
     wanted = most
     while True:
-        halves = read(wanted)
-        own = [one for one in look_up(reader, halves) if one.group == group]
-        if len(own) >= most or len(halves) < wanted:
+        found = find(wanted)
+        own = [one for one in found if one.group == group]
+        if len(own) >= most or len(found) < wanted:
             return own[:most]
         # Another group with the same hash stood before some of this one's.
         wanted *= GROWTH

@@ -53,7 +53,7 @@ def command(
         if group is None:
             found = look_up(reader, read(most=limit))
         else:
-            found = pending_of_group(lambda most: read(most=most), reader, group, limit)
+            found = pending_of_group(lambda most: look_up(reader, read(most=most)), group, limit)
     reader.close()
     now = now_ms()
     rows = [one.as_data(now) for one in found]
