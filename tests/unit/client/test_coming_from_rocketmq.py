@@ -1,0 +1,34 @@
+"""The page for those who come from RocketMQ names what exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from checkback import client
+from checkback.client.message import Message, MessageExt
+from checkback.client.options import ProducerKeywords
+from checkback.protocol import errors
+
+PAGE = (Path(__file__).parents[3] / "docs" / "coming-from-rocketmq.md").read_text("utf-8")
+ROWS = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| `")]
+OURS = sorted({name for row in ROWS for name in re.findall(r"`([A-Za-z_]+)[`(.]", row[1])})
+
+
+@pytest.mark.parametrize("name", [name for name in OURS if not name.isupper() and name != "with"])
+def test_every_name_exists(name: str) -> None:
+    classes = (client.TransactionMQProducer, client.TransactionListener, Message, MessageExt)
+    owners = (client, errors, *classes)
+    assert name in ProducerKeywords.__annotations__ or any(hasattr(one, name) for one in owners)
+
+
+def test_there_are_names_to_look_at() -> None:
+    assert len(OURS) > 30
+
+
+def test_the_pages_program_compiles() -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    ast.parse(program)
