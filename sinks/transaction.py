@@ -167,6 +167,8 @@ class MarkedProducer:
             "partitioner": "murmur2_random",
             # How long a topic that vanished is waited for; its default holds a batch up for 30 s.
             "topic.metadata.propagation.max.ms": 2_000,
+            # Being fenced is all in a day's work here, and whatever else goes wrong is raised.
+            "log_level": 0,
             **self.settings.connection,
             "transactional.id": self.settings.transactional_id(self.state_partition),
             "transaction.timeout.ms": self.settings.transaction_timeout_ms,

@@ -11,22 +11,33 @@ from checkback.protocol import errors
 from checkback.protocol.errors import CheckbackError, OperationalError
 
 OUR_ERROR: Final = re.compile(r"checkback\.[a-z_.]+\.(\w+Error): (.+)")
+PYTHON_ERROR: Final = re.compile(
+    r"^((?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE
+)
+WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
 TEXT_MAX: Final = 2_000
 
 
 def explain(failure: StreamingQueryException | None) -> CheckbackError:
-    """Return the error to end with: our own if a task raised one, else Spark's in short."""
+    """Return the error to end with: our own if a task raised one, else the cause in short.
+
+    Spark wraps what went wrong in a task or in Python several times over; the cause is the last
+    error in its text that is not one of the wrappers.
+    """
     text = "" if failure is None else str(failure)
     found = OUR_ERROR.findall(text)
     if found:
         name, message = found[-1]
         kind = getattr(errors, name, OperationalError)
-        return (
-            kind(message.strip()) if issubclass(kind, CheckbackError) else OperationalError(message)
-        )
+        return kind(message.strip()) if issubclass(kind, CheckbackError) else _ended(message, text)
+    causes = [one for one in PYTHON_ERROR.findall(text) if not one.startswith(WRAPPERS)]
     lines = [line for line in text.splitlines() if line.strip()]
+    return _ended((causes[-1:] or lines[:1] or ["no reason given"])[0], text)
+
+
+def _ended(cause: str, text: str) -> OperationalError:
     return OperationalError(
-        f"The query ended: {lines[0][:TEXT_MAX] if lines else 'no reason given'}",
+        f"The query ended: {cause.strip()[:TEXT_MAX]}",
         remedy="The next start continues from the checkpoint.",
         detail=text[:TEXT_MAX],
     )

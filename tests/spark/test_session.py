@@ -87,3 +87,15 @@ def test_any_other_end_is_told_in_one_line() -> None:
 
     assert type(told) is OperationalError
     assert told.message == "The query ended: Connection lost"
+
+
+def test_the_cause_is_found_behind_sparks_wrappers() -> None:
+    wrapped = StreamingQueryException(
+        "[STREAM_FAILED] An exception was raised by the Python Proxy. Return Message:\n"
+        "Traceback (most recent call last):\n"
+        '  File "job.py", line 1\n'
+        "ValueError: the true cause\n\n"
+        "py4j.protocol.Py4JError: wrapped\n\tat java.base/x"
+    )
+
+    assert explain(wrapped).message == "The query ended: ValueError: the true cause"
