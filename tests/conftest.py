@@ -41,9 +41,10 @@ def unique() -> str:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark for the whole run, without jars: for micro-batches and folders."""
+    from tests.integration.running import QUICK_SPARK
+
     from checkback.protocol.configuration import Settings
     from checkback.streaming.session import start_session
-    from tests.integration.running import QUICK_SPARK
 
     small = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", **QUICK_SPARK}
     session = start_session(Settings(master="local[2]", state_partitions=2, spark=small), [])
