@@ -90,10 +90,12 @@ class CheckService:
 
     def close(self, timeout_s: float) -> int:
         """Stop reading, wait for answers under way; return how many are left running."""
+        deadline_s = time.monotonic() + timeout_s
         self._answers.stopping.set()
         left = self._pool.close(timeout_s)
         self._answered.set()
-        self._thread.join(timeout_s)
+        # Committing and leaving the group takes a moment, also when the pool took all the time.
+        self._thread.join(max(CLOSE_TIMEOUT_MS / 1000, deadline_s - time.monotonic()))
         return left
 
     def _run(self) -> None:

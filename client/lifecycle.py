@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from enum import Enum
 from types import TracebackType
 from typing import Self, Unpack
@@ -102,7 +104,8 @@ class ManagedProducer(ABC):
             was, self._state = self._state, ServiceState.SHUTDOWN_ALREADY
         if was is not ServiceState.RUNNING or os.getpid() != self._process_id:
             return 0
-        left = self._close(self.options.shutdown_timeout_ms / 1000)
+        deadline_s = time.monotonic() + self.options.shutdown_timeout_ms / 1000
+        left = self._close(lambda: max(0.0, deadline_s - time.monotonic()))
         if left:
             _log.warning(
                 "The producer of group %s was shut down while %d sends or check answers ran",
@@ -115,8 +118,8 @@ class ManagedProducer(ABC):
         """Open what the producer needs; called by start."""
 
     @abstractmethod
-    def _close(self, timeout_s: float) -> int:
-        """Close what was opened; return how much was left running."""
+    def _close(self, left_s: Callable[[], float]) -> int:
+        """Close what was opened, in the time that is left; return how much was left running."""
 
     def _require_running(self) -> None:
         if self._process_id != os.getpid():

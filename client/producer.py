@@ -151,8 +151,8 @@ class DefaultMQProducer(ManagedProducer):
                 self._plain = PlainSender(channel, self.options, self.counters)
             return self._plain
 
-    def _close(self, timeout_s: float) -> int:
-        left = self._running.wait_until_idle(timeout_s)
+    def _close(self, left_s: Callable[[], float]) -> int:
+        left = self._running.wait_until_idle(left_s())
         if self._plain is not None:
-            self._plain.close(timeout_s)
+            self._plain.close(left_s())
         return left

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Unpack
 
@@ -120,7 +121,13 @@ class TransactionMQProducer(DefaultMQProducer):
             self.topics.half,
             options.send_msg_timeout_ms / 1000,
         )
-        require_half_and_op(self._channel.current(), self.topics)
+        try:
+            require_half_and_op(self._channel.current(), self.topics)
+            # Apart from the halves': a lost op must not cost them their producer.
+            self._op_producer = self._clients.op_producer()
+        except BaseException:
+            self._channel.close(0)
+            raise
         self._halves = HalfSender(
             self._channel,
             self.topics.half,
@@ -130,8 +137,6 @@ class TransactionMQProducer(DefaultMQProducer):
             tries_max=self._tries_max,
             avoid_faults=options.send_latency_fault_enable,
         )
-        # Apart from the halves': a lost op must not cost them their producer.
-        self._op_producer = self._clients.op_producer()
         self._ops = OpSender(self._op_producer, self.topics.op, self.counters, self._clock)
         self._doubts = DoubtSettler(
             self._clients.reader, self.topics.half, self.producer_group, self._ops, self.counters
@@ -140,11 +145,11 @@ class TransactionMQProducer(DefaultMQProducer):
         self._checks = self._new_check_service()
         self._checks.start()
 
-    def _close(self, timeout_s: float) -> int:
-        left = super()._close(timeout_s) + self._checks.close(timeout_s)
-        self._doubts.close(timeout_s)
-        self._channel.close(timeout_s)
-        close_producer(self._op_producer, timeout_s)
+    def _close(self, left_s: Callable[[], float]) -> int:
+        left = super()._close(left_s) + self._checks.close(left_s())
+        self._doubts.close(left_s())
+        self._channel.close(left_s())
+        close_producer(self._op_producer, left_s())
         return left
 
     def _create_check_topic(self) -> None:

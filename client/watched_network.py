@@ -27,6 +27,11 @@ BATCH_IDENTITY: Final = slice(43, 57)
 """Producer id, producer epoch and base sequence in a record batch of format 2 (KIP-98)."""
 
 
+BROKERS_SHARE: Final = 0.8
+"""Of the time an answer is waited for. kafka-python gives the leader all of it to wait for the
+replicas, so that its word that they are late comes too late."""
+
+
 class WatchedNetwork(KafkaNetClient):  # type: ignore[misc]  # kafka-python has no types
     """The network client of one producer.
 
@@ -60,6 +65,7 @@ class WatchedNetwork(KafkaNetClient):  # type: ignore[misc]  # kafka-python has 
         if not request.topic_data:
             # Never answered: the producer lets go of barred batches when their time is over.
             return Future()
+        request.timeout_ms = int(request.timeout_ms * BROKERS_SHARE)
         started_ms = _now_ms()
         sent = super().send(node_id, request, **options)
         seen = Future()

@@ -27,7 +27,7 @@ from checkback.protocol.errors import SendError
 ORDER = Message("paid", b"body", keys="o-1")
 SEND_OK = SendStatus.SEND_OK
 NOT_SAFE = {SendStatus.FLUSH_SLAVE_TIMEOUT, SendStatus.SLAVE_NOT_AVAILABLE}
-PROPERTIES = {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "20000"}
+PROPERTIES = {"replica.lag.time.max.ms": "1500"}
 
 
 @pytest.fixture(scope="module")

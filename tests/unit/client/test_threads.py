@@ -1,0 +1,79 @@
+"""The parts with threads of their own: the check pool, the timers, what runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from checkback.client.check_pool import CheckPool
+from checkback.client.running import Running
+from checkback.client.timers import Timers
+
+
+def test_a_pool_grows_only_when_its_queue_is_full() -> None:
+    gate, taken, done = threading.Event(), threading.Semaphore(0), threading.Semaphore(0)
+
+    def work(job: int) -> None:
+        taken.release()
+        gate.wait(10)
+        done.release()
+
+    pool: CheckPool[int] = CheckPool("test", least=1, most=2, held=1, work=work)
+    assert pool.room() == 1
+    pool.offer(1)
+    assert taken.acquire(timeout=10)
+    pool.offer(2)
+    assert pool.room() == 1  # the queue is full, but another thread may be added
+    pool.offer(3)
+    assert pool.stuck_for_s(time.monotonic() - 1_000) <= 0
+    gate.set()
+    for _ in range(3):
+        assert done.acquire(timeout=10)
+    assert pool.close(10) == 0
+
+
+def test_a_pool_says_for_how_long_all_its_threads_are_stuck() -> None:
+    gate, started = threading.Event(), threading.Event()
+
+    def work(job: int) -> None:
+        started.set()
+        gate.wait(10)
+
+    pool: CheckPool[int] = CheckPool("test", least=1, most=1, held=5, work=work)
+    assert pool.stuck_for_s(time.monotonic()) == 0
+    pool.offer(1)
+    assert started.wait(10)
+    assert pool.stuck_for_s(time.monotonic() + 100) >= 100
+    assert pool.close(0) == 1
+    gate.set()
+    assert pool.close(10) == 0
+
+
+def test_timers_run_in_the_order_of_their_time() -> None:
+    timers, ran, end = Timers("test"), [], threading.Event()
+
+    def late() -> None:
+        ran.append("late")
+        end.set()
+
+    timers.after(20, late)
+    timers.after(0, lambda: ran.append("soon"))
+    assert end.wait(10)
+    assert ran == ["soon", "late"]
+    timers.close()
+
+
+def test_a_failing_action_stops_no_other() -> None:
+    timers, end = Timers("test"), threading.Event()
+    timers.after(0, lambda: [].pop())
+    timers.after(1, end.set)
+    assert end.wait(10)
+    timers.close()
+
+
+def test_what_runs_is_waited_for_and_counted() -> None:
+    running = Running()
+    assert running.wait_until_idle(0) == 0
+    with running:
+        assert running.wait_until_idle(0) == 1
+    assert running.wait_until_idle(0) == 0
