@@ -46,7 +46,7 @@ def _partitions(channel: Channel, topic: str) -> int:
 
 
 def create_topic(admin: Any, plan: TopicPlan) -> None:
-    """Create a topic unless it exists.
+    """Create a topic unless it exists. Where it does, no right to create one is needed.
 
     Args:
         admin: an open Kafka admin client.
@@ -60,6 +60,8 @@ def create_topic(admin: Any, plan: TopicPlan) -> None:
         "replication_factor": plan.replication_factor,
         "configs": dict(plan.configs),
     }
+    if _exists(admin, plan.name):
+        return
     try:
         admin.create_topics({plan.name: options}, wait_for_metadata=True)
     except TopicAlreadyExistsError:
@@ -71,3 +73,11 @@ def create_topic(admin: Any, plan: TopicPlan) -> None:
             topic=plan.name,
         ) from error
     _log.info("Created the check topic %s", plan.name)
+
+
+def _exists(admin: Any, topic: str) -> bool:
+    try:
+        (described,) = admin.describe_topics([topic])
+    except KafkaError:
+        return False  # whatever it was, the attempt to create it says more
+    return bool(described["error_code"] == 0)
