@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection, libversion
+from confluent_kafka import KafkaException, Producer, TopicCollection, libversion
 from confluent_kafka.admin import AdminClient
 
 from checkback.checkpoints.folder import CheckpointFolder
@@ -41,6 +41,7 @@ from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.lookup import RecordReader
 from checkback.streaming.job import sink_settings
+from checkback.streaming.members import live_members
 from checkback.streaming.preflight import pending_window_ms, require_markers
 from checkback.streaming.session import state_partitions
 
@@ -164,20 +165,9 @@ class Doctor:
         now_ms = self._now_ms()
         for name, group in found:
             has_topic = self._settings.topics.check(name) in known
-            members = self._members(name) if has_topic else 0
+            members = live_members(self._admin, name) if has_topic else 0
             age_ms = now_ms - group.oldest_ms
             yield judge_group(GroupFacts(name, group.pending, age_ms, has_topic, members))
-
-    def _members(self, group: str) -> int | None:
-        asked = self._admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
-        try:
-            return len(asked[group].result(TIMEOUT_S).members)
-        except KafkaException as error:
-            if cause_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return 0
-            if cause_of(error).code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                return None
-            raise
 
 
 def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:

@@ -107,10 +107,11 @@ class BatchOutputs:
 
     def _check(self, half: Message, position: Position, check_times: int) -> Output:
         output = routing.check_request(half, *position, check_times, self.names)
+        group = output.topic.removeprefix(self.names.check(""))
         closed = output.topic in self.lessons.closed_topics
         if not closed and self.directory.find(output.topic) is not None:
+            self.report.asked_groups[group] += 1
             return output
-        group = output.topic.removeprefix(self.names.check(""))
         self.report.undelivered_groups[group] += 1
         return routing.undelivered_check(*position, check_times, self.names)
 

@@ -36,6 +36,7 @@ class BatchReport:
         state_partition: number of the state partition.
         counts: by the lower-case names of state.Counter, and the sink's own: finals,
             finals_refused, halves_lost.
+        asked_groups: groups that check requests were sent to, with how many.
         undelivered_groups: groups whose check topic does not exist, with how many requests.
         pages: the status of every page that the batch touched.
         skipped: whether an earlier try of the batch had already written everything.
@@ -43,6 +44,7 @@ class BatchReport:
 
     state_partition: int
     counts: Counter[str] = field(default_factory=Counter)
+    asked_groups: Counter[str] = field(default_factory=Counter)
     undelivered_groups: Counter[str] = field(default_factory=Counter)
     pages: list[PageStatus] = field(default_factory=list)
     skipped: bool = False
@@ -54,6 +56,7 @@ class BatchReport:
             {
                 "state_partition": self.state_partition,
                 "counts": dict(self.counts),
+                "asked_groups": dict(self.asked_groups),
                 "undelivered_groups": dict(self.undelivered_groups),
                 "pages": [asdict(page) for page in self.pages],
                 "skipped": self.skipped,
@@ -67,6 +70,7 @@ class BatchReport:
         return cls(
             raw["state_partition"],
             Counter(raw["counts"]),
+            Counter(raw["asked_groups"]),
             Counter(raw["undelivered_groups"]),
             [PageStatus(**page) for page in raw["pages"]],
             raw["skipped"],

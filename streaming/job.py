@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any, Final, cast
 
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,6 +32,7 @@ from checkback.sinks.transaction import SentHeaders
 from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.failure import explain
+from checkback.streaming.members import groups_without_members
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_topics, start_query
@@ -169,7 +171,15 @@ class Job:
     def _emit_line(self, query: StreamingQuery) -> None:
         last = query.lastProgress
         batch_ms = None if last is None else last.durationMs.get("triggerExecution")
-        self.emit("progress", asdict(self.progress.line(self.now_ms(), batch_ms)))
+        asked = self.progress.take_asked_groups()
+        silent = groups_without_members(self._admin(), asked) if asked else []
+        self.emit("progress", asdict(self.progress.line(self.now_ms(), batch_ms, silent)))
+
+    def _admin(self) -> AdminClient:
+        settings = self.settings
+        return AdminClient(
+            {"log_level": 0, **confluent_settings(settings.bootstrap_servers, settings.kafka)}
+        )
 
 
 def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str) -> SinkSettings:

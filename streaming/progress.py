@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
@@ -57,7 +57,9 @@ class ProgressLine:
         counts: what happened since the last line, by name.
         pending: halves without a verdict.
         oldest_pending_ms: age of the oldest of them, None where nothing is pending.
+        check_backlog: halves that were due in the last batch but over checks_per_batch_max.
         undelivered_groups: groups without a check topic, with how many requests found none.
+        groups_without_members: groups that were asked since the last line, with nobody to answer.
     """
 
     time_ms: int
@@ -68,7 +70,9 @@ class ProgressLine:
     counts: dict[str, int]
     pending: int
     oldest_pending_ms: int | None
+    check_backlog: int
     undelivered_groups: dict[str, int]
+    groups_without_members: list[str]
 
 
 @dataclass(slots=True)
@@ -83,6 +87,8 @@ class Progress:
     totals: Counter[str] = field(default_factory=Counter)
     _since: Counter[str] = field(default_factory=Counter)
     _undelivered: Counter[str] = field(default_factory=Counter)
+    _asked: set[str] = field(default_factory=set)
+    _check_backlog: int = 0
     _batches: int = 0
     _batch_id: int | None = None
     _line_ms: int | None = None
@@ -96,16 +102,26 @@ class Progress:
             self._batches += 1
             self._since.update(counts)
             self.totals.update(counts)
+            self._check_backlog = counts["checks_deferred"]
             for report in reports:
                 self.index.update(report.pages)
                 self._undelivered.update(report.undelivered_groups)
+                self._asked.update(report.asked_groups)
+
+    def take_asked_groups(self) -> set[str]:
+        """Return the groups that were asked since the last call."""
+        with self._lock:
+            asked, self._asked = self._asked, set()
+        return asked
 
     @property
     def last_batch(self) -> int | None:
         """The last batch that was written, None before the first."""
         return self._batch_id
 
-    def line(self, now_ms: int, batch_ms: int | None) -> ProgressLine:
+    def line(
+        self, now_ms: int, batch_ms: int | None, groups_without_members: Sequence[str] = ()
+    ) -> ProgressLine:
         """Return the line for now and begin the next one."""
         with self._lock:
             elapsed_s = max(1, now_ms - (self._line_ms or now_ms)) / 1_000
@@ -125,7 +141,9 @@ class Progress:
                 counts,
                 self.index.pending,
                 None if oldest_ms is None else max(0, now_ms - oldest_ms),
+                self._check_backlog,
                 undelivered,
+                list(groups_without_members),
             )
 
 
@@ -146,8 +164,12 @@ def line_text(event: str, facts: Mapping[str, Any]) -> str:
         f"pending {facts['pending']:,}",
         f"oldest {'-' if oldest is None else f'{oldest / 1_000:.1f} s'}",
     ]
+    if facts["check_backlog"]:
+        parts.append(f"checks waiting {facts['check_backlog']:,}")
     if facts["undelivered_groups"]:
         parts.append(f"no check topic for {', '.join(sorted(facts['undelivered_groups']))}")
+    if facts["groups_without_members"]:
+        parts.append(f"nobody answers for {', '.join(facts['groups_without_members'])}")
     return "  ".join(parts)
 
 

@@ -64,6 +64,8 @@ def test_every_verdict_ends_where_it_belongs(topics: Topics, tmp_path: Path) -> 
     ]
     assert times == ["1", "2", "3"]
     assert stopped["finals"] == 3
+    lines = [event for event in pipeline.events if event["event"] == "progress"]
+    assert ["g"] in [line["groups_without_members"] for line in lines]
 
 
 def test_records_that_make_no_sense_are_refused_and_nothing_stops(

@@ -50,10 +50,34 @@ def test_a_half_younger_than_our_clock_is_not_of_negative_age() -> None:
 
 def test_a_report_survives_its_journey() -> None:
     sent = report(PageStatus(1, 2, 3, 4), finals=5)
+    sent.asked_groups["h"] = 3
     sent.undelivered_groups["g"] = 2
     sent.skipped = True
 
     assert BatchReport.from_json(sent.to_json()) == sent
+
+
+def test_the_backlog_of_checks_is_that_of_the_last_batch() -> None:
+    progress = Progress()
+    progress.add(0, [report(checks=5, checks_deferred=40), report(checks=5, checks_deferred=2)])
+    before = progress.line(1_000, 10)
+    progress.add(1, [report(checks=5)])
+
+    assert before.check_backlog == 42
+    assert "checks waiting 42" in line_text("progress", asdict(before))
+    assert progress.line(2_000, 10).check_backlog == 0
+
+
+def test_asked_groups_are_handed_over_once_and_silent_ones_named() -> None:
+    progress = Progress()
+    asked = report(checks=2)
+    asked.asked_groups.update({"orders": 1, "billing": 1})
+    progress.add(0, [asked])
+
+    assert progress.take_asked_groups() == {"orders", "billing"}
+    assert progress.take_asked_groups() == set()
+    text = line_text("progress", asdict(progress.line(1, None, ["billing"])))
+    assert text.endswith("nobody answers for billing")
 
 
 def test_the_line_for_a_terminal_names_groups_without_a_check_topic() -> None:
