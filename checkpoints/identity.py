@@ -20,11 +20,10 @@ REMEDIES: Final = {
     "application_id": "Set application_id to the checkpoint's, or choose another checkpoint.",
     "cluster_id": "Point bootstrap_servers at the cluster the checkpoint was made with.",
     "page_size": "page_size is fixed for a checkpoint's life: set it back.",
-    "state_partitions": "state_partitions is fixed for a checkpoint's life: set it back, or run "
-    "`checkback checkpoint repartition`.",
-    "half_topic_id": "The half topic was recreated. Run `checkback checkpoint rebuild`.",
-    "op_topic_id": "The op topic was recreated. Run `checkback checkpoint rebuild`.",
-    "settled_topic_id": "The settled topic was recreated. Run `checkback checkpoint rebuild`.",
+    "state_partitions": "state_partitions is fixed for a checkpoint's life: set it back.",
+    "half_topic_id": "The half topic was recreated: see docs/operating/recovering.md.",
+    "op_topic_id": "The op topic was recreated: see docs/operating/recovering.md.",
+    "settled_topic_id": "The settled topic was recreated: see docs/operating/recovering.md.",
 }
 
 
@@ -58,7 +57,7 @@ class CheckpointIdentity:
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"The checkpoint's {FILE} can't be read: {error}.",
-                remedy="Restore the folder from a copy, or run `checkback checkpoint rebuild`.",
+                remedy="Restore the folder as it was; see docs/operating/recovering.md.",
             ) from error
 
     def require_same(self, now: CheckpointIdentity) -> None:

@@ -2,7 +2,7 @@
 
 Steps, in this order: open (fence the predecessor, read the marker) - skip if the marker is past the
 batch - begin - look up and send - move the marker - commit. Between any two of them the process
-may die; docs/guarantees.md says what then.
+may die; ARCHITECTURE.md says under "Guarantees" what then.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class BatchWriter:
             raise CheckpointError(
                 f"The marker of state partition {self.state_partition} is gone before batch "
                 f"{batch_id}: whether that batch was written can't be known.",
-                remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+                remedy="Change nothing before reading docs/operating/recovering.md.",
                 state_partition=self.state_partition,
                 batch_id=batch_id,
             )

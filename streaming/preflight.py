@@ -120,7 +120,7 @@ def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointF
         raise CheckpointError(
             f"The checkpoint is new, but {names.settled} says that these topics were already "
             "settled under another one: reading them again would write finals twice.",
-            remedy="Use the old checkpoint, or run `checkback checkpoint rebuild`.",
+            remedy="Use the old checkpoint; if it is lost, see docs/operating/recovering.md.",
             settled_records=facts.settled_records,
         )
     folder.write(FILE, now.to_json())
@@ -159,7 +159,7 @@ def _require_all(
             f"The markers of state partitions {missing} are gone from consumer group "
             f"{group}, though batch {last_committed} is committed: whether the "
             "next batch was written can't be known.",
-            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+            remedy="Change nothing before reading docs/operating/recovering.md.",
             missing=missing,
             group=group,
         )
@@ -176,8 +176,7 @@ def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoin
             f"{checkpoint} ends with batch {last_planned}, but state partitions {sorted(ahead)} "
             f"have written batch {max(ahead.values())}: it is an older copy. Its next batches "
             "would be taken for written.",
-            remedy="Use the newest checkpoint, or run `checkback checkpoint rebuild`; see "
-            "docs/operating/recovering.md.",
+            remedy="Use the newest checkpoint; see docs/operating/recovering.md.",
             last_planned=last_planned,
             written=ahead,
         )
