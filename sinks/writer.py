@@ -127,6 +127,8 @@ class BatchWriter:
         )
 
     def _open(self, batch_id: int, first_batch: int) -> MarkedProducer:
+        if self._producer is not None and self._producer.is_superseded(batch_id):
+            self.close()
         if self._producer is None:
             self._producer = MarkedProducer(self.settings, self.state_partition)
         if self._producer.marker is None and batch_id > first_batch:

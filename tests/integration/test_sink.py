@@ -196,6 +196,20 @@ def test_a_fenced_writer_takes_over_again_and_finds_the_marker(world: World) -> 
     assert sorted(body or b"" for _, body, _ in world.read(world.real)) == [b"a", b"b", b"c"]
 
 
+def test_a_writer_whose_turn_comes_again_goes_on_behind_the_others(world: World) -> None:
+    world.halves([b"a", b"b", b"c", b"d"])
+    one, other = world.writer(), world.writer()
+    one.write([commits(0)], 0, 0)
+    other.write([commits(1)], 1, 0)
+
+    one.write([commits(2)], 2, 0)
+    one.write([], 3, 0)
+    one.write([commits(3)], 4, 0)
+
+    bodies = sorted(body or b"" for _, body, _ in world.read(world.real))
+    assert bodies == [b"a", b"b", b"c", b"d"]
+
+
 def test_a_marker_that_is_gone_stops_the_writer(world: World) -> None:
     world.halves([b"a"])
 
