@@ -137,14 +137,14 @@ class Topics:
         self._producer.flush()
         return stored[0].partition() or 0, stored[0].offset() or 0
 
-    def read(self, topic: str) -> list[Message]:
-        """Return all that a read_committed consumer sees now."""
+    def read(self, topic: str, isolation: str = "read_committed") -> list[Message]:
+        """Return all that a consumer sees now."""
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap_servers,
                 "group.id": "reader",
                 "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
+                "isolation.level": isolation,
                 "enable.partition.eof": True,
             }
         )

@@ -48,7 +48,9 @@ def test_every_noun_has_help(noun: str) -> None:
     assert "Usage: checkback " + noun in told.stdout
 
 
-@pytest.mark.parametrize("noun", ["broker", "config", "jars", "topics"])
+@pytest.mark.parametrize(
+    "noun", ["broker", "config", "discarded", "doctor", "jars", "pending", "topics", "tx"]
+)
 def test_nouns_that_need_no_spark_do_not_import_it(noun: str) -> None:
     program = (
         "import sys, importlib; importlib.import_module(sys.argv[1]);"

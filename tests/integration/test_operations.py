@@ -266,5 +266,10 @@ def test_the_doctor_fails_where_topics_are_missing(stage: Stage) -> None:
     assert all(name.startswith("topic nobodys-") for name in missing)
 
 
-def test_only_what_was_committed_is_on_the_real_topic(stage: Stage) -> None:
-    assert stage.topics.bodies(stage.real) == ["paid", "silent", "to commit", "unheard"]
+def test_only_what_was_committed_was_ever_on_the_real_topic(stage: Stage) -> None:
+    """Not even to a consumer that reads what was aborted."""
+    committed = ["paid", "silent", "to commit", "unheard"]
+    written = {one.value() for one in stage.topics.read(stage.real, "read_uncommitted")}
+
+    assert stage.topics.bodies(stage.real) == committed
+    assert written == {name.encode() for name in committed}
