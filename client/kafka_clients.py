@@ -13,6 +13,7 @@ from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
 
+CHECK_METADATA_AGE_MAX_MS: Final = 10_000
 SHARE_OF_KAFKA: Final = 0.9
 RECONNECT_BACKOFF_MAX_MS: Final = 1_000
 """kafka-python's 30 s would keep a broker that is back out of use for ten budgets."""
@@ -82,6 +83,9 @@ class KafkaClients:
             "session_timeout_ms": self.options.check_session_timeout_ms,
             "heartbeat_interval_ms": max(1, self.options.check_session_timeout_ms // 3),
             "group_instance_id": self.options.instance_name or None,
+            # A group that met before the brokers all knew its new topic was given nothing to
+            # read, and meets again only when the metadata changes.
+            "metadata_max_age_ms": CHECK_METADATA_AGE_MAX_MS,
         }
         return self._open(KafkaConsumer, {**self._base, **ours})
 
