@@ -25,7 +25,8 @@ from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
-QUICK_SPARK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+QUICK_SPARK = {"spark.driver.extraJavaOptions": QUICK_JVM}
 """A short run is over before the JVM's second compiler pays: 22 s of processor time became 12."""
 COMMAND = str(Path(sys.executable).parent / "checkback")
 

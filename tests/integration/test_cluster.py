@@ -18,7 +18,14 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import (
+    COMMIT,
+    QUICK_JVM,
+    QUICK_SPARK,
+    Pipeline,
+    Topics,
+    wait_until,
+)
 
 from checkback.deploy.ports import free_ports
 
@@ -50,8 +57,13 @@ def cluster(tmp_path: Path, bare_python: Path) -> Iterator[str]:
     for web_port in web_ports[1:]:
         sizes = ["--cores", "1", "--memory", "1g", "--work-dir", str(tmp_path / f"w{web_port}")]
         commands.append([f"{deploy}.worker.Worker", *addresses, str(web_port), *sizes, url])
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m",
-                   "PYSPARK_PYTHON": str(bare_python)}  # fmt: skip
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JVM,
+        "PYSPARK_PYTHON": str(bare_python),
+    }
     processes = []
     for number, command in enumerate(commands):
         log = (tmp_path / f"spark-{number}.log").open("w")
@@ -82,6 +94,8 @@ def test_executors_without_checkback_run_the_pipeline(
             "spark.ui.enabled": "false",
             "spark.driver.memory": "1g",
             "spark.executor.memory": "700m",
+            **QUICK_SPARK,
+            "spark.executor.extraJavaOptions": QUICK_JVM,
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
         },
