@@ -237,9 +237,12 @@ def _require_retention(settings: Settings, admin: AdminClient) -> None:
 
 
 def pending_window_ms(settings: Settings) -> int:
-    """Return how long a half may be pending: to the last check's answer, or until it expires."""
-    checked_ms = settings.transaction_timeout_ms + settings.check_max * settings.check_interval_ms
-    return min(settings.half_retention_ms, checked_ms + settings.check_interval_ms)
+    """Return how long a half may be pending: until it expires.
+
+    Checks usually end it sooner, but one with a long immunity time, or of a group that never made
+    its check topic, is not asked, or not counted, until then.
+    """
+    return settings.half_retention_ms
 
 
 def _record_count(connection: dict[str, Any], topic: str, partitions: int) -> int:
