@@ -14,20 +14,23 @@ from checkback.protocol.topics import TopicNames
 from checkback.sinks.real_topics import TopicDirectory
 from checkback.sinks.transaction import Rejection
 
-REJECTION_REASONS: Final = {
+TOPIC_REASONS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: RefusedReason.REAL_TOPIC_DENIED,
-    KafkaError.INVALID_RECORD: RefusedReason.FINAL_REJECTED,
-    KafkaError.POLICY_VIOLATION: RefusedReason.FINAL_REJECTED,
-    KafkaError.INVALID_TIMESTAMP: RefusedReason.FINAL_REJECTED,
-    KafkaError.INVALID_MSG: RefusedReason.FINAL_REJECTED,
     KafkaError.TOPIC_EXCEPTION: RefusedReason.REAL_TOPIC_MISSING,
     KafkaError.UNKNOWN_TOPIC_OR_PART: RefusedReason.REAL_TOPIC_MISSING,
     KafkaError._UNKNOWN_TOPIC: RefusedReason.REAL_TOPIC_MISSING,
     KafkaError._UNKNOWN_PARTITION: RefusedReason.REAL_TOPIC_MISSING,
 }
-TOO_LARGE_CODES: Final = frozenset(
-    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE}
-)
+"""Why a topic takes nothing."""
+RECORD_REASONS: Final = {
+    KafkaError.MSG_SIZE_TOO_LARGE: RefusedReason.FINAL_TOO_LARGE,
+    KafkaError.RECORD_LIST_TOO_LARGE: RefusedReason.FINAL_TOO_LARGE,
+    KafkaError.INVALID_RECORD: RefusedReason.FINAL_REJECTED,
+    KafkaError.INVALID_TIMESTAMP: RefusedReason.FINAL_REJECTED,
+    KafkaError.INVALID_MSG: RefusedReason.FINAL_REJECTED,
+    KafkaError.POLICY_VIOLATION: RefusedReason.FINAL_REJECTED,
+}
+"""Why one record is not taken; the broker rejects the whole batch that it is in."""
 Position = tuple[int, int]
 """(half partition, half offset)."""
 
@@ -38,19 +41,21 @@ class Lessons:
 
     Args:
         closed_topics: topics that take nothing, and why.
-        one_by_one: topics whose records are sent one to a batch, to find the one too large.
-        too_large: halves whose finals were.
+        one_by_one: topics whose records are sent one to a batch, to find the one rejected.
+        rejected: halves whose finals were, and why.
     """
 
     closed_topics: dict[str, RefusedReason] = field(default_factory=dict)
     one_by_one: set[str] = field(default_factory=set)
-    too_large: set[Position] = field(default_factory=set)
+    rejected: dict[Position, RefusedReason] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        """Tell whether anything was learnt that a final has to be compared with."""
+        return bool(self.closed_topics or self.rejected)
 
     def refusal(self, topic: str, position: Position) -> RefusedReason | None:
         """Return why a final can't go to that topic, None if nothing is known against it."""
-        if position in self.too_large:
-            return RefusedReason.FINAL_TOO_LARGE
-        return self.closed_topics.get(topic)
+        return self.rejected.get(position) or self.closed_topics.get(topic)
 
     def learn(
         self,
@@ -75,21 +80,21 @@ class Lessons:
         for rejection in {one.topic: one for one in rejections}.values():
             topic = rejection.topic
             directory.forget(topic)
-            reason = _reason_of(rejection, directory)
-            too_large = rejection.code in TOO_LARGE_CODES
-            if topic in ours or (reason is None and not too_large):
+            of_topic = _reason_of_topic(rejection, directory)
+            of_record = RECORD_REASONS.get(rejection.code)
+            if topic in ours or (of_topic is None and of_record is None):
                 raise _hopeless(rejection)
-            if reason is not None:
-                self.closed_topics[topic] = reason
-            elif topic in self.one_by_one:
-                self.too_large.add(last_finals[topic])
+            if of_topic is not None:
+                self.closed_topics[topic] = of_topic
+            elif of_record is not None and topic in self.one_by_one:
+                self.rejected[last_finals[topic]] = of_record
             else:
                 self.one_by_one.add(topic)
 
 
-def _reason_of(rejection: Rejection, directory: TopicDirectory) -> RefusedReason | None:
+def _reason_of_topic(rejection: Rejection, directory: TopicDirectory) -> RefusedReason | None:
     if rejection.code != KafkaError._MSG_TIMED_OUT:
-        return REJECTION_REASONS.get(rejection.code)
+        return TOPIC_REASONS.get(rejection.code)
     # A topic that vanished shows as records that found no leader in time.
     gone = directory.find(rejection.topic) is None
     return RefusedReason.REAL_TOPIC_MISSING if gone else None

@@ -74,7 +74,7 @@ class BatchOutputs:
         names, lessons = self.names, self.lessons
         output = routing.final_or_refused(half, *position, self._find, names)
         topic = output.topic
-        if topic != names.refused and (lessons.closed_topics or lessons.too_large):
+        if topic != names.refused and lessons:
             reason = lessons.refusal(topic, position)
             if reason is not None:
                 output = routing.refused(half, names.half, *position, reason, names, topic)

@@ -26,10 +26,12 @@ class KnownTopic:
     Args:
         partitions: how many.
         record_batch_bytes_max: its max.message.bytes; it bounds a record batch, not one record.
+        needs_key: it is compacted, and takes no record without a key.
     """
 
     partitions: int
     record_batch_bytes_max: int
+    needs_key: bool = False
 
 
 @dataclass(slots=True)
@@ -68,7 +70,7 @@ class TopicDirectory:
         partitions = self._partitions.get(topic)
         if partitions is None:
             return None
-        known = KnownTopic(partitions, self._record_batch_bytes_max(topic))
+        known = self._look_at(topic, partitions)
         self._known[topic] = known
         return known
 
@@ -87,12 +89,13 @@ class TopicDirectory:
         }
         self._is_fresh = True
 
-    def _record_batch_bytes_max(self, topic: str) -> int:
+    def _look_at(self, topic: str, partitions: int) -> KnownTopic:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         try:
             configs = self.admin.describe_configs([resource])[resource].result(TIMEOUT_S)
         except KafkaException:
-            # Not allowed to look: assume the default; a broker that disagrees says so later.
-            return BROKER_DEFAULT_BYTES_MAX
-        value = configs["max.message.bytes"].value
-        return int(value) if value else BROKER_DEFAULT_BYTES_MAX
+            # Not allowed to look: assume the defaults; a broker that disagrees says so later.
+            return KnownTopic(partitions, BROKER_DEFAULT_BYTES_MAX)
+        bytes_max = int(configs["max.message.bytes"].value or BROKER_DEFAULT_BYTES_MAX)
+        needs_key = "compact" in (configs["cleanup.policy"].value or "")
+        return KnownTopic(partitions, bytes_max, needs_key)

@@ -57,6 +57,10 @@ def final_or_refused(
         reason = RefusedReason.REAL_TOPIC_MISSING
         return refused(half, names.half, partition, offset, reason, names, topic)
     key, value = half.key(), half.value()
+    if known.needs_key and key is None:
+        detail = f"{topic} is compacted and takes no record without a key"
+        reason = RefusedReason.FINAL_REJECTED
+        return refused(half, names.half, partition, offset, reason, names, detail)
     if may_be_too_large(known, key, value):
         size = record_bytes_max(key, value, parts.headers)
         if size > known.record_batch_bytes_max:

@@ -22,7 +22,8 @@ from checkback.sinks.settings import SinkSettings
 from checkback.sinks.transaction import MarkedProducer, ProducerLostError, RejectedOutputError
 from checkback.state import Outcome
 
-TRIES: Final = 20
+TRIES: Final = 200
+"""Each try that is rejected teaches one thing more; none of a sound batch is."""
 LOST_TRIES: Final = 3
 
 

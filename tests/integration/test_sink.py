@@ -58,7 +58,14 @@ class World:
             writer.halves.close()
             writer.ops.close()
 
-    def halves(self, bodies: Sequence[bytes], real: str | None = None, group: str = "g") -> None:
+    def halves(
+        self,
+        bodies: Sequence[bytes],
+        real: str | None = None,
+        group: str = "g",
+        *,
+        keyed: bool = True,
+    ) -> None:
         producer = Producer({**self.settings.connection, "message.max.bytes": 4_000_000})
         for number, body in enumerate(bodies):
             headers: Any = half_headers(
@@ -67,7 +74,8 @@ class World:
                 real_topic=real or self.real,
                 properties={"TAGS": "t", "mine": "yes"},
             )
-            producer.produce(self.names.half, body, f"k{number}", 0, headers=headers)
+            key = f"k{number}" if keyed else None
+            producer.produce(self.names.half, body, key, 0, headers=headers)
         producer.flush()
 
     def read(self, topic: str) -> Found:
@@ -282,6 +290,30 @@ def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: Wor
     assert text_value(headers, "__checkback.errors.reason") == "FINAL_TOO_LARGE"
     assert sorted((body or b"")[:1] for _, body, _ in world.read(small)) == [b"x", b"z"]
     assert report.counts["finals"] == 2
+
+
+@pytest.mark.parametrize("looked_before", [False, True])
+def test_a_keyless_final_for_a_compacted_topic_is_refused_alone(
+    world: World, *, looked_before: bool
+) -> None:
+    compacted = f"{world.real}-compacted"
+    admin = AdminClient(dict(world.settings.connection))
+    admin.create_topics([NewTopic(compacted, 1, 1)])[compacted].result()
+    writer = world.writer()
+    if looked_before:
+        writer.directory.find(compacted)
+    _set_config(admin, compacted, "cleanup.policy", "compact")
+    world.halves([b"a", b"b"], real=compacted)
+    world.halves([b"keyless"], real=compacted, keyed=False)
+    world.halves([b"c"], real=compacted)
+
+    report = writer.write([commits(0, 1, 2, 3)], 0, 0)
+
+    assert report.counts["finals"] == 3
+    assert sorted(body or b"" for _, body, _ in world.read(compacted)) == [b"a", b"b", b"c"]
+    [(_, body, headers)] = world.read(world.names.refused)
+    assert body == b"keyless"
+    assert text_value(headers, "__checkback.errors.reason") == "FINAL_REJECTED"
 
 
 def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
