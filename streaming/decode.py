@@ -41,14 +41,20 @@ def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
         itself).
     """
     is_half = f.col("topic") == topics.half
-    parts = rows.select(
-        is_half.alias("is_half"),
+    # A column of its own, and so computed once: each part asks for it.
+    ordered = f.when(is_half, _stands_in(names.HALF_PROTOCOL_ORDER)).otherwise(
+        _stands_in(names.OP_PROTOCOL_ORDER)
+    )
+    seen = rows.select("*", is_half.alias("is_half"), ordered.alias("in_order"))
+    parts = seen.select(
+        "is_half",
         "partition",
         f.col("offset").alias("source_offset"),
         f.unix_millis("timestamp").alias("time_ms"),
-        f.expr("try_cast(cast(value as string) as bigint)").alias("named_offset"),
-        *_half_parts(is_half),
-        *_op_parts(is_half),
+        f.when(~f.col("is_half"), f.expr("try_cast(cast(value as string) as bigint)")).alias(
+            "named_offset"
+        ),
+        *_parts(),
     ).where("is_half or tag is null or tag <> 't'")
     judged = parts.select(
         "*",
@@ -89,59 +95,56 @@ def page_of_key(key: int) -> int:
     return int.from_bytes(key.to_bytes(8, "little", signed=True), "big", signed=True)
 
 
-def _header(name: str, order: tuple[str, ...], in_order: Column) -> Column:
+def _header_at(position: int) -> Column:
+    """Return the header at a position; field by field, since `headers.value` builds an array."""
+    return f.get(f.col("headers"), f.lit(position))
+
+
+def _header(name: str, order: tuple[str, ...]) -> Column:
     """Return a header's value as text, by position where the headers stand in order."""
-    by_position = f.get(f.col("headers.value"), f.lit(order.index(name)))
-    by_name = f.get(
-        f.col("headers.value"), f.array_position(f.col("headers.key"), name).cast("int") - 1
-    )
-    return f.when(in_order, by_position).otherwise(by_name).cast("string")
+    by_position = _header_at(order.index(name)).getField("value")
+    return f.when(f.col("in_order"), by_position).otherwise(_header_by_name(name)).cast("string")
+
+
+def _header_by_name(name: str) -> Column:
+    at = f.array_position(f.col("headers.key"), name).cast("int") - 1
+    return f.get(f.col("headers"), at).getField("value")
 
 
 def _stands_in(order: tuple[str, ...]) -> Column:
-    keys = [
-        f.coalesce(f.get(f.col("headers.key"), f.lit(at)) == name, f.lit(False))
-        for at, name in enumerate(order)
-    ]
-    stands = keys[0]
-    for key in keys[1:]:
-        stands = stands & key
+    stands = f.lit(True)
+    for at, name in enumerate(order):
+        stands = stands & f.coalesce(_header_at(at).getField("key") == name, f.lit(False))
     return stands
 
 
-def _half_parts(is_half: Column) -> list[Column]:
-    order = names.HALF_PROTOCOL_ORDER
-    in_order = _stands_in(order)
-    wanted = {
-        "tran_msg": names.TRAN_MSG,
-        "half_group": names.PGROUP,
-        "half_id": names.UNIQ_KEY,
-        "real_topic": names.REAL_TOPIC,
-        "immunity": names.CHECK_IMMUNITY_TIME_IN_SECONDS,
-    }
-    return [
-        f.when(is_half, _header(name, order, in_order)).alias(alias)
-        for alias, name in wanted.items()
-    ]
+def _parts() -> list[Column]:
+    half, op = names.HALF_PROTOCOL_ORDER, names.OP_PROTOCOL_ORDER
+    is_half = f.col("is_half")
 
+    def of_either(name: str) -> Column:
+        return f.when(is_half, _header(name, half)).otherwise(_header(name, op))
 
-def _op_parts(is_half: Column) -> list[Column]:
-    order = names.OP_PROTOCOL_ORDER
-    in_order = _stands_in(order)
-    wanted = {
-        "tag": names.TAGS,
-        "op_state": names.COMMIT_OR_ROLLBACK,
-        "op_group": names.PGROUP,
-        "op_id": names.UNIQ_KEY,
-    }
-    parts = [
-        f.when(~is_half, _header(name, order, in_order)).alias(alias)
-        for alias, name in wanted.items()
-    ]
+    def of_half(name: str) -> Column:
+        return f.when(is_half, _header(name, half))
+
+    def of_op(name: str) -> Column:
+        return f.when(~is_half, _header(name, op))
+
     # A feedback is rare and never in an op's order.
-    times = _header(names.TRANSACTION_CHECK_TIMES, (names.TRANSACTION_CHECK_TIMES,), f.lit(False))
-    feedback = (~is_half) & (_header(names.TAGS, order, in_order) == names.OP_TAG_UNDELIVERED)
-    return [*parts, f.when(feedback, times.try_cast("long")).alias("feedback_times")]
+    is_feedback = (~is_half) & ~f.col("in_order")
+    times = _header_by_name(names.TRANSACTION_CHECK_TIMES).cast("string").try_cast("long")
+    is_feedback = is_feedback & (_header(names.TAGS, op) == names.OP_TAG_UNDELIVERED)
+    return [
+        of_either(names.PGROUP).alias("group"),
+        of_either(names.UNIQ_KEY).alias("transaction_id"),
+        of_half(names.TRAN_MSG).alias("tran_msg"),
+        of_half(names.REAL_TOPIC).alias("real_topic"),
+        of_half(names.CHECK_IMMUNITY_TIME_IN_SECONDS).alias("immunity"),
+        of_op(names.TAGS).alias("tag"),
+        of_op(names.COMMIT_OR_ROLLBACK).alias("op_state"),
+        f.when(is_feedback, times).alias("feedback_times"),
+    ]
 
 
 def _blank(column: str) -> Column:
@@ -159,8 +162,8 @@ def _half_refusal(topics: TopicNames) -> Column:
         system = system | real_topic.startswith(prefix) | bare.startswith(prefix)
     return (
         f.when(f.coalesce(f.col("tran_msg") != "true", f.lit(True)), RefusedReason.NOT_A_HALF.value)
-        .when(_blank("half_group"), RefusedReason.HALF_WITHOUT_GROUP.value)
-        .when(_blank("half_id"), RefusedReason.HALF_WITHOUT_TRANSACTION_ID.value)
+        .when(_blank("group"), RefusedReason.HALF_WITHOUT_GROUP.value)
+        .when(_blank("transaction_id"), RefusedReason.HALF_WITHOUT_TRANSACTION_ID.value)
         .when(_blank("real_topic"), RefusedReason.HALF_WITHOUT_REAL_TOPIC.value)
         .when(system, RefusedReason.HALF_FOR_SYSTEM_TOPIC.value)
         .otherwise(0)
@@ -177,8 +180,8 @@ def _op_refusal() -> Column:
         .when(unreadable, RefusedReason.OP_OFFSET_UNREADABLE.value)
         .when(is_feedback, 0)
         .when(~known_state, RefusedReason.OP_STATE_UNKNOWN.value)
-        .when(_blank("op_group"), RefusedReason.OP_WITHOUT_GROUP.value)
-        .when(_blank("op_id"), RefusedReason.OP_WITHOUT_TRANSACTION_ID.value)
+        .when(_blank("group"), RefusedReason.OP_WITHOUT_GROUP.value)
+        .when(_blank("transaction_id"), RefusedReason.OP_WITHOUT_TRANSACTION_ID.value)
         .otherwise(0)
     )
 
@@ -199,8 +202,7 @@ def _identity() -> Column:
 
     The whole tells whether an op fits its half, the top alone what is wrong when it does not.
     """
-    group = f.when(f.col("is_half"), f.col("half_group")).otherwise(f.col("op_group"))
-    transaction_id = f.when(f.col("is_half"), f.col("half_id")).otherwise(f.col("op_id"))
+    group, transaction_id = f.col("group"), f.col("transaction_id")
     return f.shiftleft(f.xxhash64(group), 48).bitwiseOR(
         f.shiftrightunsigned(f.xxhash64(group, transaction_id), 16)
     )
