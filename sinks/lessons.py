@@ -31,6 +31,7 @@ RECORD_REASONS: Final = {
     KafkaError.POLICY_VIOLATION: RefusedReason.FINAL_REJECTED,
 }
 """Why one record is not taken; the broker rejects the whole batch that it is in."""
+TIMEOUTS_MAX: Final = 2
 Position = tuple[int, int]
 """(half partition, half offset)."""
 
@@ -43,11 +44,14 @@ class Lessons:
         closed_topics: topics that take nothing, and why.
         one_by_one: topics whose records are sent one to a batch, to find the one rejected.
         rejected: halves whose finals were, and why.
+        timeouts: tries that ended because records were not taken in time.
     """
 
     closed_topics: dict[str, RefusedReason] = field(default_factory=dict)
     one_by_one: set[str] = field(default_factory=set)
     rejected: dict[Position, RefusedReason] = field(default_factory=dict)
+
+    timeouts: int = 0
 
     def __bool__(self) -> bool:
         """Tell whether anything was learnt that a final has to be compared with."""
@@ -75,12 +79,16 @@ class Lessons:
         Raises:
             BrokerError: it rejected what only a change at the broker can make it take.
         """
+        late = [one for one in rejections if one.code == KafkaError._MSG_TIMED_OUT]
+        if late:
+            self._look_again(late[0], directory)
+            return
         ours = {names.refused, names.discarded, names.settled, names.op}
         # A batch is rejected whole, each of its records reporting it: one lesson per topic.
         for rejection in {one.topic: one for one in rejections}.values():
             topic = rejection.topic
             directory.forget(topic)
-            of_topic = _reason_of_topic(rejection, directory)
+            of_topic = TOPIC_REASONS.get(rejection.code)
             of_record = RECORD_REASONS.get(rejection.code)
             if topic in ours or (of_topic is None and of_record is None):
                 raise _hopeless(rejection)
@@ -91,13 +99,16 @@ class Lessons:
             else:
                 self.one_by_one.add(topic)
 
+    def _look_again(self, rejection: Rejection, directory: TopicDirectory) -> None:
+        """Have every topic looked up again.
 
-def _reason_of_topic(rejection: Rejection, directory: TopicDirectory) -> RefusedReason | None:
-    if rejection.code != KafkaError._MSG_TIMED_OUT:
-        return TOPIC_REASONS.get(rejection.code)
-    # A topic that vanished shows as records that found no leader in time.
-    gone = directory.find(rejection.topic) is None
-    return RefusedReason.REAL_TOPIC_MISSING if gone else None
+        A topic that vanished shows as records that found no leader in time, and holds up what the
+        same transaction has for other topics: which one it was, only the cluster knows.
+        """
+        directory.forget_all()
+        self.timeouts += 1
+        if self.timeouts > TIMEOUTS_MAX:
+            raise _hopeless(rejection)
 
 
 def _hopeless(rejection: Rejection) -> BrokerError:

@@ -57,6 +57,12 @@ class TopicDirectory:
         self._partitions.pop(topic, None)
         self._is_fresh = False
 
+    def forget_all(self) -> None:
+        """Drop everything that is known."""
+        self._known.clear()
+        self._partitions.clear()
+        self._is_fresh = False
+
     def find(self, topic: str) -> KnownTopic | None:
         """Return what is known of a topic, None where it does not exist.
 
