@@ -13,7 +13,7 @@ help:
 	@echo "make demo    run the main job on real input and audit it"
 	@echo "make test    run the tests"
 	@echo "make check   run linters, type checkers and import contracts"
-	@echo "make sim     simulate a day of transactions from a seed: make sim SEED=n"
+	@echo "make sim     simulate producers, faults and replays from a seed: make sim SEED=n"
 	@echo "make clean   remove .venv and what tools left behind"
 
 setup: .venv/.ready

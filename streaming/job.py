@@ -94,6 +94,7 @@ class Job:
     now_ms: Callable[[], int] = lambda: int(time.time() * 1_000)
     progress: Progress = field(default_factory=Progress)
     _stopping: Event = field(default_factory=Event)
+    _admin: AdminClient | None = None
 
     def stop(self) -> None:
         """Ask for an end after the batch that is being written; returns at once."""
@@ -172,14 +173,15 @@ class Job:
         last = query.lastProgress
         batch_ms = None if last is None else last.durationMs.get("triggerExecution")
         asked = self.progress.take_asked_groups()
-        silent = groups_without_members(self._admin(), asked) if asked else []
+        silent = groups_without_members(self._group_admin(), asked) if asked else []
         self.emit("progress", asdict(self.progress.line(self.now_ms(), batch_ms, silent)))
 
-    def _admin(self) -> AdminClient:
-        settings = self.settings
-        return AdminClient(
-            {"log_level": 0, **confluent_settings(settings.bootstrap_servers, settings.kafka)}
-        )
+    def _group_admin(self) -> AdminClient:
+        # Made when it is first needed, then kept: each one is threads and connections of its own.
+        if self._admin is None:
+            servers, kafka = self.settings.bootstrap_servers, self.settings.kafka
+            self._admin = AdminClient({"log_level": 0, **confluent_settings(servers, kafka)})
+        return self._admin
 
 
 def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str) -> SinkSettings:

@@ -128,11 +128,6 @@ class OrderService:
                 say("payments_settled", orders=settled)
 
 
-def _kafka_setting(pair: str) -> tuple[str, str]:
-    name, _, value = pair.partition("=")
-    return name, value
-
-
 @click.command()
 @click.option("--bootstrap-servers", required=True)
 @click.option("--database", required=True, type=click.Path(exists=True, path_type=Path))
