@@ -18,6 +18,9 @@ from checkback.streaming.commands.frame import LazyGroup, Noun, execute
 NOUNS: Final[dict[str, Noun]] = {
     "bench": Noun("checkback.streaming.commands.bench", "Measure on this machine."),
     "broker": Noun("checkback.streaming.commands.broker", "Run a local Kafka broker."),
+    "checkpoint": Noun(
+        "checkback.streaming.commands.checkpoint", "Look into a checkpoint, and mend it."
+    ),
     "config": Noun("checkback.streaming.commands.config", "Show the settings in effect."),
     "demo": Noun("checkback.streaming.commands.demo", "Show all of it at work, and audit it."),
     "discarded": Noun(

@@ -1,0 +1,162 @@
+"""Spark's own small files in a checkpoint: what was planned, what was done, by whom.
+
+Each is a version line and JSON documents, one per line (OffsetSeqLog, CommitLog, StreamMetadata and
+OperatorStateMetadata of Spark 4.2.0). Read without Spark, so that a file which Spark would refuse
+can be told from one that it would take.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+VERSION: Final = "v1"
+ABSENT_SOURCE: Final = "-"
+SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""Topic, partition, next offset."""
+
+
+class BrokenLogError(ValueError):
+    """A file of Spark's logs does not hold what it should."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedBatch:
+    """What ``offsets/N`` says.
+
+    Args:
+        timestamp_ms: the batch's time, by which it decides.
+        ends: topic, partition, offset after the last record of the batch; empty without input.
+        conf: the Spark settings that are frozen with the checkpoint.
+    """
+
+    timestamp_ms: int
+    ends: Offsets
+    conf: Mapping[str, str]
+
+    @property
+    def state_partitions(self) -> int:
+        """Number of state partitions that the batch runs with.
+
+        Raises:
+            BrokenLogError: the file does not say.
+        """
+        try:
+            return int(self.conf[SHUFFLE_PARTITIONS])
+        except (KeyError, ValueError) as error:
+            raise BrokenLogError(f"no {SHUFFLE_PARTITIONS}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class StateStoreInfo:
+    """What a stateful operator's metadata says of its one store.
+
+    Args:
+        operator: Spark's number and name of it.
+        partitions: of its store.
+    """
+
+    operator: int
+    name: str
+    partitions: int
+
+
+def parse_offsets(content: bytes) -> PlannedBatch:
+    """Read ``offsets/N``.
+
+    Raises:
+        BrokenLogError: it is torn, of another version, or no offset log.
+    """
+    lines = _lines_after_version(content)
+    if len(lines) < 2:
+        raise BrokenLogError("no source's offsets follow the metadata")
+    metadata = _object(lines[0])
+    try:
+        return PlannedBatch(
+            int(metadata["batchTimestampMs"]),
+            _ends(lines[1:]),
+            {str(key): str(value) for key, value in metadata["conf"].items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BrokenLogError(f"no batch is described: {error!r}") from error
+
+
+def parse_commit(content: bytes) -> int:
+    """Read ``commits/N``; return its watermark, which is always 0 here.
+
+    Raises:
+        BrokenLogError: it is torn, of another version, or no commit log.
+    """
+    lines = _lines_after_version(content)
+    found = _object(lines[0]).get("nextBatchWatermarkMs") if len(lines) == 1 else None
+    if not isinstance(found, int):
+        raise BrokenLogError("no commit is described")
+    return found
+
+
+def parse_query_id(content: bytes) -> str:
+    """Read ``metadata``: Spark's id of the query.
+
+    Raises:
+        BrokenLogError: it is torn or something else.
+    """
+    found = _object(_text(content)).get("id")
+    if not isinstance(found, str) or not found:
+        raise BrokenLogError("no query id")
+    return found
+
+
+def parse_operator(content: bytes) -> StateStoreInfo:
+    """Read ``state/0/_metadata/metadata``.
+
+    Raises:
+        BrokenLogError: it is torn, of another version, or of another operator than ours.
+    """
+    lines = _lines_after_version(content)
+    try:
+        raw = _object("".join(lines))
+        (store,) = raw["stateStoreInfo"]
+        operator = raw["operatorInfo"]
+        return StateStoreInfo(
+            int(operator["operatorId"]), str(operator["operatorName"]), int(store["numPartitions"])
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise BrokenLogError(f"no state store is described: {error!r}") from error
+
+
+def _ends(sources: list[str]) -> Offsets:
+    ends: dict[str, Mapping[int, int]] = {}
+    for source in sources:
+        if source == ABSENT_SOURCE:
+            continue
+        for topic, partitions in _object(source).items():
+            ends[topic] = {int(number): int(offset) for number, offset in partitions.items()}
+    return ends
+
+
+def _lines_after_version(content: bytes) -> list[str]:
+    version, *lines = _text(content).split("\n")
+    if version != VERSION:
+        raise BrokenLogError(f"it begins with {version[:20]!r} instead of {VERSION}")
+    return [line for line in lines if line]
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise BrokenLogError("it is not text") from error
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise BrokenLogError(f"it is not whole JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise BrokenLogError("it is no JSON object")
+    return found
