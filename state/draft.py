@@ -45,10 +45,11 @@ class Draft:
         settled: remembered verdicts, of earlier batches until they are brought up to date.
     """
 
-    def __init__(self, page: Page, now_ms: int, rules: Rules) -> None:
+    def __init__(self, page: Page, now_ms: int, rules: Rules, *, tell_prepared: bool) -> None:
         self.page = page
         self.now_ms = now_ms
         self.rules = rules
+        self.tell_prepared = tell_prepared
         self.halves: PendingHalves = page.halves
         self.is_pending = np.ones(len(page.halves), np.bool_)
         self.waiting: WaitingOps = page.waiting

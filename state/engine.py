@@ -49,6 +49,8 @@ def decide(
     now_ms: int,
     rules: Rules,
     check_budget: int = CHECK_BUDGET_UNLIMITED,
+    *,
+    tell_prepared: bool = False,
 ) -> Decision:
     """Let a page decide about its events and about whatever has become due.
 
@@ -60,11 +62,12 @@ def decide(
         now_ms: the batch's time, milliseconds since 1970; may lie before that of earlier batches.
         rules: in force at that time.
         check_budget: most check requests of this call, oldest deadline first.
+        tell_prepared: give Action.PREPARED rows for the halves that became pending.
 
     Raises:
         UsageError: an event names an offset of another page.
     """
-    draft = Draft(page, now_ms, rules)
+    draft = Draft(page, now_ms, rules, tell_prepared=tell_prepared)
     if len(events):
         _pass_refused_on(draft, events.of_kind(EventKind.REFUSED_HALF), Action.REFUSE_HALF)
         take_halves(draft, events.of_kind(EventKind.HALF))

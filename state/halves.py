@@ -45,6 +45,8 @@ def _add(draft: Draft, index: Ints, arrived: Events) -> None:
         halves = halves.take(np.argsort(halves.index, kind="stable"))
     draft.halves = halves
     draft.is_pending = np.ones(len(halves), np.bool_)
+    if draft.tell_prepared:
+        draft.act(Action.PREPARED, arrived.offset, 0)
 
 
 def _immunity_ms(draft: Draft, detail: Ints) -> Ints:

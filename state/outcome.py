@@ -25,6 +25,8 @@ class Action(IntEnum):
     DISCARD_EXPIRED = 5
     REFUSE_HALF = 6
     REFUSE_OP = 7
+    PREPARED = 8
+    """A half became pending: nothing to do, said only to whoever keeps a ledger."""
 
 
 class Counter(IntEnum):
@@ -57,8 +59,8 @@ class Counter(IntEnum):
 class Outcome:
     """What one page decided in one batch.
 
-    Rows come in this order: refused halves, verdicts, refused ops, discards, checks; each by
-    offset, refused ops by their own.
+    Rows come in this order: refused halves, prepared ones, verdicts, refused ops, discards, checks;
+    each by offset, refused ops by their own.
 
     Args:
         partition: half partition.

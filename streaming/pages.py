@@ -35,11 +35,13 @@ class PageSettings:
         page_size: half offsets per page.
         checks_per_batch_max: check requests per state partition and batch.
         rules: in force from when; a replayed batch uses those of its own time.
+        tell_prepared: whether outcomes name the halves that became pending, for the ledger.
     """
 
     page_size: int
     checks_per_batch_max: int
     rules: RulesHistory
+    tell_prepared: bool = False
 
 
 @dataclass(slots=True)
@@ -78,7 +80,14 @@ def advance_page(
     page = Page.unpack(bytes(state.get[1])) if state.exists else None
     if page is None:
         page = Page.empty(partition, number, settings.page_size)
-    decision = decide(page, events_of(frames), now_ms, settings.rules.at(now_ms), budget.left)
+    decision = decide(
+        page,
+        events_of(frames),
+        now_ms,
+        settings.rules.at(now_ms),
+        budget.left,
+        tell_prepared=settings.tell_prepared,
+    )
     budget.left -= int(np.count_nonzero(decision.outcome.action == Action.CHECK))
     if decision.wake_at_ms is None:
         state.remove()

@@ -66,6 +66,7 @@ class Model:
         self.offsets: dict[int, Offset] = {}
         self.acts: list[Act] = []
         self.tally: Tally[Counter] = Tally()
+        self.tell_prepared = False
 
     def batch(
         self, records: Iterable[Record], now: int, rules: Rules, budget: int = 2**31
@@ -115,6 +116,8 @@ class Model:
             immunity = record.detail if record.detail >= 0 else self.rules.transaction_timeout_ms
             deadline = record.time + immunity
             offset.half = Half(record.time, deadline, record.group, record.transaction)
+            if self.tell_prepared:
+                self.act(Action.PREPARED, offset.number, 0)
             self.tally[Counter.HALVES] += 1
 
     def take_feedback(self, half: Half | None, record: Record) -> None:

@@ -49,6 +49,7 @@ class PagedEngine:
     def __init__(self, page_size: int) -> None:
         self.page_size = page_size
         self.rows: dict[int, tuple[bytes, int]] = {}
+        self.tell_prepared = False
 
     def batch(
         self,
@@ -77,7 +78,8 @@ class PagedEngine:
         self, number: int, records: list[Record], now: int, rules: Rules, budget: int
     ) -> Outcome:
         page = self.page(number)
-        decision = decide(page, events_of(records), now, rules, budget)
+        told = self.tell_prepared
+        decision = decide(page, events_of(records), now, rules, budget, tell_prepared=told)
         if decision.wake_at_ms is None:
             assert decision.page.is_empty
             self.rows.pop(number, None)

@@ -36,8 +36,8 @@ class Checkback(RuleBasedStateMachine):
     page_sizes: ClassVar[tuple[int, ...]] = (1, 7, 1024)
     budgets: ClassVar[tuple[int, ...]] = (2**31,)
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(keeps_ledger=st.booleans())
+    def start(self, *, keeps_ledger: bool) -> None:
         self.now = 1_000_000
         self.in_force = RULES
         self.model = Model()
@@ -46,6 +46,8 @@ class Checkback(RuleBasedStateMachine):
         self.op_topic: list[Record] = []
         self.halves_read = self.ops_read = 0
         self.wake_all = False
+        for one in (self.model, *self.engines):
+            one.tell_prepared = keeps_ledger
 
     @rule(number=st.integers(1, 6), immunity=st.sampled_from([-1, -1, 0, 5, 250, 2_000]))
     def write_halves(self, number: int, immunity: int) -> None:
