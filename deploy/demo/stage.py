@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.demo.fates import REAL_TOPICS
+from checkback.deploy.settings_file import environment_without_settings, write_settings
 from checkback.deploy.topics import create_topics, find_topics
-from checkback.protocol.configuration import Settings, setting_default
+from checkback.protocol.configuration import Settings
 
 ORDER_GROUP: Final = "order-service"
 RETIRED_GROUP: Final = "retired-service"
@@ -91,19 +91,11 @@ class Stage:
 
         Settings in the caller's environment stay out: the configuration file has them all.
         """
-        set_there = {f"CHECKBACK_{one.name.upper()}" for one in fields(Settings)}
-        families = ("CHECKBACK_KAFKA_", "CHECKBACK_SPARK_")
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if name not in set_there and not name.startswith(families)
-        }
-        return {**kept, "ORDER_SERVICE_KAFKA": json.dumps(dict(self.settings.kafka))}
+        return {**environment_without_settings(), "ORDER_SERVICE_KAFKA": json.dumps(dict(self.settings.kafka))}
 
     def write_config(self) -> None:
         """Write the pipeline's configuration file."""
-        self.config.touch(mode=0o600)  # it may hold the password of an existing Kafka
-        self.config.write_text(toml_of(self.settings), "utf-8")
+        write_settings(self.config, self.settings)
 
     def create_topics(self) -> None:
         """Create the topics that are missing.
@@ -149,20 +141,3 @@ def demo_settings(chosen: Settings, set_keys: Iterable[str], *, prefix: str) -> 
     changes["application_id"] = f"{prefix}{chosen.application_id}"
     return replace(chosen, **changes)
 
-
-def toml_of(settings: Settings) -> str:
-    """Return the settings as a configuration file; what has its default is left out."""
-    lines = []
-    for one in fields(Settings):
-        value = getattr(settings, one.name)
-        if isinstance(value, Mapping):
-            lines += [f"{one.name}.{_toml(key)} = {_toml(member)}" for key, member in value.items()]
-        elif value != setting_default(one):
-            lines.append(f"{one.name} = {_toml(value)}")
-    # A family's dotted keys make a table; TOML takes them anywhere at the top level.
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: object) -> str:
-    """Return a string, number or truth value as TOML: JSON writes these three the same way."""
-    return json.dumps(value, ensure_ascii=False)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkback.deploy.demo.stage import SHORT, Stage, demo_settings, toml_of
+from checkback.deploy.demo.stage import SHORT, Stage, demo_settings
+from checkback.deploy.settings_file import toml_of
 from checkback.deploy.demo.tally import Tally
 from checkback.deploy.demo.timeline import Timeline
 from checkback.protocol.configuration import Settings
