@@ -1,0 +1,262 @@
+"""A page made anew from what the topics hold of it: its marks, its halves and its ops. Pure.
+
+The marks say what is done. A half without a verdict is pending, with as many checks as its marks
+count less the one that found no topic. Ops that no mark answers are left for the first batch, which
+judges them by the rules as any batch does; so does a malformed record that nobody refused yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
+from checkback.state import EventKind, Events, Mark, Page, Rules, SettledMarks, decide
+from checkback.state.memory import forget_at_ms
+from checkback.state.page import PendingHalves, SettledOffsets
+from checkback.state.transitions import Phase
+
+Ints = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+
+CLOCK_MARGIN_MS: Final = 600_000
+"""A mark may be so much older than its half, because brokers' and driver's clocks differ."""
+
+_PHASE_OF: Final = np.zeros(max(Mark) + 1, np.uint8)
+_PHASE_OF[Mark.COMMIT] = Phase.COMMITTED
+_PHASE_OF[Mark.ROLLBACK] = Phase.ROLLED_BACK
+_PHASE_OF[Mark.DISCARD_CHECK_LIMIT] = Phase.DISCARDED
+_PHASE_OF[Mark.DISCARD_EXPIRED] = Phase.DISCARDED
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a half partition as a whole.
+
+    Args:
+        first_offset: of the first half that its topic still has.
+        end_offset: behind the last one.
+        marks_from_ms: marks before that time may be gone; 0 where none is.
+    """
+
+    first_offset: int
+    end_offset: int
+    marks_from_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredCounts:
+    """What was found of a page, or of all.
+
+    Args:
+        halves: that the half topic has.
+        settled: offsets whose marks give a verdict.
+        pending: halves without a verdict.
+        asked: those of them that were asked back.
+        ops: ops and malformed records that are left for the first batch.
+        unknown: pending halves from a time whose marks may be gone: perhaps settled.
+        foreign: marks that can't be of these halves: the half topic was made anew.
+        lost: halves that were asked back, have no verdict, and are gone from their topic.
+    """
+
+    halves: int = 0
+    settled: int = 0
+    pending: int = 0
+    asked: int = 0
+    ops: int = 0
+    unknown: int = 0
+    foreign: int = 0
+    lost: int = 0
+
+    def __add__(self, other: RestoredCounts) -> RestoredCounts:
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return RestoredCounts(*(one + another for one, another in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredPage:
+    """A page made anew.
+
+    Args:
+        page: what is remembered.
+        events: what the first batch has to judge.
+        counts: what was found.
+    """
+
+    page: Page
+    events: Events
+    counts: RestoredCounts
+
+
+@dataclass(frozen=True, slots=True)
+class _Marked:
+    """What the marks say of each offset of a page; arrays of page_size.
+
+    Args:
+        phase: verdict as a Phase, 0 without one.
+        settled_ms: batch time of the verdict.
+        refused: whether the half was refused.
+        check_times: the highest count that it was asked with, 0 for none.
+        same_check: how often it was asked with that count.
+        asked_ms: batch time of the latest check request.
+        beyond: marks of offsets that the half topic has not reached.
+    """
+
+    phase: Bytes
+    settled_ms: Ints
+    refused: NDArray[np.bool_]
+    check_times: Ints
+    same_check: Ints
+    asked_ms: Ints
+    beyond: int
+
+
+def restore_page(
+    empty: Page,
+    events: Events,
+    marks: Sequence[SettledMarks],
+    known: Known,
+    now_ms: int,
+    rules: Rules,
+) -> RestoredPage:
+    """Return the page that the topics tell of.
+
+    Args:
+        empty: with its numbers, and nothing remembered.
+        events: halves, ops and feedbacks of the page from the beginning of their topics, without
+            the ops that were refused already; in any order.
+        marks: those that speak of this page; they may speak of others besides.
+        known: of the page's half partition.
+        now_ms: verdicts whose time is over by then are not remembered.
+        rules: in force now.
+    """
+    marked = _marked(empty, marks, known)
+    halves = events.of_kind(EventKind.HALF)
+    index = halves.offset - empty.first_offset
+    foreign = (marked.phase[index] != 0) & (
+        marked.settled_ms[index] + CLOCK_MARGIN_MS < halves.time_ms
+    )
+    is_open = (marked.phase[index] == 0) & ~marked.refused[index]
+    waiting, lost_ops = _ops_left(empty, events.of_kind(EventKind.OP), marked, known)
+    settled = _remembered(marked, waiting.offset - empty.first_offset, now_ms, rules)
+    page = replace(empty, settled=settled)
+    pending = _pending(page, halves.take(is_open), marked, now_ms, rules)
+    feedback = events.of_kind(EventKind.UNDELIVERED)
+    pending = _checks_given_back(pending, marked, feedback.offset - empty.first_offset, feedback)
+    left = Events.concat(waiting, *_malformed(empty, events, marked))
+    asked_lost = (marked.check_times > 0) & (marked.phase == 0)
+    asked_lost[index] = False
+    unasked = marked.check_times[pending.index] == 0
+    counts = RestoredCounts(
+        halves=len(halves),
+        settled=int(np.count_nonzero(marked.phase)),
+        pending=len(pending),
+        asked=int(np.count_nonzero(pending.check_times)),
+        ops=len(left),
+        unknown=int(np.count_nonzero(unasked & (pending.store_time_ms < known.marks_from_ms))),
+        foreign=int(np.count_nonzero(foreign)) + marked.beyond,
+        lost=int(np.count_nonzero(asked_lost)) + lost_ops,
+    )
+    return RestoredPage(replace(page, halves=pending), left, counts)
+
+
+def _marked(empty: Page, marks: Sequence[SettledMarks], known: Known) -> _Marked:
+    size = empty.page_size
+    none = [np.zeros(0, np.int64)]
+    offset = np.concatenate([*none, *(one.offset for one in marks)])
+    mark = np.concatenate([*none, *(one.mark for one in marks)]).astype(np.intp)
+    times = np.concatenate([*none, *(one.check_times for one in marks)]).astype(np.int64)
+    now_ms = np.concatenate([*none, *(np.full(len(one.offset), one.now_ms) for one in marks)])
+    index = offset - empty.first_offset
+    here = (index >= 0) & (index < size)
+    beyond = int(np.count_nonzero(here & (offset >= known.end_offset)))
+    index, mark, times, now_ms = (column[here] for column in (index, mark, times, now_ms))
+    phase, settled_ms = np.zeros(size, np.uint8), np.zeros(size, np.int64)
+    verdict = np.flatnonzero(_PHASE_OF[mark])
+    phase[index[verdict]] = _PHASE_OF[mark[verdict]]
+    settled_ms[index[verdict]] = now_ms[verdict]
+    refused = np.zeros(size, np.bool_)
+    refused[index[mark == Mark.REFUSED_HALF]] = True
+    asked = mark == Mark.ASKED
+    checks = _checks(size, index[asked], times[asked], now_ms[asked])
+    return _Marked(phase, settled_ms, refused, *checks, beyond)
+
+
+def _checks(size: int, index: Ints, times: Ints, now_ms: Ints) -> tuple[Ints, Ints, Ints]:
+    highest, same, latest_ms = (np.zeros(size, np.int64) for _ in range(3))
+    np.maximum.at(highest, index, times)
+    np.maximum.at(latest_ms, index, now_ms)
+    np.add.at(same, index[times == highest[index]], 1)
+    return highest, same, latest_ms
+
+
+def _ops_left(empty: Page, ops: Events, marked: _Marked, known: Known) -> tuple[Events, int]:
+    """Return the ops that the first batch has to judge, and how many speak of a half that is gone.
+
+    An op that agrees with the verdict was taken, or repeats one that was. One that contradicts it
+    and was not refused yet was never read. Unknown changes nothing.
+    """
+    phase = marked.phase[ops.offset - empty.first_offset]
+    says_commit = ops.detail == TRANSACTION_COMMIT_TYPE
+    says_rollback = ops.detail == TRANSACTION_ROLLBACK_TYPE
+    agrees = (says_commit & (phase == Phase.COMMITTED)) | (
+        says_rollback & (phase == Phase.ROLLED_BACK)
+    )
+    gone = (phase == 0) & (ops.offset < known.first_offset)
+    says_something = says_commit | says_rollback
+    left = says_something & ~agrees & ~gone
+    return ops.take(left), int(np.count_nonzero(says_something & gone))
+
+
+def _malformed(empty: Page, events: Events, marked: _Marked) -> tuple[Events, Events]:
+    """Return the malformed halves and ops that nobody refused yet."""
+    halves = events.of_kind(EventKind.REFUSED_HALF)
+    refused = marked.refused[halves.offset - empty.first_offset]
+    return halves.take(~refused), events.of_kind(EventKind.REFUSED_OP)
+
+
+def _remembered(marked: _Marked, contradicted: Ints, now_ms: int, rules: Rules) -> SettledOffsets:
+    """Return the verdicts whose time is not over; one that an op contradicts counts from now."""
+    settled_ms = marked.settled_ms.copy()
+    settled_ms[contradicted] = now_ms
+    times, epoch = np.unique(settled_ms, return_inverse=True)
+    forget_at = np.array([forget_at_ms(int(one), rules.verdict_memory_ms) for one in times])
+    verdict = np.where(forget_at[epoch] >= now_ms, marked.phase, np.uint8(0)).astype(np.uint8)
+    kept, epoch = np.unique(forget_at[epoch][verdict != 0], return_inverse=True)
+    epochs = np.zeros(len(verdict), np.uint16)
+    epochs[verdict != 0] = epoch
+    return SettledOffsets(verdict, epochs, kept.astype(np.int64))
+
+
+def _pending(
+    page: Page, halves: Events, marked: _Marked, now_ms: int, rules: Rules
+) -> PendingHalves:
+    """Return the halves as the rules take them in, with the checks that were made since."""
+    # What is pending was accepted once: whether new ones are now makes no difference to it.
+    quietly = replace(rules, reject_transactions=False, check_enabled=False)
+    found = decide(page, halves, now_ms, quietly).page.halves
+    asked_ms = marked.asked_ms[found.index]
+    deadline_ms = np.where(asked_ms > 0, asked_ms + rules.check_interval_ms, found.deadline_ms)
+    times = marked.check_times[found.index]
+    return PendingHalves(found.index, found.store_time_ms, deadline_ms, times, found.identity)
+
+
+def _checks_given_back(
+    pending: PendingHalves, marked: _Marked, index: Ints, feedback: Events
+) -> PendingHalves:
+    """Take back the last check of the halves whose last request found no topic.
+
+    A count is given anew after it was taken back, so as many feedbacks as requests with the highest
+    count say that the last one was taken back, too.
+    """
+    given_back = np.zeros(len(marked.phase), np.int64)
+    np.add.at(given_back, index[feedback.detail == marked.check_times[index]], 1)
+    last_undelivered = (marked.check_times > 0) & (given_back >= marked.same_check)
+    times = pending.check_times - last_undelivered[pending.index]
+    return PendingHalves(
+        pending.index, pending.store_time_ms, pending.deadline_ms, times, pending.identity
+    )

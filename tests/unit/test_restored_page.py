@@ -1,0 +1,224 @@
+"""A page made anew from marks, halves and ops must be the page that was lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from tests.property.model import Record
+from tests.property.paged import events_of
+from tests.unit.state.building import COMMIT, ROLLBACK, RULES, SENT, UNKNOWN, half, op, undelivered
+
+from checkback.checkpoints.restored_page import CLOCK_MARGIN_MS, Known, RestoredPage, restore_page
+from checkback.protocol.refusals import RefusedReason
+from checkback.state import (
+    Events,
+    Page,
+    Rules,
+    SettledMarks,
+    decide,
+    pack_settled,
+    unpack_settled,
+)
+from checkback.state.events import EventKind
+
+SIZE = 16
+KNOWN = Known(0, 1_000, 0)
+MEMORY = RULES.verdict_memory_ms
+
+
+class Past:
+    """A job whose checkpoint is lost: what it decided is known by its marks alone."""
+
+    def __init__(self, *halves: Record, rules: Rules = RULES) -> None:
+        self.rules = rules
+        self.page = Page.empty(0, 0, SIZE)
+        self.written: list[Record] = list(halves)
+        self.marks: list[SettledMarks] = []
+        self.now_ms = SENT
+        self._decide(halves, SENT)
+
+    def batch(self, now_ms: int, *records: Record) -> Past:
+        self.written += records
+        self._decide(records, now_ms)
+        return self
+
+    def unread(self, *records: Record) -> Past:
+        self.written += records
+        return self
+
+    def _decide(self, records: tuple[Record, ...], now_ms: int) -> None:
+        self.now_ms = now_ms
+        decision = decide(self.page, events_of(records), now_ms, self.rules)
+        self.page = decision.page
+        self.marks.append(unpack_settled(pack_settled(decision.outcome, len(self.marks))))
+
+    def restored(self, known: Known = KNOWN, now_ms: int | None = None) -> RestoredPage:
+        events, now_ms = events_of(self.written), now_ms or self.now_ms
+        empty = Page.empty(0, 0, SIZE)
+        return restore_page(empty, events, self.marks, known, now_ms, self.rules)
+
+
+def packed(page: Page) -> bytes:
+    return page.pack()
+
+
+def test_verdicts_and_pending_halves_come_back_as_they_were() -> None:
+    past = Past(half(0), half(1), half(2, immunity_ms=90_000), half(3))
+    past.batch(SENT + 1, op(0, COMMIT, 0), op(1, ROLLBACK, 1))
+
+    restored = past.restored()
+
+    assert packed(restored.page) == packed(past.page)
+    assert len(restored.events) == 0
+    assert (restored.counts.pending, restored.counts.settled) == (2, 2)
+
+
+def test_checks_are_counted_and_the_next_one_is_due_when_it_was() -> None:
+    past = Past(half(0), half(1))
+    past.batch(SENT + 6_001).batch(SENT + 7_000, op(1, COMMIT, 0)).batch(SENT + 66_002)
+
+    restored = past.restored()
+
+    assert restored.page.halves.check_times.tolist() == [2]
+    assert packed(restored.page) == packed(past.page)
+    assert restored.counts.asked == 1
+
+
+def test_a_half_that_was_given_up_stays_given_up() -> None:
+    past = Past(half(0), rules=replace(RULES, check_max=1))
+    past.batch(SENT + 6_001).batch(SENT + 66_002)
+
+    restored = past.restored()
+
+    assert restored.page.pending == 0
+    assert packed(restored.page) == packed(past.page)
+
+
+def test_a_check_that_found_no_topic_does_not_count_after_it_either() -> None:
+    past = Past(half(0))
+    past.batch(SENT + 6_001)
+    past.batch(SENT + 6_002, undelivered(0, 1, 0))
+
+    assert past.restored().page.halves.check_times.tolist() == [0]
+    assert packed(past.restored().page) == packed(past.page)
+
+
+def test_a_check_that_found_its_topic_in_the_second_try_counts_once() -> None:
+    past = Past(half(0))
+    past.batch(SENT + 6_001).batch(SENT + 6_002, undelivered(0, 1, 0)).batch(SENT + 66_002)
+
+    assert past.restored().page.halves.check_times.tolist() == [1]
+    assert packed(past.restored().page) == packed(past.page)
+
+
+def test_a_feedback_that_was_not_read_counts_too() -> None:
+    past = Past(half(0)).batch(SENT + 6_001).unread(undelivered(0, 1, 0))
+
+    assert past.restored().page.halves.check_times.tolist() == [0]
+
+
+def test_an_op_that_was_not_read_is_left_for_the_first_batch() -> None:
+    past = Past(half(0)).unread(op(0, UNKNOWN, 0), op(0, COMMIT, 1))
+
+    restored = past.restored()
+
+    assert restored.events.source_offset.tolist() == [1]
+    decision = decide(restored.page, restored.events, SENT, RULES)
+    assert decision.outcome.counters[2] == 1
+
+
+def test_an_op_that_repeats_the_verdict_is_not_left() -> None:
+    past = Past(half(0)).batch(SENT + 1, op(0, COMMIT, 0)).unread(op(0, COMMIT, 1))
+
+    assert len(past.restored().events) == 0
+    assert len(past.restored(now_ms=SENT + 10 * MEMORY).events) == 0
+
+
+def test_an_op_against_the_verdict_is_judged_by_it_even_when_it_is_old() -> None:
+    past = Past(half(0)).batch(SENT + 1, op(0, COMMIT, 0)).unread(op(0, ROLLBACK, 1))
+    later = SENT + 10 * MEMORY
+
+    restored = past.restored(now_ms=later)
+    decision = decide(restored.page, restored.events, later, RULES)
+
+    assert decision.outcome.detail.tolist() == [RefusedReason.ROLLBACK_AFTER_COMMIT]
+
+
+def test_a_verdict_whose_time_is_over_is_not_remembered() -> None:
+    past = Past(half(0), half(1)).batch(SENT + 1, op(0, COMMIT, 0))
+
+    restored = past.restored(now_ms=SENT + 2 * MEMORY)
+
+    assert not restored.page.settled.verdict.any()
+    assert restored.page.pending == 1
+    assert restored.counts.settled == 1
+
+
+def test_an_op_before_its_half_is_left_for_the_first_batch() -> None:
+    past = Past().batch(SENT, op(5, COMMIT, 0))
+
+    assert past.restored().events.offset.tolist() == [5]
+
+
+def test_an_op_of_a_half_that_is_gone_is_counted_and_not_left() -> None:
+    restored = Past(half(9)).unread(op(2, COMMIT, 0)).restored(Known(8, 1_000, 0))
+
+    assert len(restored.events) == 0
+    assert restored.counts.lost == 1
+
+
+def test_a_half_that_was_asked_back_and_is_gone_is_counted() -> None:
+    past = Past(half(0)).batch(SENT + 6_001)
+    past.written.clear()
+
+    assert past.restored(Known(8, 1_000, 0)).counts.lost == 1
+
+
+def test_a_malformed_half_is_refused_once() -> None:
+    bad = Record(EventKind.REFUSED_HALF, 1, 1, SENT, 0, 0, int(RefusedReason.NOT_A_HALF))
+    missed = Record(EventKind.REFUSED_HALF, 2, 2, SENT, 0, 0, int(RefusedReason.NOT_A_HALF))
+
+    restored = Past(half(0)).batch(SENT, bad).unread(missed).restored()
+
+    assert restored.events.offset.tolist() == [2]
+
+
+def test_a_half_that_was_rejected_does_not_come_back() -> None:
+    past = Past(half(0), rules=replace(RULES, reject_transactions=True))
+
+    restored = past.restored()
+
+    assert restored.page.pending == 0
+
+
+def test_a_pending_half_outlives_a_rebuild_while_new_ones_are_rejected() -> None:
+    past = Past(half(0))
+    past.rules = replace(RULES, reject_transactions=True)
+
+    assert past.restored().page.pending == 1
+
+
+def test_halves_from_before_the_marks_that_are_kept_are_unknown() -> None:
+    past = Past(half(0), half(1, time=SENT + 5_000), half(2))
+    past.batch(SENT + 6_001, op(1, ROLLBACK, 0))
+    past.written.append(half(3))
+
+    counts = past.restored(Known(0, 1_000, SENT + 5_000)).counts
+
+    assert (counts.pending, counts.asked, counts.unknown) == (3, 2, 1)
+
+
+def test_marks_of_another_topic_are_told() -> None:
+    past = Past(half(0)).batch(SENT, op(0, COMMIT, 0))
+    past.written = [half(0, time=SENT + CLOCK_MARGIN_MS + 1)]
+
+    assert past.restored().counts.foreign == 1
+    assert past.restored(Known(0, 0, 0)).counts.foreign == 2
+
+
+def test_nothing_is_restored_of_nothing() -> None:
+    restored = restore_page(Page.empty(0, 0, SIZE), Events.empty(), [], KNOWN, SENT, RULES)
+
+    assert restored.page.is_empty
+    assert not np.any(restored.page.settled.verdict)
