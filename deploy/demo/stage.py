@@ -91,7 +91,10 @@ class Stage:
 
         Settings in the caller's environment stay out: the configuration file has them all.
         """
-        return {**environment_without_settings(), "ORDER_SERVICE_KAFKA": json.dumps(dict(self.settings.kafka))}
+        return {
+            **environment_without_settings(),
+            "ORDER_SERVICE_KAFKA": json.dumps(dict(self.settings.kafka)),
+        }
 
     def write_config(self) -> None:
         """Write the pipeline's configuration file."""
@@ -140,4 +143,3 @@ def demo_settings(chosen: Settings, set_keys: Iterable[str], *, prefix: str) -> 
     changes["topic_prefix"] = chosen.topic_prefix + prefix
     changes["application_id"] = f"{prefix}{chosen.application_id}"
     return replace(chosen, **changes)
-

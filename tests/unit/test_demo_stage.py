@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from checkback.deploy.demo.stage import SHORT, Stage, demo_settings
-from checkback.deploy.settings_file import toml_of
 from checkback.deploy.demo.tally import Tally
 from checkback.deploy.demo.timeline import Timeline
+from checkback.deploy.settings_file import toml_of
 from checkback.protocol.configuration import Settings
 from checkback.streaming.commands.settings import load_settings
 
