@@ -111,31 +111,23 @@ def verify(files: FolderFiles) -> Verification:
     return _Look(files, files.sizes()).result()
 
 
-def compare_markers(
-    found: Verification,
-    markers: Mapping[int, int],
-    group: str,
-    expected_from: Mapping[int, int] | None = None,
-) -> Verification:
+def compare_markers(found: Verification, markers: Mapping[int, int], group: str) -> Verification:
     """Return the verification with the markers beside it, and what of them contradicts the files.
 
     Args:
         found: what `verify` returned.
         markers: next batch by state partition, of those that have one.
         group: the consumer group that holds them.
-        expected_from: first batch that writes a partition's marker; 0 where it is not named.
     """
     own = {number: at for number, at in markers.items() if number < (found.state_partitions or 0)}
     problems = [
-        *_missing_markers(found, own, group, expected_from or {}),
+        *_missing_markers(found, own, group),
         *_markers_ahead(found, markers, group),
     ]
     return replace(found, markers=own, problems=(*found.problems, *problems))
 
 
-def _missing_markers(
-    found: Verification, markers: Mapping[int, int], group: str, expected_from: Mapping[int, int]
-) -> list[Problem]:
+def _missing_markers(found: Verification, markers: Mapping[int, int], group: str) -> list[Problem]:
     committed = found.committed_batch
     if committed is None:
         return []
@@ -148,7 +140,7 @@ def _missing_markers(
             REBUILD,
         )
         for number in range(found.state_partitions or 0)
-        if number not in markers and committed >= expected_from.get(number, 0)
+        if number not in markers
     ]
 
 

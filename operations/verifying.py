@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from checkback.checkpoints.files import FolderFiles
-from checkback.checkpoints.markers import FILE, expected_from_json
 from checkback.checkpoints.verification import (
     OUR_FOLDER,
     Problem,
@@ -15,7 +14,6 @@ from checkback.checkpoints.verification import (
 )
 from checkback.operations.checkpoint_files import marker_settings, open_files, read_markers
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import CheckpointError
 
 
 def verify_checkpoint(settings: Settings, *, with_markers: bool = True) -> Verification:
@@ -37,18 +35,7 @@ def verify_files(
         return found
     sink = marker_settings(settings, found.query_id, found.identity)
     markers = read_markers(sink, found.state_partitions or 0)
-    return compare_markers(found, markers, sink.marker_group, expected_from(files))
-
-
-def expected_from(files: FolderFiles) -> dict[int, int]:
-    """Return from which batch on each state partition has a marker; damaged, nothing is known."""
-    name = f"{OUR_FOLDER}/{FILE}"
-    if name not in files.sizes():
-        return {}
-    try:
-        return expected_from_json(files.read(name).decode())
-    except CheckpointError:
-        return {}
+    return compare_markers(found, markers, sink.marker_group)
 
 
 def _require_owner(settings: Settings, found: Verification) -> Verification:
