@@ -5,10 +5,16 @@ Read and written through Hadoop's FileSystem, as Spark does, so that an object s
 
 from __future__ import annotations
 
+import uuid
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
+
+from checkback.checkpoints.logs import BrokenLogError, parse_offsets
+from checkback.protocol.errors import CheckpointError
 
 OUR_FOLDER: Final = "checkback"
 
@@ -77,6 +83,53 @@ class CheckpointFolder:
         metadata = self._jvm.org.apache.spark.sql.execution.streaming.runtime.StreamMetadata
         found = metadata.read(path, self._configuration)
         return str(found.get().id()) if found.isDefined() else None
+
+    def make_query_id(self) -> str:
+        """Give a checkpoint that never ran the id that Spark would give it; return what it has.
+
+        The id is needed before the query starts: it is in the name of everything that fences.
+        """
+        metadata = self._jvm.org.apache.spark.sql.execution.streaming.runtime.StreamMetadata
+        # Of two that write at once one is refused, and takes the other's.
+        with suppress(Py4JJavaError):
+            metadata.write(metadata(str(uuid.uuid4())), self._path("metadata"), self._configuration)
+        found = self.query_id()
+        if found is None:
+            raise CheckpointError(
+                f"{self.path} can't be written.",
+                remedy="Check the rights on it and the room that is left.",
+                checkpoint=self.path,
+            )
+        return found
+
+    def batch_times_ms(self, log: str) -> dict[int, int]:
+        """Return by batch when its entry in ``offsets`` or ``commits`` was written."""
+        path = self._path(log)
+        file_system = self._file_system(path)
+        if not file_system.exists(path):
+            return {}
+        return {
+            int(status.getPath().getName()): int(status.getModificationTime())
+            for status in file_system.listStatus(path)
+            if status.getPath().getName().isdigit()
+        }
+
+    def planned_at_ms(self, batch: int) -> int:
+        """Return the timestamp that Spark planned a batch with: the time all its rules go by."""
+        path = self._path("offsets", str(batch))
+        stream = self._file_system(path).open(path)
+        try:
+            text = str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+        try:
+            return parse_offsets(text.encode()).timestamp_ms
+        except BrokenLogError as error:
+            raise CheckpointError(
+                f"The plan of batch {batch} can't be read: offsets/{batch} is damaged.",
+                remedy="See docs/operating/recovering.md.",
+                batch_id=batch,
+            ) from error
 
     def is_empty(self) -> bool:
         """Tell whether nothing is there yet."""

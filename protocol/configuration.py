@@ -84,8 +84,11 @@ class Settings:
     replication_factor: int = _setting(
         -1, "Replicas of the topics that are created; -1: the broker's default", least=-1
     )
-    sink_transaction_timeout_ms: int = _setting(
-        60_000, "Time after which the broker aborts an abandoned Kafka transaction", least=1_000
+    sink_transaction_timeout_ms: int | None = _setting(
+        None,
+        "Time after which the broker aborts an abandoned Kafka transaction; default: ten ordinary"
+        " batches, or the trigger interval, at least a minute",
+        least=1_000,
     )
     progress_interval_ms: int = _setting(5_000, "Time between two progress lines", least=100)
     ledger: str = _setting("", "Path of the Delta ledger; none: no ledger")

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from checkback.protocol.errors import BrokerError
+from checkback.protocol.errors import BrokerError, FencedError
 from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.settings import SinkSettings
 
@@ -38,15 +38,20 @@ class Marker:
 
     Args:
         next_batch: the first batch that has not been written.
-        moved_at_ms: batch time of the batch that moved it.
+        moved_at_ms: when it was last moved.
+        session: number of the job's session that moved it; see sinks.session.
     """
 
     next_batch: int
     moved_at_ms: int
+    session: int = 0
 
     def is_due_for_renewal(self, now_ms: int) -> bool:
-        """Tell whether it should be moved although the batch has no output."""
-        return now_ms - self.moved_at_ms >= RENEWAL_MS
+        """Tell whether it should be moved although the batch has no output.
+
+        Also when it was moved in the future: this clock was set back, the brokers' perhaps not.
+        """
+        return abs(now_ms - self.moved_at_ms) >= RENEWAL_MS
 
 
 class MarkerStore:
@@ -72,11 +77,7 @@ class MarkerStore:
         """Return the markers of those state partitions that have one."""
         wanted = [TopicPartition(self._topic, partition) for partition in state_partitions]
         found = self._committed(wanted, time.monotonic() + timeout_s)
-        return {
-            one.partition: Marker(one.offset, _moved_at_ms(one.metadata))
-            for one in found
-            if one.offset >= 0
-        }
+        return {one.partition: _marker(one) for one in found if one.offset >= 0}
 
     def _committed(self, wanted: list[TopicPartition], until_s: float) -> list[TopicPartition]:
         while True:
@@ -94,7 +95,7 @@ class MarkerStore:
 
     def offset(self, state_partition: int, marker: Marker) -> TopicPartition:
         """Return the marker as the offset to send to a transaction."""
-        metadata = json.dumps({"moved_at_ms": marker.moved_at_ms})
+        metadata = json.dumps({"moved_at_ms": marker.moved_at_ms, "session": marker.session})
         return TopicPartition(self._topic, state_partition, marker.next_batch, metadata)
 
     def group_metadata(self) -> Any:
@@ -106,5 +107,23 @@ class MarkerStore:
         self._consumer.close()
 
 
-def _moved_at_ms(metadata: str | None) -> int:
-    return int(json.loads(metadata)["moved_at_ms"]) if metadata else 0
+def _marker(found: TopicPartition) -> Marker:
+    """Return the marker out of a committed offset; the first release wrote no session."""
+    said = json.loads(found.metadata) if found.metadata else {}
+    return Marker(found.offset, int(said.get("moved_at_ms", 0)), int(said.get("session", 0)))
+
+
+def require_own_session(marker: Marker | None, session: int) -> None:
+    """Refuse to write for a session that a later one has taken over from.
+
+    Raises:
+        FencedError: the marker was moved by a later session.
+    """
+    if marker is not None and marker.session > session:
+        raise FencedError(
+            f"Another job has taken over this checkpoint: its session is {marker.session}, this "
+            f"one's {session}.",
+            remedy="Let only one run; see docs/operating/bad-days.md.",
+            session=session,
+            taken_over_by=marker.session,
+        )

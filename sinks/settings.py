@@ -21,6 +21,7 @@ class SinkSettings:
         connection: librdkafka settings that reach the brokers, secrets included.
         transaction_timeout_ms: after which the broker aborts an abandoned transaction.
         message_bytes_max: largest record that any topic of ours takes.
+        session: number of the job's session; see sinks.session.
     """
 
     application_id: str
@@ -29,6 +30,7 @@ class SinkSettings:
     connection: Mapping[str, Any]
     transaction_timeout_ms: int
     message_bytes_max: int
+    session: int = 0
 
     @property
     def topics(self) -> TopicNames:

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers
 from checkback.sinks.kafka_error import cause_of
-from checkback.sinks.marker import Marker, MarkerStore
+from checkback.sinks.marker import Marker, MarkerStore, require_own_session
 from checkback.sinks.settings import SinkSettings
 
 SentHeaders = list[tuple[str, str | bytes]]
@@ -89,10 +89,15 @@ class MarkedProducer:
     _rejections: list[Rejection] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._markers = MarkerStore(self.settings)
+        self._look_at_marker()  # before init, too: a job that is over must not fence its successor
         self._producer = Producer(self._configuration())
         self._guard(lambda: self._producer.init_transactions(CALL_TIMEOUT_S))
-        self._markers = MarkerStore(self.settings)
+        self._look_at_marker()
+
+    def _look_at_marker(self) -> None:
         self.marker = self._markers.read([self.state_partition]).get(self.state_partition)
+        require_own_session(self.marker, self.settings.session)
 
     @property
     def producer(self) -> Producer:
@@ -152,7 +157,14 @@ class MarkedProducer:
             RejectedOutputError: records were rejected.
             ProducerLostError: fenced, or in doubt: a new producer reads the marker and knows.
         """
-        moved = Marker(batch_id + 1, now_ms)
+        self.commit_marker(Marker(batch_id + 1, now_ms, self.settings.session))
+
+    def commit_marker(self, moved: Marker) -> None:
+        """Set the marker and commit it with what was sent.
+
+        Raises:
+            RejectedOutputError, ProducerLostError: as for commit.
+        """
         position = self._markers.offset(self.state_partition, moved)
         group = self._markers.group_metadata()
         # Deliveries first: an error there is a record's, and tells which.

@@ -8,12 +8,14 @@ from typing import Final
 from pyspark.errors import StreamingQueryException
 
 from checkback.protocol import errors
-from checkback.protocol.errors import CheckbackError, OperationalError
+from checkback.protocol.errors import CheckbackError, FencedError, OperationalError
 
 OUR_ERROR: Final = re.compile(r"checkback\.[a-z_.]+\.(\w+Error): (.+)")
 PYTHON_ERROR: Final = re.compile(
     r"^((?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): .+)$", re.MULTILINE
 )
+TWO_JOBS: Final = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently")
+"""What Spark says when another query has written its next file (MicroBatchExecution 4.2.0)."""
 WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
 TEXT_MAX: Final = 2_000
 
@@ -30,9 +32,19 @@ def explain(failure: StreamingQueryException | None) -> CheckbackError:
         name, message = found[-1]
         kind = getattr(errors, name, OperationalError)
         return kind(message.strip()) if issubclass(kind, CheckbackError) else _ended(message, text)
+    if any(sign in text for sign in TWO_JOBS):
+        return _another_job(text)
     causes = [one for one in PYTHON_ERROR.findall(text) if not one.startswith(WRAPPERS)]
     lines = [line for line in text.splitlines() if line.strip()]
     return _ended((causes[-1:] or lines[:1] or ["no reason given"])[0], text)
+
+
+def _another_job(text: str) -> FencedError:
+    return FencedError(
+        "Another job has taken over this checkpoint: it planned a batch that this one was at.",
+        remedy="Let only one run; see docs/operating/bad-days.md.",
+        detail=text[:TEXT_MAX],
+    )
 
 
 def _ended(cause: str, text: str) -> OperationalError:

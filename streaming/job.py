@@ -26,17 +26,21 @@ from checkback.protocol.connection import confluent_settings, spark_settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.sinks.report import BatchReport
+from checkback.sinks.session import SessionWatch
 from checkback.sinks.settings import SinkSettings
 from checkback.sinks.task import REPORT_SCHEMA, sink_function
 from checkback.sinks.transaction import SentHeaders
 from checkback.state import Rules
 from checkback.streaming import preflight
+from checkback.streaming.claim import claim_topics
 from checkback.streaming.failure import explain
 from checkback.streaming.members import groups_without_members
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_topics, start_query
 from checkback.streaming.session import start_session, state_partitions
+from checkback.streaming.takeover import take_over
+from checkback.streaming.transaction_timeout import LEAST_MS
 
 WATCH_S: Final = 0.2
 STOP_WAIT_S: Final = 120.0
@@ -54,12 +58,12 @@ class BatchSink:
     """What Spark calls once per batch.
 
     Args:
-        settings: makes the sink's settings once the query id is known.
+        settings: the sink's.
         progress: takes the reports.
         stopping: set when no further batch may be begun.
     """
 
-    settings: Callable[[str], SinkSettings]
+    settings: SinkSettings
     progress: Progress
     stopping: Event
 
@@ -70,9 +74,7 @@ class BatchSink:
         """
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
-        context = outcomes.sparkSession.sparkContext
-        query_id = context.getLocalProperty("sql.streaming.queryId") or ""
-        function = sink_function(self.settings(query_id), batch_id, 0)
+        function = sink_function(self.settings, batch_id, 0)
         rows = outcomes.mapInArrow(function, REPORT_SCHEMA).collect()
         self.progress.add(batch_id, [BatchReport.from_json(row.report) for row in rows])
 
@@ -95,6 +97,7 @@ class Job:
     progress: Progress = field(default_factory=Progress)
     _stopping: Event = field(default_factory=Event)
     _admin: AdminClient | None = None
+    _session: SessionWatch | None = None
 
     def stop(self) -> None:
         """Ask for an end after the batch that is being written; returns at once."""
@@ -115,38 +118,37 @@ class Job:
         try:
             folder = CheckpointFolder(spark, settings.checkpoint)
             preflight.bind_checkpoint(settings, facts, folder)
-            self._take_up(folder, connection)
+            sink = self._take_over(facts, folder, connection)
             with stop_signals(self.stop):
-                query = self._start(spark, folder, connection)
+                query = self._start(spark, folder, sink)
                 self.emit("started", self._started_facts(query))
                 write_tick(settings, connection)
                 self._watch(spark, query)
         finally:
             spark.stop()
+            if self._session is not None:
+                self._session.close()
         self.emit("stopped", {"batch_id": self.progress.last_batch, **self.progress.totals})
 
-    def _take_up(self, folder: CheckpointFolder, connection: dict[str, Any]) -> None:
-        query_id = folder.query_id()
-        if query_id is None:
-            return
-        sink = sink_settings(self.settings, connection, query_id)
-        preflight.require_markers(sink, state_partitions(self.settings), folder)
+    def _take_over(
+        self, facts: preflight.ClusterFacts, folder: CheckpointFolder, connection: dict[str, Any]
+    ) -> SinkSettings:
+        claim_topics(self.settings, connection, folder)
+        found = sink_settings(self.settings, connection, folder.make_query_id())
+        sink = take_over(found, self.settings, facts, folder)
         self.progress.index.update(read_page_statuses(folder))
+        return sink
 
     def _start(
-        self, spark: SparkSession, folder: CheckpointFolder, connection: dict[str, Any]
+        self, spark: SparkSession, folder: CheckpointFolder, sink: SinkSettings
     ) -> StreamingQuery:
         settings = self.settings
         history = record_rules(folder, self.now_ms(), Rules.from_settings(settings))
         pages = PageSettings(settings.page_size, settings.checks_per_batch_max, history)
         source = spark_settings(settings.bootstrap_servers, settings.kafka)
         outcomes = outcomes_of(read_topics(spark, settings, source), settings.topics, pages)
-        sink = BatchSink(
-            lambda query_id: sink_settings(settings, connection, query_id),
-            self.progress,
-            self._stopping,
-        )
-        return start_query(outcomes, settings, sink)
+        self._session = SessionWatch(sink)
+        return start_query(outcomes, settings, BatchSink(sink, self.progress, self._stopping))
 
     def _started_facts(self, query: StreamingQuery) -> dict[str, Any]:
         return {
@@ -157,17 +159,24 @@ class Job:
         }
 
     def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
-        next_line_ms = self.now_ms() + self.settings.progress_interval_ms
+        # Not the wall clock: set back by an hour it would silence the job for an hour.
+        interval_s = self.settings.progress_interval_ms / 1_000
+        next_line_s = time.monotonic() + interval_s
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
-            if self.now_ms() >= next_line_ms:
+            if time.monotonic() >= next_line_s:
+                self._require_own_session()
                 self._emit_line(query)
-                next_line_ms += self.settings.progress_interval_ms
+                next_line_s += interval_s
         if self._stopping.is_set():
             end_between_batches(spark, query)
         failure = query.exception()
         if not is_own_stop(failure) and (failure is not None or not self._stopping.is_set()):
             raise explain(failure)
         self._emit_line(query)
+
+    def _require_own_session(self) -> None:
+        if self._session is not None:
+            self._session.require_own()
 
     def _emit_line(self, query: StreamingQuery) -> None:
         last = query.lastProgress
@@ -191,7 +200,7 @@ def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str)
         query_id,
         settings.topic_prefix,
         connection,
-        settings.sink_transaction_timeout_ms,
+        settings.sink_transaction_timeout_ms or LEAST_MS,
         settings.max_message_bytes + 3 * HEADER_ROOM_BYTES,
     )
 

@@ -22,7 +22,9 @@ from checkback.protocol.topics import DAY_MS
 from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.marker import Marker, MarkerStore
 from checkback.sinks.settings import SinkSettings
+from checkback.streaming.claim import Claim, claimed_by, first_record
 from checkback.streaming.session import state_partitions
+from checkback.streaming.transaction_timeout import broker_limit_ms, choose_timeout_ms
 
 TIMEOUT_S: Final = 10.0
 LEADER_PAUSE_S: Final = 0.2
@@ -43,6 +45,8 @@ class ClusterFacts:
     cluster_id: str
     topics: dict[str, TopicFacts]
     settled_records: int
+    transaction_timeout_max_ms: int | None = None
+    claim: Claim | None = None
 
 
 def require_settings(settings: Settings) -> None:
@@ -78,7 +82,11 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
         facts = ClusterFacts(cluster_id, found, 0)
         _require_fit(settings, facts)
         _require_retention(settings, admin)
+        limit_ms = broker_limit_ms(admin)
+        choose_timeout_ms(settings, limit_ms, None)  # refuses one that the brokers don't allow
         settled = _record_count(connection, names.settled, found[names.settled].partitions)
+        first = first_record(settings, connection) if settled else None
+        claim = None if first is None else Claim.from_record(first)
     except (KafkaException, TimeoutError) as error:
         why = cause_of(error).str() if isinstance(error, KafkaException) else "timed out"
         raise BrokerError(
@@ -86,7 +94,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
             remedy="Check bootstrap_servers, the security settings and that the brokers are up.",
             bootstrap_servers=settings.bootstrap_servers,
         ) from error
-    return ClusterFacts(facts.cluster_id, found, settled)
+    return ClusterFacts(facts.cluster_id, found, settled, limit_ms, claim)
 
 
 def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointFolder) -> None:
@@ -117,22 +125,22 @@ def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointF
             checkpoint=settings.checkpoint,
         )
     if facts.settled_records:
-        raise CheckpointError(
-            f"The checkpoint is new, but {names.settled} says that these topics were already "
-            "settled under another one: reading them again would write finals twice.",
-            remedy="Use the old checkpoint; if it is lost, see docs/operating/recovering.md.",
-            settled_records=facts.settled_records,
-        )
+        raise claimed_by(settings, facts.claim)
     folder.write(FILE, now.to_json())
 
 
-def require_markers(settings: SinkSettings, partitions: int, folder: CheckpointFolder) -> None:
+def require_markers(
+    settings: SinkSettings, partitions: int, folder: CheckpointFolder
+) -> dict[int, Marker]:
     """Refuse to go on when markers and checkpoint contradict each other.
 
     Batch 0 writes the marker of every state partition, so only a loss explains one that is missing
     once a batch is committed. A marker behind a batch that the checkpoint has not planned says that
     the checkpoint is an older copy: its next batches would bear numbers that are written already,
     with other contents, and be skipped.
+
+    Returns:
+        The markers that there are, by state partition.
 
     Raises:
         CheckpointError: names the state partitions.
@@ -148,6 +156,7 @@ def require_markers(settings: SinkSettings, partitions: int, folder: CheckpointF
     # Looked up after the markers: a pipeline that runs meanwhile plans before it writes.
     last_planned = folder.last_batch("offsets")
     _require_planned(markers, -1 if last_planned is None else last_planned, folder.path)
+    return markers
 
 
 def _require_all(

@@ -1,0 +1,153 @@
+"""A job's session: who may write over a checkpoint, decided once at start.
+
+Every start takes the next number and writes it into the markers of all state partitions. A task
+that finds a later number than its own stops, so of two jobs over one checkpoint the younger writes
+and the older ends. The number is taken in a Kafka transaction of state partition 0 whose producer
+was initialised before the marker was read: of two starts at the same moment one is fenced and looks
+again, so no number is taken twice.
+
+It also ends the transactions that a killed predecessor left open, before anything is read: readers
+need not wait for their timeout.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.sinks.marker import Marker, MarkerStore, require_own_session
+from checkback.sinks.settings import SinkSettings
+from checkback.sinks.transaction import MarkedProducer, ProducerLostError
+
+LATEST_SESSION: Final = 2**62
+"""Later than any: who opens a producer with it is let in by every marker but a retired one."""
+RETIRED: Final = LATEST_SESSION + 1
+TRIES: Final = 10
+PARALLEL: Final = 8
+LOOK_TIMEOUT_S: Final = 2.0
+
+
+def begin_session(
+    settings: SinkSettings, partitions: int, marked: Collection[int], next_batch: int
+) -> SinkSettings:
+    """Take the checkpoint over from whoever wrote before; return the settings to write with.
+
+    Args:
+        settings: the sink's; their session does not matter.
+        partitions: number of state partitions.
+        marked: state partitions whose marker was there when the start looked.
+        next_batch: what the marker of one that never had any is set to.
+
+    Raises:
+        FencedError: a still younger job took over meanwhile.
+        CheckpointError: the checkpoint was replaced, or a marker vanished since the start looked.
+        BrokerError: Kafka did not take it.
+    """
+    first = _Takeover(settings, marked, next_batch).take(0, None)
+    rest = _Takeover(settings, marked, next_batch)
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        for _ in pool.map(lambda number: rest.take(number, first), range(1, partitions)):
+            pass
+    return replace(settings, session=first)
+
+
+def retire(settings: SinkSettings, partitions: int) -> None:
+    """Make sure that no job ever writes again over the checkpoint that these settings belong to.
+
+    For a checkpoint that was replaced: should it turn up again, its start is refused, and a job
+    that still runs over it ends.
+
+    Args:
+        settings: those of the old checkpoint, with its query id.
+        partitions: its number of state partitions.
+    """
+    for number in range(partitions):
+        _Takeover(settings, (), 0).take(number, RETIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Takeover:
+    settings: SinkSettings
+    marked: Collection[int]
+    next_batch: int
+
+    def take(self, state_partition: int, session: int | None) -> int:
+        """Write the session into one marker; None: the one after that which is found there."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return self._try(state_partition, session)
+            except ProducerLostError as error:
+                if not tries_left:
+                    raise BrokerError(error.message, remedy=error.remedy) from error
+        raise AssertionError("unreachable")
+
+    def _try(self, state_partition: int, session: int | None) -> int:
+        let_in = replace(self.settings, session=RETIRED if session == RETIRED else LATEST_SESSION)
+        producer = _open(let_in, state_partition)
+        try:
+            found = producer.marker
+            if found is None and state_partition in self.marked:
+                raise _vanished(state_partition)
+            found = found or Marker(self.next_batch, 0)
+            taken = found.session + 1 if session is None else session
+            require_own_session(found, taken)
+            producer.begin()
+            producer.commit_marker(Marker(found.next_batch, int(time.time() * 1_000), taken))
+        finally:
+            producer.close()
+        return taken
+
+
+@dataclass(slots=True)
+class SessionWatch:
+    """Tells an older job that a younger one has taken over, also when it has nothing to write.
+
+    Args:
+        settings: the sink's, with the own session.
+    """
+
+    settings: SinkSettings
+    _markers: MarkerStore | None = field(default=None)
+
+    def require_own(self) -> None:
+        """Look; brokers that do not answer say nothing about it.
+
+        Raises:
+            FencedError: another job has taken over.
+        """
+        if self._markers is None:
+            self._markers = MarkerStore(self.settings)
+        with suppress(BrokerError):
+            # Number 0 is the first that a younger job takes.
+            found = self._markers.read([0], LOOK_TIMEOUT_S)
+            require_own_session(found.get(0), self.settings.session)
+
+    def close(self) -> None:
+        """Give the connection up."""
+        if self._markers is not None:
+            self._markers.close()
+            self._markers = None
+
+
+def _open(settings: SinkSettings, state_partition: int) -> MarkedProducer:
+    try:
+        return MarkedProducer(settings, state_partition)
+    except FencedError as error:
+        raise CheckpointError(
+            "This checkpoint was replaced by a rebuilt one: nobody may write over it any more.",
+            remedy="Use the checkpoint that was rebuilt.",
+            query_id=settings.query_id,
+        ) from error
+
+
+def _vanished(state_partition: int) -> CheckpointError:
+    return CheckpointError(
+        f"The marker of state partition {state_partition} vanished while the job was starting.",
+        remedy="Change nothing before reading docs/operating/recovering.md.",
+        state_partition=state_partition,
+    )
