@@ -97,14 +97,10 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     return ClusterFacts(facts.cluster_id, found, settled, limit_ms, claim)
 
 
-def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointFolder) -> None:
-    """Bind a new checkpoint to what it is made for, or check that an old one still fits.
-
-    Raises:
-        CheckpointError: it belongs to something else, or the topics were settled by another one.
-    """
+def identity_of(settings: Settings, facts: ClusterFacts) -> CheckpointIdentity:
+    """Return what a checkpoint made now with these settings is bound to."""
     names = settings.topics
-    now = CheckpointIdentity(
+    return CheckpointIdentity(
         FORMAT,
         settings.application_id,
         facts.cluster_id,
@@ -114,6 +110,15 @@ def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointF
         facts.topics[names.op].topic_id,
         facts.topics[names.settled].topic_id,
     )
+
+
+def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointFolder) -> None:
+    """Bind a new checkpoint to what it is made for, or check that an old one still fits.
+
+    Raises:
+        CheckpointError: it belongs to something else, or the topics were settled by another one.
+    """
+    now = identity_of(settings, facts)
     text = folder.read(FILE)
     if text is not None:
         CheckpointIdentity.from_json(text).require_same(now)
