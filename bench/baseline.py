@@ -1,0 +1,101 @@
+"""What the job is compared with: the same records moved by Spark alone.
+
+``python -m checkback.bench.baseline --config FILE`` reads the same halves and ops by Spark's Kafka
+source and writes the same final messages, headers too, by Spark's Kafka sink: no state, no Python,
+at least once. Which transactions commit it knows from the seed, not from the ops.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from threading import Event
+from typing import Final
+
+import click
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+
+from checkback.bench.query import told
+from checkback.bench.workload import ROLLED_BACK_OF
+from checkback.deploy.jars import ensure_jars
+from checkback.protocol import properties as names
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import spark_settings
+from checkback.streaming.commands.settings import load_settings
+from checkback.streaming.session import start_session
+
+KEPT: Final = (1, 2, 5)
+"""Positions of a half's headers that stay on the final message: group, transaction id, tags."""
+POLL_S: Final = 0.5
+
+
+def finals_of(rows: DataFrame, settings: Settings, seed: int, real_topic: str) -> DataFrame:
+    """Return the final messages of the committed halves, as Spark's Kafka sink takes them."""
+    commits = (f.col("offset") + f.lit(seed)) % ROLLED_BACK_OF != 0
+    halves = rows.where((f.col("topic") == settings.topics.half) & commits)
+    added = [
+        _header(names.TRAN_PREPARED_QUEUE_OFFSET, f.col("offset")),
+        _header(names.TRAN_HALF_QUEUE_ID, f.col("partition")),
+    ]
+    headers = f.array(*(f.col("headers")[at] for at in KEPT), *added)
+    return halves.select("key", "value", headers.alias("headers"), f.lit(real_topic).alias("topic"))
+
+
+def start(spark: SparkSession, settings: Settings, seed: int, real_topic: str) -> StreamingQuery:
+    """Start the query over the topics of the settings."""
+    connection = spark_settings(settings.bootstrap_servers, settings.kafka)
+    rows = (
+        spark.readStream.format("kafka")
+        .options(**connection)
+        .option("subscribe", f"{settings.topics.half},{settings.topics.op}")
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", str(settings.batch_events_max))
+        .load()
+    )
+    return (
+        finals_of(rows, settings, seed, real_topic)
+        .writeStream.format("kafka")
+        .options(**connection)
+        .option("checkpointLocation", settings.checkpoint)
+        .trigger(processingTime=f"{settings.trigger_interval_ms} milliseconds")
+        .start()
+    )
+
+
+def _header(name: str, value: Column) -> Column:
+    text = value.cast("string").cast("binary")
+    return f.struct(f.lit(name).alias("key"), text.alias("value"))
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), required=True)
+@click.option("--output", type=click.Choice(["json"]), default="json")
+@click.option("--seed", type=int, required=True)
+@click.option("--real-topic", required=True)
+def main(config: Path, output: str, seed: int, real_topic: str) -> None:  # noqa: ARG001 - as run's
+    """Run until SIGTERM."""
+    settings = load_settings(config, {}, {})
+    stopping = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    spark = start_session(settings, ensure_jars("spark"))
+    try:
+        query = start(spark, settings, seed, real_topic)
+        told({"event": "started", "pid": os.getpid()})
+        while query.isActive and not stopping.wait(POLL_S):
+            pass
+        failure = query.exception()
+        if failure is not None:
+            raise failure
+        query.stop()
+    finally:
+        spark.stop()
+    told({"event": "stopped"})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""How many bytes were ever written to a folder whose files come and go."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+LOOK_S: Final = 2.0
+
+
+@dataclass(slots=True)
+class FolderWatch:
+    """Looks at a folder every two seconds, in a thread; a context manager.
+
+    A file counts with its largest size, also when it is gone again: Spark keeps what a hundred
+    batches wrote and only then deletes. Names that begin with a dot do not count: the checksums
+    that Hadoop keeps beside local files, and files that are being written.
+
+    Args:
+        folder: need not exist yet.
+    """
+
+    folder: Path
+    samples: list[tuple[float, int]] = field(default_factory=list)
+    _sizes: dict[str, int] = field(default_factory=dict)
+    _ending: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def __enter__(self) -> FolderWatch:
+        self._thread = threading.Thread(target=self._run, name="folder watch", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def bytes_between(self, from_ms: float, to_ms: float) -> int:
+        """Return how many bytes were written in a span of time, as the looks around it saw it."""
+        return self._until(to_ms) - self._until(from_ms)
+
+    def look(self) -> None:
+        """Look now."""
+        for file in self.folder.rglob("*"):
+            if file.name.startswith("."):
+                continue
+            try:
+                size = file.stat().st_size if file.is_file() else 0
+            except OSError:
+                continue  # it is gone again
+            path = str(file)
+            self._sizes[path] = max(size, self._sizes.get(path, 0))
+        self.samples.append((time.time() * 1_000, sum(self._sizes.values())))
+
+    def _run(self) -> None:
+        while not self._ending.wait(LOOK_S):
+            self.look()
+        self.look()
+
+    def _until(self, time_ms: float) -> int:
+        at = bisect_right(self.samples, time_ms, key=lambda sample: sample[0])
+        return self.samples[at - 1][1] if at else 0
