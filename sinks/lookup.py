@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -37,6 +37,14 @@ LOOKUP_CONSUMER: Final[dict[str, Any]] = {
 }
 
 
+class RecordSource(Protocol):
+    """Where the sink looks records up: a RecordReader, or what stands in for one."""
+
+    def read(
+        self, partition: int, offsets: NDArray[np.int64]
+    ) -> Iterator[tuple[int, Message | None]]: ...  # noqa: D102
+
+
 @dataclass(slots=True)
 class RecordReader:
     """Reads records of one topic by offset; keeps its consumer and its position between calls.
@@ -51,6 +59,7 @@ class RecordReader:
     _consumer: Consumer | None = None
     _partition: int = -1
     _position: int = -1
+    _is_amid_run: bool = False
     _batch: list[Message] = field(default_factory=list)
     _index: int = 0
 
@@ -80,6 +89,7 @@ class RecordReader:
         self, partition: int, wanted: NDArray[np.int64]
     ) -> Iterator[tuple[int, Message | None]]:
         self._go_to(partition, int(wanted[0]))
+        self._is_amid_run = True
         message: Message | None = None
         at = -1
         for offset in wanted.tolist():
@@ -98,9 +108,12 @@ class RecordReader:
             # Read but not wanted here: the next run may want it.
             self._index -= 1
             self._position = at
+        self._is_amid_run = False
 
     def _go_to(self, partition: int, offset: int) -> None:
-        near = self._position <= offset <= self._position + RUN_GAP_MAX
+        # A run that was given up, because its try was, has left the position where it began, and
+        # what it had taken out of the batch would pass for gone.
+        near = self._position <= offset <= self._position + RUN_GAP_MAX and not self._is_amid_run
         if partition == self._partition and near:
             return
         if self._consumer is None:

@@ -416,3 +416,17 @@ def _set_config(admin: AdminClient, topic: str, name: str, value: str) -> None:
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin.incremental_alter_configs([resource])[resource].result()
+
+
+def test_a_reading_that_was_given_up_loses_nothing_for_the_next_try(world: World) -> None:
+    world.halves([b"%d" % number for number in range(40)])
+    reader = RecordReader(dict(world.settings.connection), world.names.half)
+    wanted = np.arange(40, dtype=np.int64)
+
+    given_up = reader.read(0, wanted)
+    assert [next(given_up)[0] for _ in range(20)] == list(range(20))
+    given_up.close()
+    found = [message for _, message in reader.read(0, wanted)]
+    reader.close()
+
+    assert [message and message.value() for message in found] == [b"%d" % one for one in range(40)]
