@@ -26,6 +26,8 @@ class Rules:
     verdict_memory_ms: int
     check_enabled: bool
     reject_transactions: bool
+    checks_per_batch_max: int = 20_000
+    """Not recorded by the first release, hence the default."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Rules:

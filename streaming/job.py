@@ -144,7 +144,7 @@ class Job:
     ) -> StreamingQuery:
         settings = self.settings
         history = record_rules(folder, self.now_ms(), Rules.from_settings(settings))
-        pages = PageSettings(settings.page_size, settings.checks_per_batch_max, history)
+        pages = PageSettings(settings.page_size, history)
         source = spark_settings(settings.bootstrap_servers, settings.kafka)
         outcomes = outcomes_of(read_topics(spark, settings, source), settings.topics, pages)
         self._session = SessionWatch(sink)

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
-from checkback.state import Action, Events, Page, RulesHistory, decide
+from checkback.state import Action, Events, Page, Rules, RulesHistory, decide
 from checkback.streaming.decode import page_of_key
 
 STATE_VERSION: Final = 1
@@ -33,22 +33,30 @@ class PageSettings:
 
     Args:
         page_size: half offsets per page.
-        checks_per_batch_max: check requests per state partition and batch.
         rules: in force from when; a replayed batch uses those of its own time.
         tell_prepared: whether outcomes name the halves that became pending, for the ledger.
     """
 
     page_size: int
-    checks_per_batch_max: int
     rules: RulesHistory
     tell_prepared: bool = False
 
 
 @dataclass(slots=True)
 class CheckBudget:
-    """Check requests that one pass over a state partition may still make."""
+    """Check requests that one pass over a state partition may still make.
 
-    left: int
+    Args:
+        left: None before the pass begins: how many follows from the rules of the batch's time.
+    """
+
+    left: int | None = None
+
+    def begin(self, rules: Rules) -> int:
+        """Return what is left; each of the two passes of a batch begins with half."""
+        if self.left is None:
+            self.left = max(1, rules.checks_per_batch_max // 2)
+        return self.left
 
 
 def page_function(settings: PageSettings) -> PageFunction:
@@ -59,7 +67,7 @@ def page_function(settings: PageSettings) -> PageFunction:
     half. What a pass sees and in which order is fixed by state and input, so a replay spends alike;
     pages whose time has come are seen oldest first (decode.page_key_of).
     """
-    budget = CheckBudget(max(1, settings.checks_per_batch_max // 2))
+    budget = CheckBudget()
 
     def advance(key: tuple[Any, ...], frames: Frames, state: GroupState) -> Frames:
         yield advance_page(settings, budget, key, frames, state)
@@ -77,6 +85,8 @@ def advance_page(
     """Let one page decide, keep its state, and return its outcome as one row."""
     number, partition = page_of_key(int(key[0])), int(key[1])
     now_ms = state.getCurrentProcessingTimeMs()
+    rules = settings.rules.at(now_ms)
+    left = budget.begin(rules)
     page = Page.unpack(bytes(state.get[1])) if state.exists else None
     if page is None:
         page = Page.empty(partition, number, settings.page_size)
@@ -84,11 +94,11 @@ def advance_page(
         page,
         events_of(frames),
         now_ms,
-        settings.rules.at(now_ms),
-        budget.left,
+        rules,
+        left,
         tell_prepared=settings.tell_prepared,
     )
-    budget.left -= int(np.count_nonzero(decision.outcome.action == Action.CHECK))
+    budget.left = left - int(np.count_nonzero(decision.outcome.action == Action.CHECK))
     if decision.wake_at_ms is None:
         state.remove()
     else:

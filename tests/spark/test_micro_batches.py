@@ -22,7 +22,7 @@ SETTINGS = Settings(transaction_timeout_ms=6_000, check_interval_ms=60_000, chec
 
 def pages(page_size: int = 1024, settings: Settings = SETTINGS) -> PageSettings:
     history = RulesHistory(()).with_rules(0, Rules.from_settings(settings))
-    return PageSettings(page_size, settings.checks_per_batch_max, history)
+    return PageSettings(page_size, history)
 
 
 @pytest.fixture
@@ -107,19 +107,25 @@ def test_a_restart_keeps_the_state_and_any_input_brings_the_timeouts_back(
 def test_a_batch_replayed_under_other_settings_and_another_clock_decides_as_before(
     micro: MicroBatches,
 ) -> None:
-    micro.add([half_row(0, time_ms=START_MS - 6_500)])
+    micro.add([half_row(offset, time_ms=START_MS - 6_500) for offset in range(3)])
     micro.start()
     first = decided(micro.outcomes())
     micro.stop()
     for name in ("0", ".0.crc"):
         (micro.checkpoint / "commits" / name).unlink(missing_ok=True)
 
-    changed = Settings(transaction_timeout_ms=600_000, check_max=1)
+    changed = Settings(
+        transaction_timeout_ms=600_000,
+        check_max=1,
+        checks_per_batch_max=1,
+        reject_transactions=True,
+        check_enabled=False,
+    )
     history = micro.pages.rules.with_rules(START_MS + 1, Rules.from_settings(changed))
-    micro.pages = PageSettings(1024, 20_000, history)
+    micro.pages = PageSettings(1024, history)
     micro.restart(advance_ms=777_000)
 
-    assert first == [("CHECK", 0, 1)]
+    assert first == [("CHECK", offset, 1) for offset in range(3)]
     assert decided(micro.outcomes()) == first
 
 
@@ -152,7 +158,7 @@ def test_a_check_storm_is_spread_oldest_page_first_and_holds_no_commit_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     few = Settings(transaction_timeout_ms=6_000, checks_per_batch_max=8)
-    one_partition = PageSettings(1, 8, pages(1, few).rules)
+    one_partition = PageSettings(1, pages(1, few).rules)
     micro = MicroBatches(spark, one_partition, tmp_path / "checkpoint", START_MS)
     offsets = [3, 200, 255, 256, 300, 511, 512, 1_000, 65_535, 65_536, 70_000, 10**7]
     micro.add([half_row(offset, time_ms=START_MS) for offset in reversed(offsets)])
