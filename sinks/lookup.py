@@ -42,7 +42,13 @@ class RecordSource(Protocol):
 
     def read(
         self, partition: int, offsets: NDArray[np.int64]
-    ) -> Iterator[tuple[int, Message | None]]: ...  # noqa: D102
+    ) -> Iterator[tuple[int, Message | None]]:
+        """Yield (offset, record) in ascending order; None for a record that is gone."""
+        ...
+
+    def close(self) -> None:
+        """Give connections up."""
+        ...
 
 
 @dataclass(slots=True)

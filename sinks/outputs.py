@@ -13,7 +13,7 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.sinks import routing
 from checkback.sinks.lessons import Lessons, Position
-from checkback.sinks.lookup import RecordReader
+from checkback.sinks.lookup import RecordSource
 from checkback.sinks.plan import half_lookups, op_lookups
 from checkback.sinks.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.report import BatchReport
@@ -39,8 +39,8 @@ class BatchOutputs:
     """
 
     names: TopicNames
-    halves: RecordReader
-    ops: RecordReader
+    halves: RecordSource
+    ops: RecordSource
     directory: TopicDirectory
     lessons: Lessons
     flush: Callable[[], None]

@@ -14,7 +14,7 @@ from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.sinks.lessons import Lessons, Position
-from checkback.sinks.lookup import RecordReader
+from checkback.sinks.lookup import RecordSource
 from checkback.sinks.outputs import BatchOutputs
 from checkback.sinks.real_topics import TopicDirectory
 from checkback.sinks.report import BatchReport, report_of
@@ -41,8 +41,8 @@ class BatchWriter:
 
     settings: SinkSettings
     state_partition: int
-    halves: RecordReader
-    ops: RecordReader
+    halves: RecordSource
+    ops: RecordSource
     directory: TopicDirectory
     _producer: MarkedProducer | None = None
     _lessons: Lessons = field(default_factory=Lessons)

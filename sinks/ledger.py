@@ -1,0 +1,167 @@
+"""The ledger: a Delta table with one row per transaction event, written once by the driver.
+
+Kafka comes first: a batch's tasks have written and committed when its rows get here. They carry the
+batch's number as Delta's application transaction, so a batch that is replayed, because the job died
+before Spark's own commit, finds its number in the table and writes nothing.
+
+It is written by delta-rs (the `deltalake` package), in the driver and not by Spark: a million rows
+took Spark 10-15 s of processor time and delta-rs 0.4 s, a commit of a few rows 0.5 s or more
+against 10 ms, and no second use of the batch is needed (SPARK-47329). The table is an ordinary one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import pyarrow as pa
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
+from deltalake.exceptions import DeltaError, DeltaProtocolError
+
+from checkback.protocol.errors import ConfigurationError, NotFoundError, PrerequisiteError
+from checkback.sinks.ledger_rows import LEDGER_SCHEMA, Batch, unpacked
+
+PARTITION_COLUMN: Final = "day"
+TABLE_NAME: Final = "checkback ledger"
+TABLE_PROPERTIES: Final = {
+    # Of every column otherwise: in a table with a small file per batch most of the log.
+    "delta.dataSkippingStatsColumns": "half_partition,half_offset,event_time",
+    "delta.checkpointInterval": "100",
+}
+FILE_BYTES: Final = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOwner:
+    """Whose ledger it is: offsets mean something in one half topic only.
+
+    Args:
+        application_id: name of the deployment.
+        half_topic_id: Kafka's id of the half topic; a recreated topic has another.
+    """
+
+    application_id: str
+    half_topic_id: str
+
+
+@dataclass(slots=True)
+class DeltaLedger:
+    """An open ledger.
+
+    Args:
+        path: folder or object-store path.
+        table: its Delta table.
+    """
+
+    path: str
+    table: DeltaTable
+
+    @classmethod
+    def open(cls, path: str) -> DeltaLedger:
+        """Open a ledger that is there.
+
+        Raises:
+            NotFoundError: there is none.
+            PrerequisiteError: the path can't be read.
+        """
+        with _delta_errors(path):
+            if not DeltaTable.is_deltatable(path):
+                raise NotFoundError(
+                    f"There is no ledger at {path}.",
+                    remedy="Name the `ledger` of a pipeline that ran; `checkback run` makes it.",
+                    ledger=path,
+                )
+            return cls(path, DeltaTable(path))
+
+    @classmethod
+    def open_or_create(cls, path: str, owner: LedgerOwner) -> DeltaLedger:
+        """Open the owner's ledger, made if it is not there yet.
+
+        Raises:
+            ConfigurationError: the table there is another's, or no ledger.
+            PrerequisiteError: the path can't be written.
+        """
+        with _delta_errors(path):
+            if not DeltaTable.is_deltatable(path):
+                DeltaTable.create(
+                    path,
+                    LEDGER_SCHEMA,
+                    partition_by=[PARTITION_COLUMN],
+                    name=TABLE_NAME,
+                    # Table properties of other names than Delta's are not taken by all writers.
+                    description=json.dumps(asdict(owner)),
+                    configuration={**TABLE_PROPERTIES},
+                )
+            ledger = cls(path, DeltaTable(path, skip_stats=True))
+        ledger._require_owner(owner)
+        return ledger
+
+    def last_batch(self, query_id: str) -> int | None:
+        """Return the last batch of that query with rows here, None before the first."""
+        with _delta_errors(self.path):
+            self.table.update_incremental()
+            return self.table.transaction_version(transaction_name(query_id))
+
+    def append(self, batch: Batch, blobs: Sequence[bytes]) -> bool:
+        """Write a batch's rows, all or none; return whether they were still missing.
+
+        Args:
+            batch: which it is; lower numbers than the last one's are taken as written.
+            blobs: rows as `ledger_rows.packed` packs them. Without any, no version is made.
+
+        Raises:
+            PrerequisiteError: the table can't be written; the batch may be given again.
+        """
+        if not blobs:
+            return False
+        written = self.last_batch(batch.query_id)
+        if written is not None and written >= batch.batch_id:
+            return False
+        transaction = Transaction(transaction_name(batch.query_id), batch.batch_id)
+        with _delta_errors(self.path):
+            write_deltalake(
+                self.table,
+                pa.RecordBatchReader.from_batches(LEDGER_SCHEMA, unpacked(blobs)),
+                mode="append",
+                target_file_size=FILE_BYTES,
+                writer_properties=WriterProperties(compression="ZSTD"),
+                commit_properties=CommitProperties(app_transactions=[transaction]),
+            )
+        return True
+
+    def _require_owner(self, owner: LedgerOwner) -> None:
+        found = self.table.metadata().description or ""
+        if found != json.dumps(asdict(owner)):
+            raise ConfigurationError(
+                f"The table at {self.path} is not the ledger of application {owner.application_id} "
+                f"and its half topic: it says {found or 'nothing'!r}.",
+                remedy="Set `ledger` to a path of its own.",
+                key="ledger",
+            )
+
+
+def transaction_name(query_id: str) -> str:
+    """Return Delta's name for the batches of a query; nobody else writes under it."""
+    return f"checkback-ledger-{query_id}"
+
+
+@contextmanager
+def _delta_errors(path: str) -> Iterator[None]:
+    """Turn what can be wrong with the path into one sentence."""
+    try:
+        yield
+    except (DeltaError, DeltaProtocolError, OSError) as error:
+        raise PrerequisiteError(
+            f"The ledger at {path} can't be read or written: {error}",
+            remedy="Look at the path, its rights and its room; docs/ledger.md says what it needs.",
+            ledger=path,
+        ) from error

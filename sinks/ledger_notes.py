@@ -1,0 +1,134 @@
+"""Noting who the sink's records speak of, while it reads them for its own ends.
+
+The ledger wants the names of every transaction that something happened to, the sink the bodies of
+some of them. One pass over the topic serves both: a reader that stands in for the sink's own, reads
+what either wants, hands on what the sink asked for, and keeps the names of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Message
+from numpy.typing import NDArray
+
+from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY, text_value
+from checkback.sinks.lookup import RecordSource
+
+CHUNK_RECORDS: Final = 4_096
+"""Names are packed so often: as Python objects a batch of a million would weigh 300 MB."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Whom records speak of, one row each; null where the record is gone or does not say.
+
+    Args:
+        transaction_id: strings.
+        producer_group: strings.
+        real_topic: strings.
+        time_ms: int64, the broker's time of the record.
+    """
+
+    transaction_id: pa.Array
+    producer_group: pa.Array
+    real_topic: pa.Array
+    time_ms: pa.Array
+
+
+@dataclass(slots=True)
+class _Notes:
+    """Names as they come in."""
+
+    ids: list[bytes | None] = field(default_factory=list)
+    groups: list[bytes | None] = field(default_factory=list)
+    topics: list[bytes | None] = field(default_factory=list)
+    times: list[int | None] = field(default_factory=list)
+    packed: list[tuple[pa.Array, ...]] = field(default_factory=list)
+
+    def add(self, record: Message | None) -> None:
+        headers = None if record is None else record.headers()
+        if headers and len(headers) > 3 and _stands_in_order(headers):
+            self.groups.append(headers[1][1])
+            self.ids.append(headers[2][1])
+            self.topics.append(headers[3][1])
+        else:
+            self.groups.append(_named(headers, PGROUP))
+            self.ids.append(_named(headers, UNIQ_KEY))
+            self.topics.append(_named(headers, REAL_TOPIC))
+        self.times.append(None if record is None else record.timestamp()[1])
+        if len(self.ids) == CHUNK_RECORDS:
+            self._pack()
+
+    def names(self) -> Names:
+        self._pack()
+        columns = zip(*self.packed, strict=True)
+        return Names(*(pa.concat_arrays(chunks) for chunks in columns))
+
+    def _pack(self) -> None:
+        times = pa.array(self.times, pa.int64())
+        named = (self.ids, self.groups, self.topics)
+        self.packed.append((*(_strings(values) for values in named), times))
+        for values in (*named, self.times):
+            values.clear()
+
+
+@dataclass(slots=True)
+class NotingReader:
+    """Stands in for a reader of one topic while one batch is written.
+
+    Args:
+        source: reads the topic.
+        wanted: int64[n] by partition: the offsets to note, ascending, without repeats; all that is
+            asked for is among them.
+    """
+
+    source: RecordSource
+    wanted: Mapping[int, Ints]
+    _names: dict[int, Names] = field(default_factory=dict)
+
+    def read(self, partition: int, offsets: Ints) -> Iterator[tuple[int, Message | None]]:
+        """Yield (offset, record) for the offsets asked for, as RecordReader does."""
+        every = self.wanted[partition]
+        is_asked = np.isin(every, offsets, assume_unique=True).tolist()
+        notes = _Notes()
+        for one, asked in zip(self.source.read(partition, every), is_asked, strict=True):
+            notes.add(one[1])
+            if asked:
+                yield one
+        self._names[partition] = notes.names()
+
+    def close(self) -> None:
+        """Do nothing: the source is its owner's to close."""
+
+    def names(self, partition: int) -> Names:
+        """Return the names of the wanted offsets of a partition; read now if nobody asked yet."""
+        if partition not in self._names:
+            for _ in self.read(partition, self.wanted[partition][:0]):
+                pass
+        return self._names[partition]
+
+
+def _stands_in_order(headers: list[tuple[str, bytes]]) -> bool:
+    return headers[1][0] == PGROUP and headers[2][0] == UNIQ_KEY and headers[3][0] == REAL_TOPIC
+
+
+def _named(headers: list[tuple[str, bytes]] | None, name: str) -> bytes | None:
+    text = text_value(headers or [], name)
+    return None if text is None else text.encode()
+
+
+def _strings(values: list[bytes | None]) -> pa.Array:
+    """Return the values as strings; bytes that are no UTF-8 are replaced, as everywhere."""
+    raw = pa.array(values, pa.binary())
+    try:
+        return raw.cast(pa.string())
+    except pa.ArrowInvalid:
+        texts = [None if one is None else one.decode("utf-8", "replace") for one in values]
+        return pa.array(texts, pa.string())

@@ -1,0 +1,228 @@
+"""Ledger rows are a function of the outcomes and of the records they speak of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from confluent_kafka import Message
+
+from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY
+from checkback.protocol.records import Op, half_headers
+from checkback.protocol.refusals import RefusedReason
+from checkback.sinks.ledger_rows import (
+    LEDGER_SCHEMA,
+    ROWS_PER_BLOB,
+    Batch,
+    packed,
+    unpacked,
+    write_noting,
+)
+from checkback.sinks.lookup import RecordSource
+from checkback.sinks.plan import half_lookups, op_lookups
+from checkback.sinks.report import BatchReport
+from checkback.state import Action, Counter, Outcome
+
+NOW = 1_700_000_000_123
+BATCH = Batch("query", 7)
+Decided = tuple[Action, int, int, int]
+
+
+class Record:
+    """A record by its headers and its time, as confluent-kafka's Message gives them."""
+
+    def __init__(self, headers: list[tuple[str, bytes]], time_ms: int) -> None:
+        self._headers, self._time_ms = headers, time_ms
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return self._headers
+
+    def timestamp(self) -> tuple[int, int]:
+        return 2, self._time_ms
+
+
+class Topic:
+    """Partitions of records in memory; counts how often each is read."""
+
+    def __init__(self, records: dict[tuple[int, int], Any]) -> None:
+        self.records = records
+        self.read_offsets: list[tuple[int, int]] = []
+
+    def read(self, partition: int, offsets: Any) -> Iterator[tuple[int, Message | None]]:
+        for offset in offsets.tolist():
+            self.read_offsets.append((partition, offset))
+            yield offset, self.records.get((partition, offset))
+
+    def close(self) -> None:
+        pass
+
+
+def half(offset: int, transaction_id: str = "", group: str = "g") -> Record:
+    name = transaction_id or f"id-{offset}"
+    headers = half_headers(
+        producer_group=group, transaction_id=name, real_topic="orders", properties={}
+    )
+    return Record(headers, NOW - 1_000 - offset)
+
+
+def op(half_offset: int, transaction_id: str, group: str) -> Record:
+    return Record(Op(0, half_offset, group, transaction_id, 8).headers(), NOW)
+
+
+def outcome(partition: int, *decided: Decided) -> Outcome:
+    columns: list[Any] = list(zip(*decided, strict=True)) or [(), (), (), ()]
+    return Outcome(
+        partition, 0, NOW,
+        np.array(columns[0], np.uint8), np.array(columns[1], np.int64),
+        np.array(columns[2], np.int32), np.array(columns[3], np.int64),
+        np.zeros(len(Counter), np.int64), 0, -1,
+    )  # fmt: skip
+
+
+def of_half(action: Action, offset: int, detail: int = 0) -> Decided:
+    return action, offset, detail, offset
+
+
+def sink(outcomes: Sequence[Outcome], halves: RecordSource, ops: RecordSource) -> BatchReport:
+    """Look up what Kafka's part needs, as the sink does."""
+    for source, lookups in ((halves, half_lookups(outcomes)), (ops, op_lookups(outcomes))):
+        for lookup in lookups:
+            found = [offset for offset, _ in source.read(lookup.partition, lookup.offset)]
+            assert found == lookup.offset.tolist()
+    assert not any((one.action == Action.PREPARED).any() for one in outcomes)
+    return BatchReport(0)
+
+
+def skipping(*_: object) -> BatchReport:
+    """Stand for a sink whose marker says that all is written."""
+    return BatchReport(0, skipped=True)
+
+
+def rows(
+    outcomes: list[Outcome], halves: Topic, ops: Topic | None = None, write: Any = sink
+) -> list[dict[str, Any]]:
+    _, batches = write_noting(outcomes, BATCH, halves, ops or Topic({}), write)
+    found = pa.Table.from_batches(unpacked(packed(batches)), LEDGER_SCHEMA).to_pylist()
+    return sorted(found, key=lambda row: (row["half_offset"] is None, str(row)))
+
+
+def test_a_half_that_is_prepared_and_committed_in_one_batch_is_read_once() -> None:
+    topic = Topic({(3, 5): half(5, "tx")})
+    decided = outcome(3, of_half(Action.PREPARED, 5), of_half(Action.COMMIT, 5))
+
+    found = rows([decided], topic)
+
+    assert topic.read_offsets == [(3, 5)]
+    assert [row["event"] for row in found] == ["committed", "prepared"]
+    event_time = datetime(2023, 11, 14, 22, 13, 20, 123_000, UTC)
+    assert found[0] == {
+        "event": "committed",
+        "transaction_id": "tx",
+        "producer_group": "g",
+        "real_topic": "orders",
+        "half_partition": 3,
+        "half_offset": 5,
+        "store_time": datetime(2023, 11, 14, 22, 13, 19, 118_000, UTC),
+        "event_time": event_time,
+        "check_times": None,
+        "reason": None,
+        "op_offset": None,
+        "batch_id": 7,
+        "query_id": "query",
+        "day": date(2023, 11, 14),
+    }
+
+
+def test_every_action_becomes_one_row_of_its_event() -> None:
+    offsets = range(8)
+    topic = Topic({(0, offset): half(offset) for offset in offsets})
+    ops = Topic({(0, 90): op(6, "other", "h"), (0, 91): Record([], NOW)})
+    decided = outcome(
+        0,
+        of_half(Action.REFUSE_HALF, 0, RefusedReason.TRANSACTIONS_REJECTED),
+        of_half(Action.PREPARED, 1),
+        of_half(Action.COMMIT, 2),
+        of_half(Action.ROLLBACK, 3),
+        of_half(Action.DISCARD_CHECK_LIMIT, 4, 15),
+        of_half(Action.DISCARD_EXPIRED, 5, 2),
+        (Action.REFUSE_OP, 6, RefusedReason.OP_GROUP_WRONG, 90),
+        (Action.REFUSE_OP, 91, RefusedReason.OP_OFFSET_UNREADABLE, 91),
+        of_half(Action.CHECK, 7, 3),
+    )
+
+    found = rows([decided], topic, ops)
+
+    shown = [
+        (row["event"], row["half_offset"], row["check_times"], row["reason"], row["op_offset"])
+        for row in found
+    ]
+    assert sorted(shown, key=str) == sorted(
+        [
+            ("refused", 0, None, "TRANSACTIONS_REJECTED", None),
+            ("prepared", 1, None, None, None),
+            ("committed", 2, None, None, None),
+            ("rolled_back", 3, None, None, None),
+            ("discarded", 4, 15, "check limit", None),
+            ("discarded", 5, 2, "expired", None),
+            ("refused", 6, None, "OP_GROUP_WRONG", 90),
+            ("refused", None, None, "OP_OFFSET_UNREADABLE", 91),
+            ("checked", 7, 3, None, None),
+        ],
+        key=str,
+    )
+    [refused_op] = [row for row in found if row["op_offset"] == 90]
+    assert (refused_op["transaction_id"], refused_op["producer_group"]) == ("other", "h")
+    assert (refused_op["real_topic"], refused_op["store_time"]) == (None, None)
+
+
+@pytest.mark.parametrize("write", [sink, skipping])
+def test_a_replayed_batch_gives_the_same_rows_whatever_kafka_needs(write: Any) -> None:
+    records = {(number % 2, number): half(number) for number in range(40)}
+    decided = [
+        outcome(1, *(of_half(Action.PREPARED, number) for number in range(21, 40, 2))),
+        outcome(0, *(of_half(Action.COMMIT, number) for number in range(0, 20, 2))),
+        outcome(1, *(of_half(Action.ROLLBACK, number) for number in range(1, 20, 2))),
+        outcome(0),
+    ]
+
+    found = rows(decided, Topic(records), write=write)
+
+    assert [row["transaction_id"] for row in found] == [f"id-{row['half_offset']}" for row in found]
+    assert len(found) == 30
+    assert {row["event"] for row in found} == {"prepared", "committed", "rolled_back"}
+
+
+def test_a_half_that_is_gone_or_says_nothing_readable_still_has_its_row() -> None:
+    by_name = [("x", b"1"), (UNIQ_KEY, b"by name"), (REAL_TOPIC, b"o"), (PGROUP, b"g\xff")]
+    topic = Topic({(0, 1): Record(by_name, NOW), (0, 2): Record([], NOW)})
+    decided = outcome(0, *(of_half(Action.COMMIT, offset) for offset in (1, 2, 3)))
+
+    found = rows([decided], topic)
+
+    assert [row["transaction_id"] for row in found] == ["by name", None, None]
+    assert found[0]["producer_group"] == "g\ufffd"
+    assert [row["store_time"] is None for row in found] == [False, False, True]
+
+
+def test_nothing_that_happened_is_nothing_to_write() -> None:
+    _, batches = write_noting([outcome(0)], BATCH, Topic({}), Topic({}), sink)
+
+    assert list(packed(batches)) == []
+
+
+def test_many_rows_are_packed_in_pieces() -> None:
+    count = ROWS_PER_BLOB + 1
+    topic = Topic({(0, offset): half(offset) for offset in range(count)})
+    decided = outcome(0, *(of_half(Action.PREPARED, offset) for offset in range(count)))
+
+    _, batches = write_noting([decided], BATCH, topic, Topic({}), sink)
+    blobs = list(packed(batches))
+
+    assert len(blobs) == 2
+    table = pa.Table.from_batches(unpacked(blobs), LEDGER_SCHEMA)
+    assert table.column("half_offset").to_pylist() == list(range(count))
+    assert table.column("transaction_id").to_pylist() == [f"id-{one}" for one in range(count)]
