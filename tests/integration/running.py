@@ -215,6 +215,10 @@ class Pipeline:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def wait_for(self, event: str, timeout_s: float = 120.0) -> dict[str, Any]:
         """Return the next line with that event."""
         deadline = time.monotonic() + timeout_s

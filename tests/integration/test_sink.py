@@ -425,7 +425,6 @@ def test_a_reading_that_was_given_up_loses_nothing_for_the_next_try(world: World
 
     given_up = reader.read(0, wanted)
     assert [next(given_up)[0] for _ in range(20)] == list(range(20))
-    given_up.close()
     found = [message for _, message in reader.read(0, wanted)]
     reader.close()
 

@@ -1,0 +1,77 @@
+"""``python -m tests.crash SEED``: crashes from a seed, each audited; or one of them again."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from tests.crash.cases import Case, random_cases
+from tests.crash.run import BROKER_PROPERTIES, CrashRun
+
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
+
+CRASHES = 200
+MINUTES = 90.0
+
+
+def main() -> int:
+    """Run the cases; 1 when something is lost, twice or hangs."""
+    wanted = arguments()
+    folder = Path(tempfile.mkdtemp(prefix="checkback-crash-"))
+    began = time.monotonic()
+    print(f"seed {wanted.seed}, in {folder}", flush=True)
+    embedded = EmbeddedBroker(
+        folder / "broker", properties=BROKER_PROPERTIES, jvm_options=QUICK_START
+    )
+    with embedded as broker, CrashRun(broker, folder / "run", "crash-", wanted.seed) as run:
+        survived, is_sound = crash_all(run, chosen(wanted), began + 60 * wanted.minutes)
+    minutes = (time.monotonic() - began) / 60
+    print(f"seed {wanted.seed}: {survived} crashes survived in {minutes:.1f} minutes")
+    if is_sound:
+        shutil.rmtree(folder)
+    return 0 if is_sound else 1
+
+
+def crash_all(run: CrashRun, cases: Iterator[Case], until_s: float) -> tuple[int, bool]:
+    """Return how many crashes were survived, and whether all were, to the last audit."""
+    survived = 0
+    try:
+        for case in cases:
+            if time.monotonic() > until_s:
+                print("the time is over", flush=True)
+                break
+            print(run.crash(case), flush=True)
+            survived += 1
+        run.finish()
+    except Exception:
+        traceback.print_exc()
+        print(f"after {survived} crashes; see `python -m tests.crash --help` for this one alone")
+        return survived, False
+    return survived, True
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash")
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--crashes", type=int, default=CRASHES, help="how many")
+    parser.add_argument("--minutes", type=float, default=MINUTES, help="begin none after that")
+    parser.add_argument("--from", dest="first", type=int, default=0, help="begin with this one")
+    parser.add_argument("--only", type=int, help="this one of the seed's alone")
+    return parser.parse_args()
+
+
+def chosen(wanted: argparse.Namespace) -> Iterator[Case]:
+    if wanted.only is not None:
+        return islice(random_cases(wanted.seed), wanted.only, wanted.only + 1)
+    return islice(random_cases(wanted.seed), wanted.first, wanted.first + wanted.crashes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

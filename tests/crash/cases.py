@@ -1,0 +1,100 @@
+"""The cases: at which point which process dies, with a seed for those nobody chose."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+STATE_PARTITIONS: Final = 2
+
+ANYONE: Final = ("sink", "worker", "machine", "driver", "jvm")
+POINTS: Final[dict[str, tuple[str, ...]]] = {
+    "planned": ("machine", "driver", "jvm"),
+    "decided": ("worker", "machine"),
+    "state upload": ("machine", "jvm"),
+    "input read": ("worker", "machine"),
+    "initialised": ANYONE,
+    "marker read": ANYONE,
+    "begun": ANYONE,
+    "mid-produce": ANYONE,
+    "flushed": ANYONE,
+    "before commit": ANYONE,
+    "some committed": ANYONE,
+    "committed": ANYONE,
+    "all committed": ("machine", "driver", "jvm"),
+    "moment": ANYONE,
+}
+"""Who can die where; what each point means stands in docs/guarantees.md."""
+BROKER_POINTS: Final = ("initialised", "begun", "mid-produce", "flushed", "before commit")
+NEEDS_NEW_PRODUCER: Final = ("initialised", "marker read")
+ENDS_DRIVER: Final = frozenset({"machine", "driver", "jvm"})
+"""After these the pipeline is started again; Spark tries a task again by itself."""
+COSTS: Final = {"sink": 30, "worker": 30, "machine": 5, "driver": 3, "jvm": 2}
+"""How often each is drawn: a start costs ten seconds, a task's second try one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One crash.
+
+    Args:
+        name: tells it from the others of the run.
+        point: where.
+        victims: who, in this order.
+        state_partition: whose writer; None where the point is the driver's.
+        records: for mid-produce, after how many.
+        batches: so many batches are left in peace first.
+        after_ms: for a moment, so long after Spark planned the batch.
+    """
+
+    name: str
+    point: str
+    victims: tuple[str, ...]
+    state_partition: int | None = None
+    records: int = 1
+    batches: int = 0
+    after_ms: int = 0
+
+    @property
+    def ends_driver(self) -> bool:
+        return bool(ENDS_DRIVER & set(self.victims))
+
+    def armed(self, last_planned: int | None) -> dict[str, Any]:
+        """Return what the processes read."""
+        planned = -1 if last_planned is None else last_planned
+        return {**asdict(self), "from_batch": planned + self.batches}
+
+    def __str__(self) -> str:
+        where = (
+            "" if self.state_partition is None else f" of state partition {self.state_partition}"
+        )
+        return f"{self.name}: {' and '.join(self.victims)} at {self.point}{where}"
+
+
+def random_cases(seed: int) -> Iterator[Case]:
+    """Yield cases without end; the same for the same seed."""
+    chance = random.Random(seed)
+    for number in range(10**9):
+        yield _draw(chance, f"{seed}-{number:03}")
+
+
+def _draw(chance: random.Random, name: str) -> Case:
+    if chance.random() < 0.04:
+        point = chance.choice(BROKER_POINTS)
+        victims = chance.choice((("broker",), ("broker", "sink"), ("broker", "worker")))
+    else:
+        victim = chance.choices(list(COSTS), list(COSTS.values()))[0]
+        point = chance.choice([one for one, who in POINTS.items() if victim in who])
+        victims = (victim,)
+    of_driver = point in ("planned", "all committed")
+    return Case(
+        name,
+        point,
+        victims,
+        None if of_driver else chance.randrange(STATE_PARTITIONS),
+        chance.randint(1, 12),
+        chance.randint(0, 2),
+        chance.choice((0, 5, 20, 50, 100, 200, 300, 400, 600)),
+    )

@@ -1,0 +1,190 @@
+"""A crash run: one broker, one checkpoint, one pipeline that is killed again and again."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.crash.application import GROUP, Application
+from tests.crash.audit import audit_at_end, audit_so_far, unsettled
+from tests.crash.cases import NEEDS_NEW_PRODUCER, STATE_PARTITIONS, Case
+from tests.crash.injected.crash_points import FOLDER_VARIABLE, Control, kill
+from tests.crash.truth import Fate
+from tests.integration.running import Pipeline, Topics, wait_until
+
+from checkback.deploy.broker import EmbeddedBroker
+from checkback.protocol.configuration import Settings
+
+INJECTED: Final = Path(__file__).with_name("injected")
+REAL_TOPICS: Final = ("orders", "invoices", "mail")
+HALF_PARTITIONS: Final = 4
+SINK_TRANSACTION_TIMEOUT_MS: Final = 6_000
+BROKER_PROPERTIES: Final = {
+    # How often abandoned transactions are looked for; 10 s as Kafka is delivered.
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+}
+REACHED_S: Final = 90.0
+SETTLED_S: Final = 120.0
+
+
+def crash_environment(control: Path) -> dict[str, str]:
+    """Return what makes every Python process of a pipeline a possible victim."""
+    paths = [str(INJECTED), os.environ.get("PYTHONPATH", "")]
+    return {
+        FOLDER_VARIABLE: str(control),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Survived:
+    """How a crash went: what was on disk, and how long until all that was committed was final."""
+
+    case: Case
+    facts: dict[str, Any]
+    recovered_s: float
+
+    def __str__(self) -> str:
+        disk = f"offsets/{self.facts['planned']}, commits/{self.facts['committed']}"
+        return f"{self.case}; on disk {disk}; recovered in {self.recovered_s:.1f} s"
+
+
+@dataclass
+class CrashRun:
+    """As a context manager the pipeline runs and the application works inside the block.
+
+    Args:
+        broker: is killed, too.
+        folder: of checkpoint, logs and control files.
+        prefix: of the topics.
+        seed: of the application.
+        changes: of the pipeline's settings.
+    """
+
+    broker: EmbeddedBroker
+    folder: Path
+    prefix: str
+    seed: int = 1
+    changes: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.control = Control(self.folder / "control")
+        self.control.folder.mkdir(parents=True)
+        self.topics = Topics(self.broker.bootstrap_servers, self.prefix, HALF_PARTITIONS)
+        self.settings = self._settings()
+        real = [f"{self.prefix}{name}" for name in REAL_TOPICS]
+        self.topics.create(self.settings, real, [GROUP])
+        environment = {**crash_environment(self.control.folder), **self.environment}
+        self.pipeline = Pipeline(self.settings, self.folder, environment)
+        self.application = Application(
+            self.broker.bootstrap_servers, self.topics.names, real, HALF_PARTITIONS, self.seed
+        )
+
+    def __enter__(self) -> CrashRun:
+        self.application.start()
+        self.start_pipeline()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.application.stop()
+        kill(self.control, "machine", None)
+        self.pipeline.wait()
+
+    def start_pipeline(self) -> None:
+        self.pipeline.start()
+        self._tell_processes()
+
+    def crash(self, case: Case) -> Survived:
+        """Let the case happen, start again what does not start itself, and audit.
+
+        What the application had committed before the crash has to be final afterwards.
+        """
+        self.arm(case)
+        facts = self.wait_for_crash(case)
+        began = time.monotonic()
+        before = set(self.application.snapshot()[0])
+        self.heal(case)
+        self.wait_until_final(before)
+        self.require_sound()
+        return Survived(case, facts, time.monotonic() - began)
+
+    def arm(self, case: Case) -> None:
+        planned = self.control.last_batch("offsets")
+        self.control.note("armed.json", json.dumps(case.armed(planned)))
+        if case.point in NEEDS_NEW_PRODUCER and planned is not None:
+            # A writer is kept from batch to batch: only the next one initialises a producer.
+            kill(self.control, "sink", case.state_partition)
+
+    def wait_for_crash(self, case: Case) -> dict[str, Any]:
+        path = self.control.folder / f"fired-{case.name}.json"
+        wait_until(lambda: path.exists() or not self.pipeline.is_alive, REACHED_S, str(case))
+        assert path.exists(), f"{case}: ended before: {self.pipeline.errors()}"
+        return dict(json.loads(path.read_text()))
+
+    def heal(self, case: Case) -> None:
+        """Start what nobody else starts again."""
+        if "broker" in case.victims:
+            self.broker.kill()
+            self.broker.start()
+        if case.ends_driver:
+            self.pipeline.wait()
+            self.start_pipeline()
+        self._tell_processes()
+
+    def wait_until_final(self, positions: set[tuple[int, int]]) -> None:
+        """Wait until all of these halves that were committed at once are final."""
+        waiting = positions
+        deadline = time.monotonic() + SETTLED_S
+        while True:
+            truth, evidence = self.application.snapshot()
+            finals = {final.half for final in evidence.finals}
+            waiting = {
+                one for one in waiting if truth[one].fate is Fate.COMMITTED and one not in finals
+            }
+            if not waiting:
+                return
+            assert self.pipeline.is_alive, f"ended by itself: {self.pipeline.errors()}"
+            assert time.monotonic() < deadline, f"never final: {sorted(waiting)[:5]}"
+            time.sleep(0.1)
+
+    def require_sound(self) -> None:
+        """Fail on what no later batch could put right."""
+        findings = audit_so_far(*self.application.snapshot())
+        assert not findings, findings[:10]
+
+    def finish(self) -> None:
+        """Send nothing more, let everything be settled, stop in peace, and audit it all."""
+        self.application.finish_sending()
+        wait_until(
+            lambda: not unsettled(*self.application.snapshot()), SETTLED_S, "all to be settled"
+        )
+        assert self.pipeline.terminate() == 0, self.pipeline.errors()
+        findings = audit_at_end(*self.application.snapshot())
+        assert not findings, findings[:10]
+
+    def _settings(self) -> Settings:
+        return self.topics.settings(
+            self.folder / "checkpoint",
+            **{
+                "state_partitions": STATE_PARTITIONS,
+                # Small, so that every batch has pages for each state partition.
+                "page_size": 32,
+                "transaction_timeout_ms": 1_000,
+                "check_max": 4,
+                "sink_transaction_timeout_ms": SINK_TRANSACTION_TIMEOUT_MS,
+                **self.changes,
+            },
+        )
+
+    def _tell_processes(self) -> None:
+        processes = {
+            "driver": self.pipeline.pid,
+            "broker": self.broker.pid,
+            "checkpoint": str(self.folder / "checkpoint"),
+        }
+        self.control.note("processes.json", json.dumps(processes))

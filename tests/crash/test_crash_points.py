@@ -1,0 +1,117 @@
+"""Twenty crashes by SIGKILL, one after the other over one checkpoint; docs/guarantees.md has them.
+
+Each case goes on where the one before it ended, so what an earlier crash left behind is there, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from tests.crash.cases import Case
+from tests.crash.run import REAL_TOPICS, SINK_TRANSACTION_TIMEOUT_MS, CrashRun
+from tests.integration.running import wait_until
+
+from checkback.deploy.broker import EmbeddedBroker
+
+
+@pytest.fixture(scope="module")
+def run(
+    mortal_broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CrashRun]:
+    folder = tmp_path_factory.mktemp("crash")
+    with CrashRun(mortal_broker, folder, "crash-") as running:
+        yield running
+
+
+TRIED_AGAIN = [
+    Case("a-page-decides", "decided", ("worker",), 0),
+    Case("the-input-is-read", "input read", ("worker",), 1),
+    Case("initialised", "initialised", ("sink",), 0),
+    Case("marker-read", "marker read", ("sink",), 1),
+    Case("begun", "begun", ("sink",), 0),
+    Case("mid-produce", "mid-produce", ("sink",), 1, records=3),
+    Case("mid-produce-task", "mid-produce", ("worker",), 0, records=2),
+    Case("flushed", "flushed", ("sink",), 0),
+    Case("before-commit", "before commit", ("sink",), 1),
+    Case("before-commit-task", "before commit", ("worker",), 0),
+    Case("some-committed", "some committed", ("sink",), 0),
+    Case("committed", "committed", ("sink",), 1),
+    Case("committed-task", "committed", ("worker",), 0),
+]
+"""Spark tries the task again; nobody else notices."""
+
+BROKER_DIES = [
+    Case("broker-before-commit", "before commit", ("broker",), 0),
+    Case("broker-and-sink-mid-produce", "mid-produce", ("broker", "sink"), 1, records=2),
+]
+
+STARTED_AGAIN = [
+    Case("planned", "planned", ("jvm",)),
+    Case("state-upload", "state upload", ("machine",), 1),
+    Case("some-committed-driver", "some committed", ("driver",), 1),
+    Case("all-committed", "all committed", ("machine",)),
+]
+"""The pipeline is started again over the same checkpoint."""
+
+
+@pytest.mark.parametrize("case", TRIED_AGAIN, ids=lambda case: case.name)
+def test_a_task_that_dies_is_tried_again(run: CrashRun, case: Case) -> None:
+    print(run.crash(case))
+
+
+@pytest.mark.parametrize("case", BROKER_DIES, ids=lambda case: case.name)
+def test_a_broker_that_dies_is_waited_for(run: CrashRun, case: Case) -> None:
+    print(run.crash(case))
+
+
+@pytest.mark.parametrize("case", STARTED_AGAIN, ids=lambda case: case.name)
+def test_a_pipeline_that_dies_goes_on_where_it_was(run: CrashRun, case: Case) -> None:
+    print(run.crash(case))
+
+
+def test_an_abandoned_transaction_holds_readers_up_no_longer_than_its_timeout(
+    run: CrashRun,
+) -> None:
+    case = Case("machine-mid-produce", "mid-produce", ("machine",), 0, records=3)
+    run.arm(case)
+    run.wait_for_crash(case)
+    began = time.monotonic()
+    held_up = held_up_partitions(run)
+
+    wait_until(lambda: not held_up_partitions(run), 60, "readers to go on")
+    stalled_s = time.monotonic() - began
+    run.heal(case)
+    run.wait_until_final(set(run.application.snapshot()[0]))
+    run.require_sound()
+
+    assert held_up, "nobody was held up: no transaction was open"
+    print(f"held up {held_up} for {stalled_s:.1f} s")
+    # The broker's clock began with the transaction, before the crash; it looks every 0.5 s.
+    assert stalled_s < SINK_TRANSACTION_TIMEOUT_MS / 1_000 + 3
+
+
+def test_after_all_these_crashes_every_committed_half_is_final_once(run: CrashRun) -> None:
+    run.finish()
+
+
+def held_up_partitions(run: CrashRun) -> list[tuple[str, int]]:
+    """Return the partitions of real topics where read_committed consumers wait at a transaction."""
+    ends = []
+    for isolation in ("read_committed", "read_uncommitted"):
+        consumer = Consumer(
+            {
+                "bootstrap.servers": run.broker.bootstrap_servers,
+                "group.id": "stall",
+                "isolation.level": isolation,
+            }
+        )
+        partitions = [(f"{run.prefix}{name}", number) for name in REAL_TOPICS for number in (0, 1)]
+        ends.append(
+            {one: consumer.get_watermark_offsets(TopicPartition(*one), 10)[1] for one in partitions}
+        )
+        consumer.close()
+    stable, high = ends
+    return [one for one in stable if stable[one] < high[one]]
