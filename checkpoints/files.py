@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 
 
 class UnreadableFileError(Exception):
@@ -76,6 +77,11 @@ class HadoopFiles:
         """Return the last bytes of a file."""
         return self._read(name, length)
 
+    def delete(self, name: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        path = self._path(name)
+        path.getFileSystem(self.configuration).delete(path, False)
+
     def _read(self, name: str, last: int | None) -> bytes:
         path = self._path(name)
         file_system = path.getFileSystem(self.configuration)
@@ -92,3 +98,10 @@ class HadoopFiles:
 
     def _path(self, *names: str) -> Any:
         return self.jvm.org.apache.hadoop.fs.Path("/".join((self.path.rstrip("/"), *names)))
+
+
+def files_of(spark: SparkSession, path: str) -> HadoopFiles:
+    """Return a folder's files as a running session reaches them."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop
+    java: Any = spark._jsparkSession  # noqa: SLF001 - as above
+    return HadoopFiles(jvm, java.sessionState().newHadoopConf(), path)

@@ -20,7 +20,8 @@ REMEDIES: Final = {
     "application_id": "Set application_id to the checkpoint's, or choose another checkpoint.",
     "cluster_id": "Point bootstrap_servers at the cluster the checkpoint was made with.",
     "page_size": "page_size is fixed for a checkpoint's life: set it back.",
-    "state_partitions": "state_partitions is fixed for a checkpoint's life: set it back.",
+    "state_partitions": "Set state_partitions to the checkpoint's, or leave it out; `checkback "
+    "checkpoint repartition` changes the checkpoint.",
     "half_topic_id": "The half topic was recreated: see docs/operating/recovering.md.",
     "op_topic_id": "The op topic was recreated: see docs/operating/recovering.md.",
     "settled_topic_id": "The settled topic was recreated: see docs/operating/recovering.md.",

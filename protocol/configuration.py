@@ -47,7 +47,7 @@ class Settings:
     topic_prefix: str = _setting("", "Put before the name of each of Checkback's topics")
     half_partitions: int = _setting(4, "Partitions of the half and op topics", least=1, most=4096)
     state_partitions: int | None = _setting(
-        None, "Partitions of the state, fixed for a checkpoint's life; default: cores", least=1
+        None, "Partitions of the state; default: the checkpoint's, of a new one: cores", least=1
     )
     trigger_interval_ms: int = _setting(
         0, "Least time between two batches; 0: one follows the other", least=0

@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient
 
 INTERVAL_S: Final = 1.0
 REQUEST_TIMEOUT_S: Final = 10.0
+LAST_WAIT_S: Final = 2.0
 
 Ends = Mapping[tuple[str, int], int]
 """Topic and partition, next offset."""
@@ -67,11 +68,12 @@ class OffsetPublisher:
             self._asked = asked[self.group]
             self._published = ends
 
-    def wait(self, timeout_s: float) -> None:
-        """Give the last request so long to be answered."""
+    def publish_last(self, progress: Mapping[str, Any] | None) -> None:
+        """Commit where the job ends, and give the brokers a moment to answer."""
+        self.publish(progress)
         if self._asked is not None:
             with suppress(KafkaException, FutureTimeoutError):
-                self._asked.result(timeout_s)
+                self._asked.result(LAST_WAIT_S)
 
 
 def end_offsets(progress: Mapping[str, Any] | None) -> Ends:

@@ -117,7 +117,9 @@ def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointF
 
     Raises:
         CheckpointError: it belongs to something else, or the topics were settled by another one.
+        ConfigurationError: the settled topic has too few partitions.
     """
+    _require_settled_fit(settings, facts)
     now = identity_of(settings, facts)
     text = folder.read(FILE)
     if text is not None:
@@ -223,6 +225,12 @@ def _require_fit(settings: Settings, facts: ClusterFacts) -> None:
             f"{names.half} has {half} partitions and {names.op} has {op}: they must be equal.",
             remedy="Give the smaller one more partitions.",
         )
+    if settings.state_partitions is not None:  # else the checkpoint may know, which is seen later
+        _require_settled_fit(settings, facts)
+
+
+def _require_settled_fit(settings: Settings, facts: ClusterFacts) -> None:
+    names = settings.topics
     settled, wanted = facts.topics[names.settled].partitions, state_partitions(settings)
     if settled < wanted:
         raise ConfigurationError(
