@@ -34,11 +34,13 @@ from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.claim import claim_topics
 from checkback.streaming.failure import explain
+from checkback.streaming.lag import OffsetPublisher
 from checkback.streaming.members import groups_without_members
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_topics, start_query
 from checkback.streaming.session import start_session, state_partitions
+from checkback.streaming.state_size import fit_state_partitions
 from checkback.streaming.takeover import take_over
 from checkback.streaming.transaction_timeout import LEAST_MS
 
@@ -117,6 +119,7 @@ class Job:
         spark = start_session(settings, self.jars)
         try:
             folder = CheckpointFolder(spark, settings.checkpoint)
+            self.settings = settings = fit_state_partitions(settings, folder)
             preflight.bind_checkpoint(settings, facts, folder)
             sink = self._take_over(facts, folder, connection)
             with stop_signals(self.stop):
@@ -162,13 +165,17 @@ class Job:
         # Not the wall clock: set back by an hour it would silence the job for an hour.
         interval_s = self.settings.progress_interval_ms / 1_000
         next_line_s = time.monotonic() + interval_s
+        read = OffsetPublisher(self.settings.application_id, self._group_admin)
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
+            if read.is_due():
+                read.publish(query.lastProgress)
             if time.monotonic() >= next_line_s:
                 self._require_own_session()
                 self._emit_line(query)
                 next_line_s += interval_s
         if self._stopping.is_set():
             end_between_batches(spark, query)
+        read.publish_last(query.lastProgress)
         failure = query.exception()
         if not is_own_stop(failure) and (failure is not None or not self._stopping.is_set()):
             raise explain(failure)
