@@ -81,6 +81,8 @@ def _sizes() -> dict[str, str]:
         "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES + 4 * HEADER_ROOM_BYTES),
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
+        # How often transactions are looked for that are past their timeout; Kafka's own is 10 s.
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",  # tests with consumers that die need not wait 6 s
         "log.cleaner.dedupe.buffer.size": "16777216",

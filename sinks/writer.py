@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.lessons import Lessons, Position
 from checkback.sinks.lookup import RecordSource
+from checkback.sinks.loss import explain_loss
 from checkback.sinks.outputs import BatchOutputs
 from checkback.sinks.real_topics import TopicDirectory
 from checkback.sinks.report import BatchReport, report_of
@@ -47,6 +48,7 @@ class BatchWriter:
     _producer: MarkedProducer | None = None
     _lessons: Lessons = field(default_factory=Lessons)
     _last_finals: dict[str, Position] = field(default_factory=dict)
+    _begun_s: float | None = None
 
     def write(self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int) -> BatchReport:
         """Write the batch unless its marker says that it is written.
@@ -82,7 +84,7 @@ class BatchWriter:
                 self.close()
                 lost += 1
                 if lost == LOST_TRIES:
-                    raise FencedError(error.message, remedy=error.remedy) from error
+                    raise explain_loss(error, self.settings, batch_id, self._open_ms()) from error
         raise BrokerError(
             f"Kafka rejected batch {batch_id} of state partition {self.state_partition} "
             f"{TRIES} times.",
@@ -98,6 +100,7 @@ class BatchWriter:
     def _try(
         self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int, report: BatchReport
     ) -> BatchReport:
+        self._begun_s = None
         producer = self._open(batch_id, first_batch)
         marker, now_ms = producer.marker, int(time.time() * 1_000)
         if marker is not None and marker.next_batch > batch_id:
@@ -109,10 +112,15 @@ class BatchWriter:
         outputs = self._outputs(producer, report)
         self._last_finals = outputs.last_finals
         producer.begin()
+        self._begun_s = time.monotonic()
         for output in outputs.of(outcomes, batch_id, self.state_partition):
             producer.send(output)
         producer.commit(batch_id, now_ms)
         return outputs.report
+
+    def _open_ms(self) -> int:
+        begun_s = self._begun_s
+        return 0 if begun_s is None else int((time.monotonic() - begun_s) * 1_000)
 
     def _outputs(self, producer: MarkedProducer, report: BatchReport) -> BatchOutputs:
         # Each try counts anew what the sink does, on top of what the pages decided.

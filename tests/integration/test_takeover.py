@@ -1,0 +1,241 @@
+"""Who may write: sessions, claims and the transaction timeout, against a real broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+from tests.integration.running import Topics, wait_until
+
+from checkback.checkpoints.folder import CheckpointFolder
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError, FencedError
+from checkback.sinks.lookup import RecordReader
+from checkback.sinks.marker import MarkerStore
+from checkback.sinks.real_topics import TopicDirectory
+from checkback.sinks.session import SessionWatch, begin_session, retire
+from checkback.sinks.settings import SinkSettings
+from checkback.sinks.transaction import MarkedProducer, Output, ProducerLostError
+from checkback.sinks.writer import BatchWriter
+from checkback.state import Action, Counter, Outcome
+from checkback.streaming.claim import claim_topics
+from checkback.streaming.preflight import look_at_cluster
+
+TIMEOUT_MS = 1_000
+PARTITIONS = 2
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique)
+
+
+@pytest.fixture
+def settings(topics: Topics, tmp_path: Path) -> Settings:
+    made = topics.settings(tmp_path / "checkpoint")
+    topics.create(made, [f"{topics.prefix}orders"])
+    return made
+
+
+@pytest.fixture
+def sink(settings: Settings, unique: str) -> SinkSettings:
+    return SinkSettings("app", unique, unique, connection(settings), TIMEOUT_MS, 1_000_000)
+
+
+def connection(settings: Settings) -> dict[str, str]:
+    return {"bootstrap.servers": settings.bootstrap_servers, "log_level": "0"}
+
+
+def write(producer: MarkedProducer, real: str, body: bytes, batch: int) -> None:
+    producer.begin()
+    producer.send(Output(real, 0, None, body, [], 0))
+    producer.commit(batch, 0)
+
+
+def test_the_younger_of_two_jobs_writes_and_the_older_one_ends(
+    topics: Topics, sink: SinkSettings
+) -> None:
+    real = f"{topics.prefix}orders"
+    older = begin_session(sink, PARTITIONS, (), 0)
+    kept = MarkedProducer(older, 1)
+    write(kept, real, b"older", 0)
+    watch = SessionWatch(older)
+    watch.require_own()
+
+    younger = begin_session(sink, PARTITIONS, (0, 1), 1)
+
+    with pytest.raises(ProducerLostError):
+        write(kept, real, b"twice", 1)
+    with pytest.raises(FencedError, match="taken over"):
+        MarkedProducer(older, 1)
+    with pytest.raises(FencedError, match="taken over"):
+        watch.require_own()
+    watch.close()
+    write(MarkedProducer(younger, 1), real, b"younger", 1)
+    assert topics.bodies(real) == ["older", "younger"]
+    assert younger.session == older.session + 1
+
+
+def test_a_start_ends_what_a_killed_job_left_open(topics: Topics, sink: SinkSettings) -> None:
+    """Nobody who reads committed has to wait for the timeout."""
+    real = f"{topics.prefix}orders"
+    patient = begin_session(replace(sink, transaction_timeout_ms=60_000), PARTITIONS, (), 0)
+    left = MarkedProducer(patient, 0)
+    left.begin()
+    left.send(Output(real, 0, None, b"never", [], 0))
+    left.flush()
+    topics.send_raw(real, b"after", [], 0)
+    assert topics.bodies(real) == []
+
+    begin_session(sink, PARTITIONS, (0, 1), 0)
+
+    wait_until(lambda: topics.bodies(real) == ["after"], 5.0, "an aborted transaction")
+
+
+def test_what_nobody_ends_holds_readers_up_no_longer_than_its_timeout(
+    topics: Topics, sink: SinkSettings
+) -> None:
+    real = f"{topics.prefix}orders"
+    left = MarkedProducer(begin_session(sink, 1, (), 0), 0)
+    left.begin()
+    left.send(Output(real, 0, None, b"never", [], 0))
+    left.flush()
+    topics.send_raw(real, b"after", [], 0)
+
+    started_s = time.monotonic()
+    wait_until(lambda: topics.bodies(real) == ["after"], what="the timeout")
+
+    # The broker looks once a second which transactions are past their timeout.
+    assert time.monotonic() - started_s < TIMEOUT_MS / 1_000 + 10
+
+
+def test_sessions_begin_where_the_markers_are(sink: SinkSettings) -> None:
+    begin_session(sink, 1, (), 5)
+    begin_session(sink, PARTITIONS, (0,), 9)
+
+    store = MarkerStore(sink)
+    found = store.read([0, 1])
+    store.close()
+
+    assert [(found[number].next_batch, found[number].session) for number in (0, 1)] == [
+        (5, 2),
+        (9, 2),
+    ]
+
+
+def test_a_marker_that_vanishes_during_the_start_is_not_made_anew(sink: SinkSettings) -> None:
+    with pytest.raises(CheckpointError, match="vanished"):
+        begin_session(sink, PARTITIONS, (0, 1), 5)
+
+
+def test_nobody_writes_over_a_checkpoint_that_was_replaced(sink: SinkSettings) -> None:
+    running = begin_session(sink, PARTITIONS, (), 0)
+
+    retire(sink, PARTITIONS)
+
+    with pytest.raises(FencedError):
+        MarkedProducer(running, 0)
+    with pytest.raises(CheckpointError, match="replaced"):
+        begin_session(sink, PARTITIONS, (0, 1), 0)
+
+
+@pytest.fixture
+def folders(spark: SparkSession, settings: Settings) -> list[CheckpointFolder]:
+    return [CheckpointFolder(spark, f"{settings.checkpoint}-{name}") for name in ("a", "b")]
+
+
+def test_topics_are_the_first_checkpoints_that_claims_them(
+    settings: Settings, folders: list[CheckpointFolder]
+) -> None:
+    first, second = (replace(settings, checkpoint=folder.path) for folder in folders)
+    claim_topics(first, connection(settings), folders[0])
+    claim_topics(first, connection(settings), folders[0])
+
+    with pytest.raises(CheckpointError, match="already settled") as refusal:
+        claim_topics(replace(second, application_id="other"), connection(settings), folders[1])
+
+    assert refusal.value.fields["claimed_by"] == first.checkpoint
+    assert look_at_cluster(first, connection(settings)).claim is not None
+
+
+def test_a_claim_that_a_crash_cut_off_is_made_good(
+    settings: Settings, folders: list[CheckpointFolder]
+) -> None:
+    """The claim is on the topic, and the checkpoint does not know that it won."""
+    claim_topics(settings, connection(settings), folders[0])
+    text = folders[0].read("claim.json") or ""
+    folders[0].write("claim.json", text.replace("true", "false"))
+
+    claim_topics(settings, connection(settings), folders[0])
+
+    assert folders[0].read("claim.json") == text
+
+
+@dataclass(slots=True)
+class SlowHalves(RecordReader):
+    """A half topic so slow that no transaction gets done in time."""
+
+    def read(
+        self, partition: int, offsets: NDArray[np.int64]
+    ) -> Iterator[tuple[int, Message | None]]:
+        for found in RecordReader.read(self, partition, offsets):
+            yield found
+            if found[0] == offsets[0]:
+                # The broker's clock can't be set; it looks each second for what is past its time.
+                time.sleep(TIMEOUT_MS / 1_000 + 1.5)
+
+
+def test_a_batch_slower_than_its_timeout_is_told_as_such(
+    topics: Topics, sink: SinkSettings
+) -> None:
+    """The brokers abort the transaction, which looks like a second job and is none."""
+    for name in (b"a", b"b"):
+        topics.send_half(name, f"{topics.prefix}orders")
+    writer = BatchWriter(
+        begin_session(sink, PARTITIONS, (), 0),
+        0,
+        SlowHalves(dict(sink.connection), topics.names.half),
+        RecordReader(dict(sink.connection), topics.names.op),
+        TopicDirectory(AdminClient(dict(sink.connection))),
+    )
+
+    with pytest.raises(BrokerError, match="sink_transaction_timeout_ms") as failure:
+        writer.write([commits(0, 1)], 0, 0)
+
+    assert failure.value.fields["timeout_ms"] == TIMEOUT_MS
+    assert topics.bodies(f"{topics.prefix}orders") == []
+
+
+def commits(*offsets: int) -> Outcome:
+    """What page 0 decided: to commit these."""
+    found = np.array(offsets, np.int64)
+    return Outcome(
+        partition=0,
+        page=0,
+        now_ms=1_000,
+        action=np.full(len(found), Action.COMMIT, np.uint8),
+        offset=found,
+        detail=np.zeros(len(found), np.int32),
+        source_offset=found,
+        counters=np.zeros(len(Counter), np.int64),
+        pending=0,
+        oldest_ms=-1,
+    )
+
+
+def test_a_timeout_that_the_brokers_do_not_allow_is_refused(settings: Settings) -> None:
+    limit_ms = look_at_cluster(settings, connection(settings)).transaction_timeout_max_ms
+    assert limit_ms == 900_000
+
+    with pytest.raises(ConfigurationError, match=r"transaction\.max\.timeout\.ms"):
+        look_at_cluster(
+            replace(settings, sink_transaction_timeout_ms=limit_ms + 1), connection(settings)
+        )
