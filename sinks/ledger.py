@@ -116,7 +116,7 @@ class DeltaLedger:
 
         Args:
             batch: which it is; lower numbers than the last one's are taken as written.
-            blobs: rows as `ledger_rows.packed` packs them. Without any, no version is made.
+            blobs: rows as `ledger_rows.packed` packs them; without any, nothing is written.
 
         Raises:
             PrerequisiteError: the table can't be written; the batch may be given again.
@@ -161,7 +161,7 @@ def _delta_errors(path: str) -> Iterator[None]:
         yield
     except (DeltaError, DeltaProtocolError, OSError) as error:
         raise PrerequisiteError(
-            f"The ledger at {path} can't be read or written: {error}",
+            f"The ledger at {path} can't be read or written: {' '.join(str(error).split())}",
             remedy="Look at the path, its rights and its room; docs/ledger.md says what it needs.",
             ledger=path,
         ) from error

@@ -22,6 +22,7 @@ class SinkSettings:
         transaction_timeout_ms: after which the broker aborts an abandoned transaction.
         message_bytes_max: largest record that any topic of ours takes.
         session: number of the job's session; see sinks.session.
+        keeps_ledger: whether tasks return ledger rows beside their reports.
     """
 
     application_id: str
@@ -31,6 +32,7 @@ class SinkSettings:
     transaction_timeout_ms: int
     message_bytes_max: int
     session: int = 0
+    keeps_ledger: bool = False
 
     @property
     def topics(self) -> TopicNames:

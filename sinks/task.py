@@ -6,7 +6,7 @@ imports once; the function that travels with each batch holds nothing but the se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -14,14 +14,16 @@ from confluent_kafka.admin import AdminClient
 from pyspark import TaskContext
 
 from checkback.protocol.errors import OperationalError
-from checkback.sinks.lookup import RecordReader
+from checkback.sinks.ledger_rows import Batch, packed, write_noting
+from checkback.sinks.lookup import RecordReader, RecordSource
 from checkback.sinks.real_topics import TopicDirectory
+from checkback.sinks.report import BatchReport
 from checkback.sinks.settings import SinkSettings
 from checkback.sinks.writer import BatchWriter
 from checkback.state import Outcome
 
-REPORT_SCHEMA: Final = "report string"
-_ARROW_REPORT: Final = pa.schema([("report", pa.string())])
+REPORT_SCHEMA: Final = "report string, ledger binary"
+_ARROW_REPORT: Final = pa.schema([("report", pa.string()), ("ledger", pa.binary())])
 
 _WRITERS: dict[tuple[str, int], BatchWriter] = {}
 _READERS: dict[tuple[str, str], RecordReader] = {}
@@ -35,7 +37,8 @@ def sink_function(
 ) -> Callable[[ArrowBatches], ArrowBatches]:
     """Return the function for mapInArrow that writes one batch.
 
-    It takes rows with a binary column ``outcome`` and gives one row with a BatchReport in JSON.
+    It takes rows with a binary column ``outcome`` and gives a row with a BatchReport in JSON, and
+    the task's ledger rows, packed by sinks.ledger_rows, beside it and in rows of their own.
     """
 
     def write(batches: ArrowBatches) -> ArrowBatches:
@@ -59,8 +62,32 @@ def write_partition(
     if context is None:
         raise OperationalError("The sink runs inside Spark tasks only.")
     writer = _writer(settings, context.partitionId())
-    report = writer.write(outcomes, batch_id, first_batch)
-    yield pa.RecordBatch.from_pylist([{"report": report.to_json()}], schema=_ARROW_REPORT)
+    blobs: list[bytes] = []
+    if settings.keeps_ledger:
+        report, blobs = _write_for_ledger(writer, outcomes, batch_id, first_batch)
+    else:
+        report = writer.write(outcomes, batch_id, first_batch)
+    yield _row(report.to_json(), blobs[0] if blobs else None)
+    for blob in blobs[1:]:
+        yield _row(None, blob)
+
+
+def _write_for_ledger(
+    writer: BatchWriter, outcomes: Sequence[Outcome], batch_id: int, first_batch: int
+) -> tuple[BatchReport, list[bytes]]:
+    settings = writer.settings
+
+    def write(decided: Sequence[Outcome], halves: RecordSource, ops: RecordSource) -> BatchReport:
+        writer.halves, writer.ops = halves, ops
+        return writer.write(decided, batch_id, first_batch)
+
+    halves, ops = (_reader(settings, topic) for topic in (settings.topics.half, settings.topics.op))
+    report, rows = write_noting(outcomes, Batch(settings.query_id, batch_id), halves, ops, write)
+    return report, list(packed(rows))
+
+
+def _row(report: str | None, blob: bytes | None) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"report": report, "ledger": blob}], schema=_ARROW_REPORT)
 
 
 def _writer(settings: SinkSettings, state_partition: int) -> BatchWriter:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -25,6 +25,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings, spark_settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
+from checkback.sinks.ledger_rows import Batch
 from checkback.sinks.report import BatchReport
 from checkback.sinks.session import SessionWatch
 from checkback.sinks.settings import SinkSettings
@@ -43,6 +44,9 @@ from checkback.streaming.session import start_session, state_partitions
 from checkback.streaming.state_size import fit_state_partitions
 from checkback.streaming.takeover import take_over
 from checkback.streaming.transaction_timeout import LEAST_MS
+
+if TYPE_CHECKING:
+    from checkback.sinks.ledger import DeltaLedger
 
 WATCH_S: Final = 0.2
 STOP_WAIT_S: Final = 120.0
@@ -63,11 +67,13 @@ class BatchSink:
         settings: the sink's.
         progress: takes the reports.
         stopping: set when no further batch may be begun.
+        ledger: takes the ledger rows, once Kafka has the batch.
     """
 
     settings: SinkSettings
     progress: Progress
     stopping: Event
+    ledger: DeltaLedger | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write one batch: one job over the outcomes, which are used once.
@@ -78,7 +84,12 @@ class BatchSink:
             raise StoppedBetweenBatchesError
         function = sink_function(self.settings, batch_id, 0)
         rows = outcomes.mapInArrow(function, REPORT_SCHEMA).collect()
-        self.progress.add(batch_id, [BatchReport.from_json(row.report) for row in rows])
+        if self.ledger is not None:
+            blobs = [row.ledger for row in rows if row.ledger is not None]
+            self.ledger.append(Batch(self.settings.query_id, batch_id), blobs)
+        self.progress.add(
+            batch_id, [BatchReport.from_json(row.report) for row in rows if row.report is not None]
+        )
 
 
 @dataclass(slots=True)
@@ -100,6 +111,7 @@ class Job:
     _stopping: Event = field(default_factory=Event)
     _admin: AdminClient | None = None
     _session: SessionWatch | None = None
+    _ledger: DeltaLedger | None = None
 
     def stop(self) -> None:
         """Ask for an end after the batch that is being written; returns at once."""
@@ -116,6 +128,7 @@ class Job:
         preflight.require_settings(settings)
         connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
         facts = preflight.look_at_cluster(settings, connection)
+        self._ledger = open_ledger(settings, facts)
         spark = start_session(settings, self.jars)
         try:
             folder = CheckpointFolder(spark, settings.checkpoint)
@@ -147,11 +160,12 @@ class Job:
     ) -> StreamingQuery:
         settings = self.settings
         history = record_rules(folder, self.now_ms(), Rules.from_settings(settings))
-        pages = PageSettings(settings.page_size, history)
+        pages = PageSettings(settings.page_size, history, tell_prepared=sink.keeps_ledger)
         source = spark_settings(settings.bootstrap_servers, settings.kafka)
         outcomes = outcomes_of(read_topics(spark, settings, source), settings.topics, pages)
         self._session = SessionWatch(sink)
-        return start_query(outcomes, settings, BatchSink(sink, self.progress, self._stopping))
+        write_batch = BatchSink(sink, self.progress, self._stopping, self._ledger)
+        return start_query(outcomes, settings, write_batch)
 
     def _started_facts(self, query: StreamingQuery) -> dict[str, Any]:
         return {
@@ -209,7 +223,24 @@ def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str)
         connection,
         settings.sink_transaction_timeout_ms or LEAST_MS,
         settings.max_message_bytes + 3 * HEADER_ROOM_BYTES,
+        keeps_ledger=bool(settings.ledger),
     )
+
+
+def open_ledger(settings: Settings, facts: preflight.ClusterFacts) -> DeltaLedger | None:
+    """Return the ledger in the settings, made if it is new; None where none is set.
+
+    Raises:
+        ConfigurationError: the table there is another's.
+        PrerequisiteError: it can't be written.
+    """
+    if not settings.ledger:
+        return None
+    from checkback.sinks.ledger import DeltaLedger, LedgerOwner  # delta-rs is for those with one
+
+    topic_id = facts.topics[settings.topics.half].topic_id
+    owner = LedgerOwner(settings.application_id, topic_id)
+    return DeltaLedger.open_or_create(settings.ledger, owner)
 
 
 def write_tick(settings: Settings, connection: dict[str, Any]) -> None:
