@@ -8,6 +8,8 @@ import click
 
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
+from checkback.streaming.commands.checkpoint_changes import export, inspect, repartition
+from checkback.streaming.commands.checkpoint_rebuild import rebuild
 from checkback.streaming.commands.frame import EXIT_FOUND, EXIT_OK, Output, output_option
 from checkback.streaming.commands.settings import settings_options
 from checkback.streaming.commands.table import table_text
@@ -19,6 +21,14 @@ if TYPE_CHECKING:
 @click.group(help="Look into a checkpoint, change its partitions, export what it holds.")
 def command() -> None:
     """Group the verbs."""
+
+
+command.add_command(inspect)
+command.add_command(export)
+command.add_command(repartition)
+
+
+command.add_command(rebuild)
 
 
 @command.command()

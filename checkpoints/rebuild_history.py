@@ -1,0 +1,228 @@
+"""What the topics tell, page by page: a Spark job over all halves, ops, refusals and marks.
+
+Everything is read, from the beginning: which op was taken when is nowhere written down, only that
+it was. Of the halves nothing travels but event rows, as in the pipeline itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from checkback.checkpoints.rebuild_positions import Positions
+from checkback.checkpoints.restored_page import Known, RestoredCounts, RestoredPage, restore_page
+from checkback.protocol.properties import ERROR_HEADER_PREFIX
+from checkback.protocol.topics import TopicNames
+from checkback.state import Events, Page, Rules, SettledMarks, unpack_settled
+from checkback.streaming.decode import EVENT_COLUMNS, decode, page_key_of, page_of_key
+
+RESTORED_PAGE: Final = 0
+"""As a row's kind: it holds a page, or marks of one; other kinds are those of EventKind."""
+COUNT_NAMES: Final = tuple(one.name for one in fields(RestoredCounts))
+_EVENT_SCHEMA: Final = (
+    "page_key long, partition int, kind tinyint, offset long, time_ms long, identity long, "
+    "detail long, source_offset long, blob binary"
+)
+RESTORED_SCHEMA: Final = f"{_EVENT_SCHEMA}, {', '.join(f'{name} long' for name in COUNT_NAMES)}"
+_EVENT_TYPES: Final = {
+    "page_key": pa.int64(),
+    "partition": pa.int32(),
+    "kind": pa.int8(),
+    **dict.fromkeys(("offset", "time_ms", "identity", "detail", "source_offset"), pa.int64()),
+    "blob": pa.binary(),
+}
+_ARROW_RESTORED: Final = pa.schema(
+    [*_EVENT_TYPES.items(), *((name, pa.int64()) for name in COUNT_NAMES)]
+)
+_MARKS_SCHEMA: Final = "page long, partition int, blob binary"
+_ARROW_MARKS: Final = pa.schema(
+    [("page", pa.int64()), ("partition", pa.int32()), ("blob", pa.binary())]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """What the job has to know; travels to every task.
+
+    Args:
+        page_size: half offsets per page of the new checkpoint; the old one's may have differed.
+        now_ms: when the rebuild began.
+        rules: in force from then.
+        known: of every half partition, by number.
+    """
+
+    page_size: int
+    now_ms: int
+    rules: Rules
+    known: Mapping[int, Known]
+
+
+def known_halves(positions: Positions, half_topic: str) -> dict[int, Known]:
+    """Return what is known of every half partition."""
+    return {
+        number: Known(span.first, span.end, positions.marks_from_ms)
+        for number, span in positions.spans[half_topic].items()
+    }
+
+
+def restored_rows(
+    spark: SparkSession,
+    source: Mapping[str, str],
+    names: TopicNames,
+    positions: Positions,
+    history: HistorySettings,
+) -> DataFrame:
+    """Return for every page with anything to remember or to judge a row with it, and its events.
+
+    Args:
+        spark: a session with the Kafka source.
+        source: its options that reach the brokers.
+        names: the topics.
+        positions: how far to read.
+        history: sizes and rules.
+
+    Returns:
+        RESTORED_SCHEMA. A row of kind RESTORED_PAGE has the packed page in `blob`, and counts; the
+        other rows are events as `decode` makes them.
+    """
+
+    def topic(name: str) -> DataFrame:
+        return _read(spark, source, name, positions)
+
+    events = decode(topic(names.half), names, history.page_size)
+    ops = decode(topic(names.op), names, history.page_size)
+    refused = _refused_ops(topic(names.refused), names.op)
+    ops = ops.join(refused, ["partition", "source_offset"], "left_anti").select(*EVENT_COLUMNS)
+    no_blob = f.lit(None).cast("binary").alias("blob")
+    told = events.unionByName(ops).select("*", no_blob)
+    marks = _marks(topic(names.settled), history.page_size)
+    pages = told.unionByName(marks).groupBy("page_key", "partition")
+    return pages.applyInArrow(_restore_function(history), RESTORED_SCHEMA)
+
+
+def counts_of(rows: DataFrame) -> RestoredCounts:
+    """Return the counts of all pages together."""
+    sums = rows.agg(*(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in COUNT_NAMES))
+    return RestoredCounts(**sums.collect()[0].asDict())
+
+
+def _read(
+    spark: SparkSession, source: Mapping[str, str], topic: str, positions: Positions
+) -> DataFrame:
+    reader = spark.read.format("kafka").options(**source).option("subscribe", topic)
+    return (
+        reader.option("startingOffsets", "earliest")
+        .option("endingOffsets", json.dumps(positions.ends([topic])))
+        .option("includeHeaders", "true")
+        .option("failOnDataLoss", "true")
+        .option("kafka.isolation.level", "read_committed")
+        .load()
+    )
+
+
+def _refused_ops(refused: DataFrame, op_topic: str) -> DataFrame:
+    """Return (partition, source_offset) of the ops that were refused."""
+    told = refused.select(
+        _header("topic").alias("origin"),
+        _header("partition").try_cast("int").alias("partition"),
+        _header("offset").try_cast("long").alias("source_offset"),
+    )
+    return told.where(f.col("origin") == op_topic).select("partition", "source_offset").distinct()
+
+
+def _header(fact: str) -> Column:
+    # Ours are the last: a record may have come with headers of that name.
+    headers = f.reverse("headers")
+    at = f.array_position(headers.getField("key"), ERROR_HEADER_PREFIX + fact).cast("int") - 1
+    return f.get(headers, at).getField("value").cast("string")
+
+
+def _marks(settled: DataFrame, page_size: int) -> DataFrame:
+    """Return the marks as rows of the pages that they speak of, still packed."""
+
+    def by_page(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield _marks_by_page(batch.column("value"), page_size)
+
+    found = settled.select("value").mapInArrow(by_page, _MARKS_SCHEMA)
+    none = {name: f.lit(0).cast("long").alias(name) for name in _EVENT_TYPES}
+    return found.select(
+        page_key_of(f.col("page")).alias("page_key"),
+        "partition",
+        f.lit(RESTORED_PAGE).cast("byte").alias("kind"),
+        *(none[name] for name in EVENT_COLUMNS if name not in ("page_key", "partition", "kind")),
+        "blob",
+    )
+
+
+def _marks_by_page(blobs: pa.Array, page_size: int) -> pa.RecordBatch:
+    rows: dict[str, list[Any]] = {"page": [], "partition": [], "blob": []}
+    for blob in blobs.to_pylist():
+        marks = unpack_settled(blob or b"")
+        for page in np.unique(marks.offset // page_size).tolist():
+            rows["page"].append(page)
+            rows["partition"].append(marks.partition)
+            rows["blob"].append(blob)
+    return pa.RecordBatch.from_pydict(rows, schema=_ARROW_MARKS)
+
+
+def _restore_function(
+    history: HistorySettings,
+) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+    """Return the function for applyInArrow."""
+
+    def restore(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        page_key, partition = key[0].as_py(), key[1].as_py()
+        empty = Page.empty(partition, page_of_key(page_key), history.page_size)
+        is_mark = pc.equal(table["kind"], RESTORED_PAGE)
+        marks = [unpack_settled(one) for one in table.filter(is_mark)["blob"].to_pylist()]
+        restored = _restored(empty, table.filter(pc.invert(is_mark)), marks, history)
+        return _rows(page_key, restored)
+
+    return restore
+
+
+def _restored(
+    empty: Page, table: pa.Table, marks: Sequence[SettledMarks], history: HistorySettings
+) -> RestoredPage:
+    events = Events(
+        *(
+            table[name].to_numpy().astype(np.uint8 if name == "kind" else np.int64)
+            for name in ("kind", "offset", "time_ms", "identity", "detail", "source_offset")
+        )
+    )
+    # A partition that halves never had: marks or ops of garbage, judged without knowing more.
+    known = history.known.get(empty.partition, Known(0, 0, 0))
+    return restore_page(empty, events, marks, known, history.now_ms, history.rules)
+
+
+def _rows(page_key: int, restored: RestoredPage) -> pa.Table:
+    """Return one row with page and counts, then the events."""
+    page, events = restored.page, restored.events
+    count = len(events)
+    blob = None if page.is_empty else page.pack()
+    numbers = {
+        "offset": np.append(page.first_offset, events.offset),
+        "time_ms": np.append(page.oldest_ms, events.time_ms),
+        "identity": np.append(0, events.identity),
+        "detail": np.append(0, events.detail),
+        "source_offset": np.append(0, events.source_offset),
+    }
+    columns: dict[str, Any] = {
+        "page_key": np.full(count + 1, page_key),
+        "partition": np.full(count + 1, page.partition, np.int32),
+        "kind": np.append(RESTORED_PAGE, events.kind).astype(np.int8),
+        **numbers,
+        "blob": [blob, *[None] * count],
+    }
+    for name in COUNT_NAMES:
+        columns[name] = np.append(getattr(restored.counts, name), np.zeros(count, np.int64))
+    return pa.table(columns, schema=_ARROW_RESTORED)

@@ -1,0 +1,205 @@
+"""A checkpoint that was lost or damaged is made anew, and the pipeline goes on as if it had not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+from pyspark.sql import SparkSession
+from tests.integration.running import (
+    COMMAND,
+    COMMIT,
+    ROLLBACK,
+    Pipeline,
+    Topics,
+    to_toml,
+    wait_until,
+)
+
+from checkback.checkpoints.rebuild import Rebuild, RebuildReport
+from checkback.protocol.configuration import Settings
+from checkback.protocol.properties import text_value
+
+NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique)
+
+
+def start_rebuild(settings: Settings, folder: Path, *options: str) -> subprocess.Popen[str]:
+    config = folder / "rebuild.toml"
+    config.write_text(to_toml(settings))
+    command = [COMMAND, "checkpoint", "rebuild", "--config", str(config), "--output", "json"]
+    return subprocess.Popen(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def rebuild(settings: Settings, folder: Path, *options: str) -> tuple[int, dict[str, Any]]:
+    """Run the command to its end; return exit code and JSON."""
+    process = start_rebuild(settings, folder, *options)
+    told, complained = process.communicate(timeout=180)
+    documents = [line for line in (told + complained).splitlines() if line.startswith("{")]
+    assert documents, complained
+    return process.returncode, json.loads(documents[-1])
+
+
+def body(message: Message) -> str:
+    return (message.value() or b"").decode()
+
+
+def check_times(topics: Topics, group: str, name: str) -> list[str | None]:
+    return [
+        text_value(message.headers() or [], "TRANSACTION_CHECK_TIMES")
+        for message in topics.read(topics.names.check(group))
+        if body(message) == name
+    ]
+
+
+class Feeder:
+    """Sends transactions, and knows what has to come of them."""
+
+    def __init__(self, topics: Topics, real: str) -> None:
+        self.topics, self.real = topics, real
+        self.committed: list[str] = []
+
+    def send(self, names: list[str]) -> list[tuple[int, int]]:
+        """Every fifth is rolled back, the others are committed."""
+        places = []
+        for number, name in enumerate(names):
+            at = self.topics.send_half(name.encode(), self.real, partition=number % 2)
+            self.topics.send_op(at, name, COMMIT if number % 5 else ROLLBACK)
+            places.append(at)
+        self.committed += [name for number, name in enumerate(names) if number % 5]
+        return places
+
+    def commit_later(self, name: str, **half: Any) -> tuple[int, int]:
+        self.committed.append(name)
+        return self.topics.send_half(name.encode(), self.real, **half)
+
+
+def test_a_lost_checkpoint_is_rebuilt_from_the_topics(topics: Topics, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    settings = topics.settings(checkpoint, check_interval_ms=2_000, batch_events_max=400)
+    names, real = topics.names, f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+    feeder = Feeder(topics, real)
+    pipeline = Pipeline(settings, tmp_path)
+    pipeline.start()
+    pipeline.wait_for("started")
+    early = feeder.send([f"early-{number:02}" for number in range(20)])
+    waiting = feeder.commit_later("long", properties=NEVER_ASKED)
+    unread = feeder.commit_later("unread", properties=NEVER_ASKED, partition=1)
+    given_up = topics.send_half(b"given up", real)
+    wait_until(lambda: topics.bodies(names.discarded) == ["given up"], what="a discard")
+    topics.send_half(b"asked", real, partition=1)
+    topics.send_half(b"nobody's", real, group="nobody")
+    wait_until(lambda: "2" in check_times(topics, "g", "asked"), what="a second check")
+    feeder.send([f"burst-{number:03}" for number in range(150)])
+    pipeline.kill()
+
+    shutil.rmtree(checkpoint)
+    topics.send_op(unread, "unread", COMMIT)
+    topics.send_op(early[1], "early-01", ROLLBACK)
+    topics.send_op(given_up, "given up", COMMIT)
+    feeder.send([f"down-{number:02}" for number in range(10)])
+    killed = start_rebuild(settings, tmp_path, "--yes")
+    wait_until((checkpoint / "offsets" / "0").exists, 90, "the first batch's plan")
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate(timeout=30)
+
+    code, report = rebuild(settings, tmp_path, "--yes")
+
+    assert (code, report["how"]) == (0, "from topics"), report
+    assert report["moved_to"] == ""
+    assert report["counts"]["unknown"] == report["counts"]["foreign"] == 0
+    with pipeline:
+        pipeline.wait_for("started")
+        topics.send_op(waiting, "long", COMMIT)
+        feeder.send([f"late-{number:02}" for number in range(10)])
+        wait_until(
+            lambda: set(topics.bodies(real)) >= set(feeder.committed),
+            what=f"all finals: {pipeline.drain()}",
+        )
+        wait_until(lambda: "asked" in topics.bodies(names.discarded), what="the last discard")
+        assert pipeline.terminate() == 0
+    assert topics.bodies(real) == sorted(feeder.committed)
+    assert topics.bodies(names.discarded) == ["asked", "given up"]
+    assert check_times(topics, "g", "asked") == ["1", "2", "3"]
+    assert check_times(topics, "g", "given up") == ["1", "2", "3"]
+    assert topics.reasons() == ["COMMIT_AFTER_DISCARD", "ROLLBACK_AFTER_COMMIT"]
+
+
+def changed(report: RebuildReport) -> tuple[str, tuple[str, ...]]:
+    return report.how, report.cut.files if report.cut else ()
+
+
+def test_a_torn_end_is_cut_off_and_a_damaged_middle_rebuilt(
+    topics: Topics, tmp_path: Path, spark: SparkSession
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    settings = topics.settings(checkpoint, trigger_interval_ms=500)
+    real = f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+    feeder = Feeder(topics, real)
+    feeder.send([f"first-{number}" for number in range(10)])
+    waiting = feeder.commit_later("long", properties=NEVER_ASKED)
+    pipeline = Pipeline(settings, tmp_path)
+    with pipeline:
+        pipeline.wait_for("started")
+        wait_until(lambda: len(topics.bodies(real)) == 8, what="finals")
+        code, refusal = rebuild(settings, tmp_path, "--anew", "--yes")
+        assert code == 4, refusal
+        assert "still runs" in refusal["error"]["message"]
+        assert pipeline.terminate() == 0
+
+    def mend(*, is_certain: bool = True) -> RebuildReport:
+        return Rebuild(settings, [], is_certain, anew=False).run_in(spark)
+
+    planned = max(int(one.name) for one in (checkpoint / "offsets").iterdir() if one.suffix == "")
+    committed = max(int(one.name) for one in (checkpoint / "commits").iterdir() if one.suffix == "")
+    assert planned == committed + 1
+    assert mend().how == "nothing"
+
+    tear(checkpoint / "offsets" / str(planned))
+    would = mend(is_certain=False)
+    assert would.dry_run
+    assert changed(would) == ("cut", (f"offsets/{planned}",))
+    assert changed(mend()) == ("cut", (f"offsets/{planned}",))
+    tear(checkpoint / "commits" / str(committed))
+    assert changed(mend()) == ("cut", (f"commits/{committed}",))
+    for name in (checkpoint / "state" / "0" / "1").iterdir():
+        if name.suffix in (".changelog", ".zip"):
+            name.unlink()
+    code, report = rebuild(settings, tmp_path, "--yes")
+    assert (code, report["how"]) == (0, "from topics"), report
+    assert Path(report["moved_to"], "checkback", "identity.json").exists()
+    assert {one["code"] for one in report["problems"]} >= {"state"}
+
+    with pipeline:
+        pipeline.wait_for("started")
+        topics.send_op(waiting, "long", COMMIT)
+        wait_until(lambda: "long" in topics.bodies(real), what="the last final")
+        assert pipeline.terminate() == 0
+    assert topics.bodies(real) == sorted(feeder.committed)
+    assert Counter(topics.reasons()) == Counter()
+
+
+def tear(file: Path) -> None:
+    """Leave half of it, as a power loss does; its checksum goes, or it would be told from that."""
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    file.with_name(f".{file.name}.crc").unlink()
