@@ -73,7 +73,7 @@ class DeltaLedger:
             NotFoundError: there is none.
             PrerequisiteError: the path can't be read.
         """
-        with _delta_errors(path):
+        with delta_errors(path):
             if not DeltaTable.is_deltatable(path):
                 raise NotFoundError(
                     f"There is no ledger at {path}.",
@@ -90,7 +90,7 @@ class DeltaLedger:
             ConfigurationError: the table there is another's, or no ledger.
             PrerequisiteError: the path can't be written.
         """
-        with _delta_errors(path):
+        with delta_errors(path):
             if not DeltaTable.is_deltatable(path):
                 DeltaTable.create(
                     path,
@@ -101,13 +101,13 @@ class DeltaLedger:
                     description=json.dumps(asdict(owner)),
                     configuration={**TABLE_PROPERTIES},
                 )
-            ledger = cls(path, DeltaTable(path, skip_stats=True))
+            ledger = cls(path, DeltaTable(path))
         ledger._require_owner(owner)
         return ledger
 
     def last_batch(self, query_id: str) -> int | None:
         """Return the last batch of that query with rows here, None before the first."""
-        with _delta_errors(self.path):
+        with delta_errors(self.path):
             self.table.update_incremental()
             return self.table.transaction_version(transaction_name(query_id))
 
@@ -127,7 +127,7 @@ class DeltaLedger:
         if written is not None and written >= batch.batch_id:
             return False
         transaction = Transaction(transaction_name(batch.query_id), batch.batch_id)
-        with _delta_errors(self.path):
+        with delta_errors(self.path):
             write_deltalake(
                 self.table,
                 pa.RecordBatchReader.from_batches(LEDGER_SCHEMA, unpacked(blobs)),
@@ -155,7 +155,7 @@ def transaction_name(query_id: str) -> str:
 
 
 @contextmanager
-def _delta_errors(path: str) -> Iterator[None]:
+def delta_errors(path: str) -> Iterator[None]:
     """Turn what can be wrong with the path into one sentence."""
     try:
         yield

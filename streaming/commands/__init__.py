@@ -30,6 +30,9 @@ NOUNS: Final[dict[str, Noun]] = {
         "checkback.streaming.commands.doctor", "Look whether all is as the pipeline needs it."
     ),
     "jars": Noun("checkback.streaming.commands.jars", "Fetch the jars of Spark and Kafka."),
+    "ledger": Noun(
+        "checkback.streaming.commands.ledger", "Read and maintain the ledger of transaction events."
+    ),
     "pending": Noun("checkback.streaming.commands.pending", "List what waits for a verdict."),
     "run": Noun("checkback.streaming.commands.run", "Run the transaction checker."),
     "topics": Noun("checkback.streaming.commands.topics", "Create and compare the topics."),

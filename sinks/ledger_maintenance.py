@@ -1,0 +1,84 @@
+"""Keeping a ledger small to read: files of one batch each become few, and old ones go.
+
+Both can run beside the job: it only appends, and files that are younger than the retention, such as
+those of a batch that is being written, are left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from checkback.protocol.errors import UsageError
+from checkback.sinks.ledger import FILE_BYTES, DeltaLedger, delta_errors
+
+RETENTION_H: Final = 168
+"""Delta's own default; below it, readers of an older version may find its files gone."""
+LONGEST_READER_H: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What was done.
+
+    Args:
+        version: of the table afterwards.
+        files_compacted: small files whose rows were put together.
+        files_written: files with these rows.
+        files_deleted: files that no version within the retention needs.
+        retention_hours: how old a file had to be to be deleted.
+    """
+
+    version: int
+    files_compacted: int
+    files_written: int
+    files_deleted: int
+    retention_hours: int
+
+
+def require_safe(retention_hours: int, longest_reader_hours: int, *, force: bool) -> None:
+    """Refuse a retention that could take files from under somebody who reads or writes.
+
+    Args:
+        retention_hours: age from which a file that is not needed any more is deleted.
+        longest_reader_hours: how long the longest query over the ledger takes.
+        force: allow less than Delta's default; never less than the longest reader.
+
+    Raises:
+        UsageError: says which bound.
+    """
+    if retention_hours < longest_reader_hours:
+        raise UsageError(
+            f"A retention of {retention_hours} h is shorter than the longest reader, "
+            f"{longest_reader_hours} h: its files would be deleted while it reads them.",
+            remedy="Choose a longer --retention, or a truer --longest-reader.",
+        )
+    if retention_hours < RETENTION_H and not force:
+        raise UsageError(
+            f"A retention of {retention_hours} h is shorter than {RETENTION_H} h, Delta's default.",
+            remedy="Choose a longer --retention; --force if nobody reads older versions.",
+        )
+
+
+def maintain(ledger: DeltaLedger, retention_hours: int) -> Maintenance:
+    """Compact the ledger's files, delete those that are no longer needed, and tidy its log.
+
+    Raises:
+        PrerequisiteError: the ledger can't be read or written.
+    """
+    table = ledger.table
+    with delta_errors(ledger.path):
+        compacted = table.optimize.compact(target_size=FILE_BYTES)
+        deleted = table.vacuum(
+            retention_hours, dry_run=False, enforce_retention_duration=False, full=True
+        )
+        # One version per batch: without a fresh checkpoint readers replay thousands of files.
+        table.create_checkpoint()
+        table.cleanup_metadata()
+    return Maintenance(
+        table.version(),
+        int(compacted["numFilesRemoved"]),
+        int(compacted["numFilesAdded"]),
+        len(deleted),
+        retention_hours,
+    )

@@ -1,0 +1,71 @@
+"""What a ledger says is pending: prepared, and without a verdict."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import QueryBuilder
+
+from checkback.sinks.ledger import DeltaLedger, delta_errors
+
+PENDING_SQL: Final = """\
+SELECT prepared.transaction_id, prepared.producer_group, prepared.real_topic,
+       prepared.half_partition, prepared.half_offset, prepared.store_time,
+       coalesce(asked.check_times, 0) AS check_times, asked.asked_time
+FROM {table} AS prepared
+LEFT JOIN (
+  SELECT half_partition, half_offset,
+         max(check_times) AS check_times, max(event_time) AS asked_time
+  FROM {table} WHERE event = 'checked' GROUP BY half_partition, half_offset
+) AS asked
+  ON asked.half_partition = prepared.half_partition AND asked.half_offset = prepared.half_offset
+WHERE prepared.event = 'prepared' AND NOT EXISTS (
+  SELECT 1 FROM {table} AS settled
+  WHERE settled.event IN ('committed', 'rolled_back', 'discarded')
+    AND settled.half_partition = prepared.half_partition
+    AND settled.half_offset = prepared.half_offset
+)"""
+"""Standard SQL, for Spark as for any other engine; ``{table}`` is the ledger."""
+
+
+def view_statement(path: str, view: str) -> str:
+    """Return the Spark statement that makes the view in whatever catalog the session has.
+
+    Args:
+        path: the ledger's.
+        view: name of the view.
+    """
+    table = f"delta.`{path}`"
+    return f"CREATE OR REPLACE VIEW {view} AS\n{PENDING_SQL.format(table=table)}"
+
+
+def read_pending(
+    ledger: DeltaLedger, most: int, *, stored_until_ms: int | None = None, group: str | None = None
+) -> list[dict[str, Any]]:
+    """Return the oldest pending transactions, oldest first, by the names of the view's columns.
+
+    Args:
+        ledger: the ledger.
+        most: no more than so many.
+        stored_until_ms: only halves stored at that time or before.
+        group: only those of this producer group.
+
+    Raises:
+        PrerequisiteError: the ledger can't be read.
+    """
+    conditions = ["true"]
+    if stored_until_ms is not None:
+        conditions.append(f"store_time <= to_timestamp_millis({int(stored_until_ms)})")
+    if group is not None:
+        quoted = group.replace("'", "''")
+        conditions.append(f"producer_group = '{quoted}'")
+    statement = (
+        f"SELECT * FROM ({PENDING_SQL.format(table='ledger')}) AS pending "  # noqa: S608 - quoted
+        f"WHERE {' AND '.join(conditions)} "
+        f"ORDER BY store_time, half_partition, half_offset LIMIT {int(most)}"
+    )
+    with delta_errors(ledger.path):
+        found = QueryBuilder().register("ledger", ledger.table).execute(statement).read_all()
+    rows: list[dict[str, Any]] = pa.table(found).to_pylist()
+    return rows

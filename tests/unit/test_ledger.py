@@ -1,0 +1,209 @@
+"""The Delta table itself: real files, no Spark and no Kafka."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+
+from checkback.protocol.errors import (
+    ConfigurationError,
+    NotFoundError,
+    PrerequisiteError,
+    UsageError,
+)
+from checkback.sinks.ledger import DeltaLedger, LedgerOwner
+from checkback.sinks.ledger_maintenance import maintain, require_safe
+from checkback.sinks.ledger_pending import read_pending
+from checkback.sinks.ledger_rows import LEDGER_SCHEMA, Batch, packed
+from checkback.streaming.commands import NOUNS
+from checkback.streaming.commands.frame import LazyGroup
+
+OWNER = LedgerOwner("orders", "topic-id")
+START = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "ledger")
+
+
+def blobs(*rows: tuple[str, int]) -> list[bytes]:
+    """Rows of (event, half offset), packed."""
+    made = [
+        {
+            "event": event,
+            "transaction_id": f"id-{offset}",
+            "producer_group": "odd" if offset % 2 else "even",
+            "real_topic": "orders",
+            "half_partition": 0,
+            "half_offset": offset,
+            "store_time": START.replace(minute=offset),
+            "event_time": START,
+            "check_times": 1 if event == "checked" else None,
+            "batch_id": 0,
+            "query_id": "q",
+            "day": START.date(),
+        }
+        for event, offset in rows
+    ]
+    return list(packed([pa.RecordBatch.from_pylist(made, schema=LEDGER_SCHEMA)]))
+
+
+def offsets(path: str) -> list[int]:
+    found: list[int] = DeltaTable(path).to_pyarrow_table().column("half_offset").to_pylist()
+    return sorted(found)
+
+
+def run(*arguments: str) -> dict[str, Any]:
+    told = CliRunner().invoke(LazyGroup(NOUNS), [*arguments, "--output", "json"])
+    assert told.exit_code == 0, told.output
+    return dict(json.loads(told.output))
+
+
+def test_a_batch_that_is_given_again_is_written_once(path: str) -> None:
+    ledger = DeltaLedger.open_or_create(path, OWNER)
+
+    assert ledger.last_batch("q") is None
+    assert ledger.append(Batch("q", 3), blobs(("prepared", 1)))
+    assert not ledger.append(Batch("q", 3), blobs(("prepared", 1)))
+    again = DeltaLedger.open_or_create(path, OWNER)
+    assert not again.append(Batch("q", 3), blobs(("prepared", 1)))
+    assert not again.append(Batch("q", 2), blobs(("prepared", 0)))
+    assert again.append(Batch("q", 4), blobs(("prepared", 2)))
+    assert again.append(Batch("another query", 0), blobs(("prepared", 3)))
+
+    assert offsets(path) == [1, 2, 3]
+    assert again.last_batch("q") == 4
+
+
+def test_of_two_that_write_a_batch_at_the_same_moment_one_does(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = DeltaLedger.open_or_create(path, OWNER)
+    second = DeltaLedger.open_or_create(path, OWNER)
+    monkeypatch.setattr(DeltaLedger, "last_batch", lambda *_: None)  # as both saw it
+    first.append(Batch("q", 0), blobs(("prepared", 1)))
+
+    with pytest.raises(PrerequisiteError, match="Concurrent transaction"):
+        second.append(Batch("q", 0), blobs(("prepared", 1)))
+
+    assert offsets(path) == [1]
+
+
+def test_an_empty_batch_makes_no_version(path: str) -> None:
+    ledger = DeltaLedger.open_or_create(path, OWNER)
+
+    assert not ledger.append(Batch("q", 0), [])
+
+    assert DeltaTable(path).version() == 0
+
+
+def test_any_delta_reader_can_read_it(path: str) -> None:
+    DeltaLedger.open_or_create(path, OWNER).append(Batch("q", 0), blobs(("prepared", 1)))
+
+    table = DeltaTable(path)
+
+    protocol = table.protocol()
+    assert (protocol.min_reader_version, protocol.min_writer_version) == (1, 2)
+    assert table.metadata().partition_columns == ["day"]
+    [action] = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    assert action["partition.day"] == START.date()
+
+
+def test_a_table_of_somebody_else_is_refused(path: str, tmp_path: Path) -> None:
+    DeltaLedger.open_or_create(path, OWNER)
+    other = str(tmp_path / "other")
+    DeltaTable.create(other, pa.schema([("x", pa.int64())]))
+
+    for theirs, owner in (
+        (path, LedgerOwner("payments", "topic-id")),
+        (path, LedgerOwner("orders", "recreated")),
+        (other, OWNER),
+    ):
+        with pytest.raises(ConfigurationError, match="not the ledger of"):
+            DeltaLedger.open_or_create(theirs, owner)
+
+
+def test_a_path_that_is_no_ledger_is_told_in_a_sentence(path: str, tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError):
+        DeltaLedger.open(path)
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(PrerequisiteError, match="can't be read or written"):
+        DeltaLedger.open_or_create(str(file / "ledger"), OWNER)
+
+
+def test_pending_is_what_was_prepared_and_has_no_verdict(path: str) -> None:
+    ledger = DeltaLedger.open_or_create(path, OWNER)
+    ledger.append(Batch("q", 0), blobs(*(("prepared", offset) for offset in range(6))))
+    ledger.append(
+        Batch("q", 1),
+        blobs(("committed", 0), ("rolled_back", 1), ("discarded", 2), ("checked", 4)),
+    )
+
+    found = read_pending(ledger, 10)
+
+    shown = [(row["half_offset"], row["check_times"], row["asked_time"]) for row in found]
+    assert shown == [(3, 0, None), (4, 1, START), (5, 0, None)]
+    assert found[0]["transaction_id"] == "id-3"
+    assert [row["half_offset"] for row in read_pending(ledger, 1)] == [3]
+    assert [row["half_offset"] for row in read_pending(ledger, 9, group="even")] == [4]
+    assert read_pending(ledger, 9, group="o'dd") == []
+    until = int(START.replace(minute=4).timestamp() * 1_000)
+    old = read_pending(ledger, 9, stored_until_ms=until)
+    assert [row["half_offset"] for row in old] == [3, 4]
+
+
+def test_maintenance_puts_files_together_and_deletes_what_was_replaced(path: str) -> None:
+    ledger = DeltaLedger.open_or_create(path, OWNER)
+    for number in range(5):
+        ledger.append(Batch("q", number), blobs(("prepared", number)))
+
+    first = maintain(DeltaLedger.open(path), 168)
+    assert ledger.append(Batch("q", 5), blobs(("prepared", 5))), "the job goes on meanwhile"
+    second = maintain(DeltaLedger.open(path), 0)
+
+    assert (first.files_compacted, first.files_written, first.files_deleted) == (5, 1, 0)
+    assert (second.files_compacted, second.files_deleted) == (2, 7)
+    assert offsets(path) == list(range(6))
+    assert len(list(Path(path).glob("day=*/*.parquet"))) == 1
+    assert ledger.last_batch("q") == 5, "forgotten by the checkpoint of the log"
+
+
+@pytest.mark.parametrize(
+    ("retention", "longest", "force", "is_safe"),
+    [(168, 1, False, True), (167, 1, False, False), (24, 24, True, True), (24, 25, True, False)],
+)
+def test_no_file_is_deleted_that_a_reader_may_need(
+    retention: int, longest: int, *, force: bool, is_safe: bool
+) -> None:
+    if is_safe:
+        require_safe(retention, longest, force=force)
+    else:
+        with pytest.raises(UsageError):
+            require_safe(retention, longest, force=force)
+
+
+def test_the_commands_tell_it_as_data(path: str) -> None:
+    ledger = DeltaLedger.open_or_create(path, OWNER)
+    ledger.append(Batch("q", 0), blobs(("prepared", 1), ("prepared", 2)))
+    ledger.append(Batch("q", 1), blobs(("checked", 2)))
+
+    told = run("ledger", "pending", "--ledger", path)
+    assert [one["transaction_id"] for one in told["pending"]] == ["id-1", "id-2"]
+    assert [one["asked_at_ms"] for one in told["pending"]] == [None, START.timestamp() * 1_000]
+    assert told["pending"][0]["half_time_ms"] == START.replace(minute=1).timestamp() * 1_000
+
+    told = run("ledger", "maintain", "--ledger", path, "--retention", "8d")
+    assert (told["files_compacted"], told["retention_hours"]) == (2, 192)
+
+    told = run("ledger", "view", "--ledger", path, "--name", "open_ones")
+    assert told["statement"].startswith("CREATE OR REPLACE VIEW open_ones AS")
+    assert path in told["statement"]
