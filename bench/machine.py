@@ -13,7 +13,7 @@ from checkback.deploy.jars import jar_paths
 from checkback.deploy.java import find_java, java_version
 
 PACKAGES: Final = (
-    "checkback", "pyspark", "delta-spark", "confluent-kafka", "kafka-python", "pyarrow", "numpy",
+    "checkback", "pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "numpy",
     "pandas",
 )  # fmt: skip
 

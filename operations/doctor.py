@@ -47,7 +47,7 @@ from checkback.streaming.session import state_partitions
 
 TIMEOUT_S: Final = 20.0
 LOG_APPEND_TIME: Final = 2
-PACKAGES: Final = ("pyspark", "delta-spark", "confluent-kafka", "kafka-python", "pyarrow", "pandas")
+PACKAGES: Final = ("pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "pandas")
 
 Clock = Callable[[], int]
 Findings = Iterator[Finding]
