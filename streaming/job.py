@@ -179,7 +179,7 @@ class Job:
         # Not the wall clock: set back by an hour it would silence the job for an hour.
         interval_s = self.settings.progress_interval_ms / 1_000
         next_line_s = time.monotonic() + interval_s
-        read = OffsetPublisher(self.settings.application_id, self._group_admin)
+        read = OffsetPublisher(self.settings.application_id, self._connection())
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             if read.is_due():
                 read.publish(query.lastProgress)
@@ -209,9 +209,11 @@ class Job:
     def _group_admin(self) -> AdminClient:
         # Made when it is first needed, then kept: each one is threads and connections of its own.
         if self._admin is None:
-            servers, kafka = self.settings.bootstrap_servers, self.settings.kafka
-            self._admin = AdminClient({"log_level": 0, **confluent_settings(servers, kafka)})
+            self._admin = AdminClient({"log_level": 0, **self._connection()})
         return self._admin
+
+    def _connection(self) -> dict[str, Any]:
+        return confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
 
 
 def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str) -> SinkSettings:

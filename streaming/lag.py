@@ -10,17 +10,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 INTERVAL_S: Final = 1.0
-REQUEST_TIMEOUT_S: Final = 10.0
+ANSWER_POLL_S: Final = 0.05
 LAST_WAIT_S: Final = 2.0
 
 Ends = Mapping[tuple[str, int], int]
@@ -31,23 +28,27 @@ Ends = Mapping[tuple[str, int], int]
 class OffsetPublisher:
     """Commits the end offsets of batches under the application's name; never waits, never fails.
 
+    As a consumer that reads nothing, because the Admin calls for a group's offsets abort the
+    process when a broker's connection breaks at the wrong moment (librdkafka #3663, #4605; 2.16.1).
+
     Args:
         group: the consumer group: the application id.
-        admin: gives the client when it is first needed.
+        connection: librdkafka settings that reach the brokers.
         now_s: a clock that only goes forward.
     """
 
     group: str
-    admin: Callable[[], AdminClient]
+    connection: Mapping[str, Any]
     now_s: Callable[[], float] = time.monotonic
+    _consumer: Consumer | None = None
     _published: Ends = field(default_factory=dict)
-    _asked: Future[Any] | None = None
+    _is_asked: bool = False
     _asked_s: float = float("-inf")
 
     def is_due(self) -> bool:
         """Tell whether the last request is answered and a second old."""
-        is_open = self._asked is not None and not self._asked.done()
-        return not is_open and self.now_s() - self._asked_s >= INTERVAL_S
+        self._take_answer(0.0)
+        return not self._is_asked and self.now_s() - self._asked_s >= INTERVAL_S
 
     def publish(self, progress: Mapping[str, Any] | None) -> None:
         """Commit what the last finished batch has read, if that is new.
@@ -61,19 +62,31 @@ class OffsetPublisher:
         self._asked_s = self.now_s()
         wanted = [TopicPartition(topic, at, end) for (topic, at), end in ends.items()]
         with suppress(KafkaException):
-            asked: Any = self.admin().alter_consumer_group_offsets(
-                [ConsumerGroupTopicPartitions(self.group, wanted)],
-                request_timeout=REQUEST_TIMEOUT_S,
-            )
-            self._asked = asked[self.group]
-            self._published = ends
+            if self._consumer is None:
+                self._consumer = self._new_consumer()
+            self._consumer.commit(offsets=wanted, asynchronous=True)
+            self._is_asked, self._published = True, ends
 
     def publish_last(self, progress: Mapping[str, Any] | None) -> None:
         """Commit where the job ends, and give the brokers a moment to answer."""
         self.publish(progress)
-        if self._asked is not None:
-            with suppress(KafkaException, FutureTimeoutError):
-                self._asked.result(LAST_WAIT_S)
+        until_s = self.now_s() + LAST_WAIT_S
+        while self._is_asked and self.now_s() < until_s:
+            self._take_answer(ANSWER_POLL_S)
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer = None
+
+    def _new_consumer(self) -> Consumer:
+        own = {"group.id": self.group, "enable.auto.commit": False, "on_commit": self._answered}
+        return Consumer({"log_level": 0, **self.connection, **own})
+
+    def _answered(self, *_: object) -> None:
+        self._is_asked = False
+
+    def _take_answer(self, wait_s: float) -> None:
+        if self._consumer is not None and self._is_asked:
+            self._consumer.poll(wait_s)
 
 
 def end_offsets(progress: Mapping[str, Any] | None) -> Ends:
