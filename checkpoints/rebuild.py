@@ -63,7 +63,6 @@ from checkback.streaming.preflight import (
 )
 from checkback.streaming.progress import Progress
 from checkback.streaming.session import start_session
-from checkback.streaming.state_size import fit_state_partitions
 from checkback.streaming.takeover import take_over
 
 WATCH_S: Final = 3.0
@@ -192,7 +191,8 @@ class _Work:
             return report
         query_id = folder.checkpoint.query_id() or ""
         # A session of its own: a job that still runs ends before anything is taken from it.
-        fitted = fit_state_partitions(self.settings, folder.checkpoint)
+        partitions = verify_files(self.settings, folder.files).state_partitions
+        fitted = replace(self.settings, state_partitions=partitions)
         take_over(self._sink(query_id), fitted, self.facts, folder.checkpoint)
         # The youngest first: whatever is left by a crash in between is a tail to cut again.
         for name in sorted(cut.files, key=_batch_number, reverse=True):

@@ -45,8 +45,9 @@ def find_cut(found: Verification, files: Iterable[str]) -> Cut | None:
     names = set(files)
     plan = f"offsets/{replayed}"
     plan_is_whole = plan in names and not _is_faulty(found, plan)
+    first_plan_to_go = replayed + 1 if plan_is_whole else replayed
     going = {f"commits/{replayed}"} | {
-        name for name in names if _number(name, "offsets") > replayed - plan_is_whole
+        name for name in names if _number(name, "offsets") >= first_plan_to_go
     }
     if written > (replayed if plan_is_whole else last):
         return None
