@@ -1,0 +1,137 @@
+"""Bad days, with real processes: two jobs, changed settings, vanished topics and markers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+
+from checkback.protocol.configuration import Settings
+
+REFUSED = 4
+ONE_BATCH_MS = 10**13
+"""A trigger interval under which a start makes one batch: the next one is due in the year 2286."""
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique)
+
+
+def make(settings: Settings, folder: Path) -> Pipeline:
+    folder.mkdir(exist_ok=True)
+    return Pipeline(settings, folder)
+
+
+def error_of(pipeline: Pipeline) -> dict[str, Any]:
+    """The error document that the command ended with."""
+    documents = [line for line in pipeline.errors().splitlines() if line.startswith('{"error"')]
+    return dict(json.loads(documents[-1])["error"])
+
+
+def commit(topics: Topics, name: str, partition: int = 0) -> None:
+    at = topics.send_half(name.encode(), f"{topics.prefix}orders", partition=partition)
+    topics.send_op(at, name, COMMIT)
+
+
+def test_of_two_jobs_only_one_writes(topics: Topics, tmp_path: Path) -> None:
+    """First two checkpoints over empty topics at the same moment, then one checkpoint twice."""
+    real = f"{topics.prefix}orders"
+    both = [
+        make(topics.settings(tmp_path / f"checkpoint-{name}"), tmp_path / name) for name in "ab"
+    ]
+    topics.create(both[0].settings, [real], ["g"])
+    for number in range(20):
+        commit(topics, f"early-{number:02}", number % 2)
+    with both[0], both[1]:
+        wait_until(lambda: any(not one.is_alive for one in both), 120, "one of two refused")
+        refused = next(one for one in both if not one.is_alive)
+        older = next(one for one in both if one is not refused)
+        assert refused.wait() == REFUSED
+        assert error_of(refused)["fields"]["claimed_by"] == older.settings.checkpoint
+        older.wait_for("started")
+
+        with make(older.settings, tmp_path / "younger") as younger:
+            younger.wait_for("started")
+            for number in range(20):
+                commit(topics, f"later-{number:02}", number % 2)
+            assert older.wait(120) == REFUSED
+            assert error_of(older)["kind"] == "FencedError"
+            wait_until(lambda: len(topics.bodies(real)) >= 40, what="all finals")
+            assert younger.terminate() == 0
+
+    assert topics.bodies(real) == [
+        f"{when}-{number:02}" for when in ("early", "later") for number in range(20)
+    ]
+
+
+def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
+    topics: Topics, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The crash is after the sink's commit and before Spark's commit log."""
+    checkpoint = tmp_path / "checkpoint"
+    first = topics.settings(
+        checkpoint,
+        trigger_interval_ms=ONE_BATCH_MS,
+        transaction_timeout_ms=0,
+        check_interval_ms=600_000,
+        checks_per_batch_max=4,
+    )
+    topics.create(first, [f"{topics.prefix}orders"], ["g"])
+    for number in range(10):
+        topics.send_half(b"silent-%d" % number, "orders", partition=number % 2)
+    commit(topics, "committed")
+    topics.send_op((1, 77), "early", COMMIT, group="g")
+    with make(first, tmp_path / "first") as pipeline:
+        pipeline.wait_for("started")
+        wait_until((checkpoint / "commits" / "0").exists, what="batch 0")
+        assert pipeline.terminate() == 0
+    state, marks, checks = pages_after(spark, checkpoint), marks_of(topics), checks_of(topics)
+    assert len(state) == 2
+    assert 2 <= len(checks) <= 4
+    for name in ("0", ".0.crc"):
+        (checkpoint / "commits" / name).unlink(missing_ok=True)
+
+    changed = replace(
+        first,
+        transaction_timeout_ms=600_000,
+        check_interval_ms=1,
+        check_max=1,
+        checks_per_batch_max=20_000,
+        half_retention_ms=1,
+        verdict_memory_ms=0,
+        check_enabled=False,
+        reject_transactions=True,
+        max_message_bytes=2_048,
+        sink_transaction_timeout_ms=5_000,
+    )
+    with make(changed, tmp_path / "second") as pipeline:
+        pipeline.wait_for("started")
+        wait_until((checkpoint / "commits" / "0").exists, what="batch 0 again")
+        assert pipeline.terminate() == 0
+
+    assert pages_after(spark, checkpoint) == state
+    assert (marks_of(topics), checks_of(topics)) == (marks, checks)
+    assert topics.bodies(f"{topics.prefix}orders") == ["committed"]
+    assert topics.reasons() == []
+
+
+def pages_after(spark: SparkSession, checkpoint: Path) -> list[bytes]:
+    """Every page as batch 0 left it."""
+    streams: Any = spark._jsparkSession.streams()
+    streams.active()  # without it the reader finds no coordinator in a fresh session
+    state = spark.read.format("statestore").option("batchId", "0").load(str(checkpoint))
+    return sorted(bytes(row.page) for row in state.select("value.groupState.page").collect())
+
+
+def marks_of(topics: Topics) -> list[bytes]:
+    return sorted(one.value() or b"" for one in topics.read(topics.names.settled))
+
+
+def checks_of(topics: Topics) -> list[str]:
+    return topics.bodies(topics.names.check("g"))
