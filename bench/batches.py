@@ -82,11 +82,6 @@ def median_ms(batches: Sequence[Batch]) -> float:
     return float(statistics.median(batch.took_ms for batch in batches))
 
 
-def empty_batches(batches: Sequence[Batch], from_ms: float, to_ms: float) -> list[Batch]:
-    """Return the batches without records that lay whole within a span of time."""
-    return [batch for batch in within(batches, from_ms, to_ms) if not batch.rows]
-
-
 def within(batches: Sequence[Batch], from_ms: float, to_ms: float) -> list[Batch]:
     """Return the batches that lay whole within a span of time."""
     return [batch for batch in batches if batch.started_ms >= from_ms and batch.ended_ms <= to_ms]

@@ -105,13 +105,13 @@ class PipelineBench:
         query.wait_for_rows(rows)
         query.stop()
         steady = steady_part(query.batches(), self.warm_up)
-        run = run_of(query, kind, number, steady, steady.rows // 2)
+        run = run_of(query, kind, number, steady, steady.rows // 2, query.batches())
         self.runs.append(run)
         self.say(f"{kind} {number}: {run.transactions_per_s:,.0f} transactions/s")
 
     def _require_finals(self, trial: Trial, kind: str, found: int) -> None:
         expected = sum(
-            commits_among(self.stage.seed, 0, count) for count in trial.next_offset.values()
+            commits_among(self.stage.seed, count) for count in trial.next_offset.values()
         )
         if found != expected:
             raise OperationalError(

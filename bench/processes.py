@@ -105,6 +105,11 @@ class Watch:
         found = [largest.get(kind, 0) for at, largest in self.rss_bytes if from_ms <= at <= to_ms]
         return round(max(found, default=0) / MIB, 1)
 
+    def python_mib_max(self, from_ms: float = 0.0, to_ms: float = 1e18) -> float:
+        """Return the most memory that a worker or sink process had, in MiB."""
+        kinds = ("python_worker", "sink")
+        return max(self.rss_mib_max(kind, from_ms, to_ms) for kind in kinds)
+
     def _run(self) -> None:
         while not self._ending.wait(SAMPLE_S):
             self._look()

@@ -40,6 +40,7 @@ class Query:
         settings: those of the trial, unless others are given.
         options: further arguments.
         environment: variables besides those of this process.
+        others: further processes that belong to it, with their descendants.
     """
 
     trial: Trial
@@ -48,6 +49,7 @@ class Query:
     settings: Settings | None = None
     options: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    others: Sequence[int] = ()
     notices: list[tuple[float, Notice]] = field(default_factory=list)
     launched_ms: float = 0.0
     watch: Watch = field(default_factory=lambda: Watch(()))
@@ -77,8 +79,8 @@ class Query:
             {**environment_without_settings(), **self.environment},
         )  # fmt: skip
         broker_pid = self.trial.stage.broker_pid
-        others = {} if broker_pid is None else {"broker": broker_pid}
-        self.watch = Watch([self._child.pid], others)
+        broker = {} if broker_pid is None else {"broker": broker_pid}
+        self.watch = Watch([self._child.pid, *self.others], broker)
         self.watch.__enter__()
         self.checkpoint = FolderWatch(Path(settings.checkpoint))
         self.checkpoint.__enter__()

@@ -25,7 +25,7 @@ class Run:
         cpu_us_per_transaction: processor time by kind of process, microseconds.
         rss_mib: memory of the largest process of each kind, MiB.
         checkpoint_bytes_per_transaction: written in the steady part.
-        batches: all, the warm-up too.
+        batches: one by one; of a run over what waits, the warm-up too.
         facts: what else is told of it.
     """
 
@@ -65,6 +65,7 @@ def run_of(
     number: int,
     steady: Steady,
     transactions: int,
+    batches: Sequence[Batch],
     facts: Mapping[str, Any] | None = None,
 ) -> Run:
     """Return what a run came to.
@@ -75,6 +76,7 @@ def run_of(
         number: of the repetition.
         steady: the part that counts.
         transactions: in that part.
+        batches: what is told of them one by one.
         facts: what else is told of it.
     """
     from_ms, to_ms = steady.from_ms, steady.to_ms
@@ -88,6 +90,6 @@ def run_of(
         {one: round(cpu_s[one] * 1e6 / transactions, 2) for one in KINDS if one in cpu_s},
         {one: query.watch.rss_mib_max(one) for one in KINDS if one in cpu_s},
         round(written / transactions, 1),
-        list(query.batches()),
+        list(batches),
         facts or {},
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from checkback.bench.load import ends_of, load
+from checkback.bench.probe import Probe
 from checkback.bench.workload import GROUP, Workload
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import create_topics, find_topics
@@ -142,10 +143,23 @@ class Trial:
             self.next_offset[partition] += written // len(first)
         return written
 
-    def load_ops(self, first: Mapping[int, int], transactions: int) -> int:
-        """Write the ops of halves that are there, from these offsets on; return how many."""
+    def load_ops(self, workload: Workload, transactions: int) -> int:
+        """Write the ops of the first halves of each partition; return how many."""
         prefix, connection = self.settings.topic_prefix, self.stage.connection
-        return load(connection, prefix, self.workload, first, transactions, halves=False)
+        first = dict.fromkeys(self.next_offset, 0)
+        return load(connection, prefix, workload, first, transactions, halves=False)
+
+    def probe(self, transactions_per_s: float, seconds: float, name: str) -> Probe:
+        """Return a probe of its topics, which leaves its result in a file of that name."""
+        return Probe(
+            self.stage.connection,
+            self.settings.topic_prefix,
+            self.workload,
+            self.settings.half_partitions,
+            transactions_per_s,
+            seconds,
+            str(self.folder / f"{name}.npz"),
+        )
 
     def delete(self) -> None:
         """Delete its topics and its folder: a million transactions are gigabytes."""

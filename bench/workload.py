@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -27,13 +29,15 @@ class Workload:
         seed: chooses bodies, and which transactions are rolled back.
         body_bytes: size of a message; random bytes, which no compression makes smaller.
         real_topic: where committed ones go.
-        immunity_s: seconds in which a half is not asked back, None for the settings' own.
+        due_at_s: when halves are asked back, seconds since 1970; None: as settings say.
+        has_rollbacks: whether some are rolled back; else all are committed.
     """
 
     seed: int
     body_bytes: int
     real_topic: str
-    immunity_s: int | None = None
+    due_at_s: float | None = None
+    has_rollbacks: bool = True
 
     def transaction_id(self, partition: int, offset: int) -> str:
         """Return the id of a transaction: 32 characters, as the client's are."""
@@ -41,7 +45,10 @@ class Workload:
 
     def half_headers(self, partition: int, offset: int) -> Headers:
         """Return a half's six headers."""
-        immunity = {CHECK_IMMUNITY_TIME_IN_SECONDS: str(self.immunity_s)} if self.immunity_s else {}
+        immunity = {}
+        if self.due_at_s is not None:
+            seconds = max(1, math.ceil(self.due_at_s - time.time()))
+            immunity = {CHECK_IMMUNITY_TIME_IN_SECONDS: str(seconds)}
         return half_headers(
             producer_group=GROUP,
             transaction_id=self.transaction_id(partition, offset),
@@ -51,8 +58,12 @@ class Workload:
 
     def op(self, partition: int, offset: int) -> Op:
         """Return what becomes of a transaction."""
-        state = ROLLBACK if rolls_back(self.seed, offset) else COMMIT
+        state = COMMIT if self.commits(offset) else ROLLBACK
         return Op(partition, offset, GROUP, self.transaction_id(partition, offset), state)
+
+    def commits(self, offset: int) -> bool:
+        """Tell whether the transaction of a half at that offset is committed."""
+        return not (self.has_rollbacks and (offset + self.seed) % ROLLED_BACK_OF == 0)
 
     def bodies(self, partition: int) -> Iterator[bytes]:
         """Yield one body after the other, without end."""
@@ -64,16 +75,7 @@ class Workload:
             at = (at + step) % POOL_BYTES
 
 
-def rolls_back(seed: int, offset: int) -> bool:
-    """Tell whether the transaction of a half at that offset is rolled back."""
-    return (offset + seed) % ROLLED_BACK_OF == 0
-
-
-def commits_among(seed: int, first: int, count: int) -> int:
-    """Return how many of so many halves, from that offset on, are committed."""
-    before = _multiples_below(first + seed)
-    return count - (_multiples_below(first + count + seed) - before)
-
-
-def _multiples_below(number: int) -> int:
-    return -(-number // ROLLED_BACK_OF)
+def commits_among(seed: int, count: int) -> int:
+    """Return how many of the first so many halves of a partition are committed."""
+    rolled_back = len(range(-seed % ROLLED_BACK_OF, count, ROLLED_BACK_OF))
+    return count - rolled_back

@@ -5,25 +5,17 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
 from checkback.bench.client import ClientMeasurement, measure_client
-from checkback.bench.pipeline import COMPARISONS, PipelineBench
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError
-from checkback.streaming.commands.bench_stage import (
-    Common,
-    bench_stage,
-    common_options,
-    say,
-    show,
-)
+from checkback.streaming.commands.bench_verbs import VERBS
 from checkback.streaming.commands.frame import Output, output_option
 
 COLUMNS = ("threads", "transactions/s", "p50 ms", "p99 ms", "max ms", "own share")
@@ -32,6 +24,10 @@ COLUMNS = ("threads", "transactions/s", "p50 ms", "p99 ms", "max ms", "own share
 @click.group(help="Measure on this machine.")
 def command() -> None:
     """Group the verbs."""
+
+
+for _verb in VERBS:
+    command.add_command(_verb)
 
 
 @command.command()
@@ -69,88 +65,6 @@ def client(
             for number in numbers
         ]
     output.show({"runs": [asdict(run) for run in runs]}, _table(runs))
-
-
-@command.command()
-@common_options
-@click.option(
-    "--transactions",
-    type=click.IntRange(1_000),
-    default=1_000_000,
-    show_default=True,
-    help="In each run.",
-)
-@click.option(
-    "--page-size-1-transactions",
-    type=click.IntRange(1_000),
-    default=20_000,
-    show_default=True,
-    help="In a run with one offset per state row.",
-)
-@click.option("--runs", type=click.IntRange(1), default=3, show_default=True, help="Of each kind.")
-@click.option(
-    "--batch-events",
-    type=click.IntRange(100),
-    default=250_000,
-    show_default=True,
-    help="Most halves and ops that one batch takes in.",
-)
-@click.option(
-    "--warm-up",
-    type=click.FloatRange(0, 0.9),
-    default=0.25,
-    show_default=True,
-    help="Share of a run that is read before it is measured.",
-)
-@click.option(
-    "--compare",
-    default=",".join(COMPARISONS),
-    show_default=True,
-    help="With what; none: the job alone.",
-)
-@output_option
-def pipeline(
-    transactions: int,
-    page_size_1_transactions: int,
-    runs: int,
-    batch_events: int,
-    warm_up: float,
-    compare: str,
-    output: Output,
-    **rest: Any,
-) -> None:
-    """Let the job resolve transactions that wait in Kafka; say how fast.
-
-    It is compared with the same records moved by Spark's own Kafka sink, with itself with the
-    Delta ledger on, and with itself with one offset per state row.
-    """
-    common = Common(**rest)
-    if common.smoke:
-        transactions, page_size_1_transactions, runs, batch_events = 8_000, 2_000, 1, 4_000
-    options = {
-        "transactions": transactions,
-        "page_size_1_transactions": page_size_1_transactions,
-        "runs": runs,
-        "batch_events": batch_events,
-        "warm_up": warm_up,
-        "compare": compare,
-    }
-    with bench_stage(common) as stage:
-        stage = replace(stage, settings=replace(stage.settings, batch_events_max=batch_events))
-        findings = PipelineBench(
-            stage, transactions, page_size_1_transactions, runs, warm_up, _comparisons(compare), say
-        ).run()
-    show("pipeline", common, options, findings, output)
-
-
-def _comparisons(text: str) -> list[str]:
-    chosen = [] if text == "none" else text.split(",")
-    if unknown := set(chosen) - set(COMPARISONS):
-        raise UsageError(
-            f"--compare has {', '.join(sorted(unknown))}.",
-            remedy=f"There are {', '.join(COMPARISONS)}, and none.",
-        )
-    return chosen
 
 
 def _numbers(text: str) -> list[int]:

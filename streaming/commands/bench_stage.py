@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -104,10 +104,67 @@ def common_options(function: Function) -> Function:
     return function
 
 
+runs_option = click.option(
+    "--runs", type=click.IntRange(1), default=3, show_default=True, help="Of each kind."
+)
+batch_events_option = click.option(
+    "--batch-events",
+    type=click.IntRange(100),
+    default=250_000,
+    show_default=True,
+    help="Most halves and ops that one batch takes in.",
+)
+warm_up_option = click.option(
+    "--warm-up",
+    type=click.FloatRange(0, 0.9),
+    default=0.25,
+    show_default=True,
+    help="Share of a run that is read before it is measured.",
+)
+rate_option = click.option(
+    "--rate",
+    type=click.FloatRange(1),
+    default=1_000,
+    show_default=True,
+    help="Transactions per second.",
+)
+
+
+def transactions_option(default: int) -> Callable[[Function], Function]:
+    """Add ``--transactions`` with a default."""
+    return click.option(
+        "--transactions",
+        type=click.IntRange(40),
+        default=default,
+        show_default=True,
+        help="In each run.",
+    )
+
+
+def seconds_option(
+    name: str, default: float | None, text: str, *, least: float = 1
+) -> Callable[[Function], Function]:
+    """Add an option that takes seconds."""
+    return click.option(
+        name, type=click.FloatRange(least), default=default, show_default=True, help=text
+    )
+
+
+def was_given(name: str) -> bool:
+    """Tell whether somebody gave that option of the command that runs."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not click.core.ParameterSource.DEFAULT
+
+
 @contextmanager
-def bench_stage(common: Common) -> Iterator[Stage]:
-    """Give a stage on the Kafka that was named, or on one that runs inside the block."""
-    settings = _settings(common)
+def bench_stage(common: Common, **changes: Any) -> Iterator[Stage]:
+    """Give a stage on the Kafka that was named, or on one that runs inside the block.
+
+    Args:
+        common: the options that every verb has.
+        changes: settings of the verb's own.
+    """
+    settings = replace(_settings(common), **changes)
     if common.picture is not None:
         require_drawing(common.picture)
     with _folder(common.data_dir) as folder:
@@ -115,7 +172,7 @@ def bench_stage(common: Common) -> Iterator[Stage]:
             yield _stage(common, settings, folder, None)
             return
         with EmbeddedBroker(folder / "broker", heap_mb=BROKER_HEAP_MB) as broker:
-            found = _settings(common, broker.bootstrap_servers)
+            found = replace(settings, bootstrap_servers=broker.bootstrap_servers)
             yield _stage(common, found, folder, broker.pid)
 
 
@@ -143,12 +200,12 @@ def _stage(common: Common, settings: Settings, folder: Path, broker_pid: int | N
     return Stage(settings, folder, common.seed, common.body_bytes, broker_pid, small=common.smoke)
 
 
-def _settings(common: Common, bootstrap_servers: str | None = None) -> Settings:
+def _settings(common: Common) -> Settings:
     flags: dict[str, object] = {
         **RUN_SETTINGS,
         "master": f"local[{os.cpu_count() or 1}]",
         "topic_prefix": common.topic_prefix,
-        "bootstrap_servers": bootstrap_servers or common.bootstrap_servers or "",
+        "bootstrap_servers": common.bootstrap_servers or "",
     }
     for pair in common.setting:
         key, equals, value = pair.partition("=")

@@ -1,0 +1,96 @@
+"""A Spark standalone cluster on the loopback address, by pyspark's own scripts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+from checkback.deploy.ports import LOOPBACK, free_ports
+from checkback.protocol.errors import OperationalError
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 30.0
+SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster.
+
+    Args:
+        master: its URL.
+        pids: of its workers; executors are their children.
+    """
+
+    master: str
+    pids: tuple[int, ...]
+
+
+@contextmanager
+def standalone_cluster(folder: Path, workers: int, executor_memory: str) -> Iterator[Cluster]:
+    """Give a cluster of workers with one core each.
+
+    Args:
+        folder: takes logs and the executors' folders.
+        workers: how many.
+        executor_memory: of each, as Spark writes sizes.
+
+    Raises:
+        OperationalError: it did not come up.
+    """
+    folder.mkdir(parents=True)
+    port, *web_ports = free_ports(workers + 2)
+    url = f"spark://{LOOPBACK}:{port}"
+    deploy, address = "org.apache.spark.deploy", ["--host", LOOPBACK, "--webui-port"]
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        master = [f"{deploy}.master.Master", *address, str(web_ports[0]), "--port", str(port)]
+        processes.append(_start(folder, "master", master))
+        _wait_for_text(folder / "master.log", "I have been elected leader", 1)
+        for number, web_port in enumerate(web_ports[1:]):
+            sizes = ["--cores", "1", "--memory", executor_memory, "--work-dir", str(folder)]
+            worker = [f"{deploy}.worker.Worker", *address, str(web_port), *sizes, url]
+            processes.append(_start(folder, f"worker-{number}", worker))
+        _wait_for_text(folder / "master.log", "Registering worker", workers)
+        yield Cluster(url, tuple(process.pid for process in processes[1:]))
+    finally:
+        for process in reversed(processes):
+            process.terminate()
+        for process in processes:
+            process.wait(STOP_TIMEOUT_S)
+
+
+def _start(folder: Path, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+    environment = {
+        **os.environ,
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen(
+            [str(SPARK_CLASS), *command],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _wait_for_text(log: Path, text: str, times: int) -> None:
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while log.read_text("utf-8", "replace").count(text) < times:
+        if time.monotonic() > deadline_s:
+            raise OperationalError("The cluster did not come up.", remedy=f"Its logs: {log.parent}")
+        time.sleep(0.1)

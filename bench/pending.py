@@ -1,0 +1,114 @@
+"""``checkback bench pending``: what transactions cost that wait for a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from checkback.bench.batches import steady_part
+from checkback.bench.idle import Idle, measure_idle
+from checkback.bench.measures import MILLION, Measure
+from checkback.bench.query import Query
+from checkback.bench.runs import Findings, Run, run_of
+from checkback.bench.stage import Stage, Trial
+
+
+@dataclass(slots=True)
+class PendingBench:
+    """The runs of one call: the same work over a state with nothing pending and with a lot.
+
+    Args:
+        stage: what they stand on.
+        pending: halves without an op.
+        transactions: that are resolved in each run.
+        repetitions: of each run.
+        warm_up: share of the records that is read before throughput is measured.
+        idle_s: how long it is watched without transactions.
+        say: tells a person how far it is.
+    """
+
+    stage: Stage
+    pending: int
+    transactions: int
+    repetitions: int
+    warm_up: float
+    idle_s: float
+    say: Callable[[str], None]
+    runs: list[Run] = field(default_factory=list)
+    _idle: dict[str, list[Idle]] = field(default_factory=dict)
+    _first_batch_s: list[float] = field(default_factory=list)
+    _worker_mib: list[float] = field(default_factory=list)
+
+    def run(self) -> Findings:
+        """Do all runs.
+
+        Raises:
+            OperationalError: a run failed.
+        """
+        none, many = self.stage.trial("pending-none").create(), self._with_pending()
+        for number in range(self.repetitions):
+            self._work(none, "none", number)
+            self._work(many, "many", number)
+            self._restart(many, number)
+        none.delete()
+        many.delete()
+        return Findings(self._measures(), self.runs, self._facts())
+
+    def _with_pending(self) -> Trial:
+        trial = self.stage.trial("pending-many").create()
+        self.say(f"loads {self.pending:,} halves without an op")
+        written = trial.load(self.pending, ops=False)
+        with Query(trial, "take-up") as query:
+            query.wait_for_rows(written)
+            query.stop()
+        return trial
+
+    def _work(self, trial: Trial, kind: str, number: int) -> None:
+        written = trial.load(self.transactions)
+        with Query(trial, f"work-{number}") as query:
+            query.wait_for_rows(2 * written)
+            steady = steady_part(query.batches(), self.warm_up)
+            idle = measure_idle(query, self.idle_s)
+            query.stop()
+        pending = query.progress()[-1][1]["pending"]
+        facts = {"pending": pending, "empty_batch_ms": idle.empty_ms}
+        run = run_of(query, kind, number, steady, steady.rows // 2, query.batches(), facts)
+        self.runs.append(run)
+        self._idle.setdefault(kind, []).append(idle)
+        if kind == "many":
+            self._worker_mib.append(query.watch.python_mib_max())
+        self.say(
+            f"{kind} {number}: {pending:,} pending, {run.transactions_per_s:,.0f} transactions/s,"
+            f" idle batch {idle.empty_ms:,.0f} ms"
+        )
+
+    def _restart(self, trial: Trial, number: int) -> None:
+        with Query(trial, f"restart-{number}") as query:
+            first = query.wait_for_batch()
+            query.stop()
+        self._first_batch_s.append((first.ended_ms - query.launched_ms) / 1_000)
+
+    def _measures(self) -> list[Measure]:
+        rates = {
+            kind: [run.transactions_per_s for run in self.runs if run.kind == kind]
+            for kind in ("none", "many")
+        }
+        idle = [
+            many.empty_ms / none.empty_ms
+            for many, none in zip(self._idle["many"], self._idle["none"], strict=True)
+        ]
+        throughput = [many / none for many, none in zip(rates["many"], rates["none"], strict=True)]
+        is_more = self.pending >= 10 * MILLION
+        idle_name = "idle_batch_with_ten_times_pending" if is_more else "idle_batch_with_pending"
+        return [
+            Measure(idle_name, idle, self.pending),
+            Measure("throughput_with_pending", throughput, self.pending),
+            Measure("worker_rss_with_pending", self._worker_mib, self.pending),
+            Measure("first_batch_after_restart", self._first_batch_s, self.pending),
+        ]
+
+    def _facts(self) -> dict[str, object]:
+        return {
+            f"idle_batch_ms_{kind}": [idle.empty_ms for idle in found]
+            for kind, found in self._idle.items()
+        }
