@@ -127,7 +127,7 @@ class CheckpointFolder:
         except BrokenLogError as error:
             raise CheckpointError(
                 f"The plan of batch {batch} can't be read: offsets/{batch} is damaged.",
-                remedy="See docs/operating/recovering.md.",
+                remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
                 batch_id=batch,
             ) from error
 

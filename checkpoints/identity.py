@@ -16,7 +16,7 @@ FILE: Final = "identity.json"
 FORMAT: Final = 1
 
 REMEDIES: Final = {
-    "format": "Use the version of Checkback that wrote it, or rebuild it.",
+    "format": "Use the version of Checkback that wrote it, or `checkback checkpoint rebuild`.",
     "application_id": "Set application_id to the checkpoint's, or choose another checkpoint.",
     "cluster_id": "Point bootstrap_servers at the cluster the checkpoint was made with.",
     "page_size": "page_size is fixed for a checkpoint's life: set it back.",
@@ -58,7 +58,7 @@ class CheckpointIdentity:
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"The checkpoint's {FILE} can't be read: {error}.",
-                remedy="Restore the folder as it was; see docs/operating/recovering.md.",
+                remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
             ) from error
 
     def require_same(self, now: CheckpointIdentity) -> None:

@@ -31,8 +31,14 @@ OUR_FOLDER: Final = "checkback"
 OPERATOR_METADATA: Final = "state/0/_metadata/metadata"
 STATE_SCHEMA: Final = "state/0/0/_metadata/schema"
 REBUILD: Final = "Run `checkback checkpoint rebuild`; see docs/operating/checkpoints.md."
-RESTORE: Final = "Restore the file as it was; see docs/operating/checkpoints.md."
-WRONG_COPY: Final = "Use the newest checkpoint; see docs/operating/recovering.md."
+RESTORE: Final = (
+    "Restore the file as it was, or run `checkback checkpoint rebuild`; see "
+    "docs/operating/checkpoints.md."
+)
+WRONG_COPY: Final = (
+    "Use the newest checkpoint, or run `checkback checkpoint rebuild` if it is lost; see "
+    "docs/operating/recovering.md."
+)
 
 T = TypeVar("T")
 

@@ -144,7 +144,7 @@ class BatchWriter:
             raise CheckpointError(
                 f"The marker of state partition {self.state_partition} is gone before batch "
                 f"{batch_id}: whether that batch was written can't be known.",
-                remedy="Change nothing before reading docs/operating/recovering.md.",
+                remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
                 state_partition=self.state_partition,
                 batch_id=batch_id,
             )

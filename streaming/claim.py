@@ -108,7 +108,8 @@ def claimed_by(settings: Settings, found: Claim | None) -> CheckpointError:
         f"The checkpoint {settings.checkpoint} is new, but {settings.topics.settled} says that "
         f"these topics were already settled under {whose}: a second one would write every final "
         "twice.",
-        remedy="Use that checkpoint; if it is lost, see docs/operating/recovering.md.",
+        remedy="Use that checkpoint; if it is lost, run `checkback checkpoint rebuild`: see "
+        "docs/operating/recovering.md.",
         claimed_by=None if found is None else found.checkpoint,
         application_id=None if found is None else found.application_id,
     )
@@ -153,7 +154,7 @@ def _read(folder: CheckpointFolder) -> dict[str, Any]:
     except ValueError as error:
         raise CheckpointError(
             f"The checkpoint's {FILE} can't be read: {error}.",
-            remedy="Restore the folder as it was; see docs/operating/recovering.md.",
+            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
         ) from error
 
 

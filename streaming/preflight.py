@@ -128,7 +128,7 @@ def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointF
     if not folder.is_empty():
         raise CheckpointError(
             f"{settings.checkpoint} is not empty and not a checkpoint of Checkback.",
-            remedy="Choose an empty folder.",
+            remedy="Choose an empty folder; where a rebuild was broken off, run it again.",
             checkpoint=settings.checkpoint,
         )
     if facts.settled_records:
@@ -175,7 +175,7 @@ def _require_all(
             f"The markers of state partitions {missing} are gone from consumer group "
             f"{group}, though batch {last_committed} is committed: whether the "
             "next batch was written can't be known.",
-            remedy="Change nothing before reading docs/operating/recovering.md.",
+            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
             missing=missing,
             group=group,
         )
@@ -192,7 +192,8 @@ def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoin
             f"{checkpoint} ends with batch {last_planned}, but state partitions {sorted(ahead)} "
             f"have written batch {max(ahead.values())}: it is an older copy. Its next batches "
             "would be taken for written.",
-            remedy="Use the newest checkpoint; see docs/operating/recovering.md.",
+            remedy="Use the newest checkpoint; if it is lost, run `checkback checkpoint rebuild`: "
+            "see docs/operating/recovering.md.",
             last_planned=last_planned,
             written=ahead,
         )
