@@ -2,7 +2,7 @@
 
 Steps, in this order: open (fence the predecessor, read the marker) - skip if the marker is past the
 batch - begin - look up and send - move the marker - commit. Between any two of them the process
-may die; ARCHITECTURE.md says under "Guarantees" what then.
+may die; docs/guarantees.md says what then.
 """
 
 from __future__ import annotations

@@ -10,8 +10,11 @@ from typing import Any, Final
 STATE_PARTITIONS: Final = 2
 
 ANYONE: Final = ("sink", "worker", "machine", "driver", "jvm")
+DRIVER: Final = ("machine", "driver", "jvm")
+TAKEOVER: Final = "takeover: "
+"""Begins the points of a start, when the driver takes the checkpoint over."""
 POINTS: Final[dict[str, tuple[str, ...]]] = {
-    "planned": ("machine", "driver", "jvm"),
+    "planned": DRIVER,
     "decided": ("worker", "machine"),
     "state upload": ("machine", "jvm"),
     "input read": ("worker", "machine"),
@@ -23,8 +26,12 @@ POINTS: Final[dict[str, tuple[str, ...]]] = {
     "before commit": ANYONE,
     "some committed": ANYONE,
     "committed": ANYONE,
-    "all committed": ("machine", "driver", "jvm"),
+    "all committed": DRIVER,
     "moment": ANYONE,
+    **{
+        f"{TAKEOVER}{point}": ("machine",)
+        for point in ("initialised", "before commit", "committed")
+    },
 }
 """Who can die where; what each point means stands in docs/guarantees.md."""
 BROKER_POINTS: Final = ("initialised", "begun", "mid-produce", "flushed", "before commit")

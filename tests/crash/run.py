@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tests.crash.application import GROUP, Application
 from tests.crash.audit import audit_at_end, audit_so_far, unsettled
-from tests.crash.cases import NEEDS_NEW_PRODUCER, STATE_PARTITIONS, Case
+from tests.crash.cases import NEEDS_NEW_PRODUCER, STATE_PARTITIONS, TAKEOVER, Case
 from tests.crash.injected.crash_points import FOLDER_VARIABLE, Control, kill
 from tests.crash.truth import Fate
 from tests.integration.running import Pipeline, Topics, wait_until
@@ -27,8 +27,8 @@ BROKER_PROPERTIES: Final = {
     # How often abandoned transactions are looked for; 10 s as Kafka is delivered.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-REACHED_S: Final = 90.0
-SETTLED_S: Final = 120.0
+REACHED_S: Final = 120.0
+SETTLED_S: Final = 150.0
 
 
 def crash_environment(control: Path) -> dict[str, str]:
@@ -114,11 +114,16 @@ class CrashRun:
         return Survived(case, facts, time.monotonic() - began)
 
     def arm(self, case: Case) -> None:
+        if case.point.startswith(TAKEOVER):
+            kill(self.control, "machine", None)
+            self.pipeline.wait()
         planned = self.control.last_batch("offsets")
         self.control.note("armed.json", json.dumps(case.armed(planned)))
         if case.point in NEEDS_NEW_PRODUCER and planned is not None:
             # A writer is kept from batch to batch: only the next one initialises a producer.
             kill(self.control, "sink", case.state_partition)
+        if not self.pipeline.is_alive:
+            self.start_pipeline()
 
     def wait_for_crash(self, case: Case) -> dict[str, Any]:
         path = self.control.folder / f"fired-{case.name}.json"

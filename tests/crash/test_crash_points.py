@@ -53,6 +53,7 @@ STARTED_AGAIN = [
     Case("state-upload", "state upload", ("machine",), 1),
     Case("some-committed-driver", "some committed", ("driver",), 1),
     Case("all-committed", "all committed", ("machine",)),
+    Case("takeover", "takeover: before commit", ("machine",), 0),
 ]
 """The pipeline is started again over the same checkpoint."""
 

@@ -212,20 +212,23 @@ class ProducerPoints(Producer):
         settings = {**(arguments[0] if arguments else {}), **options}
         number = str(settings.get("transactional.id", "")).rpartition("-")[2]
         self.state_partition = int(number) if number.isdigit() else None
+        # The driver writes, too: when it starts, to take the checkpoint over.
+        self.is_takeover = os.getpid() == self.control.processes()["driver"]
         self.records = 0
         self.batch_id = -1
 
     def init_transactions(self, *arguments: Any, **options: Any) -> None:
-        self.control.note(f"sink-{self.state_partition}", str(os.getpid()))
+        if not self.is_takeover:
+            self.control.note(f"sink-{self.state_partition}", str(os.getpid()))
         super().init_transactions(*arguments, **options)
-        if self.state_partition is not None:
+        if self.state_partition is not None and not self.is_takeover:
             self.initialised[:] = [self.state_partition]
-        reach(self.control, "initialised", self.state_partition)
+        self._reach("initialised")
 
     def begin_transaction(self, *arguments: Any, **options: Any) -> None:
         super().begin_transaction(*arguments, **options)
         self.records = 0
-        reach(self.control, "begun", self.state_partition)
+        self._reach("begun")
 
     def produce(self, *arguments: Any, **options: Any) -> None:
         super().produce(*arguments, **options)
@@ -239,16 +242,22 @@ class ProducerPoints(Producer):
             self.control.fire(case, self.state_partition)
 
     def send_offsets_to_transaction(self, positions: Any, *rest: Any, **options: Any) -> None:
-        reach(self.control, "flushed", self.state_partition)
+        self._reach("flushed")
         super().send_offsets_to_transaction(positions, *rest, **options)
         self.batch_id = positions[0].offset - 1
 
     def commit_transaction(self, *arguments: Any, **options: Any) -> None:
-        reach(self.control, "before commit", self.state_partition)
-        self._hold_for_another()
+        self._reach("before commit")
+        if not self.is_takeover:
+            self._hold_for_another()
         super().commit_transaction(*arguments, **options)
-        self.control.note(f"committed-{self.state_partition}-{self.batch_id}", "")
-        reach(self.control, "committed", self.state_partition)
+        if not self.is_takeover:
+            self.control.note(f"committed-{self.state_partition}-{self.batch_id}", "")
+        self._reach("committed")
+
+    def _reach(self, point: str) -> None:
+        prefix = "takeover: " if self.is_takeover else ""
+        reach(self.control, prefix + point, self.state_partition)
 
     def _hold_for_another(self) -> None:
         case = self.control.armed("some committed", self.state_partition)

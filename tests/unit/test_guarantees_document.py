@@ -1,0 +1,52 @@
+"""docs/guarantees.md claims nothing without a test: every one that it names exists, and back."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "guarantees.md").read_text("utf-8")
+LINKS = sorted(set(re.findall(r"`(tests/[^`]+\.py)::(\w+)(?:\[([^`]+)\])?`", TEXT)))
+CRASH_TESTS = ("tests/crash/test_crash_points.py", "tests/crash/test_executor.py")
+
+
+@pytest.mark.parametrize(("path", "name", "case"), LINKS, ids=lambda part: part or "-")
+def test_a_test_that_is_named_exists(path: str, name: str, case: str) -> None:
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+
+    assert name in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+    if case:
+        assert case in case_names(tree)
+
+
+def test_every_row_of_a_crash_has_its_test() -> None:
+    rows = [line for line in TEXT.splitlines() if line.startswith("| ") and " | " in line]
+    heads = [line for line in rows if line.startswith(("| crash |", "| found |"))]
+
+    assert heads
+    assert [row for row in rows if row not in heads and "`tests/" not in row] == []
+
+
+@pytest.mark.parametrize("path", CRASH_TESTS)
+def test_every_case_has_its_row(path: str) -> None:
+    told = {case for where, _, case in LINKS if where == path and case}
+
+    assert told
+    assert case_names(ast.parse((ROOT / path).read_text("utf-8"))) - {"machine-mid-produce"} == told
+
+
+def case_names(tree: ast.Module) -> set[str]:
+    """Return the first argument of every Case: the parameter's id."""
+    calls = (one for one in ast.walk(tree) if isinstance(one, ast.Call))
+    return {
+        call.args[0].value
+        for call in calls
+        if isinstance(call.func, ast.Name)
+        and call.func.id == "Case"
+        and isinstance(call.args[0], ast.Constant)
+        and isinstance(call.args[0].value, str)
+    }
