@@ -66,9 +66,11 @@ from checkback.streaming.session import start_session
 from checkback.streaming.takeover import take_over
 
 WATCH_S: Final = 3.0
+TRIGGER_WATCH_S_MAX: Final = 30.0
 OPEN_TRANSACTION_MARGIN_S: Final = 30.0
 
 How = Literal["nothing", "cut", "from topics"]
+Unknown = Literal["pending", "settled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +126,14 @@ class Rebuild:
         jars: Kafka source and Delta.
         is_certain: do it; else only say what would be done.
         anew: from the topics, though the checkpoint is whole or could be mended.
+        unknown_are: what halves whose marks may be gone are taken for; None: refuse to.
     """
 
     settings: Settings
     jars: list[Path]
     is_certain: bool
-    anew: bool
+    anew: bool = False
+    unknown_are: Unknown | None = None
 
     def run(self) -> RebuildReport:
         """Do it, and return what was done.
@@ -156,7 +160,7 @@ class Rebuild:
             settings = replace(
                 settings, sink_transaction_timeout_ms=facts.transaction_timeout_max_ms
             )
-        return _Work(settings, connection, facts)
+        return _Work(settings, connection, facts, self.unknown_are)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,7 @@ class _Work:
     settings: Settings
     connection: dict[str, Any]
     facts: ClusterFacts
+    unknown_are: Unknown | None
 
     def run(self, spark: SparkSession, *, is_certain: bool, anew: bool) -> RebuildReport:
         folder = RebuildFolder(spark, self.settings.checkpoint)
@@ -227,7 +232,7 @@ class _Work:
         positions = self._positions()
         self._history(folder.spark, positions, now_ms).write.parquet(folder.rows)
         counts = counts_of(folder.spark.read.parquet(folder.rows))
-        require_sound(counts, positions)
+        require_sound(counts, positions, self.unknown_are)
         first_batch = self._first_batch(folder, sink, now_ms)
         ends = positions.ends([self._names.half, self._names.op])
         folder.replace(FIRST_PLAN, plan_with_position(folder.read(FIRST_PLAN), ends))
@@ -275,7 +280,8 @@ class _Work:
 
     def _history(self, spark: SparkSession, positions: Positions, now_ms: int) -> DataFrame:
         settings = self.settings
-        known = known_halves(positions, self._names.half)
+        settled = self.unknown_are == "settled"
+        known = known_halves(positions, self._names.half, unknown_are_settled=settled)
         history = HistorySettings(settings.page_size, now_ms, self._rules, known)
         source = spark_settings(settings.bootstrap_servers, settings.kafka)
         return restored_rows(spark, source, self._names, positions, history)
@@ -303,9 +309,10 @@ class _Work:
     def _require_no_job(self, folder: RebuildFolder, predecessors: list[Predecessor]) -> None:
         """Refuse while a job plans batches in the folder, or writes to the settled topic."""
         planned = folder.checkpoint.last_batch("offsets")
+        watch_s = WATCH_S + min(self.settings.trigger_interval_ms / 1_000, TRIGGER_WATCH_S_MAX)
         if planned is not None and not predecessors:
-            time.sleep(WATCH_S)
-        require_silence(predecessors, self._partitions(self._names.settled), WATCH_S)
+            time.sleep(watch_s)
+        require_silence(predecessors, self._partitions(self._names.settled), watch_s)
         if folder.checkpoint.last_batch("offsets") != planned:
             raise still_running(f"it has just planned a batch in {folder.path}")
 
@@ -324,7 +331,9 @@ class _Work:
         return Rules.from_settings(self.settings)
 
 
-def require_sound(counts: RestoredCounts, positions: Positions) -> None:
+def require_sound(
+    counts: RestoredCounts, positions: Positions, unknown_are: Unknown | None
+) -> None:
     """Refuse to rebuild from topics that do not tell enough, or of something else.
 
     Raises:
@@ -337,12 +346,12 @@ def require_sound(counts: RestoredCounts, positions: Positions) -> None:
             remedy="See docs/operating/recovering.md.",
             foreign=counts.foreign,
         )
-    if counts.unknown:
+    if counts.unknown and unknown_are is None:
         raise CheckpointError(
             f"{counts.unknown} halves may be settled or not: they are older than the oldest mark "
             f"that is kept ({positions.marks_from_ms} ms since 1970). Taken for pending, their "
             "final messages could be written twice.",
-            remedy="See docs/operating/recovering.md.",
+            remedy="Read docs/operating/recovering.md, then choose with --unknown-are.",
             unknown=counts.unknown,
             marks_from_ms=positions.marks_from_ms,
         )

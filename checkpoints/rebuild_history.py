@@ -65,10 +65,12 @@ class HistorySettings:
     known: Mapping[int, Known]
 
 
-def known_halves(positions: Positions, half_topic: str) -> dict[int, Known]:
+def known_halves(
+    positions: Positions, half_topic: str, *, unknown_are_settled: bool
+) -> dict[int, Known]:
     """Return what is known of every half partition."""
     return {
-        number: Known(span.first, span.end, positions.marks_from_ms)
+        number: Known(span.first, span.end, positions.marks_from_ms, unknown_are_settled)
         for number, span in positions.spans[half_topic].items()
     }
 

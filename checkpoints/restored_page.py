@@ -41,11 +41,14 @@ class Known:
         first_offset: of the first half that its topic still has.
         end_offset: behind the last one.
         marks_from_ms: marks before that time may be gone; 0 where none is.
+        unknown_are_settled: whether halves from before that without a mark are left alone, with
+            their ops; else they are taken for pending.
     """
 
     first_offset: int
     end_offset: int
     marks_from_ms: int
+    unknown_are_settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class RestoredCounts:
         pending: halves without a verdict.
         asked: those of them that were asked back.
         ops: ops and malformed records that are left for the first batch.
-        unknown: pending halves from a time whose marks may be gone: perhaps settled.
+        unknown: halves from a time whose marks may be gone, and without one: perhaps settled.
         foreign: marks that can't be of these halves: the half topic was made anew.
         lost: halves that were asked back, have no verdict, and are gone from their topic.
     """
@@ -141,7 +144,11 @@ def restore_page(
         marked.settled_ms[index] + CLOCK_MARGIN_MS < halves.time_ms
     )
     is_open = (marked.phase[index] == 0) & ~marked.refused[index]
-    waiting, lost_ops = _ops_left(empty, events.of_kind(EventKind.OP), marked, known)
+    is_unknown = is_open & (marked.check_times[index] == 0) & (halves.time_ms < known.marks_from_ms)
+    left_alone = is_unknown & known.unknown_are_settled
+    is_open &= ~left_alone
+    ops = _without(empty, events.of_kind(EventKind.OP), index[left_alone])
+    waiting, lost_ops = _ops_left(empty, ops, marked, known)
     settled = _remembered(marked, waiting.offset - empty.first_offset, now_ms, rules)
     page = replace(empty, settled=settled)
     pending = _pending(page, halves.take(is_open), marked, now_ms, rules)
@@ -150,14 +157,13 @@ def restore_page(
     left = Events.concat(waiting, *_malformed(empty, events, marked))
     asked_lost = (marked.check_times > 0) & (marked.phase == 0)
     asked_lost[index] = False
-    unasked = marked.check_times[pending.index] == 0
     counts = RestoredCounts(
         halves=len(halves),
         settled=int(np.count_nonzero(marked.phase)),
         pending=len(pending),
         asked=int(np.count_nonzero(pending.check_times)),
         ops=len(left),
-        unknown=int(np.count_nonzero(unasked & (pending.store_time_ms < known.marks_from_ms))),
+        unknown=int(np.count_nonzero(is_unknown)),
         foreign=int(np.count_nonzero(foreign)) + marked.beyond,
         lost=int(np.count_nonzero(asked_lost)) + lost_ops,
     )
@@ -192,6 +198,13 @@ def _checks(size: int, index: Ints, times: Ints, now_ms: Ints) -> tuple[Ints, In
     np.maximum.at(latest_ms, index, now_ms)
     np.add.at(same, index[times == highest[index]], 1)
     return highest, same, latest_ms
+
+
+def _without(empty: Page, ops: Events, left_alone: Ints) -> Events:
+    """Return the ops that speak of other halves than these."""
+    is_left_alone = np.zeros(empty.page_size, np.bool_)
+    is_left_alone[left_alone] = True
+    return ops.take(~is_left_alone[ops.offset - empty.first_offset])
 
 
 def _ops_left(empty: Page, ops: Events, marked: _Marked, known: Known) -> tuple[Events, int]:

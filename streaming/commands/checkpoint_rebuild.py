@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -23,10 +23,21 @@ if TYPE_CHECKING:
     is_flag=True,
     help="From the topics, though the checkpoint is whole or its end could be cut off.",
 )
+@click.option(
+    "--unknown-are",
+    type=click.Choice(["pending", "settled"]),
+    help="What to take halves for whose marks may be gone; without it they are a reason to refuse.",
+)
 @yes_option
 @output_option
 @settings_options
-def rebuild(settings: Settings, output: Output, is_certain: bool, anew: bool) -> None:
+def rebuild(
+    settings: Settings,
+    output: Output,
+    is_certain: bool,
+    anew: bool,
+    unknown_are: Literal["pending", "settled"] | None,
+) -> None:
     """Make a lost or damaged checkpoint anew, so that nothing is lost and nothing written twice.
 
     Looks first whether it is whole. Where only its end is torn and nothing of it was written, the
@@ -40,7 +51,7 @@ def rebuild(settings: Settings, output: Output, is_certain: bool, anew: bool) ->
     # Imported late: Spark takes its time.
     from checkback.checkpoints.rebuild import Rebuild
 
-    report = Rebuild(settings, jars, is_certain, anew).run()
+    report = Rebuild(settings, jars, is_certain, anew, unknown_are).run()
     output.show(report.as_data(), report_text(report))
 
 
@@ -108,7 +119,7 @@ def _risk_lines(report: RebuildReport) -> list[str]:
         lines.append(f"At risk: {counts.lost} halves or ops whose half is gone from its topic.")
     if counts.unknown:
         lines.append(
-            f"At risk: {counts.unknown} halves whose marks may be gone; with --yes this is refused."
+            f"At risk: {counts.unknown} halves whose marks may be gone: choose by --unknown-are."
         )
     if counts.foreign:
         lines.append(

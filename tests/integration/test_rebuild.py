@@ -168,7 +168,7 @@ def test_a_torn_end_is_cut_off_and_a_damaged_middle_rebuilt(
         assert pipeline.terminate() == 0
 
     def mend(*, is_certain: bool = True) -> RebuildReport:
-        return Rebuild(settings, [], is_certain, anew=False).run_in(spark)
+        return Rebuild(settings, [], is_certain).run_in(spark)
 
     planned = max(int(one.name) for one in (checkpoint / "offsets").iterdir() if one.suffix == "")
     committed = max(int(one.name) for one in (checkpoint / "commits").iterdir() if one.suffix == "")

@@ -209,6 +209,16 @@ def test_halves_from_before_the_marks_that_are_kept_are_unknown() -> None:
     assert (counts.pending, counts.asked, counts.unknown) == (3, 2, 1)
 
 
+def test_unknown_halves_can_be_left_alone_with_their_ops() -> None:
+    past = Past().unread(half(0), half(1, time=SENT + 5_000), op(0, COMMIT, 0), op(1, COMMIT, 1))
+
+    restored = past.restored(Known(0, 1_000, SENT + 5_000, unknown_are_settled=True))
+
+    assert restored.page.halves.index.tolist() == [1]
+    assert restored.events.offset.tolist() == [1]
+    assert restored.counts.unknown == 1
+
+
 def test_marks_of_another_topic_are_told() -> None:
     past = Past(half(0)).batch(SENT, op(0, COMMIT, 0))
     past.written = [half(0, time=SENT + CLOCK_MARGIN_MS + 1)]
