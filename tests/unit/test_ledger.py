@@ -20,7 +20,7 @@ from checkback.protocol.errors import (
 )
 from checkback.sinks.ledger import DeltaLedger, LedgerOwner
 from checkback.sinks.ledger_maintenance import maintain, require_safe
-from checkback.sinks.ledger_pending import read_pending
+from checkback.sinks.ledger_pending import PENDING_SQL, read_pending
 from checkback.sinks.ledger_rows import LEDGER_SCHEMA, Batch, packed
 from checkback.streaming.commands import NOUNS
 from checkback.streaming.commands.frame import LazyGroup
@@ -207,3 +207,12 @@ def test_the_commands_tell_it_as_data(path: str) -> None:
     told = run("ledger", "view", "--ledger", path, "--name", "open_ones")
     assert told["statement"].startswith("CREATE OR REPLACE VIEW open_ones AS")
     assert path in told["statement"]
+
+
+def test_the_documented_view_is_the_one_that_is_used() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "ledger.md").read_text("utf-8")
+
+    assert PENDING_SQL.format(table="ledger") in text
+    assert {name for name in LEDGER_SCHEMA.names if f"| `{name}` |" in text} == set(
+        LEDGER_SCHEMA.names
+    )
