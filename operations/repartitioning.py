@@ -31,6 +31,7 @@ from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.session import begin_session
+from checkback.sinks.settings import SinkSettings
 
 TIMEOUT_S: Final = 30.0
 
@@ -75,8 +76,12 @@ def repartition(settings: Settings, folder: CheckpointFolder, partitions: int) -
     found = verify(files)
     plan = plan_repartition(found, newest_plan(files, found), partitions)
     require_stopped(files, settings)
+    sink = marker_settings(settings, found.query_id or "", found.identity)
+    _take_over(sink, found, plan)
     added = _grow_settled(settings, partitions)
-    _take_over(settings, found, plan)
+    if plan.after > plan.before:
+        # New ones begin where the old ones stand: all that is committed is written.
+        begin_session(sink, plan.after, range(plan.before), _next_batch(found))
     if plan.dropped is not None:
         drop_plan(files, plan.dropped)
     if plan.step is not Step.OUR_FILE:
@@ -98,16 +103,13 @@ def look_ahead(folder: CheckpointFolder, partitions: int) -> RepartitionPlan:
     return plan_repartition(found, newest_plan(files, found), partitions)
 
 
-def _take_over(settings: Settings, found: Verification, plan: RepartitionPlan) -> None:
-    """End every writer, give new state partitions their marker, and compare all with the plan."""
-    sink = marker_settings(settings, found.query_id or "", found.identity)
+def _take_over(sink: SinkSettings, found: Verification, plan: RepartitionPlan) -> None:
+    """End every writer, then compare what is written with what is planned."""
     compared = compare_markers(found, read_markers(sink, plan.before), sink.marker_group)
     contradictions = [one for one in compared.problems if one.code.startswith("marker")]
     if contradictions:
         raise CheckpointError(contradictions[0].says, remedy=contradictions[0].remedy)
-    # New ones begin where the old ones stand: all that is committed is written.
-    next_batch = (found.committed_batch or 0) + 1
-    begin_session(sink, max(plan.before, plan.after), range(plan.before), next_batch)
+    begin_session(sink, plan.before, range(plan.before), _next_batch(found))
     written = max(read_markers(sink, plan.before).values(), default=0) - 1
     if plan.dropped is not None and written >= plan.dropped:
         raise CheckpointError(
@@ -115,6 +117,10 @@ def _take_over(settings: Settings, found: Verification, plan: RepartitionPlan) -
             remedy="Start the pipeline, which ends that batch, stop it with SIGTERM, try again.",
             batch_id=plan.dropped,
         )
+
+
+def _next_batch(found: Verification) -> int:
+    return 0 if found.committed_batch is None else found.committed_batch + 1
 
 
 def _grow_settled(settings: Settings, partitions: int) -> int:

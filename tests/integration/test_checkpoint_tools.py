@@ -1,0 +1,394 @@
+"""Looking into a real checkpoint, mending its partitions, and telling lag tools how far it is."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+
+from checkback.checkpoints.files import files_of
+from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.identity import CheckpointIdentity
+from checkback.checkpoints.repartition import rewrite_state
+from checkback.checkpoints.verification import verify
+from checkback.deploy.broker import EmbeddedBroker
+from checkback.operations.checkpoint_files import marker_settings, read_markers
+from checkback.operations.exporting import FORMATS, export_pending
+from checkback.operations.inspecting import inspect, topic_ends
+from checkback.operations.repartitioning import repartition
+from checkback.operations.verifying import verify_files
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import CheckpointError, UsageError
+from checkback.protocol.properties import text_value
+from checkback.sinks.lookup import RecordReader
+from checkback.streaming.commands import NOUNS
+from checkback.streaming.commands.frame import LazyGroup
+from checkback.streaming.state_size import fit_state_partitions
+
+GROUP = "shop"
+HALF_PARTITIONS = 6
+"""Enough pages that several state partitions have some."""
+
+
+@dataclass
+class Stage:
+    """Topics, and a checkpoint whose pipeline has ended."""
+
+    topics: Topics
+    settings: Settings
+    folder: Path
+    real: str
+    halves: dict[str, tuple[int, int]]
+    seen_at_work: dict[str, Any]
+
+    def checkpoint(self, spark: SparkSession) -> CheckpointFolder:
+        return CheckpointFolder(spark, self.settings.checkpoint)
+
+    def half(self, name: str, partition: int) -> None:
+        self.halves[name] = self.topics.send_half(
+            name.encode(), self.real, partition=partition, group=GROUP
+        )
+
+    def op(self, name: str, state: int) -> None:
+        self.topics.send_op(self.halves[name], name, state, group=GROUP)
+
+    def lag(self) -> int:
+        """What `kafka-consumer-groups --describe` would say of the application's group."""
+        names = self.topics.names
+        ends = topic_ends(self.settings, [names.half, names.op])
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.settings.bootstrap_servers,
+                "group.id": self.settings.application_id,
+            }
+        )
+        found = consumer.committed([TopicPartition(*place) for place in ends], 20)
+        consumer.close()
+        read = {(one.topic, one.partition): max(0, one.offset) for one in found}
+        return sum(end - read[place] for place, end in ends.items())
+
+    def checks(self) -> dict[str, list[int]]:
+        """The counts that check requests bore, by transaction."""
+        found: dict[str, list[int]] = {}
+        for message in self.topics.read(self.topics.names.check(GROUP)):
+            count = text_value(message.headers() or [], "TRANSACTION_CHECK_TIMES")
+            found.setdefault((message.value() or b"").decode(), []).append(int(count or 0))
+        return found
+
+
+def wait_for_idle(stage: Stage) -> None:
+    wait_until(lambda: stage.lag() == 0, what="no lag")
+
+
+@pytest.fixture(scope="module")
+def stage(
+    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Stage:
+    prefix, folder = f"t{uuid.uuid4().hex[:10]}-", tmp_path_factory.mktemp("tools")
+    topics = Topics(broker.bootstrap_servers, prefix, HALF_PARTITIONS)
+    settings = topics.settings(
+        folder / "checkpoint",
+        application_id=prefix.rstrip("-"),
+        state_partitions=2,
+        transaction_timeout_ms=500,
+        check_interval_ms=2_000,
+        check_max=1_000,
+        trigger_interval_ms=500,
+    )
+    topics.create(settings, [f"{prefix}real"], [GROUP])
+    stage = Stage(topics, settings, folder, f"{prefix}real", {}, {})
+    for number in range(HALF_PARTITIONS):
+        stage.half(f"asked-{number}", number)
+        stage.half(f"committed-{number}", number)
+        stage.op(f"committed-{number}", COMMIT)
+    stage.half("rolled-back", 0)
+    stage.op("rolled-back", ROLLBACK)
+    with Pipeline(settings, folder) as pipeline:
+        pipeline.wait_for("started")
+        wait_until(lambda: len(stage.checks()) == HALF_PARTITIONS, what="a check of each")
+        wait_for_idle(stage)
+        stage.seen_at_work = inspect(settings, stage.checkpoint(spark)).as_data(0)
+        with pytest.raises(CheckpointError, match="at work"):
+            repartition(settings, stage.checkpoint(spark), 3)
+        assert pipeline.terminate() == 0, pipeline.errors()
+    return stage
+
+
+def copied(stage: Stage, spark: SparkSession, to: Path) -> CheckpointFolder:
+    shutil.copytree(stage.settings.checkpoint, to, dirs_exist_ok=True)
+    return CheckpointFolder(spark, str(to))
+
+
+def committed(folder: CheckpointFolder) -> int:
+    batch = folder.last_batch("commits")
+    assert batch is not None
+    return batch
+
+
+def test_a_pipeline_at_work_can_be_looked_into(stage: Stage) -> None:
+    seen = stage.seen_at_work
+
+    assert seen["problems"] == []
+    assert seen["pending"] == HALF_PARTITIONS
+    assert seen["lag"] == 0
+    assert sum(one["pages"] for one in seen["state"]) == HALF_PARTITIONS
+    assert all(one["file_bytes"] > 0 for one in seen["state"])
+    assert sum(one["page_bytes"] for one in seen["state"]) > 0
+    ends = {(one["topic"], one["partition"]): one["end"] for one in seen["positions"]}
+    assert ends[stage.topics.names.half, 0] == 3
+    assert ends[stage.topics.names.half, 1] == 2
+    assert len(ends) == 2 * HALF_PARTITIONS
+
+
+def test_a_stopped_checkpoint_is_whole_and_so_are_its_markers(
+    stage: Stage, spark: SparkSession
+) -> None:
+    found = verify_files(stage.settings, files_of(spark, stage.settings.checkpoint))
+
+    assert found.problems == ()
+    assert found.whole_batch == found.committed_batch
+    assert found.planned_batch == (found.committed_batch or 0) + 1  # a stop plans one more
+    assert found.state_partitions == 2
+    assert found.markers is not None
+    assert found.markers.keys() == {0, 1}
+    assert found.written_batch is not None
+    assert found.written_batch <= (found.committed_batch or 0)
+
+
+def remove(name: str) -> Callable[[Path, int], str]:
+    def damage(folder: Path, batch: int) -> str:
+        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
+        (folder / file).unlink()
+        return file
+
+    return damage
+
+
+def cut(name: str) -> Callable[[Path, int], str]:
+    def damage(folder: Path, batch: int) -> str:
+        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
+        path = folder / file
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        path.write_bytes(path.read_bytes()[: max(1, path.stat().st_size // 2)])
+        return file
+
+    return damage
+
+
+def flip(name: str) -> Callable[[Path, int], str]:
+    def damage(folder: Path, batch: int) -> str:
+        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
+        content = bytearray((folder / file).read_bytes())
+        content[-1] ^= 0xFF
+        (folder / file).write_bytes(content)
+        return file
+
+    return damage
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "is_last_whole"),
+    [
+        (cut("offsets/{batch}"), "torn", False),
+        (flip("offsets/{batch}"), "torn", False),
+        (cut("commits/{batch}"), "torn", False),
+        (remove("commits/{before}"), "hole", True),
+        (remove("offsets/{before}"), "hole", True),
+        (cut("state/0/1/{version}.changelog"), "state", False),
+        (remove("state/0/0/{version}.changelog"), "state", False),
+        (cut("checkback/identity.json"), "torn", True),
+        (remove("checkback/rules.json"), "missing", True),
+        (cut("metadata"), "torn", True),
+        (remove("state/0/_metadata/metadata"), "missing", None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_damage_is_found_and_named(
+    stage: Stage,
+    spark: SparkSession,
+    tmp_path: Path,
+    damage: Callable[[Path, int], str],
+    code: str,
+    is_last_whole: bool | None,
+) -> None:
+    folder = copied(stage, spark, tmp_path / "copy")
+    last = committed(folder)
+    file = damage(Path(folder.path), last)
+
+    found = verify(files_of(spark, folder.path))
+
+    assert code in {one.code for one in found.problems if one.file == file}
+    assert all(one.remedy for one in found.problems)
+    if is_last_whole is None:
+        assert found.whole_batch is None
+    else:
+        assert (found.whole_batch == last) is is_last_whole
+
+
+def test_the_command_says_what_is_wrong_without_a_broker(stage: Stage, tmp_path: Path) -> None:
+    shutil.copytree(stage.settings.checkpoint, tmp_path / "copy")
+    (tmp_path / "copy" / "checkback" / "rules.json").unlink()
+    arguments = ["checkpoint", "verify", "--files-only", "--output", "json"]
+    arguments += ["--checkpoint", str(tmp_path / "copy"), "--bootstrap-servers", "127.0.0.1:1"]
+    arguments += ["--application-id", stage.settings.application_id]
+
+    ran = CliRunner().invoke(LazyGroup(NOUNS), arguments, standalone_mode=False, obj=None)
+
+    said = json.loads(ran.stdout)
+    assert [one["file"] for one in said["problems"]] == ["checkback/rules.json"]
+    assert ran.return_value == 1
+
+
+def test_an_older_copy_and_a_lost_marker_are_told_from_the_markers(
+    stage: Stage, spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = copied(stage, spark, tmp_path / "copy")
+    files = Path(folder.path)
+    for number in range(1, committed(folder) + 2):
+        for log in ("offsets", "commits"):
+            (files / log / str(number)).unlink(missing_ok=True)
+            (files / log / f".{number}.crc").unlink(missing_ok=True)
+    settings = replace(stage.settings, checkpoint=folder.path)
+
+    found = verify_files(settings, files_of(spark, folder.path))
+
+    assert {one.code for one in found.problems} == {"marker-ahead"}
+    query = json.loads((files / "metadata").read_text())
+    (files / "metadata").write_text(json.dumps({**query, "id": str(uuid.uuid4())}))
+    (files / ".metadata.crc").unlink()
+    found = verify_files(settings, files_of(spark, folder.path))
+    assert [one.code for one in found.problems] == ["marker-missing", "marker-missing"]
+
+
+@pytest.mark.parametrize("form", sorted(FORMATS))
+def test_what_is_pending_is_exported(
+    stage: Stage, spark: SparkSession, tmp_path: Path, form: str
+) -> None:
+    reader = RecordReader(
+        {"bootstrap.servers": stage.settings.bootstrap_servers}, stage.topics.names.half
+    )
+
+    exported = export_pending(stage.checkpoint(spark), reader, tmp_path / "out", form, 0)
+
+    reader.close()
+    rows = read_rows(tmp_path / "out", form)
+    assert exported == len(rows) == HALF_PARTITIONS
+    assert {row["transaction_id"] for row in rows} == {f"asked-{n}" for n in range(HALF_PARTITIONS)}
+    assert {(row["group"], row["real_topic"]) for row in rows} == {(GROUP, stage.real)}
+    assert all(int(row["check_times"]) >= 1 for row in rows)
+    assert all(int(row["next_check_ms"]) > int(row["half_time_ms"]) for row in rows)
+
+
+def read_rows(path: Path, form: str) -> list[dict[str, Any]]:
+    if form == "parquet":
+        return list(pyarrow.parquet.read_table(path).to_pylist())
+    if form == "csv":
+        return list(csv.DictReader(path.read_text().splitlines()))
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_lag_grows_while_the_pipeline_stands_still(stage: Stage) -> None:
+    before = stage.lag()
+
+    stage.half("sent-meanwhile", 2)
+    stage.half("asked-later", 3)
+
+    assert stage.lag() == before + 2
+
+
+def test_a_repartition_that_was_left_half_done_is_refused_until_it_is_ended(
+    stage: Stage, spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = copied(stage, spark, tmp_path / "copy")
+    plan = committed(folder) + 1
+    files_of(spark, folder.path).delete(f"offsets/{plan}")
+    rewrite_state(folder, 3)
+
+    with pytest.raises(CheckpointError, match="from 2 to 3 state partitions was left half done"):
+        fit_state_partitions(stage.settings, folder)
+    with pytest.raises(CheckpointError, match="to 3 state partitions was left half done"):
+        repartition(replace(stage.settings, checkpoint=folder.path), folder, 4)
+    assert [one.code for one in verify(files_of(spark, folder.path)).problems] == ["partitions"]
+
+
+def test_a_batch_that_is_written_in_part_is_not_dropped(stage: Stage, spark: SparkSession) -> None:
+    folder = stage.checkpoint(spark)
+    plan = committed(folder) + 1
+    identity = CheckpointIdentity.from_json(folder.read("identity.json") or "")
+    sink = marker_settings(stage.settings, folder.query_id() or "", identity)
+    group, settled = sink.marker_group, stage.topics.names.settled
+    true_marker = read_markers(sink, 2)[1]
+    admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap_servers})
+
+    def move(offset: int) -> None:
+        places = [TopicPartition(settled, 1, offset)]
+        asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+        asked[group].result(20)
+
+    move(plan + 1)
+    with pytest.raises(CheckpointError, match="written by some state partitions"):
+        repartition(stage.settings, folder, 3)
+    move(true_marker)
+
+    assert folder.last_batch("offsets") == plan
+
+
+@pytest.mark.timeout(600)
+def test_partitions_change_and_nothing_is_lost_doubled_or_forgotten(
+    stage: Stage, spark: SparkSession
+) -> None:
+    finals = sorted(f"committed-{number}" for number in range(HALF_PARTITIONS))
+    assert stage.topics.bodies(stage.real) == finals
+    stage.op("asked-0", COMMIT)  # waits on its topic while the partitions change
+
+    done = repartition(stage.settings, stage.checkpoint(spark), 3)
+
+    assert (done.before, done.after, done.settled_partitions_added) == (2, 3, 1)
+    assert done.dropped_batch == done.batch_id  # planned by the stop, never begun
+    with pytest.raises(UsageError, match="3 state partitions already"):
+        repartition(stage.settings, stage.checkpoint(spark), 3)
+    run_on(stage, spark, 3, ["asked-0", "sent-meanwhile"], "asked-1")
+
+    done = repartition(stage.settings, stage.checkpoint(spark), 1)
+
+    assert (done.before, done.after, done.settled_partitions_added) == (3, 1, 0)
+    run_on(stage, spark, 1, ["asked-2"], "asked-3")
+    expected = sorted([*finals, "asked-0", "sent-meanwhile", "asked-2"])
+    assert stage.topics.bodies(stage.real) == expected
+    assert stage.topics.reasons() == []
+
+
+def run_on(
+    stage: Stage, spark: SparkSession, partitions: int, to_commit: list[str], asked: str
+) -> None:
+    """Run with the checkpoint's partitions; commit some, see that deadlines still pass."""
+    before = len(stage.checks()[asked])
+    # Nobody sets the number: the run has to take the checkpoint's.
+    settings = replace(stage.settings, state_partitions=None)
+    with Pipeline(settings, stage.folder) as pipeline:
+        assert pipeline.wait_for("started")["state_partitions"] == partitions
+        for name in to_commit:
+            stage.op(name, COMMIT)
+        wait_until(
+            lambda: set(to_commit) <= set(stage.topics.bodies(stage.real)), what="the finals"
+        )
+        wait_until(lambda: len(stage.checks()[asked]) > before, what=f"a check of {asked}")
+        assert pipeline.terminate() == 0, pipeline.errors()
+    found = verify_files(stage.settings, files_of(spark, stage.settings.checkpoint))
+    assert found.problems == ()
+    assert found.state_partitions == partitions
+    for counts in stage.checks().values():
+        assert counts == list(range(1, len(counts) + 1))
