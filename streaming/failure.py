@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
 
 from checkback.protocol import errors
@@ -18,6 +21,23 @@ TWO_JOBS: Final = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries a
 """What Spark says when another query has written its next file (MicroBatchExecution 4.2.0)."""
 WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
 TEXT_MAX: Final = 2_000
+
+
+@contextmanager
+def jvm_watched() -> Iterator[None]:
+    """Tell when Spark's JVM ended beneath the driver, instead of how the next call to it failed.
+
+    Raises:
+        OperationalError: it is gone.
+    """
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionRefusedError) as error:
+        raise OperationalError(
+            "Spark's JVM ended.",
+            remedy="Look whether the system was out of memory (spark.driver.memory is the JVM's). "
+            "The next start continues from the checkpoint.",
+        ) from error
 
 
 def explain(failure: StreamingQueryException | None) -> CheckbackError:

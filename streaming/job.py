@@ -34,7 +34,7 @@ from checkback.sinks.transaction import SentHeaders
 from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.claim import claim_topics
-from checkback.streaming.failure import explain
+from checkback.streaming.failure import explain, jvm_watched
 from checkback.streaming.lag import OffsetPublisher
 from checkback.streaming.members import groups_without_members
 from checkback.streaming.pages import PageSettings
@@ -117,6 +117,7 @@ class Job:
         """Ask for an end after the batch that is being written; returns at once."""
         self._stopping.set()
 
+    @jvm_watched()
     def run(self) -> None:
         """Run until stopped.
 

@@ -18,6 +18,7 @@ from tests.integration.running import Pipeline, Topics, wait_until
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import OperationalError
 
 INJECTED: Final = Path(__file__).with_name("injected")
 REAL_TOPICS: Final = ("orders", "invoices", "mail")
@@ -27,8 +28,8 @@ BROKER_PROPERTIES: Final = {
     # How often abandoned transactions are looked for; 10 s as Kafka is delivered.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
-REACHED_S: Final = 120.0
-SETTLED_S: Final = 150.0
+REACHED_S: Final = 240.0
+SETTLED_S: Final = 300.0
 
 
 def crash_environment(control: Path) -> dict[str, str]:
@@ -137,7 +138,10 @@ class CrashRun:
             self.broker.kill()
             self.broker.start()
         if case.ends_driver:
-            self.pipeline.wait()
+            exit_code = self.pipeline.wait(REACHED_S)
+            if case.victims == ("jvm",):
+                assert exit_code == OperationalError.exit_code, self.pipeline.errors()
+                assert "JVM ended" in self.pipeline.errors()
             self.start_pipeline()
         self._tell_processes()
 

@@ -16,6 +16,9 @@ from tests.integration.running import wait_until
 
 from checkback.deploy.broker import EmbeddedBroker
 
+# A start takes ten seconds, and a minute where others keep the machine busy.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(scope="module")
 def run(

@@ -17,6 +17,9 @@ CASES = [
     Case("executor-committed", "committed", ("executor",), 1),
 ]
 
+# As for the other crashes.
+pytestmark = pytest.mark.timeout(600)
+
 
 @pytest.fixture(scope="module")
 def run(
