@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.protocol.configuration import Settings
 
-REFUSED = 4
+ENVIRONMENT, REFUSED = 3, 4
 ONE_BATCH_MS = 10**13
 """A trigger interval under which a start makes one batch: the next one is due in the year 2286."""
 
@@ -135,3 +136,32 @@ def marks_of(topics: Topics) -> list[bytes]:
 
 def checks_of(topics: Topics) -> list[str]:
     return topics.bodies(topics.names.check("g"))
+
+
+def test_a_half_topic_that_vanishes_ends_the_job_and_a_new_one_is_not_taken_for_it(
+    topics: Topics, tmp_path: Path
+) -> None:
+    settings = topics.settings(tmp_path / "checkpoint")
+    topics.create(settings, [f"{topics.prefix}orders"], ["g"])
+    commit(topics, "final")
+    with make(settings, tmp_path / "run") as pipeline:
+        pipeline.wait_for("started")
+        wait_until(lambda: topics.bodies(f"{topics.prefix}orders") == ["final"], what="a final")
+        delete(topics, topics.names.half)
+        assert pipeline.wait(120) == ENVIRONMENT
+        assert topics.names.half in json.dumps(error_of(pipeline))
+
+        pipeline.start()
+        assert pipeline.wait(60) == ENVIRONMENT
+        assert topics.names.half in error_of(pipeline)["fields"]["missing"]
+
+        topics.create(settings)
+        pipeline.start()
+        assert pipeline.wait(60) == REFUSED
+        assert error_of(pipeline)["fields"]["name"] == "half_topic_id"
+    assert topics.bodies(f"{topics.prefix}orders") == ["final"]
+
+
+def delete(topics: Topics, name: str) -> None:
+    admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
+    admin.delete_topics([name])[name].result()

@@ -201,3 +201,20 @@ def test_rules_are_recorded_from_when_they_hold(
     assert history.at(1_999) == first
     assert history.at(2_000) == second
     assert len(history.entries) == 2
+
+
+def test_rules_recorded_after_the_clock_was_set_back_spare_the_planned_batch(
+    settings: Settings, folder: CheckpointFolder
+) -> None:
+    """It may have been written in part, and is replayed with the time it was planned at."""
+    first, second = (Rules.from_settings(replace(settings, check_max=number)) for number in (3, 9))
+    record_rules(folder, 1_000, first)
+    planned_ms = 5_000_000
+    offsets = Path(settings.checkpoint) / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "7").write_text(f'v1\n{{"batchTimestampMs":{planned_ms},"conf":{{}}}}\n-')
+
+    history = record_rules(folder, planned_ms - 3_600_000, second)
+
+    assert history.at(planned_ms) == first
+    assert history.at(planned_ms + 1) == second

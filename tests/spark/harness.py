@@ -166,8 +166,8 @@ class MicroBatches:
         self._stream.addData(jvm.PythonUtils.toSeq([row.to_json() for row in rows]))
 
     def restart(self, advance_ms: int) -> None:
-        """Start again over the same checkpoint and input, so much later."""
-        self.clock.advance(advance_ms)
+        """Start again over the same checkpoint and input, so much later, or earlier if negative."""
+        self.clock.setTime(self.clock.getTimeMillis() + advance_ms)
         self.start()
 
     def advance(self, milliseconds: int) -> list[Outcome]:

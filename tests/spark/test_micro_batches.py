@@ -154,6 +154,26 @@ def test_page_size_changes_nothing_that_is_seen(
     assert asked == [("CHECK", offset, 1) for offset in range(1, 20, 2)]
 
 
+def test_a_clock_set_back_delays_and_loses_nothing(micro: MicroBatches) -> None:
+    """Spark takes the batch's time from the machine; deadlines are times, so they only wait."""
+    step_ms = 600_000
+    micro.add([half_row(offset, time_ms=START_MS - 6_500) for offset in range(3)])
+    micro.start()
+    found = [decided(micro.outcomes())]
+    micro.stop()
+
+    micro.add([op_row(0, 1, 8, time_ms=START_MS), half_row(3, time_ms=START_MS)])
+    micro.restart(-step_ms)
+    found.append(decided(micro.outcomes()))
+    found.append(decided(micro.advance(60_001)))
+    found.append(decided(micro.advance(step_ms)))
+
+    assert found[0] == [("CHECK", offset, 1) for offset in range(3)]
+    assert found[1] == [("COMMIT", 1, 0)]
+    assert found[2] == []
+    assert found[3] == [("CHECK", 0, 2), ("CHECK", 2, 2), ("CHECK", 3, 1)]
+
+
 def test_a_check_storm_is_spread_oldest_page_first_and_holds_no_commit_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:
