@@ -101,7 +101,7 @@ def _draw(chance: random.Random, name: str) -> Case:
         point,
         victims,
         None if of_driver else chance.randrange(STATE_PARTITIONS),
-        chance.randint(1, 12),
+        chance.randint(1, 8),
         chance.randint(0, 2),
         chance.choice((0, 5, 20, 50, 100, 200, 300, 400, 600)),
     )
