@@ -118,7 +118,9 @@ def test_a_lost_checkpoint_is_rebuilt_from_the_topics(topics: Topics, tmp_path: 
     topics.send_op(given_up, "given up", COMMIT)
     feeder.send([f"down-{number:02}" for number in range(10)])
     killed = start_rebuild(settings, tmp_path, "--yes")
-    wait_until((checkpoint / "offsets" / "0").exists, 90, "the first batch's plan")
+    planned = checkpoint / "offsets" / "0"
+    wait_until(lambda: planned.exists() or killed.poll() is not None, 120, "a first batch")
+    assert killed.poll() is None, killed.communicate()
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate(timeout=30)
 

@@ -1,0 +1,138 @@
+"""Whatever a job did: its marks, halves and ops tell the page that it had."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Record
+from tests.property.paged import events_of
+
+from checkback.checkpoints.restored_page import Known, restore_page
+from checkback.state import (
+    Action,
+    EventKind,
+    Page,
+    Rules,
+    SettledMarks,
+    decide,
+    pack_settled,
+    unpack_settled,
+)
+from checkback.state.outcome import Outcome
+
+SIZE = 12
+RULES = Rules(
+    transaction_timeout_ms=1_000,
+    check_interval_ms=2_000,
+    check_max=3,
+    half_retention_ms=40_000,
+    verdict_memory_ms=9_000,
+    check_enabled=True,
+    reject_transactions=False,
+)
+STEPS_MS = (1, 400, 1_001, 2_001, 5_000, 10_001)
+
+
+class World:
+    """A job, and topics that keep what came in; a check may find no topic, and is told so once."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.now_ms = 1_000_000
+        self.page = Page.empty(0, 0, SIZE)
+        self.written: list[Record] = []
+        self.marks: list[SettledMarks] = []
+        self.refused: set[int] = set()
+        self.undelivered: list[Record] = []
+        self.halves = 0
+        self.ops = 0
+
+    def batch(self) -> None:
+        self.now_ms += self.chance.choice(STEPS_MS)
+        arrived = [*self.undelivered, *self._halves(), *self._ops()]
+        self.chance.shuffle(arrived)
+        decision = decide(self.page, events_of(arrived), self.now_ms, RULES, check_budget=5)
+        self.page = Page.unpack(decision.page.pack())
+        self.written += arrived
+        self._note(decision.outcome)
+
+    def _halves(self) -> list[Record]:
+        wanted = min(self.chance.choice((0, 0, 1, 3)), SIZE - self.halves)
+        first, self.halves = self.halves, self.halves + wanted
+        kinds = self.chance.choices((EventKind.HALF, EventKind.REFUSED_HALF), (9, 1), k=wanted)
+        return [
+            Record(kind, first + at, first + at, self.now_ms, detail=self._half_detail(kind))
+            for at, kind in enumerate(kinds)
+        ]
+
+    def _half_detail(self, kind: EventKind) -> int:
+        return self.chance.choice((-1, -1, 7_000)) if kind == EventKind.HALF else 1
+
+    def _ops(self) -> list[Record]:
+        settled = self.page.settled.verdict
+        pending = {*self.page.halves.index.tolist()}
+        # What comes for a verdict that is forgotten waits for a half; a rebuild knows better.
+        known = [at for at in range(self.halves) if at in pending or settled[at]]
+        targets = [*known, *range(self.halves, SIZE)]
+        wanted = self.chance.choice((0, 1, 2)) if targets else 0
+        return [self._op(self.chance.choice(targets)) for _ in range(wanted)]
+
+    def _op(self, offset: int) -> Record:
+        self.ops += 1
+        state = self.chance.choice((COMMIT, COMMIT, ROLLBACK, UNKNOWN))
+        transaction = self.chance.choice((1, 1, 1, 2))
+        return Record(EventKind.OP, offset, self.ops, self.now_ms, 1, transaction, state)
+
+    def _note(self, outcome: Outcome) -> None:
+        self.marks.append(unpack_settled(pack_settled(outcome, len(self.marks))))
+        self.undelivered = []
+        rows = zip(
+            outcome.action.tolist(),
+            outcome.offset.tolist(),
+            outcome.detail.tolist(),
+            outcome.source_offset.tolist(),
+            strict=True,
+        )
+        for action, offset, detail, source in rows:
+            if action == Action.REFUSE_OP:
+                self.refused.add(source)
+            if action == Action.CHECK and self.chance.random() < 0.3:
+                self.ops += 1
+                feedback = (EventKind.UNDELIVERED, offset, self.ops, self.now_ms, 0, 0, detail)
+                self.undelivered.append(Record(*feedback))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_page_is_restored_as_it_was(seed: int) -> None:
+    world = World(random.Random(seed))
+    for _ in range(1 + seed % 25):
+        world.batch()
+    told = [
+        one
+        for one in [*world.written, *world.undelivered]
+        if not (one.kind == EventKind.OP and one.source in world.refused)
+    ]
+
+    restored = restore_page(
+        Page.empty(0, 0, SIZE),
+        events_of(told),
+        world.marks,
+        Known(0, SIZE, 0),
+        world.now_ms,
+        RULES,
+    )
+
+    waiting, page = world.page.waiting, world.page
+    unread = decide(page, events_of(world.undelivered), world.now_ms, quiet()).page
+    for name in ("index", "store_time_ms", "deadline_ms", "check_times", "identity"):
+        wanted = getattr(unread.halves, name).tolist()
+        assert getattr(restored.page.halves, name).tolist() == wanted, name
+    assert restored.page.settled.verdict.tolist() == page.settled.verdict.tolist()
+    assert sorted(restored.events.source_offset.tolist()) == sorted(waiting.source_offset.tolist())
+    assert restored.counts.lost == restored.counts.foreign == restored.counts.unknown == 0
+
+
+def quiet() -> Rules:
+    """Rules under which only what comes in changes a page."""
+    return Rules(1_000, 2_000, 3, 40_000, 10**9, check_enabled=False, reject_transactions=False)
