@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.checkpoints.logs import Offsets
+from checkback.checkpoints.status import wake_state_readers
 from checkback.state import Page
 
 _SCHEMA: Final = "state_partition int, pages long, page_bytes long, pending long, oldest_ms long"
@@ -72,8 +73,7 @@ class ReadPosition:
 def read_state_figures(folder: CheckpointFolder, state_partitions: int) -> list[StateFigures]:
     """Return the figures of the last committed batch's state; pages are unpacked where they lie."""
     spark = folder.spark
-    # The reader finds no state store coordinator in a fresh session until the manager was asked.
-    spark._jsparkSession.streams().active()  # noqa: SLF001 - no public way
+    wake_state_readers(spark)
     state = spark.read.format("statestore").load(folder.path)
     pages = state.selectExpr("partition_id", "value.groupState.page as page")
     rows = pages.where("page is not null").mapInArrow(_figures, _SCHEMA).collect()

@@ -17,6 +17,7 @@ from checkback.checkpoints.files import HadoopFiles
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.checkpoints.identity import FILE, CheckpointIdentity
 from checkback.checkpoints.logs import PlannedBatch, parse_offsets
+from checkback.checkpoints.status import wake_state_readers
 from checkback.checkpoints.verification import Verification
 from checkback.protocol.errors import CheckpointError, UsageError
 
@@ -107,8 +108,7 @@ def rewrite_state(folder: CheckpointFolder, partitions: int) -> None:
         CheckpointError: Spark refuses; the checkpoint can still be used as it was, or tried again.
     """
     spark = folder.spark
-    # The reader finds no state store coordinator in a fresh session until the manager was asked.
-    spark._jsparkSession.streams().active()  # noqa: SLF001 - no public way
+    wake_state_readers(spark)
     manager = spark._streamingCheckpointManager  # noqa: SLF001 - Spark's own name, experimental
     try:
         manager.repartition(folder.path, partitions, enforce_exactly_once_sink=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.sinks.report import PageStatus
@@ -43,11 +44,16 @@ def read_page_blobs(folder: CheckpointFolder) -> DataFrame | None:
     if folder.last_batch("commits") is None:
         return None
     spark = folder.spark
-    # The reader finds no state store coordinator in a fresh session until the manager was asked.
-    spark._jsparkSession.streams().active()  # noqa: SLF001 - no public way
+    wake_state_readers(spark)
     state = spark.read.format("statestore").load(folder.path)
     blobs = state.select("value.groupState.page").toDF("blob")
     return blobs.where("blob is not null")
+
+
+def wake_state_readers(spark: SparkSession) -> None:
+    """Make a fresh session able to read state: it has no coordinator until the manager is asked."""
+    java: Any = spark._jsparkSession  # noqa: SLF001 - no public way
+    java.streams().active()
 
 
 def _statuses(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,94 @@
+"""Committing the pipeline's position: at most once a second, one request at a time, no failure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from confluent_kafka import Consumer, TopicPartition
+
+from checkback.streaming.lag import OffsetPublisher, end_offsets
+
+
+@dataclass
+class Brokers:
+    """Takes commits as a Consumer does; answers, with or without an error, when it is told to."""
+
+    requests: list[dict[tuple[str, int], int]] = field(default_factory=list)
+    answered: int = 0
+    polls: int = 0
+    is_closed: bool = False
+    now_s: float = 100.0
+    publisher: OffsetPublisher = field(init=False)
+
+    def __post_init__(self) -> None:
+        consumer = cast("Consumer", self)
+        self.publisher = OffsetPublisher("app", {}, lambda: self.now_s, consumer)
+
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        assert asynchronous
+        self.requests.append({(one.topic, one.partition): one.offset for one in offsets})
+
+    def poll(self, wait_s: float) -> None:
+        self.polls += 1
+        self.now_s += wait_s
+        if self.answered == len(self.requests):
+            self.publisher._answered(None, [])
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def progress(end: int) -> dict[str, Any]:
+    return {"sources": [{"endOffset": json.dumps({"half": {"0": end}, "op": {"0": 1}})}]}
+
+
+def test_a_progress_says_where_its_batch_ended() -> None:
+    assert end_offsets(progress(7)) == {("half", 0): 7, ("op", 0): 1}
+    assert end_offsets(None) == {}
+    assert end_offsets({"sources": [{"endOffset": None}]}) == {}
+
+
+def test_what_is_new_is_committed_and_nothing_twice() -> None:
+    brokers = Brokers()
+
+    brokers.publisher.publish(None)
+    for end in (7, 7, 8):
+        brokers.publisher.publish(progress(end))
+
+    assert [one["half", 0] for one in brokers.requests] == [7, 8]
+
+
+def test_it_is_due_a_second_after_an_answered_request() -> None:
+    brokers = Brokers()
+    assert brokers.publisher.is_due()
+
+    brokers.publisher.publish(progress(7))
+    brokers.now_s += 5
+    assert not brokers.publisher.is_due()  # no answer yet
+
+    brokers.answered = 1
+    assert brokers.publisher.is_due()
+    brokers.publisher.publish(progress(8))
+    brokers.answered = 2
+    brokers.now_s += 0.9
+    assert not brokers.publisher.is_due()
+
+
+def test_the_end_of_a_job_waits_a_moment_for_brokers_that_do_not_answer() -> None:
+    brokers = Brokers()
+
+    brokers.publisher.publish_last(progress(7))
+
+    assert [one["half", 0] for one in brokers.requests] == [7]
+    assert brokers.is_closed
+    assert 101 < brokers.now_s < 103
+
+
+def test_the_end_of_a_job_waits_for_nothing_where_nothing_is_asked() -> None:
+    brokers = Brokers()
+
+    brokers.publisher.publish_last(None)
+
+    assert (brokers.polls, brokers.now_s) == (0, 100.0)
