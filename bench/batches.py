@@ -85,3 +85,8 @@ def median_ms(batches: Sequence[Batch]) -> float:
 def within(batches: Sequence[Batch], from_ms: float, to_ms: float) -> list[Batch]:
     """Return the batches that lay whole within a span of time."""
     return [batch for batch in batches if batch.started_ms >= from_ms and batch.ended_ms <= to_ms]
+
+
+def touching(batches: Sequence[Batch], from_ms: float, to_ms: float) -> list[Batch]:
+    """Return the batches of which a part lay within a span of time."""
+    return [batch for batch in batches if batch.started_ms < to_ms and batch.ended_ms > from_ms]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, cast
 
 from confluent_kafka import Producer
 
 from checkback.bench.batches import median_ms, within
+from checkback.bench.event_log import Batch
 from checkback.bench.query import Query
 from checkback.bench.stage import Trial
 from checkback.protocol.records import tick_headers
 from checkback.sinks.transaction import SentHeaders
 
 INTERVAL_S: Final = 0.02
+BATCHES_LEAST: Final = 5
+PATIENCE_S: Final = 20.0
+"""How long to wait for so many batches on a machine that is busy otherwise."""
 
 
 @contextmanager
@@ -45,29 +50,39 @@ def ticking(trial: Trial) -> Iterator[None]:
         thread.join()
 
 
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """How long a batch takes when no transaction comes.
+def empty_ms(query: Query, seconds: float) -> float:
+    """Return the median batch without a record, or with ticks alone where Spark runs no such batch.
 
     Args:
-        empty_ms: median of the batches without a record; of ticked ones where Spark ran none.
-        ticked_ms: median of the batches with ticks alone.
+        query: runs, with nothing to do.
+        seconds: how long it is watched at least.
     """
-
-    empty_ms: float
-    ticked_ms: float
-
-
-def measure_idle(query: Query, seconds: float) -> Idle:
-    """Let a query run so long without a record, and so long with ticks alone."""
-    span = query.run_for(seconds)
+    found = _batches(query, seconds, lambda batch: not batch.rows)
+    if found:
+        return median_ms(found)
     with ticking(query.trial):
-        ticked = ticked_ms(query, seconds)
-    empty = [batch for batch in within(query.batches(), *span) if not batch.rows]
-    return Idle(median_ms(empty) if empty else ticked, ticked)
+        return ticked_ms(query, seconds)
 
 
 def ticked_ms(query: Query, seconds: float) -> float:
-    """Return the median batch with ticks alone; somebody writes them meanwhile."""
-    span = query.run_for(seconds)
-    return median_ms([batch for batch in within(query.batches(), *span) if batch.rows])
+    """Return the median batch with ticks alone; somebody writes them meanwhile.
+
+    Args:
+        query: runs, with nothing else to do.
+        seconds: how long it is watched at least.
+    """
+    return median_ms(_batches(query, seconds, lambda batch: batch.rows > 0))
+
+
+def _batches(query: Query, seconds: float, wanted: Callable[[Batch], bool]) -> list[Batch]:
+    """Return the wanted batches of so many seconds; of more, until there are enough to tell."""
+    from_ms, _ = query.run_for(seconds)
+    deadline_s = time.monotonic() + PATIENCE_S
+
+    def found() -> list[Batch]:
+        return [one for one in within(query.batches(), from_ms, math.inf) if wanted(one)]
+
+    query.wait_until(
+        lambda: len(found()) >= BATCHES_LEAST or time.monotonic() > deadline_s, 2 * PATIENCE_S
+    )
+    return found()

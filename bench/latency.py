@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from checkback.bench.batches import Steady, median_ms, within
-from checkback.bench.idle import Idle, measure_idle, ticked_ms, ticking
+from checkback.bench.batches import Steady, median_ms, touching
+from checkback.bench.idle import empty_ms, ticked_ms, ticking
 from checkback.bench.measures import Measure
 from checkback.bench.pipeline import BASELINE_TOPIC
 from checkback.bench.probe import RunningProbe, Visibility
@@ -22,12 +22,14 @@ class Window:
     Args:
         visibility: of the transactions of the span.
         batch_ms: median batch at the rate.
-        idle: batches without transactions.
+        empty_ms: median batch without a record.
+        ticked_ms: median batch with records that mean nothing, as the stateless query has.
     """
 
     visibility: Visibility
     batch_ms: float
-    idle: Idle
+    empty_ms: float
+    ticked_ms: float
 
 
 @dataclass(slots=True)
@@ -67,8 +69,8 @@ class LatencyBench:
             "commit_to_visible_p50_ms": [one.visibility.quantile_ms(0.5) for one in windows],
             "commit_to_visible_p99_ms": [one.visibility.quantile_ms(0.99) for one in windows],
             "batch_ms": [one.batch_ms for one in windows],
-            "empty_batch_ms": [one.idle.empty_ms for one in windows],
-            "ticked_batch_ms": [one.idle.ticked_ms for one in windows],
+            "empty_batch_ms": [one.empty_ms for one in windows],
+            "ticked_batch_ms": [one.ticked_ms for one in windows],
             "stateless_ticked_batch_ms": stateless_ms,
         }
         return Findings(self._measures(windows, stateless_ms), self.runs, facts)
@@ -84,19 +86,22 @@ class LatencyBench:
 
     def _window(self, query: Query, number: int) -> Window:
         visibility, from_ms, to_ms = self._probe(query, self.seconds, f"probe-{number}")
-        idle = measure_idle(query, self.idle_s)
-        at_rate = within(query.batches(), from_ms, to_ms)
+        empty = empty_ms(query, self.idle_s)
+        with ticking(query.trial):
+            ticked = ticked_ms(query, self.idle_s)
+        at_rate = touching(query.batches(), from_ms, to_ms)
         steady = Steady(at_rate)
         transactions = int(self.transactions_per_s * (steady.to_ms - steady.from_ms) / 1_000)
         self.runs.append(run_of(query, "job", number, steady, transactions, at_rate))
         found = Window(
             visibility.between(from_ms, to_ms),
             median_ms(at_rate),
-            idle,
+            empty,
+            ticked,
         )
         self.say(
             f"job {number}: p50 {found.visibility.quantile_ms(0.5):,.0f} ms, batch"
-            f" {found.batch_ms:,.0f} ms, empty {found.idle.empty_ms:,.0f} ms"
+            f" {found.batch_ms:,.0f} ms, empty {found.empty_ms:,.0f} ms"
         )
         return found
 
@@ -129,9 +134,9 @@ class LatencyBench:
         values = {
             "visible_p50_to_batch": [w.visibility.quantile_ms(0.5) / w.batch_ms for w in windows],
             "visible_p99_to_batch": [w.visibility.quantile_ms(0.99) / w.batch_ms for w in windows],
-            "batch_to_empty_batch": [w.batch_ms / w.idle.empty_ms for w in windows],
+            "batch_to_empty_batch": [w.batch_ms / w.empty_ms for w in windows],
             "empty_batch_to_stateless": [
-                window.idle.ticked_ms / other_ms
+                window.ticked_ms / other_ms
                 for window, other_ms in zip(windows, stateless_ms, strict=True)
             ],
             "checkpoint_bytes_per_transaction": [

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from checkback.bench.batches import steady_part
-from checkback.bench.idle import Idle, measure_idle
+from checkback.bench.idle import empty_ms
 from checkback.bench.measures import MILLION, Measure
 from checkback.bench.query import Query
 from checkback.bench.runs import Findings, Run, run_of
@@ -35,7 +35,7 @@ class PendingBench:
     idle_s: float
     say: Callable[[str], None]
     runs: list[Run] = field(default_factory=list)
-    _idle: dict[str, list[Idle]] = field(default_factory=dict)
+    _idle_ms: dict[str, list[float]] = field(default_factory=dict)
     _first_batch_s: list[float] = field(default_factory=list)
     _worker_mib: list[float] = field(default_factory=list)
 
@@ -68,18 +68,18 @@ class PendingBench:
         with Query(trial, f"work-{number}") as query:
             query.wait_for_rows(2 * written)
             steady = steady_part(query.batches(), self.warm_up)
-            idle = measure_idle(query, self.idle_s)
+            idle_ms = empty_ms(query, self.idle_s)
             query.stop()
         pending = query.progress()[-1][1]["pending"]
-        facts = {"pending": pending, "empty_batch_ms": idle.empty_ms}
+        facts = {"pending": pending, "empty_batch_ms": idle_ms}
         run = run_of(query, kind, number, steady, steady.rows // 2, query.batches(), facts)
         self.runs.append(run)
-        self._idle.setdefault(kind, []).append(idle)
+        self._idle_ms.setdefault(kind, []).append(idle_ms)
         if kind == "many":
             self._worker_mib.append(query.watch.python_mib_max())
         self.say(
             f"{kind} {number}: {pending:,} pending, {run.transactions_per_s:,.0f} transactions/s,"
-            f" idle batch {idle.empty_ms:,.0f} ms"
+            f" idle batch {idle_ms:,.0f} ms"
         )
 
     def _restart(self, trial: Trial, number: int) -> None:
@@ -94,8 +94,8 @@ class PendingBench:
             for kind in ("none", "many")
         }
         idle = [
-            many.empty_ms / none.empty_ms
-            for many, none in zip(self._idle["many"], self._idle["none"], strict=True)
+            many / none
+            for many, none in zip(self._idle_ms["many"], self._idle_ms["none"], strict=True)
         ]
         throughput = [many / none for many, none in zip(rates["many"], rates["none"], strict=True)]
         is_more = self.pending >= 10 * MILLION
@@ -108,7 +108,4 @@ class PendingBench:
         ]
 
     def _facts(self) -> dict[str, object]:
-        return {
-            f"idle_batch_ms_{kind}": [idle.empty_ms for idle in found]
-            for kind, found in self._idle.items()
-        }
+        return {f"idle_batch_ms_{kind}": found for kind, found in self._idle_ms.items()}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from checkback.bench.batches import Steady, within
+from checkback.bench.batches import Steady, touching
 from checkback.bench.measures import Measure
 from checkback.bench.probe import RunningProbe, Visibility
 from checkback.bench.query import Query
@@ -93,7 +93,7 @@ class StormBench:
         quiet = seen.between(quiet_from_ms, due_ms - MARGIN_S * 1_000)
         over_ms, asked = self._end_of_storm(query, due_ms)
         in_storm = seen.between(due_ms, over_ms)
-        batches = within(query.batches(), due_ms, over_ms)
+        batches = touching(query.batches(), due_ms, over_ms)
         p99_ms = {"quiet": quiet.quantile_ms(0.99), "storm": in_storm.quantile_ms(0.99)}
         facts = {
             "quiet_p50_ms": quiet.quantile_ms(0.5),
