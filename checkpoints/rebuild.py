@@ -49,6 +49,7 @@ from checkback.operations.verifying import verify_files
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings, spark_settings
 from checkback.protocol.errors import CheckpointError, UsageError
+from checkback.protocol.topics import TopicNames
 from checkback.sinks.settings import SinkSettings
 from checkback.state import Rules
 from checkback.streaming.claim import mark_won
@@ -236,7 +237,7 @@ class _Work:
         first_batch = self._first_batch(folder, sink, now_ms)
         ends = positions.ends([self._names.half, self._names.op])
         folder.replace(FIRST_PLAN, plan_with_position(folder.read(FIRST_PLAN), ends))
-        self._seal(folder)
+        self._seal(folder, sink.query_id)
         return RebuildReport(
             "from topics",
             False,
@@ -271,7 +272,9 @@ class _Work:
             raise explain(failure) from failure
         return dict(progress.totals)
 
-    def _seal(self, folder: RebuildFolder) -> None:
+    def _seal(self, folder: RebuildFolder, query_id: str) -> None:
+        if folder.checkpoint.query_id() != query_id:
+            raise still_running(f"another rebuild has begun in {folder.path}")
         folder.delete("sources")
         folder.delete(folder.rows.removeprefix(folder.path.rstrip("/") + "/"))
         mark_won(folder.checkpoint)
@@ -323,7 +326,7 @@ class _Work:
         return self.facts.topics[topic].partitions
 
     @property
-    def _names(self) -> Any:
+    def _names(self) -> TopicNames:
         return self.settings.topics
 
     @property

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from checkback.checkpoints.files import HadoopFiles
 from checkback.checkpoints.folder import OUR_FOLDER, CheckpointFolder
+from checkback.checkpoints.identity import FILE as IDENTITY
 from checkback.protocol.errors import CheckpointError
 
 UNFINISHED: Final = "rebuilding.json"
@@ -51,8 +52,9 @@ class RebuildFolder:
 
     @property
     def is_unfinished(self) -> bool:
-        """Tell whether an earlier rebuild was not finished."""
-        return self.checkpoint.read(UNFINISHED) is not None
+        """Tell whether an earlier rebuild was not finished: the identity is what ends one."""
+        ours = self.checkpoint
+        return ours.read(UNFINISHED) is not None and ours.read(IDENTITY) is None
 
     def begin(self, now_ms: int) -> None:
         """Make the folder one that is being rebuilt."""
