@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
 
@@ -44,6 +45,7 @@ from checkback.streaming.job import sink_settings
 from checkback.streaming.members import live_members
 from checkback.streaming.preflight import pending_window_ms, require_markers
 from checkback.streaming.session import state_partitions
+from checkback.streaming.state_size import fit_state_partitions
 
 TIMEOUT_S: Final = 20.0
 LOG_APPEND_TIME: Final = 2
@@ -140,18 +142,36 @@ class Doctor:
             return
         with open_checkpoint(self._settings) as folder:
             yield from _guarded("markers", lambda: self._markers(folder))
+            yield from _guarded("position", self._position)
             yield from _guarded("groups", lambda: self._groups(folder))
 
     def _markers(self, folder: CheckpointFolder) -> Findings:
         sink = sink_settings(self._settings, self._connection, folder.query_id() or "")
-        require_markers(sink, state_partitions(self._settings), folder)
+        fitted = fit_state_partitions(self._settings, folder)
+        require_markers(sink, state_partitions(fitted), folder)
         last = folder.last_batch("commits")
         yield Finding("checkpoint", Result.OK, f"last batch {last}, markers there")
+        yield self._group_rights(sink.marker_group)
+
+    def _position(self) -> Findings:
+        """Look whether lag tools see the pipeline; it needs no such right for anything else."""
+        group = self._settings.application_id
+        try:
+            found = self._group_rights(group)
+        except KafkaException as error:
+            said = f"the pipeline's position is not published: {cause_of(error).str()}"
+            remedy = f"Grant READ on the group {group}, if lag tools are to see the pipeline."
+            yield Finding(f"rights on group {group}", Result.WARNING, said, remedy)
+        else:
+            is_ok = found.result is Result.OK
+            yield found if is_ok else replace(found, result=Result.WARNING)
+
+    def _group_rights(self, group: str) -> Finding:
         asked = self._admin.describe_consumer_groups(
-            [sink.marker_group], include_authorized_operations=True, request_timeout=TIMEOUT_S
+            [group], include_authorized_operations=True, request_timeout=TIMEOUT_S
         )
-        allowed = asked[sink.marker_group].result(TIMEOUT_S).authorized_operations or []
-        yield judge_rights(f"group {sink.marker_group}", ["READ"], [one.name for one in allowed])
+        allowed = asked[group].result(TIMEOUT_S).authorized_operations or []
+        return judge_rights(f"group {group}", ["READ"], [one.name for one in allowed])
 
     def _groups(self, folder: CheckpointFolder) -> Findings:
         reader = RecordReader(self._connection, self._settings.topics.half)
