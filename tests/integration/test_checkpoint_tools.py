@@ -18,10 +18,12 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartiti
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.upgrade.store_release import check_counts
 
 from checkback.checkpoints.files import files_of
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.checkpoints.identity import CheckpointIdentity
+from checkback.checkpoints.inspection import read_state_figures
 from checkback.checkpoints.repartition import rewrite_state
 from checkback.checkpoints.verification import verify
 from checkback.deploy.broker import EmbeddedBroker
@@ -32,7 +34,6 @@ from checkback.operations.repartitioning import repartition
 from checkback.operations.verifying import verify_files
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, UsageError
-from checkback.protocol.properties import text_value
 from checkback.sinks.lookup import RecordReader
 from checkback.streaming.commands import NOUNS
 from checkback.streaming.commands.frame import LazyGroup
@@ -82,11 +83,7 @@ class Stage:
 
     def checks(self) -> dict[str, list[int]]:
         """The counts that check requests bore, by transaction."""
-        found: dict[str, list[int]] = {}
-        for message in self.topics.read(self.topics.names.check(GROUP)):
-            count = text_value(message.headers() or [], "TRANSACTION_CHECK_TIMES")
-            found.setdefault((message.value() or b"").decode(), []).append(int(count or 0))
-        return found
+        return check_counts(self.topics, GROUP)
 
 
 def wait_for_idle(stage: Stage) -> None:
@@ -309,19 +306,32 @@ def test_lag_grows_while_the_pipeline_stands_still(stage: Stage) -> None:
     assert stage.lag() == before + 2
 
 
+@pytest.mark.parametrize("is_killed_inside_spark", [False, True])
 def test_a_repartition_that_was_left_half_done_is_refused_until_it_is_ended(
-    stage: Stage, spark: SparkSession, tmp_path: Path
+    stage: Stage, spark: SparkSession, tmp_path: Path, is_killed_inside_spark: bool
 ) -> None:
     folder = copied(stage, spark, tmp_path / "copy")
+    settings = replace(stage.settings, checkpoint=folder.path)
+    files = files_of(spark, folder.path)
     plan = committed(folder) + 1
-    files_of(spark, folder.path).delete(f"offsets/{plan}")
-    rewrite_state(folder, 3)
+    files.delete(f"offsets/{plan}")
+    rewrite_state(folder, 1)
+    if is_killed_inside_spark:
+        files.delete(f"commits/{plan}")
 
-    with pytest.raises(CheckpointError, match="from 2 to 3 state partitions was left half done"):
-        fit_state_partitions(stage.settings, folder)
-    with pytest.raises(CheckpointError, match="to 3 state partitions was left half done"):
-        repartition(replace(stage.settings, checkpoint=folder.path), folder, 4)
-    assert [one.code for one in verify(files_of(spark, folder.path)).problems] == ["partitions"]
+    with pytest.raises(CheckpointError, match="from 2 to 1 state partitions was left half done"):
+        fit_state_partitions(settings, folder)
+    with pytest.raises(CheckpointError, match="to 1 state partitions was left half done"):
+        repartition(settings, folder, 4)
+    assert [one.code for one in verify(files).problems] == ["partitions"]
+
+    done = repartition(settings, folder, 1)
+
+    assert (done.before, done.after, done.batch_id, done.dropped_batch) == (2, 1, plan, None)
+    assert verify(files).problems == ()
+    fitted = fit_state_partitions(replace(settings, state_partitions=None), folder)
+    assert fitted.state_partitions == 1
+    assert sum(one.pending for one in read_state_figures(folder, 1)) == HALF_PARTITIONS
 
 
 def test_a_batch_that_is_written_in_part_is_not_dropped(stage: Stage, spark: SparkSession) -> None:
