@@ -52,6 +52,9 @@ class Application:
         half_partitions: of the half topic.
         seed: decides fates and topics.
         per_second: transactions.
+        evidence: what it reads.
+        truth: what it did, by half.
+        watched: every partition that it reads.
     """
 
     bootstrap_servers: str
@@ -62,6 +65,7 @@ class Application:
     per_second: int = 40
     evidence: Evidence = field(default_factory=Evidence)
     truth: dict[Position, Transaction] = field(default_factory=dict)
+    watched: list[tuple[str, int]] = field(default_factory=list)
     _sent: int = 0
     _acknowledged: int = 0
     _sending: threading.Event = field(default_factory=threading.Event)
@@ -91,8 +95,8 @@ class Application:
         topics = [names.settled, names.discarded, names.refused, names.check(GROUP), *self.real]
         wait_until(lambda: set(topics) <= self._consumer.list_topics(timeout=20).topics.keys())
         known = self._consumer.list_topics(timeout=20).topics
-        numbers = [(topic, number) for topic in topics for number in known[topic].partitions]
-        self._consumer.assign([TopicPartition(topic, number, 0) for topic, number in numbers])
+        self.watched = [(topic, number) for topic in topics for number in known[topic].partitions]
+        self._consumer.assign([TopicPartition(*one, 0) for one in self.watched])
         self._sending.set()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()

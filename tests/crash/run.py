@@ -23,7 +23,7 @@ from checkback.protocol.errors import OperationalError
 INJECTED: Final = Path(__file__).with_name("injected")
 REAL_TOPICS: Final = ("orders", "invoices", "mail")
 HALF_PARTITIONS: Final = 4
-SINK_TRANSACTION_TIMEOUT_MS: Final = 6_000
+SINK_TRANSACTION_TIMEOUT_MS: Final = 12_000
 BROKER_PROPERTIES: Final = {
     # How often abandoned transactions are looked for; 10 s as Kafka is delivered.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
