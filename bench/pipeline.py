@@ -16,6 +16,8 @@ from checkback.bench.workload import commits_among
 from checkback.protocol.errors import OperationalError
 
 COMPARISONS: Final = ("stateless", "ledger", "page-size-1")
+STORED: Final = "stored_bytes_per_transaction"
+"""By topic, in a run's facts; what sizing.py computes with."""
 BASELINE_TOPIC: Final = "stateless-orders"
 
 Say = Callable[[str], None]
@@ -105,7 +107,8 @@ class PipelineBench:
         query.wait_for_rows(rows)
         query.stop()
         steady = steady_part(query.batches(), self.warm_up)
-        run = run_of(query, kind, number, steady, steady.rows // 2, query.batches())
+        facts = {} if kind == "stateless" else {STORED: _stored_per_transaction(query.trial)}
+        run = run_of(query, kind, number, steady, steady.rows // 2, query.batches(), facts)
         self.runs.append(run)
         self.say(f"{kind} {number}: {run.transactions_per_s:,.0f} transactions/s")
 
@@ -135,3 +138,8 @@ class PipelineBench:
             if ratios:
                 found.append(Measure(name, ratios, self.transactions))
         return found
+
+
+def _stored_per_transaction(trial: Trial) -> dict[str, float]:
+    transactions = sum(trial.next_offset.values())
+    return {topic: round(size / transactions, 1) for topic, size in trial.stored_bytes().items()}

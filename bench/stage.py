@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -161,6 +161,25 @@ class Trial:
             str(self.folder / f"{name}.npz"),
         )
 
+    def stored_bytes(self) -> dict[str, int]:
+        """Return how many bytes each kind of topic holds, replicas left out."""
+        topics = self.settings.topics
+        kinds = {
+            topics.half: "half", topics.op: "op", self.real_topic: "final",
+            topics.settled: "settled",
+        }  # fmt: skip
+        with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
+            brokers = admin.describe_log_dirs()
+        largest: dict[tuple[str, int], int] = {}
+        for directory in (one for broker in brokers for one in broker["log_dirs"]):
+            for topic in directory["topics"]:
+                if topic["name"] in kinds:
+                    _take_sizes(largest, kinds[topic["name"]], topic["partitions"])
+        found = dict.fromkeys(kinds.values(), 0)
+        for (kind, _), size in largest.items():
+            found[kind] += size
+        return found
+
     def delete(self) -> None:
         """Delete its topics and its folder: a million transactions are gigabytes."""
         topics = self.settings.topics
@@ -175,3 +194,12 @@ class Trial:
         """Delete those of the topics that exist."""
         with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
             admin.delete_topics(list(find_topics(admin, names)))
+
+
+def _take_sizes(
+    largest: dict[tuple[str, int], int], kind: str, partitions: Sequence[Mapping[str, Any]]
+) -> None:
+    """Keep of each partition's replicas the largest."""
+    for part in partitions:
+        key = (kind, part["partition_index"])
+        largest[key] = max(largest.get(key, 0), part["partition_size"])

@@ -17,6 +17,7 @@ from checkback.protocol.errors import OperationalError
 
 TAKEN_UP_PER_S: Final = 15_000
 """Halves per second that a busy machine loads and takes up, to guess when the storm may begin."""
+ASKED_TIMEOUT_S: Final = 1_800.0
 MARGIN_S: Final = 2.0
 """Between quiet and storm: deadlines are whole seconds."""
 
@@ -77,6 +78,7 @@ class StormBench:
             with RunningProbe(trial.probe(self.transactions_per_s, seconds, "probe")) as running:
                 query.wait_until(running.is_over, seconds + 300)
                 seen = running.result()
+            query.wait_until(lambda: query.counts()["checks"] >= self.pending, ASKED_TIMEOUT_S)
             query.stop()
         self._report(query, number, seen, due_at_s * 1_000)
         trial.delete()
@@ -91,7 +93,8 @@ class StormBench:
     def _report(self, query: Query, number: int, seen: Visibility, due_ms: float) -> None:
         quiet_from_ms = float(seen.sent_ms[0]) + MARGIN_S * 1_000
         quiet = seen.between(quiet_from_ms, due_ms - MARGIN_S * 1_000)
-        over_ms, asked = self._end_of_storm(query, due_ms)
+        asked_ms = self._asked_ms(query)
+        over_ms = min(asked_ms, due_ms + self.storm_s * 1_000)
         in_storm = seen.between(due_ms, over_ms)
         batches = touching(query.batches(), due_ms, over_ms)
         p99_ms = {"quiet": quiet.quantile_ms(0.99), "storm": in_storm.quantile_ms(0.99)}
@@ -100,23 +103,24 @@ class StormBench:
             "quiet_p99_ms": p99_ms["quiet"],
             "storm_p50_ms": in_storm.quantile_ms(0.5),
             "storm_p99_ms": p99_ms["storm"],
-            "storm_s": (over_ms - due_ms) / 1_000,
-            "checks": asked,
+            "storm_s": (asked_ms - due_ms) / 1_000,
+            "checks": query.counts()["checks"],
         }
         transactions = max(1, len(in_storm.sent_ms))
         run = run_of(query, "storm", number, Steady(batches), transactions, batches, facts)
         self.runs.append(run)
         self._ratios.append(p99_ms["storm"] / p99_ms["quiet"])
         self._worker_mib.append(query.watch.python_mib_max(due_ms, over_ms))
-        self.say(f"storm {number}: {asked:,} checks in {facts['storm_s']:.0f} s, p99 {p99_ms} ms")
+        self.say(
+            f"storm {number}: {facts['checks']:,} checks in {facts['storm_s']:.0f} s, p99"
+            f" {p99_ms['storm']:,.0f} ms, before it {p99_ms['quiet']:,.0f} ms"
+        )
 
-    def _end_of_storm(self, query: Query, due_ms: float) -> tuple[float, int]:
-        """Return when the last check was sent, or the watching ended, and how many were sent."""
-        asked, latest_ms = 0, due_ms + self.storm_s * 1_000
+    def _asked_ms(self, query: Query) -> float:
+        """Return when the job told that the last of them was asked, ms since 1970."""
+        asked = 0
         for at_ms, line in query.progress():
-            if at_ms > latest_ms or asked >= self.pending:
-                break
             asked += line["counts"].get("checks", 0)
             if asked >= self.pending:
-                latest_ms = at_ms
-        return latest_ms, asked
+                return at_ms
+        return query.progress()[-1][0]

@@ -1,0 +1,90 @@
+"""Whether the bench works, whatever it finds: ``python -m checkback.bench.smoke``.
+
+Runs every verb with ``--smoke`` on one broker and looks whether each result is complete. Nothing is
+said of times: a machine that runs tests is no machine to measure on.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+from checkback.bench.measures import BOUNDS, names_of
+from checkback.bench.sizing import block, cost_of
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
+
+VERBS: Final = ("pipeline", "latency", "pending", "storm", "bodies", "scale")
+COMMAND: Final = "from checkback.streaming.commands import main; main()"
+VERB_TIMEOUT_S: Final = 900.0
+LARGER_ONLY: Final = frozenset({"idle_batch_with_ten_times_pending"})
+"""Measured instead of its smaller sister when ten million are pending."""
+
+
+def problems_of(verb: str, result: Mapping[str, Any]) -> list[str]:
+    """Return what a result lacks."""
+    measured = {measure["name"]: measure for measure in result["measures"]}
+    problems = [
+        f"no {name}" for name in names_of(verb) if name not in measured.keys() | LARGER_ONLY
+    ]
+    problems += [f"{name} is unknown" for name in measured if name not in BOUNDS]
+    problems += [
+        f"{name} is {measure['value']}"
+        for name, measure in measured.items()
+        if not measure["value"] > 0
+    ]
+    problems += [f"no {key}" for key in ("machine", "versions", "runs") if not result[key]]
+    return problems + [
+        f"the run {run['kind']} {run['number']} has no batches"
+        for run in result["runs"]
+        if not run["batches"]
+    ]
+
+
+def run_verb(verb: str, bootstrap_servers: str, folder: Path) -> dict[str, Any]:
+    """Run a verb with ``--smoke`` and return its JSON document.
+
+    Raises:
+        CalledProcessError: it failed; its errors are on standard error.
+    """
+    picture = ["--picture", str(folder / f"{verb}.svg")] if find_spec("matplotlib") else []
+    command = [
+        sys.executable, "-c", COMMAND, "bench", verb, "--smoke", "--output", "json",
+        "--bootstrap-servers", bootstrap_servers, "--data-dir", str(folder / verb), *picture,
+    ]  # fmt: skip
+    ran = subprocess.run(command, stdout=subprocess.PIPE, timeout=VERB_TIMEOUT_S, check=True)
+    found: dict[str, Any] = json.loads(ran.stdout)
+    if picture and not (folder / f"{verb}.svg").stat().st_size:
+        raise ValueError(f"{verb} drew nothing")
+    return found
+
+
+def main() -> int:
+    """Run them all; return the exit code."""
+    problems: list[str] = []
+    results = []
+    with tempfile.TemporaryDirectory(prefix="checkback-bench-") as name:
+        folder = Path(name)
+        with EmbeddedBroker(folder / "broker", jvm_options=QUICK_START) as broker:
+            for verb in VERBS:
+                started_s = time.monotonic()
+                result = run_verb(verb, broker.bootstrap_servers, folder)
+                found = problems_of(verb, result)
+                problems += [f"{verb}: {problem}" for problem in found]
+                results.append(result)
+                took_s = time.monotonic() - started_s
+                print(
+                    f"bench {verb}: {'; '.join(found) or 'complete'} ({took_s:.0f} s)", flush=True
+                )
+    block(cost_of(results))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

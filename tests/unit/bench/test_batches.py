@@ -1,0 +1,62 @@
+"""Which batches count, and how fast they were."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkback.bench.batches import median_ms, steady_part, touching, within
+from checkback.bench.event_log import Batch
+
+
+def batches(*rows_and_ms: tuple[int, int]) -> list[Batch]:
+    """Batches one right after the other, from 1970 on."""
+    found, at_ms = [], 0
+    for number, (rows, took_ms) in enumerate(rows_and_ms):
+        found.append(Batch(number, at_ms, took_ms, rows))
+        at_ms += took_ms
+    return found
+
+
+def test_the_warm_up_is_left_out_and_the_rest_is_the_rate() -> None:
+    steady = steady_part(batches((100, 9_000), (100, 1_000), (100, 1_000), (100, 2_000)), 0.25)
+
+    assert [batch.batch_id for batch in steady.batches] == [1, 2, 3]
+    assert steady.rows_per_s == 75
+
+
+def test_at_least_one_batch_is_warm_up() -> None:
+    steady = steady_part(batches((100, 9_000), (100, 1_000)), 0.0)
+
+    assert [batch.batch_id for batch in steady.batches] == [1]
+
+
+def test_a_remainder_at_the_end_is_no_measurement() -> None:
+    """What a limit per batch leaves over: a few rows that take as long as a hundred thousand."""
+    steady = steady_part(batches((100, 900), (100, 1_000), (100, 1_000), (3, 800), (0, 300)), 0.25)
+
+    assert steady.rows_per_s == 100
+
+
+def test_a_gap_between_batches_counts() -> None:
+    found = [Batch(0, 0, 1_000, 50), Batch(1, 1_000, 1_000, 50), Batch(2, 4_000, 1_000, 50)]
+
+    assert steady_part(found, 0.3).rows_per_s == 25
+
+
+@pytest.mark.parametrize("found", [[], [(100, 1_000)], [(0, 300), (100, 1_000)]])
+def test_too_few_batches_are_not_measured(found: list[tuple[int, int]]) -> None:
+    with pytest.raises(ValueError, match="too few"):
+        steady_part(batches(*found), 0.25)
+
+
+def test_no_batch_has_no_median() -> None:
+    assert median_ms(batches((1, 10), (1, 30), (1, 80))) == 30
+    with pytest.raises(ValueError, match="no batch"):
+        median_ms([])
+
+
+def test_a_span_has_the_batches_inside_and_those_that_touch_it() -> None:
+    found = batches((1, 10), (1, 10), (1, 10), (1, 10))
+
+    assert [batch.batch_id for batch in within(found, 5, 30)] == [1, 2]
+    assert [batch.batch_id for batch in touching(found, 5, 30)] == [0, 1, 2]

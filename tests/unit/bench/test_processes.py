@@ -1,0 +1,81 @@
+"""Whose processor time it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from checkback.bench.processes import (
+    PROC,
+    Process,
+    Sample,
+    Watch,
+    all_processes,
+    descendants,
+    kind_of,
+)
+
+needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="this system has no /proc")
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "kind"),
+    [
+        ("/usr/lib/jvm/bin/java -cp x org.apache.spark.deploy.SparkSubmit", "java", "jvm"),
+        ("/v/bin/python3 -m pyspark.daemon pyspark.worker", "python3", "python_worker"),
+        ("/v/bin/python3 /v/bin/checkback run --config c", "checkback", "driver"),
+        ("/v/bin/python3 -m checkback.sinks.process", "python3", "sink"),
+        ("/v/bin/python3 -m pyspark.daemon pyspark.worker", "checkback-sink", "sink"),
+    ],
+)
+def test_a_process_is_told_by_its_command_and_name(command: str, name: str, kind: str) -> None:
+    assert kind_of(command, name) == kind
+
+
+def test_a_tree_has_all_below_its_root() -> None:
+    parents = {2: 1, 3: 2, 4: 3, 5: 1, 6: 99}
+    processes = {pid: Process(pid, parent, 0, 0.0, 0) for pid, parent in parents.items()}
+
+    assert sorted(descendants(processes, [2])) == [2, 3, 4]
+    assert descendants(processes, [77]) == []
+
+
+@needs_proc
+def test_a_child_is_found_with_its_parent_and_what_it_used() -> None:
+    child = subprocess.Popen(
+        [sys.executable, "-c", "x = sum(range(3_000_000)); print(x, flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert child.stdout is not None
+    child.stdout.readline()
+    found = {one.pid: one for one in all_processes()}[child.pid]
+    child.communicate(b"\n")
+
+    assert found.parent == os.getpid()
+    assert found.cpu_s > 0
+    assert found.rss_bytes > 1_000_000
+
+
+def test_processor_time_of_a_span_lies_between_the_looks_around_it() -> None:
+    watch = Watch(())
+    watch.samples = [
+        Sample(1_000, {"jvm": 1.0}),
+        Sample(2_000, {"jvm": 3.0, "sink": 1.0}),
+        Sample(3_000, {"jvm": 4.0, "sink": 2.0}),
+    ]
+
+    assert watch.cpu_s_between(1_500, 3_000) == {"jvm": 2.0, "sink": 1.5}
+    assert watch.cpu_s_between(0, 9_000) == {"jvm": 3.0, "sink": 2.0}
+
+
+def test_memory_is_that_of_the_largest_process_in_the_span() -> None:
+    watch = Watch(())
+    mib = 1024 * 1024
+    watch.rss_bytes = [(1.0, {"sink": 90 * mib}), (2.0, {"python_worker": 70 * mib})]
+
+    assert watch.python_mib_max() == 90
+    assert watch.python_mib_max(1.5, 3.0) == 70

@@ -1,0 +1,57 @@
+"""What is sent: the same bytes for the same seed."""
+
+from __future__ import annotations
+
+import zlib
+from itertools import islice
+
+import pytest
+
+from checkback.bench.workload import COMMIT, ROLLBACK, Workload, commits_among
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER
+
+WORKLOAD = Workload(7, 1_024, "orders")
+
+
+def test_the_seed_decides_every_byte() -> None:
+    first, again = (list(islice(WORKLOAD.bodies(2), 5)) for _ in range(2))
+
+    assert first == again
+    assert len(set(first)) == 5
+    assert first != list(islice(Workload(8, 1_024, "orders").bodies(2), 5))
+
+
+def test_bodies_can_not_be_compressed_and_have_their_size() -> None:
+    body = next(WORKLOAD.bodies(0))
+
+    assert len(body) == 1_024
+    assert len(zlib.compress(body)) > 1_000
+
+
+def test_bodies_of_a_mebibyte_have_their_size_too() -> None:
+    large = Workload(7, 1_048_576, "orders")
+
+    assert {len(body) for body in islice(large.bodies(0), 40)} == {1_048_576}
+
+
+def test_a_half_has_six_headers_in_protocol_order() -> None:
+    headers = WORKLOAD.half_headers(1, 5)
+
+    assert len(headers) == 6
+    assert tuple(name for name, _ in headers[:5]) == HALF_PROTOCOL_ORDER
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7, 123])
+@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 1_000])
+def test_a_tenth_is_rolled_back(seed: int, count: int) -> None:
+    workload = Workload(seed, 1, "orders")
+    states = [workload.op(0, offset).state for offset in range(count)]
+
+    assert states.count(COMMIT) == commits_among(seed, count)
+    assert states.count(ROLLBACK) in (count // 10, -(-count // 10))
+
+
+def test_without_rollbacks_all_commit() -> None:
+    workload = Workload(7, 1, "orders", has_rollbacks=False)
+
+    assert {workload.op(0, offset).state for offset in range(20)} == {COMMIT}
