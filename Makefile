@@ -1,5 +1,5 @@
 # The commands of a checkout. Each sets up what it needs first; what is set up stays.
-.PHONY: help setup demo test check sim crash clean
+.PHONY: help setup demo test check sim crash bench-smoke clean
 .DEFAULT_GOAL := help
 
 # Any of these that is new enough; make PYTHON=... names another.
@@ -15,6 +15,7 @@ help:
 	@echo "make check   run linters, type checkers and import contracts"
 	@echo "make sim     simulate producers, faults and replays from a seed: make sim SEED=n"
 	@echo "make crash   kill processes of the pipeline at 200 points from a seed: make crash SEED=n"
+	@echo "make bench-smoke   see whether the benchmarks work; nothing is said of times"
 	@echo "make clean   remove .venv and what tools left behind"
 
 setup: .venv/.ready
@@ -48,6 +49,9 @@ sim: setup
 CRASHES ?= 200
 crash: setup
 	@.venv/bin/python -m tests.crash $(SEED) --crashes $(CRASHES)
+
+bench-smoke: setup
+	@.venv/bin/python -m checkback.bench.smoke
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .import_linter_cache
