@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from checkback.checkpoints.logs import BrokenLogError, parse_offsets
-from checkback.protocol.errors import CheckpointError
+from checkback.protocol.errors import CheckpointError, PrerequisiteError
 
 OUR_FOLDER: Final = "checkback"
 
@@ -44,7 +44,21 @@ class CheckpointFolder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Replace one of our files; readers see the old or the new one, never half of it."""
+        """Replace one of our files; readers see the old or the new one, never half of it.
+
+        Raises:
+            PrerequisiteError: no room, no right, or nothing there that could be written to.
+        """
+        try:
+            self._replace(name, text)
+        except Py4JJavaError as error:
+            raise PrerequisiteError(
+                f"{self.path} can't be written: {error.java_exception.getMessage()}.",
+                remedy="Make room, or check the path and the rights on it.",
+                checkpoint=self.path,
+            ) from error
+
+    def _replace(self, name: str, text: str) -> None:
         path, draft = self._path(OUR_FOLDER, name), self._path(OUR_FOLDER, f".{name}.draft")
         context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(
             path.toUri(), self._configuration

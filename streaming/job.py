@@ -127,7 +127,9 @@ class Job:
         """
         settings = self.settings
         preflight.require_settings(settings)
-        connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+        # What matters is raised; brokers that are down would be told of 60 times a second.
+        known = confluent_settings(settings.bootstrap_servers, settings.kafka)
+        connection: dict[str, Any] = {"log_level": 0, **known}
         facts = preflight.look_at_cluster(settings, connection)
         self._ledger = open_ledger(settings, facts)
         spark = start_session(settings, self.jars)

@@ -14,7 +14,12 @@ from tests.integration.running import Topics
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.checkpoints.rules import record_rules
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
+from checkback.protocol.errors import (
+    BrokerError,
+    CheckpointError,
+    ConfigurationError,
+    PrerequisiteError,
+)
 from checkback.sinks.settings import SinkSettings
 from checkback.sinks.transaction import MarkedProducer
 from checkback.state import Rules
@@ -141,6 +146,13 @@ def test_a_folder_of_something_else_is_refused(
 
     with pytest.raises(CheckpointError, match="not a checkpoint of Checkback"):
         bind(settings, folder)
+
+
+def test_a_folder_that_can_t_be_written_is_told(settings: Settings, spark: SparkSession) -> None:
+    nowhere = replace(settings, checkpoint="/dev/null/checkpoint")
+
+    with pytest.raises(PrerequisiteError, match=r"/dev/null/checkpoint can't be written"):
+        bind(nowhere, CheckpointFolder(spark, nowhere.checkpoint))
 
 
 def test_a_damaged_identity_is_refused(settings: Settings, folder: CheckpointFolder) -> None:
