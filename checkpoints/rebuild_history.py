@@ -107,7 +107,7 @@ def restored_rows(
     told = events.unionByName(ops).select("*", no_blob)
     marks = _marks(topic(names.settled), history.page_size)
     pages = told.unionByName(marks).groupBy("page_key", "partition")
-    return pages.applyInArrow(_restore_function(history), RESTORED_SCHEMA)
+    return pages.applyInArrow(restore_function(history), RESTORED_SCHEMA)
 
 
 def counts_of(rows: DataFrame) -> RestoredCounts:
@@ -152,7 +152,7 @@ def _marks(settled: DataFrame, page_size: int) -> DataFrame:
 
     def by_page(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield _marks_by_page(batch.column("value"), page_size)
+            yield marks_by_page(batch.column("value"), page_size)
 
     found = settled.select("value").mapInArrow(by_page, _MARKS_SCHEMA)
     none = {name: f.lit(0).cast("long").alias(name) for name in _EVENT_TYPES}
@@ -165,7 +165,8 @@ def _marks(settled: DataFrame, page_size: int) -> DataFrame:
     )
 
 
-def _marks_by_page(blobs: pa.Array, page_size: int) -> pa.RecordBatch:
+def marks_by_page(blobs: pa.Array, page_size: int) -> pa.RecordBatch:
+    """Return a row (page, partition, blob) for each page of this size that the marks speak of."""
     rows: dict[str, list[Any]] = {"page": [], "partition": [], "blob": []}
     for blob in blobs.to_pylist():
         marks = unpack_settled(blob or b"")
@@ -176,7 +177,7 @@ def _marks_by_page(blobs: pa.Array, page_size: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(rows, schema=_ARROW_MARKS)
 
 
-def _restore_function(
+def restore_function(
     history: HistorySettings,
 ) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     """Return the function for applyInArrow."""

@@ -1,0 +1,140 @@
+"""History to state by Spark itself: rows of the topics, restored pages, the first batch's state."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame, SparkSession
+from tests.property.model import COMMIT, ROLLBACK, Record
+from tests.property.paged import events_of
+from tests.unit.state.building import RULES, SENT, Story, half, op
+
+from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.rebuild_history import (
+    RESTORED_SCHEMA,
+    HistorySettings,
+    counts_of,
+    marks_by_page,
+    restore_function,
+)
+from checkback.checkpoints.rebuild_query import plan_with_position, run_first_batch
+from checkback.checkpoints.restored_page import Known
+from checkback.checkpoints.status import read_page_blobs
+from checkback.protocol.errors import CheckpointError
+from checkback.state import Action, Events, Outcome, Page, RulesHistory, pack_settled
+from checkback.streaming.pages import PageSettings
+
+PAGE_SIZE = 4
+NOW = SENT + 3_000
+
+
+def page_key(page: int) -> int:
+    return int.from_bytes(page.to_bytes(8, "little"), "big", signed=True)
+
+
+def told(records: list[Record], marks: list[bytes]) -> list[dict[str, Any]]:
+    """What the topics hold, as the job's groups get it."""
+    events = events_of(records)
+    rows = [
+        {
+            "page_key": page_key(offset // PAGE_SIZE),
+            "partition": 0,
+            "kind": kind,
+            "offset": offset,
+            "time_ms": time_ms,
+            "identity": identity,
+            "detail": detail,
+            "source_offset": source,
+            "blob": None,
+        }
+        for kind, offset, time_ms, identity, detail, source in zip(
+            *(column.tolist() for column in columns_of(events)), strict=True
+        )
+    ]
+    for row in marks_by_page(pa.array(marks, pa.binary()), PAGE_SIZE).to_pylist():
+        nothing = dict.fromkeys(("offset", "time_ms", "identity", "detail", "source_offset"), 0)
+        rows.append({"page_key": page_key(row["page"]), "partition": 0, "kind": 0, **nothing})
+        rows[-1]["blob"] = row["blob"]
+    return rows
+
+
+def columns_of(events: Events) -> list[NDArray[Any]]:
+    names = ("kind", "offset", "time_ms", "identity", "detail", "source_offset")
+    return [getattr(events, name) for name in names]
+
+
+def history() -> tuple[list[Record], list[bytes]]:
+    """Six halves in two pages, written by a job whose pages were larger; the last op is unread."""
+    story = Story()
+    halves = [half(offset) for offset in range(6)]
+    ops = [op(0, COMMIT, 0), op(5, ROLLBACK, 1)]
+    story.batch(SENT + 1_000, *halves)
+    story.batch(SENT + 2_000, *ops)
+    return [*halves, *ops, op(4, COMMIT, 2)], [pack_settled(story.outcome, 1)]
+
+
+def restored(spark: SparkSession) -> DataFrame:
+    rows = told(*history())
+    schema = ",".join(RESTORED_SCHEMA.split(",")[:9])
+    settings = HistorySettings(PAGE_SIZE, NOW, RULES, {0: Known(0, 6, 0)})
+    frame = spark.createDataFrame(rows, schema)
+    return frame.groupBy("page_key", "partition").applyInArrow(
+        restore_function(settings), RESTORED_SCHEMA
+    )
+
+
+def test_marks_of_larger_pages_are_spread_over_smaller_ones() -> None:
+    _, marks = history()
+
+    found = marks_by_page(pa.array(marks, pa.binary()), PAGE_SIZE)
+
+    assert found.column("page").to_pylist() == [0, 1]
+
+
+def test_the_first_batch_makes_state_of_history_and_judges_what_is_left(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows, checkpoint = str(tmp_path / "rows"), str(tmp_path / "checkpoint")
+    restored(spark).write.parquet(rows)
+    counts = counts_of(spark.read.parquet(rows))
+    written: list[bytes] = []
+
+    def write_batch(outcomes: DataFrame, batch_id: int) -> None:
+        assert batch_id == 0
+        written.extend(bytes(row.outcome) for row in outcomes.collect())
+
+    # Without checks: the halves are years old, and would be discarded.
+    now = RulesHistory(((0, replace(RULES, check_enabled=False)),))
+    run_first_batch(spark, rows, checkpoint, PageSettings(PAGE_SIZE, now), write_batch)
+
+    assert (counts.halves, counts.settled, counts.pending, counts.ops) == (6, 2, 4, 1)
+    outcomes = {one.page: one for one in map(Outcome.unpack, written)}
+    commits = outcomes[1].offset[outcomes[1].action == Action.COMMIT]
+    assert commits.tolist() == [4]
+    blobs = read_page_blobs(CheckpointFolder(spark, checkpoint))
+    assert blobs is not None
+    pages = {page.page: page for page in (Page.unpack(row.blob) for row in blobs.collect())}
+    assert pages[0].halves.index.tolist() == [1, 2, 3]
+    assert (pages[1].pending, pages[1].settled.verdict.tolist()) == (0, [1, 0, 0, 0])
+
+
+def test_the_position_of_the_plan_is_replaced() -> None:
+    ends = {"half": {"0": 5}, "op": {"0": 7}}
+
+    plan = plan_with_position('v1\n{"batchTimestampMs":1}\n{"logOffset":0}', ends)
+
+    version, metadata, position = plan.split("\n")
+    assert (version, metadata) == ("v1", '{"batchTimestampMs":1}')
+    assert json.loads(position) == ends
+
+
+@pytest.mark.parametrize("plan", ["v1\n{}", "v1\n{}\n-", "v1\n{}\n{}\n{}"])
+def test_a_plan_of_another_form_is_refused(plan: str) -> None:
+    with pytest.raises(CheckpointError, match="form"):
+        plan_with_position(plan, {})
