@@ -197,7 +197,8 @@ def storm(
     """Let a great many halves be due for a check at once; say what new transactions notice."""
     common = Common(**rest)
     if common.smoke:
-        waiting, rate, quiet_seconds, storm_seconds, runs = 2_000, 20, 3, 5, 1
+        waiting, rate, runs = 2_000, 20, 1
+        quiet_seconds, storm_seconds, due_after_seconds = 3, 4, 15
     options = {
         "pending": waiting,
         "rate": rate,
