@@ -145,9 +145,15 @@ def _missing_markers(found: Verification, markers: Mapping[int, int], group: str
             "whether the next batch was written can't be known.",
             REBUILD,
         )
-        for number in range(found.state_partitions or 0)
+        for number in range(_bound_partitions(found))
         if number not in markers
     ]
+
+
+def _bound_partitions(found: Verification) -> int:
+    """Return how many have written: those that a repartition adds get a marker before its end."""
+    planned = found.state_partitions or 0
+    return planned if found.identity is None else min(planned, found.identity.state_partitions)
 
 
 def _markers_ahead(found: Verification, markers: Mapping[int, int], group: str) -> list[Problem]:

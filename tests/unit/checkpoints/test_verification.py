@@ -156,6 +156,16 @@ def test_markers_are_compared_with_the_batches(
     assert found.is_whole is not bool(expected)
 
 
+def test_state_partitions_that_a_repartition_is_adding_need_no_marker_yet() -> None:
+    files = sound(committed=3, planned=3)
+    files.contents["offsets/3"] = plan(3)
+    files.contents["state/0/2/4.zip"] = snapshot()
+
+    found = compare_markers(verify(files), {0: 4, 1: 4}, "app-marker-6a5b")
+
+    assert [one.code for one in found.problems] == ["partitions"]
+
+
 def test_before_the_first_committed_batch_no_marker_is_missed() -> None:
     found = replace(verify(sound()), committed_batch=None, planned_batch=0)
 
