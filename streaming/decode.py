@@ -22,6 +22,8 @@ EVENT_COLUMNS: Final = (
 )  # fmt: skip
 
 NO_IMMUNITY: Final = -1
+ORDERED_HEADERS: Final = len(names.HALF_PROTOCOL_ORDER)
+"""How many headers the protocol orders, of a half and of an op alike."""
 WHOLE_NUMBER: Final = "^[0-9]{1,12}$"
 
 
@@ -41,22 +43,31 @@ def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
         itself).
     """
     is_half = f.col("topic") == topics.half
-    # A column of its own, and so computed once: each part asks for it.
-    ordered = f.when(is_half, _stands_in(names.HALF_PROTOCOL_ORDER)).otherwise(
-        _stands_in(names.OP_PROTOCOL_ORDER)
+    # Columns of their own, and so computed once: each part asks for them.
+    seen = rows.where(~_is_tick(topics)).select(
+        "*", is_half.alias("is_half"), _stand_in_order(is_half).alias("in_order")
     )
-    seen = rows.select("*", is_half.alias("is_half"), ordered.alias("in_order"))
-    parts = seen.select(
+    named = seen.select(
         "is_half",
+        "in_order",
         "partition",
         f.col("offset").alias("source_offset"),
         f.unix_millis("timestamp").alias("time_ms"),
         f.when(~f.col("is_half"), f.expr("try_cast(cast(value as string) as bigint)")).alias(
             "named_offset"
         ),
-        *_parts(),
-    ).where("is_half or tag is null or tag <> 't'")
-    judged = parts.select(
+        f.when(f.col("in_order"), f.col("headers")).otherwise(_found_by_name()).alias("headers"),
+    )
+    texts = named.select(
+        "is_half",
+        "partition",
+        "source_offset",
+        "time_ms",
+        "named_offset",
+        *(_text_at(position).alias(f"text_{position}") for position in range(ORDERED_HEADERS)),
+        _feedback_times().alias("feedback_times"),
+    )
+    judged = texts.select(*_parts()).select(
         "*",
         f.when(f.col("is_half"), _half_refusal(topics)).otherwise(_op_refusal()).alias("refusal"),
     )
@@ -100,50 +111,68 @@ def _header_at(position: int) -> Column:
     return f.get(f.col("headers"), f.lit(position))
 
 
-def _header(name: str, order: tuple[str, ...]) -> Column:
-    """Return a header's value as text, by position where the headers stand in order."""
-    by_position = _header_at(order.index(name)).getField("value")
-    return f.when(f.col("in_order"), by_position).otherwise(_header_by_name(name)).cast("string")
+def _is_tick(topics: TopicNames) -> Column:
+    """Tell a tick by its only header; asked of the bare row, where it costs two comparisons."""
+    first = _header_at(0)
+    is_tick = (first["key"] == names.TAGS) & (first["value"].cast("string") == names.OP_TAG_TICK)
+    return (f.col("topic") == topics.op) & f.coalesce(is_tick, f.lit(False))
 
 
-def _header_by_name(name: str) -> Column:
-    at = f.array_position(f.col("headers.key"), name).cast("int") - 1
-    return f.get(f.col("headers"), at).getField("value")
+def _stand_in_order(is_half: Column) -> Column:
+    stand = f.lit(True)
+    pairs = zip(names.HALF_PROTOCOL_ORDER, names.OP_PROTOCOL_ORDER, strict=True)
+    for position, (of_half, of_op) in enumerate(pairs):
+        expected = f.when(is_half, of_half).otherwise(of_op)
+        stand = stand & _header_at(position)["key"].eqNullSafe(expected)
+    return stand
 
 
-def _stands_in(order: tuple[str, ...]) -> Column:
-    stands = f.lit(True)
-    for at, name in enumerate(order):
-        stands = stands & f.coalesce(_header_at(at).getField("key") == name, f.lit(False))
-    return stands
+def _found_by_name() -> Column:
+    """Return the headers put in the protocol's order, the check times behind them.
+
+    A higher-order function is never compiled into the loop over rows, which has to stay below the
+    8,000 bytes of bytecode that the JVM compiles at all (HotSpot's DontCompileHugeMethods).
+    """
+    half = f.array(*(f.lit(name) for name in names.HALF_PROTOCOL_ORDER))
+    op = f.array(*map(f.lit, (*names.OP_PROTOCOL_ORDER, names.TRANSACTION_CHECK_TIMES)))
+
+    def first_of_name(name: Column) -> Column:
+        at = f.array_position(f.col("headers.key"), name).cast("int") - 1
+        return f.struct(name.alias("key"), f.get(f.col("headers"), at)["value"].alias("value"))
+
+    return f.transform(f.when(f.col("is_half"), half).otherwise(op), first_of_name)
+
+
+def _text_at(position: int) -> Column:
+    return _header_at(position)["value"].cast("string")
+
+
+def _feedback_times() -> Column:
+    """Return the check times of a feedback, which is rare and never in an op's order."""
+    is_feedback = ~f.col("is_half") & ~f.col("in_order") & (_text_at(0) == names.OP_TAG_UNDELIVERED)
+    return f.when(is_feedback, _text_at(ORDERED_HEADERS).try_cast("long"))
 
 
 def _parts() -> list[Column]:
+    """Return what the two protocol orders name, from the texts at their positions."""
     half, op = names.HALF_PROTOCOL_ORDER, names.OP_PROTOCOL_ORDER
-    is_half = f.col("is_half")
+
+    def at(order: tuple[str, ...], name: str) -> Column:
+        return f.col(f"text_{order.index(name)}")
 
     def of_either(name: str) -> Column:
-        return f.when(is_half, _header(name, half)).otherwise(_header(name, op))
+        return f.when(f.col("is_half"), at(half, name)).otherwise(at(op, name))
 
-    def of_half(name: str) -> Column:
-        return f.when(is_half, _header(name, half))
-
-    def of_op(name: str) -> Column:
-        return f.when(~is_half, _header(name, op))
-
-    # A feedback is rare and never in an op's order.
-    is_feedback = (~is_half) & ~f.col("in_order")
-    times = _header_by_name(names.TRANSACTION_CHECK_TIMES).cast("string").try_cast("long")
-    is_feedback = is_feedback & (_header(names.TAGS, op) == names.OP_TAG_UNDELIVERED)
     return [
+        *map(f.col, ("is_half", "partition", "source_offset", "time_ms", "named_offset")),
+        f.col("feedback_times"),
         of_either(names.PGROUP).alias("group"),
         of_either(names.UNIQ_KEY).alias("transaction_id"),
-        of_half(names.TRAN_MSG).alias("tran_msg"),
-        of_half(names.REAL_TOPIC).alias("real_topic"),
-        of_half(names.CHECK_IMMUNITY_TIME_IN_SECONDS).alias("immunity"),
-        of_op(names.TAGS).alias("tag"),
-        of_op(names.COMMIT_OR_ROLLBACK).alias("op_state"),
-        f.when(is_feedback, times).alias("feedback_times"),
+        at(half, names.TRAN_MSG).alias("tran_msg"),
+        at(half, names.REAL_TOPIC).alias("real_topic"),
+        at(half, names.CHECK_IMMUNITY_TIME_IN_SECONDS).alias("immunity"),
+        at(op, names.TAGS).alias("tag"),
+        at(op, names.COMMIT_OR_ROLLBACK).alias("op_state"),
     ]
 
 
