@@ -65,7 +65,7 @@ class Settings:
         15, "Check requests after which a half is discarded", least=1, most=60_000
     )
     checks_per_batch_max: int = _setting(
-        20_000, "Most check requests per state partition and batch, oldest first", least=1
+        10_000, "Most check requests per state partition and batch, oldest first", least=1
     )
     half_retention_ms: int = _setting(
         259_200_000, "Age from which a half is discarded as expired", least=1

@@ -20,12 +20,14 @@ class PageStatus:
         page: number of the page.
         pending: halves without a verdict.
         oldest_ms: store time of the oldest of them, -1 where there is none.
+        overdue: of those pending, how many are to be asked and wait for their turn.
     """
 
     partition: int
     page: int
     pending: int
     oldest_ms: int
+    overdue: int = 0
 
 
 @dataclass(slots=True)
@@ -88,6 +90,7 @@ def report_of(state_partition: int, outcomes: Sequence[Outcome]) -> BatchReport:
                 int(outcome.page),
                 int(outcome.pending),
                 int(outcome.oldest_ms),
+                int(outcome.counters[StateCounter.CHECKS_DEFERRED]),
             )
         )
     return report

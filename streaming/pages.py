@@ -15,12 +15,15 @@ import numpy as np
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
-from checkback.state import Action, Events, Page, Rules, RulesHistory, decide
+from checkback.state import Action, Counter, Events, Outcome, Page, Rules, RulesHistory, decide
 from checkback.streaming.decode import page_of_key
 
 STATE_VERSION: Final = 1
 STATE_SCHEMA: Final = "version int, page binary"
 """One versioned blob: Spark can't evolve a state schema, and arrays in it fail (4.2.0)."""
+PASS_MS_LEAST: Final = 250
+"""No batch is shorter than this with state on; the pace at which a queue of checks can shrink."""
+SLEEP_MS_MAX: Final = 10_000
 OUTCOME_SCHEMA: Final = "partition int, page long, outcome binary"
 
 Frames = Iterator[pd.DataFrame]
@@ -48,15 +51,34 @@ class CheckBudget:
 
     Args:
         left: None before the pass begins: how many follows from the rules of the batch's time.
+        of_pass: what the pass began with.
+        queued: halves that were due but over the budget, of the pages seen so far.
     """
 
     left: int | None = None
+    of_pass: int = 1
+    queued: int = 0
 
     def begin(self, rules: Rules) -> int:
         """Return what is left; each of the two passes of a batch begins with half."""
         if self.left is None:
-            self.left = max(1, rules.checks_per_batch_max // 2)
+            self.left = self.of_pass = max(1, rules.checks_per_batch_max // 2)
         return self.left
+
+    def spend(self, outcome: Outcome) -> None:
+        """Take off what a page asked, and queue what it could not ask."""
+        asked = int(np.count_nonzero(outcome.action == Action.CHECK))
+        self.left = (self.left or 0) - asked
+        self.queued += int(outcome.counters[Counter.CHECKS_DEFERRED])
+
+    def sleep_ms(self) -> int:
+        """Return how long a page over the budget may sleep until its turn comes.
+
+        Called in every batch, the pages of a million halves would cost each batch a second, only
+        to hear that it is not their turn. As many as the budget of the next batches can't reach
+        sleep on; new records wake their page at any time.
+        """
+        return min(SLEEP_MS_MAX, self.queued // self.of_pass * PASS_MS_LEAST)
 
 
 def page_function(settings: PageSettings) -> PageFunction:
@@ -98,13 +120,14 @@ def advance_page(
         left,
         tell_prepared=settings.tell_prepared,
     )
-    budget.left = left - int(np.count_nonzero(decision.outcome.action == Action.CHECK))
     if decision.wake_at_ms is None:
         state.remove()
     else:
         state.update((STATE_VERSION, decision.page.pack()))
         # Spark fires strictly after the timeout; 1 is the shortest it takes.
-        state.setTimeoutDuration(max(1, decision.wake_at_ms - now_ms))
+        wait_ms = decision.wake_at_ms - now_ms
+        state.setTimeoutDuration(max(1, wait_ms if wait_ms > 0 else budget.sleep_ms()))
+    budget.spend(decision.outcome)
     blob = decision.outcome.pack()
     return pd.DataFrame({"partition": [partition], "page": [number], "outcome": [blob]})
 

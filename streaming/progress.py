@@ -39,6 +39,11 @@ class PendingIndex:
         return sum(status.pending for status in self._pages.values())
 
     @property
+    def overdue(self) -> int:
+        """Halves that are to be asked and wait for their turn."""
+        return sum(status.overdue for status in self._pages.values())
+
+    @property
     def oldest_ms(self) -> int | None:
         """Store time of the oldest of them, None where nothing is pending."""
         return min((status.oldest_ms for status in self._pages.values()), default=None)
@@ -57,7 +62,7 @@ class ProgressLine:
         counts: what happened since the last line, by name.
         pending: halves without a verdict.
         oldest_pending_ms: age of the oldest of them, None where nothing is pending.
-        check_backlog: halves that were due in the last batch but over checks_per_batch_max.
+        check_backlog: halves that are due and wait for their turn (checks_per_batch_max).
         undelivered_groups: groups without a check topic, with how many requests found none.
         groups_without_members: groups that were asked since the last line, with nobody to answer.
     """
@@ -88,7 +93,6 @@ class Progress:
     _since: Counter[str] = field(default_factory=Counter)
     _undelivered: Counter[str] = field(default_factory=Counter)
     _asked: set[str] = field(default_factory=set)
-    _check_backlog: int = 0
     _batches: int = 0
     _batch_id: int | None = None
     _line_ms: int | None = None
@@ -102,7 +106,6 @@ class Progress:
             self._batches += 1
             self._since.update(counts)
             self.totals.update(counts)
-            self._check_backlog = counts["checks_deferred"]
             for report in reports:
                 self.index.update(report.pages)
                 self._undelivered.update(report.undelivered_groups)
@@ -141,7 +144,7 @@ class Progress:
                 counts,
                 self.index.pending,
                 None if oldest_ms is None else max(0, now_ms - oldest_ms),
-                self._check_backlog,
+                self.index.overdue,
                 undelivered,
                 list(groups_without_members),
             )

@@ -57,15 +57,15 @@ def test_a_report_survives_its_journey() -> None:
     assert BatchReport.from_json(sent.to_json()) == sent
 
 
-def test_the_backlog_of_checks_is_that_of_the_last_batch() -> None:
+def test_the_backlog_of_checks_counts_pages_that_sleep_until_their_turn() -> None:
     progress = Progress()
-    progress.add(0, [report(checks=5, checks_deferred=40), report(checks=5, checks_deferred=2)])
+    progress.add(0, [report(PageStatus(0, 0, 50, 1, 40)), report(PageStatus(0, 1, 2, 1, 2))])
     before = progress.line(1_000, 10)
-    progress.add(1, [report(checks=5)])
+    progress.add(1, [report(PageStatus(0, 0, 50, 1))])
 
     assert before.check_backlog == 42
     assert "checks waiting 42" in line_text("progress", asdict(before))
-    assert progress.line(2_000, 10).check_backlog == 0
+    assert progress.line(2_000, 10).check_backlog == 2
 
 
 def test_asked_groups_are_handed_over_once_and_silent_ones_named() -> None:
