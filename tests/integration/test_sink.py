@@ -2,149 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.integration.sinking import World, commits, outcome
 
 from checkback.protocol.errors import CheckpointError, FencedError
 from checkback.protocol.properties import text_value
-from checkback.protocol.records import half_headers
 from checkback.protocol.refusals import RefusedReason
-from checkback.protocol.topics import TopicNames
 from checkback.sinks.lookup import RecordReader
 from checkback.sinks.marker import MarkerStore
-from checkback.sinks.real_topics import TopicDirectory
 from checkback.sinks.report import BatchReport
-from checkback.sinks.settings import SinkSettings
 from checkback.sinks.transaction import MarkedProducer
 from checkback.sinks.writer import BatchWriter
-from checkback.state import Action, Counter, Outcome
-
-Found = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]
-
-
-@dataclass
-class World:
-    """Topics of one test, halves in them, and writers over them."""
-
-    settings: SinkSettings
-    real: str
-    writers: list[BatchWriter] = field(default_factory=list)
-
-    @property
-    def names(self) -> TopicNames:
-        return self.settings.topics
-
-    def writer(self, state_partition: int = 0) -> BatchWriter:
-        connection = dict(self.settings.connection)
-        writer = BatchWriter(
-            self.settings,
-            state_partition,
-            RecordReader(connection, self.names.half),
-            RecordReader(connection, self.names.op),
-            TopicDirectory(AdminClient(connection)),
-        )
-        self.writers.append(writer)
-        return writer
-
-    def close(self) -> None:
-        for writer in self.writers:
-            writer.close()
-            writer.halves.close()
-            writer.ops.close()
-
-    def halves(
-        self,
-        bodies: Sequence[bytes],
-        real: str | None = None,
-        group: str = "g",
-        *,
-        keyed: bool = True,
-    ) -> None:
-        producer = Producer({**self.settings.connection, "message.max.bytes": 4_000_000})
-        for number, body in enumerate(bodies):
-            headers: Any = half_headers(
-                producer_group=group,
-                transaction_id=f"id-{number}",
-                real_topic=real or self.real,
-                properties={"TAGS": "t", "mine": "yes"},
-            )
-            key = f"k{number}" if keyed else None
-            producer.produce(self.names.half, body, key, 0, headers=headers)
-        producer.flush()
-
-    def read(self, topic: str) -> Found:
-        """Everything that a read_committed consumer sees, in order of offsets."""
-        consumer = Consumer(
-            {
-                **self.settings.connection,
-                "group.id": "audit",
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-            }
-        )
-        partitions = consumer.list_topics(topic).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        found: Found = []
-        ended = 0
-        while ended < len(partitions):
-            message = consumer.poll(10)
-            assert message is not None, f"no end of {topic}: a transaction hangs"
-            if message.error():
-                ended += 1
-            else:
-                found.append((message.key(), message.value(), message.headers() or []))
-        consumer.close()
-        return found
-
-
-@pytest.fixture
-def world(bootstrap_servers: str, unique: str) -> Iterator[World]:
-    connection = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-    settings = SinkSettings("app", unique, unique, connection, 10_000, 8_000_000)
-    names, real = settings.topics, f"{unique}orders"
-    wide = {"max.message.bytes": "4000000"}
-    topics = [
-        NewTopic(names.half, 1, 1, config=wide),
-        NewTopic(names.op, 1, 1, config=wide),
-        NewTopic(names.refused, 1, 1, config=wide),
-        NewTopic(names.discarded, 1, 1, config=wide),
-        NewTopic(names.settled, 2, 1),
-        NewTopic(names.check("g"), 1, 1, config=wide),
-        NewTopic(real, 2, 1, config={"max.message.bytes": "1048588"}),
-    ]
-    admin = AdminClient(connection)
-    for future in admin.create_topics(topics).values():
-        future.result()
-    made = World(settings, real)
-    yield made
-    made.close()
-
-
-def outcome(*decided: tuple[Action, int, int]) -> Outcome:
-    """What page 0 decided: (action, offset, detail) each."""
-    return Outcome(
-        partition=0,
-        page=0,
-        now_ms=1_000,
-        action=np.array([one[0] for one in decided], np.uint8),
-        offset=np.array([one[1] for one in decided], np.int64),
-        detail=np.array([one[2] for one in decided], np.int32),
-        source_offset=np.array([one[1] for one in decided], np.int64),
-        counters=np.zeros(len(Counter), np.int64),
-        pending=0,
-        oldest_ms=-1,
-    )
-
-
-def commits(*offsets: int) -> Outcome:
-    return outcome(*((Action.COMMIT, offset, 0) for offset in offsets))
+from checkback.state import Action
 
 
 def test_a_committed_half_becomes_final_with_its_key_body_and_own_properties(world: World) -> None:

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.deciding import page_outcome
 
 from checkback.sinks.lookup import RUN_GAP_MAX, _runs
 from checkback.sinks.plan import half_lookups, op_lookups
-from checkback.state import Action, Counter, Outcome
-
-
-def outcome(partition: int, *decided: tuple[Action, int, int, int]) -> Outcome:
-    """(action, offset, detail, source offset) each."""
-    return Outcome(
-        partition=partition,
-        page=0,
-        now_ms=0,
-        action=np.array([one[0] for one in decided], np.uint8),
-        offset=np.array([one[1] for one in decided], np.int64),
-        detail=np.array([one[2] for one in decided], np.int32),
-        source_offset=np.array([one[3] for one in decided], np.int64),
-        counters=np.zeros(len(Counter), np.int64),
-        pending=0,
-        oldest_ms=-1,
-    )
+from checkback.state import Action
 
 
 def test_halves_of_all_pages_are_read_in_ascending_order_per_partition() -> None:
     outcomes = [
-        outcome(1, (Action.COMMIT, 2_000, 0, 2_000)),
-        outcome(0, (Action.CHECK, 9, 3, 9), (Action.DISCARD_EXPIRED, 4, 1, 4)),
-        outcome(1, (Action.COMMIT, 7, 0, 7), (Action.ROLLBACK, 8, 0, 8)),
+        page_outcome(1, (Action.COMMIT, 2_000, 0, 2_000)),
+        page_outcome(0, (Action.CHECK, 9, 3, 9), (Action.DISCARD_EXPIRED, 4, 1, 4)),
+        page_outcome(1, (Action.COMMIT, 7, 0, 7), (Action.ROLLBACK, 8, 0, 8)),
     ]
 
     found = [(lookup.partition, list(lookup)) for lookup in half_lookups(outcomes)]
@@ -41,14 +26,14 @@ def test_halves_of_all_pages_are_read_in_ascending_order_per_partition() -> None
 
 
 def test_a_refused_op_is_read_where_it_is_not_where_it_points() -> None:
-    outcomes = [outcome(3, (Action.REFUSE_OP, 5, 40, 99), (Action.REFUSE_HALF, 6, 2, 6))]
+    outcomes = [page_outcome(3, (Action.REFUSE_OP, 5, 40, 99), (Action.REFUSE_HALF, 6, 2, 6))]
 
     assert [list(lookup) for lookup in op_lookups(outcomes)] == [[(99, Action.REFUSE_OP, 40)]]
     assert [list(lookup) for lookup in half_lookups(outcomes)] == [[(6, Action.REFUSE_HALF, 2)]]
 
 
 def test_nothing_decided_needs_nothing() -> None:
-    assert half_lookups([outcome(0), outcome(0, (Action.ROLLBACK, 1, 0, 1))]) == []
+    assert half_lookups([page_outcome(0), page_outcome(0, (Action.ROLLBACK, 1, 0, 1))]) == []
 
 
 def test_a_seek_is_made_where_reading_over_the_gap_costs_more() -> None:

@@ -1,0 +1,26 @@
+"""Outcomes as tests write them down."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from checkback.state import Action, Counter, Outcome
+
+Decided = tuple[Action, int, int, int]
+"""(action, half offset, detail, source offset)."""
+
+
+def page_outcome(partition: int, *decided: Decided, now_ms: int = 1_000) -> Outcome:
+    """What page 0 of a partition decided."""
+    return Outcome(
+        partition=partition,
+        page=0,
+        now_ms=now_ms,
+        action=np.array([one[0] for one in decided], np.uint8),
+        offset=np.array([one[1] for one in decided], np.int64),
+        detail=np.array([one[2] for one in decided], np.int32),
+        source_offset=np.array([one[3] for one in decided], np.int64),
+        counters=np.zeros(len(Counter), np.int64),
+        pending=0,
+        oldest_ms=-1,
+    )
