@@ -65,6 +65,7 @@ class MarkerStore:
         self._topic = settings.topics.settled
         self._consumer = Consumer(
             {
+                "log_level": 0,  # what goes wrong is raised
                 **settings.connection,
                 "group.id": settings.marker_group,
                 "enable.auto.commit": False,

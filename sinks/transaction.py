@@ -107,8 +107,8 @@ class MarkedProducer:
     def is_superseded(self, batch_id: int) -> bool:
         """Tell whether another producer moved the marker since this one did.
 
-        Spark gives a state partition's next task to any Python worker, so this is the rule, not the
-        exception. Looking costs 2 ms; finding out by being fenced costs what was sent by then.
+        To be asked when somebody else has written batches since: another executor. Looking costs
+        2 ms; finding out by being fenced costs what was sent by then.
         """
         if self.marker is None or self.marker.next_batch >= batch_id:
             return False

@@ -49,6 +49,7 @@ class BatchWriter:
     _lessons: Lessons = field(default_factory=Lessons)
     _last_finals: dict[str, Position] = field(default_factory=dict)
     _begun_s: float | None = None
+    _last_batch: int = -1
 
     def write(self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int) -> BatchReport:
         """Write the batch unless its marker says that it is written.
@@ -136,8 +137,11 @@ class BatchWriter:
         )
 
     def _open(self, batch_id: int, first_batch: int) -> MarkedProducer:
-        if self._producer is not None and self._producer.is_superseded(batch_id):
+        # Whoever wrote the batch before has met no successor, or would be told when he commits.
+        is_next = batch_id == self._last_batch + 1
+        if self._producer is not None and not is_next and self._producer.is_superseded(batch_id):
             self.close()
+        self._last_batch = batch_id
         if self._producer is None:
             self._producer = MarkedProducer(self.settings, self.state_partition)
         if self._producer.marker is None and batch_id > first_batch:

@@ -1,0 +1,99 @@
+"""What one process keeps to write with: a writer per state partition, and what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from confluent_kafka.admin import AdminClient
+
+from checkback.sinks.ledger_rows import Batch, packed, write_noting
+from checkback.sinks.lookup import RecordReader, RecordSource
+from checkback.sinks.real_topics import TopicDirectory
+from checkback.sinks.report import BatchReport
+from checkback.sinks.settings import SinkSettings
+from checkback.sinks.writer import BatchWriter
+from checkback.state import Outcome
+
+
+class WriteRequest(NamedTuple):
+    """One state partition's part of one batch.
+
+    Args:
+        settings: the sink's.
+        state_partition: number of the state partition.
+        batch_id: Spark's batch.
+        first_batch: the first batch that must not find a marker, see BatchWriter.write.
+        outcomes: packed, of all its pages.
+    """
+
+    settings: SinkSettings
+    state_partition: int
+    batch_id: int
+    first_batch: int
+    outcomes: list[bytes]
+
+
+class WriteAnswer(NamedTuple):
+    """What became of it: a BatchReport in JSON, and the packed ledger rows."""
+
+    report: str
+    ledger: list[bytes]
+
+
+@dataclass(slots=True)
+class Writers:
+    """Writers by job and state partition; made when first asked for, kept from batch to batch."""
+
+    _writers: dict[tuple[str, int, int], BatchWriter] = field(default_factory=dict)
+    _readers: dict[tuple[str, str], RecordReader] = field(default_factory=dict)
+    _directories: dict[str, TopicDirectory] = field(default_factory=dict)
+
+    def write(self, request: WriteRequest) -> WriteAnswer:
+        """Write it unless it is written, see BatchWriter.write for what may be raised."""
+        writer = self._writer(request.settings, request.state_partition)
+        outcomes = [Outcome.unpack(blob) for blob in request.outcomes]
+        if request.settings.keeps_ledger:
+            return self._write_for_ledger(writer, outcomes, request)
+        report = writer.write(outcomes, request.batch_id, request.first_batch)
+        return WriteAnswer(report.to_json(), [])
+
+    def _write_for_ledger(
+        self, writer: BatchWriter, outcomes: Sequence[Outcome], request: WriteRequest
+    ) -> WriteAnswer:
+        settings = request.settings
+
+        def write(decided: Sequence[Outcome], half: RecordSource, op: RecordSource) -> BatchReport:
+            writer.halves, writer.ops = half, op
+            return writer.write(decided, request.batch_id, request.first_batch)
+
+        halves = self._reader(settings, settings.topics.half)
+        ops = self._reader(settings, settings.topics.op)
+        batch = Batch(settings.query_id, request.batch_id)
+        report, rows = write_noting(outcomes, batch, halves, ops, write)
+        return WriteAnswer(report.to_json(), list(packed(rows)))
+
+    def _writer(self, settings: SinkSettings, state_partition: int) -> BatchWriter:
+        key = (settings.query_id, settings.session, state_partition)
+        if key not in self._writers:
+            self._writers[key] = BatchWriter(
+                settings,
+                state_partition,
+                self._reader(settings, settings.topics.half),
+                self._reader(settings, settings.topics.op),
+                self._directory(settings),
+            )
+        return self._writers[key]
+
+    def _reader(self, settings: SinkSettings, topic: str) -> RecordReader:
+        return self._readers.setdefault(
+            (settings.query_id, topic), RecordReader(dict(settings.connection), topic)
+        )
+
+    def _directory(self, settings: SinkSettings) -> TopicDirectory:
+        if settings.query_id not in self._directories:
+            # What goes wrong is raised; librdkafka's own lines are sixty a second without a broker.
+            admin = AdminClient({"log_level": 0, **settings.connection})
+            self._directories[settings.query_id] = TopicDirectory(admin)
+        return self._directories[settings.query_id]
