@@ -7,19 +7,25 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from checkback import __version__
-from checkback.bench.machine import machine_facts, versions
+from checkback.bench.machine import versions
 from checkback.bench.runs import Findings, Run
 
 FORMAT: Final = 1
 
 
-def document(command: str, options: Mapping[str, Any], findings: Findings) -> dict[str, Any]:
+def document(
+    command: str,
+    options: Mapping[str, Any],
+    findings: Findings,
+    machine: Mapping[str, object],
+) -> dict[str, Any]:
     """Return the result for programs.
 
     Args:
         command: the verb.
         options: as the verb was called, defaults included.
         findings: what it found.
+        machine: what it ran on.
     """
     return {
         "format": FORMAT,
@@ -27,7 +33,7 @@ def document(command: str, options: Mapping[str, Any], findings: Findings) -> di
         "checkback": __version__,
         "time_ms": int(time.time() * 1_000),
         "options": dict(options),
-        "machine": machine_facts(),
+        "machine": dict(machine),
         "versions": versions(),
         "measures": [measure.as_data() for measure in findings.measures],
         "facts": dict(findings.facts),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from checkback.bench.load import ends_of, load
+from checkback.bench.machine import machine_facts
 from checkback.bench.probe import Probe
 from checkback.bench.workload import GROUP, Workload
 from checkback.deploy.admin import admin_client
@@ -34,6 +35,7 @@ class Stage:
         body_bytes: size of a message.
         broker_pid: process of the embedded broker, None for a foreign one.
         small: a smoke run.
+        machine: what it is, and how busy it was before anything was started here.
     """
 
     settings: Settings
@@ -42,6 +44,7 @@ class Stage:
     body_bytes: int
     broker_pid: int | None = None
     small: bool = False
+    machine: Mapping[str, object] = field(default_factory=machine_facts)
 
     @property
     def connection(self) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from checkback.bench.machine import machine_facts
 from checkback.bench.picture import draw, require_drawing
 from checkback.bench.report import (
     MEASURE_HEADINGS,
@@ -167,13 +169,21 @@ def bench_stage(common: Common, **changes: Any) -> Iterator[Stage]:
     settings = replace(_settings(common), **changes)
     if common.picture is not None:
         require_drawing(common.picture)
+    machine = machine_facts()
     with _folder(common.data_dir) as folder:
+
+        def stage_on(found: Settings, broker_pid: int | None) -> Stage:
+            seed, size, small = common.seed, common.body_bytes, common.smoke
+            return Stage(found, folder, seed, size, broker_pid, small, machine)
+
         if settings.bootstrap_servers:
-            yield _stage(common, settings, folder, None)
+            # What a run that was killed left there must not be taken for this one's.
+            prefix = f"{settings.topic_prefix}{uuid.uuid4().hex[:6]}-"
+            yield stage_on(replace(settings, topic_prefix=prefix), None)
             return
         with EmbeddedBroker(folder / "broker", heap_mb=BROKER_HEAP_MB) as broker:
             found = replace(settings, bootstrap_servers=broker.bootstrap_servers)
-            yield _stage(common, found, folder, broker.pid)
+            yield stage_on(found, broker.pid)
 
 
 def say(text: str) -> None:
@@ -182,10 +192,15 @@ def say(text: str) -> None:
 
 
 def show(
-    command: str, common: Common, options: Mapping[str, Any], findings: Findings, output: Output
+    command: str,
+    common: Common,
+    options: Mapping[str, Any],
+    findings: Findings,
+    stage: Stage,
+    output: Output,
 ) -> None:
     """Show a result, save it and draw it, as asked."""
-    result = document(command, {**common.as_data(), **options}, findings)
+    result = document(command, {**common.as_data(), **options}, findings, stage.machine)
     if common.save is not None:
         common.save.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     if common.picture is not None:
@@ -194,10 +209,6 @@ def show(
     runs = table_text(RUN_HEADINGS, run_rows(findings))
     measures = table_text(MEASURE_HEADINGS, measure_rows(result))
     output.show(result, f"{runs}\n\n{measures}")
-
-
-def _stage(common: Common, settings: Settings, folder: Path, broker_pid: int | None) -> Stage:
-    return Stage(settings, folder, common.seed, common.body_bytes, broker_pid, small=common.smoke)
 
 
 def _settings(common: Common) -> Settings:

@@ -83,7 +83,7 @@ def pipeline(
             stage, transactions, page_size_1_transactions, runs, warm_up, chosen, say
         )
         findings = bench.run()
-    show("pipeline", common, options, findings, output)
+    show("pipeline", common, options, findings, stage, output)
 
 
 @click.command()
@@ -121,7 +121,7 @@ def latency(
     with bench_stage(common) as stage:
         bench = LatencyBench(stage, rate, seconds, idle_seconds, warm_up_seconds, runs, say)
         findings = bench.run()
-    show("latency", common, options, findings, output)
+    show("latency", common, options, findings, stage, output)
 
 
 @click.command()
@@ -165,7 +165,7 @@ def pending(
     with bench_stage(common, batch_events_max=batch_events) as stage:
         bench = PendingBench(stage, waiting, transactions, runs, warm_up, idle_seconds, say)
         findings = bench.run()
-    show("pending", common, options, findings, output)
+    show("pending", common, options, findings, stage, output)
 
 
 @click.command()
@@ -212,7 +212,7 @@ def storm(
             stage, waiting, rate, quiet_seconds, storm_seconds, due_after_seconds, runs, say
         )
         findings = bench.run()
-    show("storm", common, options, findings, output)
+    show("storm", common, options, findings, stage, output)
 
 
 @click.command()
@@ -233,7 +233,7 @@ def bodies(transactions: int, wait_seconds: float, output: Output, **rest: Any) 
     options = {"transactions": transactions, "wait_seconds": wait_seconds}
     with bench_stage(common) as stage:
         findings = BodiesBench(stage, transactions, wait_seconds, say).run()
-    show("bodies", common, options, findings, output)
+    show("bodies", common, options, findings, stage, output)
 
 
 @click.command()
@@ -262,7 +262,7 @@ def scale(
     }
     with bench_stage(common, batch_events_max=batch_events) as stage:
         findings = ScaleBench(stage, transactions, runs, warm_up, say).run()
-    show("scale", common, options, findings, output)
+    show("scale", common, options, findings, stage, output)
 
 
 VERBS: Final = (pipeline, latency, pending, storm, bodies, scale)
