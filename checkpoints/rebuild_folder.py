@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from checkback.checkpoints.files import HadoopFiles
+from checkback.checkpoints.files import HadoopFiles, files_of
 from checkback.checkpoints.folder import OUR_FOLDER, CheckpointFolder
 from checkback.checkpoints.identity import FILE as IDENTITY
 from checkback.protocol.errors import CheckpointError
@@ -43,7 +43,7 @@ class RebuildFolder:
     @property
     def files(self) -> HadoopFiles:
         """All files in it."""
-        return HadoopFiles(self._jvm, self._configuration, self.path)
+        return files_of(self.spark, self.path)
 
     @property
     def rows(self) -> str:
@@ -71,8 +71,8 @@ class RebuildFolder:
             CheckpointError: it can't be renamed.
         """
         moved = f"{self.path.rstrip('/')}.replaced-{int(time.time())}"
-        source, target = self._path(), self._jvm.org.apache.hadoop.fs.Path(moved)
-        if not source.getFileSystem(self._configuration).rename(source, target):
+        source, target = self._path(), self.files.jvm.org.apache.hadoop.fs.Path(moved)
+        if not source.getFileSystem(self.files.configuration).rename(source, target):
             raise CheckpointError(
                 f"{self.path} can't be moved to {moved}.",
                 remedy="Move it away yourself, or give another checkpoint to rebuild into.",
@@ -83,7 +83,7 @@ class RebuildFolder:
     def delete(self, name: str = "") -> None:
         """Delete a file or folder in it, or all of it; nothing happens where there is none."""
         path = self._path(*([name] if name else []))
-        path.getFileSystem(self._configuration).delete(path, True)
+        path.getFileSystem(self.files.configuration).delete(path, True)
 
     def read(self, name: str) -> str:
         """Return a file's text."""
@@ -92,20 +92,12 @@ class RebuildFolder:
     def replace(self, name: str, text: str) -> None:
         """Write a file of Spark's anew; only before the checkpoint is one."""
         path = self._path(name)
-        stream = path.getFileSystem(self._configuration).create(path, True)
+        stream = path.getFileSystem(self.files.configuration).create(path, True)
         try:
             stream.write(bytearray(text.encode()))
             stream.hsync()
         finally:
             stream.close()
 
-    @property
-    def _jvm(self) -> Any:
-        return self.spark.sparkContext._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop
-
-    @property
-    def _configuration(self) -> Any:
-        return self.spark._jsparkSession.sessionState().newHadoopConf()  # noqa: SLF001 - as above
-
     def _path(self, *names: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path("/".join((self.path.rstrip("/"), *names)))
+        return self.files.jvm.org.apache.hadoop.fs.Path("/".join((self.path.rstrip("/"), *names)))

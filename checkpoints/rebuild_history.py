@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
@@ -185,9 +184,9 @@ def restore_function(
     def restore(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         page_key, partition = key[0].as_py(), key[1].as_py()
         empty = Page.empty(partition, page_of_key(page_key), history.page_size)
-        is_mark = pc.equal(table["kind"], RESTORED_PAGE)
+        is_mark = table["kind"].to_numpy() == RESTORED_PAGE
         marks = [unpack_settled(one) for one in table.filter(is_mark)["blob"].to_pylist()]
-        restored = _restored(empty, table.filter(pc.invert(is_mark)), marks, history)
+        restored = _restored(empty, table.filter(~is_mark), marks, history)
         return _rows(page_key, restored)
 
     return restore

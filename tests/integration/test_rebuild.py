@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.integration.running import (
 
 from checkback.checkpoints.rebuild import Rebuild, RebuildReport
 from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import CheckpointError
 from checkback.protocol.properties import text_value
 
 NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
@@ -92,9 +92,12 @@ class Feeder:
         return self.topics.send_half(name.encode(), self.real, **half)
 
 
-def test_a_lost_checkpoint_is_rebuilt_from_the_topics(topics: Topics, tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
+    topics: Topics, tmp_path: Path, spark: SparkSession
+) -> None:
     checkpoint = tmp_path / "checkpoint"
-    settings = topics.settings(checkpoint, check_interval_ms=2_000, batch_events_max=400)
+    settings = topics.settings(checkpoint, check_interval_ms=1_000, batch_events_max=400)
     names, real = topics.names, f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
     feeder = Feeder(topics, real)
@@ -112,23 +115,27 @@ def test_a_lost_checkpoint_is_rebuilt_from_the_topics(topics: Topics, tmp_path: 
     feeder.send([f"burst-{number:03}" for number in range(150)])
     pipeline.kill()
 
-    shutil.rmtree(checkpoint)
+    shutil.rmtree(checkpoint / "state")
     topics.send_op(unread, "unread", COMMIT)
     topics.send_op(early[1], "early-01", ROLLBACK)
     topics.send_op(given_up, "given up", COMMIT)
     feeder.send([f"down-{number:02}" for number in range(10)])
     killed = start_rebuild(settings, tmp_path, "--yes")
-    planned = checkpoint / "offsets" / "0"
-    wait_until(lambda: planned.exists() or killed.poll() is not None, 120, "a first batch")
+    wait_until(
+        lambda: (checkpoint / "state").exists() or killed.poll() is not None, 240, "a first batch"
+    )
     assert killed.poll() is None, killed.communicate()
     os.killpg(killed.pid, signal.SIGKILL)
     killed.communicate(timeout=30)
+    (replaced,) = tmp_path.glob("checkpoint.replaced-*")
+    assert (replaced / "checkback" / "identity.json").exists()
 
     code, report = rebuild(settings, tmp_path, "--yes")
 
     assert (code, report["how"]) == (0, "from topics"), report
     assert report["moved_to"] == ""
     assert report["counts"]["unknown"] == report["counts"]["foreign"] == 0
+    assert Rebuild(settings, [], is_certain=True).run_in(spark).how == "nothing"
     with pipeline:
         pipeline.wait_for("started")
         topics.send_op(waiting, "long", COMMIT)
@@ -146,11 +153,18 @@ def test_a_lost_checkpoint_is_rebuilt_from_the_topics(topics: Topics, tmp_path: 
     assert topics.reasons() == ["COMMIT_AFTER_DISCARD", "ROLLBACK_AFTER_COMMIT"]
 
 
-def changed(report: RebuildReport) -> tuple[str, tuple[str, ...]]:
-    return report.how, report.cut.files if report.cut else ()
+def changed(report: RebuildReport) -> tuple[str, tuple[str, ...], int | None]:
+    if report.cut is None:
+        return report.how, (), None
+    return report.how, report.cut.files, report.cut.replayed
 
 
-def test_a_torn_end_is_cut_off_and_a_damaged_middle_rebuilt(
+def highest(log: Path) -> int:
+    return max(int(one.name) for one in log.iterdir() if one.name.isdigit())
+
+
+@pytest.mark.timeout(600)
+def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
     topics: Topics, tmp_path: Path, spark: SparkSession
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
@@ -160,45 +174,40 @@ def test_a_torn_end_is_cut_off_and_a_damaged_middle_rebuilt(
     feeder = Feeder(topics, real)
     feeder.send([f"first-{number}" for number in range(10)])
     waiting = feeder.commit_later("long", properties=NEVER_ASKED)
+
+    def mend(*, is_certain: bool = True, anew: bool = False) -> RebuildReport:
+        return Rebuild(settings, [], is_certain, anew).run_in(spark)
+
     pipeline = Pipeline(settings, tmp_path)
     with pipeline:
         pipeline.wait_for("started")
-        wait_until(lambda: len(topics.bodies(real)) == 8, what="finals")
-        code, refusal = rebuild(settings, tmp_path, "--anew", "--yes")
-        assert code == 4, refusal
-        assert "still runs" in refusal["error"]["message"]
+        wait_until(lambda: len(topics.bodies(real)) == 8, 120, what="finals")
+        with pytest.raises(CheckpointError, match="still runs"):
+            mend(anew=True)
         assert pipeline.terminate() == 0
-
-    def mend(*, is_certain: bool = True) -> RebuildReport:
-        return Rebuild(settings, [], is_certain).run_in(spark)
-
-    planned = max(int(one.name) for one in (checkpoint / "offsets").iterdir() if one.suffix == "")
-    committed = max(int(one.name) for one in (checkpoint / "commits").iterdir() if one.suffix == "")
+    planned, committed = highest(checkpoint / "offsets"), highest(checkpoint / "commits")
     assert planned == committed + 1
     assert mend().how == "nothing"
 
+    torn_plan = ("cut", (f"offsets/{planned}",), None)
     tear(checkpoint / "offsets" / str(planned))
-    would = mend(is_certain=False)
-    assert would.dry_run
-    assert changed(would) == ("cut", (f"offsets/{planned}",))
-    assert changed(mend()) == ("cut", (f"offsets/{planned}",))
+    assert changed(mend(is_certain=False)) == torn_plan
+    assert (checkpoint / "offsets" / str(planned)).exists()
+    assert changed(mend()) == torn_plan
     tear(checkpoint / "commits" / str(committed))
-    assert changed(mend()) == ("cut", (f"commits/{committed}",))
-    for name in (checkpoint / "state" / "0" / "1").iterdir():
-        if name.suffix in (".changelog", ".zip"):
-            name.unlink()
-    code, report = rebuild(settings, tmp_path, "--yes")
-    assert (code, report["how"]) == (0, "from topics"), report
-    assert Path(report["moved_to"], "checkback", "identity.json").exists()
-    assert {one["code"] for one in report["problems"]} >= {"state"}
+    assert changed(mend()) == ("cut", (f"commits/{committed}",), committed)
+    (checkpoint / "commits" / str(committed)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+    for kind in ("changelog", "zip"):
+        (checkpoint / "state" / "0" / "1" / f"{committed + 1}.{kind}").unlink(missing_ok=True)
+    assert changed(mend()) == ("cut", (f"commits/{committed}",), committed)
 
     with pipeline:
         pipeline.wait_for("started")
         topics.send_op(waiting, "long", COMMIT)
-        wait_until(lambda: "long" in topics.bodies(real), what="the last final")
+        wait_until(lambda: "long" in topics.bodies(real), 120, what="the last final")
         assert pipeline.terminate() == 0
     assert topics.bodies(real) == sorted(feeder.committed)
-    assert Counter(topics.reasons()) == Counter()
+    assert topics.reasons() == []
 
 
 def tear(file: Path) -> None:
