@@ -36,6 +36,8 @@ TABLE_PROPERTIES: Final = {
     # Of every column otherwise: in a table with a small file per batch most of the log.
     "delta.dataSkippingStatsColumns": "half_partition,half_offset,event_time",
     "delta.checkpointInterval": "100",
+    # Each commit lists the log: on a local disk 8 µs for every file that is kept.
+    "delta.logRetentionDuration": "interval 2 hours",
 }
 FILE_BYTES: Final = 128 * 1024 * 1024
 COMPACT_EVERY: Final = 100

@@ -97,6 +97,20 @@ def test_of_two_that_write_a_batch_at_the_same_moment_one_does(
     assert offsets(path) == [1]
 
 
+def test_the_job_itself_keeps_the_number_of_files_small(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("checkback.sinks.ledger.COMPACT_EVERY", 4)
+    ledger = DeltaLedger.open_or_create(path, OWNER)
+
+    for number in range(11):
+        ledger.append(Batch("q", number), blobs(("prepared", number)))
+
+    assert offsets(path) == list(range(11))
+    assert len(DeltaTable(path).file_uris()) == 4
+    assert DeltaLedger.open_or_create(path, OWNER).last_batch("q") == 10
+
+
 def test_an_empty_batch_makes_no_version(path: str) -> None:
     ledger = DeltaLedger.open_or_create(path, OWNER)
 
