@@ -74,6 +74,7 @@ class Verification:
             commit are readable, and so is the state of every partition; None where none is.
         markers: next batch by state partition, where they were looked up.
         problems: what is wrong, files first.
+        ledger_batch: last batch with rows in the ledger; None where there is none, or nobody asked.
     """
 
     query_id: str | None = None
@@ -84,6 +85,7 @@ class Verification:
     whole_batch: int | None = None
     markers: Mapping[int, int] | None = None
     problems: tuple[Problem, ...] = ()
+    ledger_batch: int | None = None
 
     @property
     def is_whole(self) -> bool:
@@ -92,10 +94,13 @@ class Verification:
 
     @property
     def written_batch(self) -> int | None:
-        """Highest batch that a marker says is written, None where no marker says so."""
-        if not self.markers:
-            return None
-        return max(self.markers.values()) - 1
+        """Highest batch of which markers or ledger say that something is written; None for none.
+
+        A batch that only brought halves writes nothing to Kafka, but rows to the ledger.
+        """
+        written = [next_batch - 1 for next_batch in (self.markers or {}).values()]
+        written += [] if self.ledger_batch is None else [self.ledger_batch]
+        return max(written, default=None)
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data."""

@@ -6,7 +6,7 @@ commit anything, nor can a worker that outlived its driver, so what the markers 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -26,6 +26,7 @@ from checkback.checkpoints.repartition import (
 from checkback.checkpoints.verification import Verification, compare_markers, verify
 from checkback.operations.checkpoint_files import marker_settings, read_markers
 from checkback.operations.liveness import require_stopped
+from checkback.operations.verifying import ledger_batch
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, CheckpointError
@@ -77,6 +78,7 @@ def repartition(settings: Settings, folder: CheckpointFolder, partitions: int) -
     plan = plan_repartition(found, newest_plan(files, found), partitions)
     require_stopped(files, settings)
     sink = marker_settings(settings, found.query_id or "", found.identity)
+    found = replace(found, ledger_batch=ledger_batch(settings, sink.query_id))
     _take_over(sink, found, plan)
     added = _grow_settled(settings, partitions)
     if plan.after > plan.before:
@@ -110,10 +112,10 @@ def _take_over(sink: SinkSettings, found: Verification, plan: RepartitionPlan) -
     if contradictions:
         raise CheckpointError(contradictions[0].says, remedy=contradictions[0].remedy)
     begin_session(sink, plan.before, range(plan.before), _next_batch(found))
-    written = max(read_markers(sink, plan.before).values(), default=0) - 1
-    if plan.dropped is not None and written >= plan.dropped:
+    written = replace(found, markers=read_markers(sink, plan.before)).written_batch
+    if plan.dropped is not None and written is not None and written >= plan.dropped:
         raise CheckpointError(
-            f"Batch {plan.dropped} is written by some state partitions and not by others.",
+            f"Batch {plan.dropped} is written in part.",
             remedy="Start the pipeline, which ends that batch, stop it with SIGTERM, try again.",
             batch_id=plan.dropped,
         )

@@ -14,6 +14,7 @@ from checkback.checkpoints.verification import (
 )
 from checkback.operations.checkpoint_files import marker_settings, open_files, read_markers
 from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import NotFoundError
 
 
 def verify_checkpoint(settings: Settings, *, with_markers: bool = True) -> Verification:
@@ -35,7 +36,24 @@ def verify_files(
         return found
     sink = marker_settings(settings, found.query_id, found.identity)
     markers = read_markers(sink, found.state_partitions or 0)
-    return compare_markers(found, markers, sink.marker_group)
+    compared = compare_markers(found, markers, sink.marker_group)
+    return replace(compared, ledger_batch=ledger_batch(settings, found.query_id))
+
+
+def ledger_batch(settings: Settings, query_id: str) -> int | None:
+    """Return the last batch of a query with rows in the ledger; None without ledger or rows.
+
+    Raises:
+        PrerequisiteError: the ledger can't be read.
+    """
+    if not settings.ledger:
+        return None
+    from checkback.sinks.ledger import DeltaLedger  # delta-rs is for those with a ledger
+
+    try:
+        return DeltaLedger.open(settings.ledger).last_batch(query_id)
+    except NotFoundError:
+        return None
 
 
 def _require_owner(settings: Settings, found: Verification) -> Verification:

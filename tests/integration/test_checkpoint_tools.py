@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
+from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 from tests.upgrade.store_release import check_counts
@@ -34,6 +36,7 @@ from checkback.operations.repartitioning import repartition
 from checkback.operations.verifying import verify_files
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, UsageError
+from checkback.sinks.ledger import transaction_name
 from checkback.sinks.lookup import RecordReader
 from checkback.streaming.commands import NOUNS
 from checkback.streaming.commands.frame import LazyGroup
@@ -334,7 +337,9 @@ def test_a_repartition_that_was_left_half_done_is_refused_until_it_is_ended(
     assert sum(one.pending for one in read_state_figures(folder, 1)) == HALF_PARTITIONS
 
 
-def test_a_batch_that_is_written_in_part_is_not_dropped(stage: Stage, spark: SparkSession) -> None:
+def test_a_batch_that_is_written_in_part_is_not_dropped(
+    stage: Stage, spark: SparkSession, tmp_path: Path
+) -> None:
     folder = stage.checkpoint(spark)
     plan = committed(folder) + 1
     identity = CheckpointIdentity.from_json(folder.read("identity.json") or "")
@@ -349,9 +354,16 @@ def test_a_batch_that_is_written_in_part_is_not_dropped(stage: Stage, spark: Spa
         asked[group].result(20)
 
     move(plan + 1)
-    with pytest.raises(CheckpointError, match="written by some state partitions"):
+    with pytest.raises(CheckpointError, match="is written in part"):
         repartition(stage.settings, folder, 3)
     move(true_marker)
+    # A batch that only brought halves has written nothing to Kafka, but rows to the ledger.
+    ledger = str(tmp_path / "ledger")
+    noted = CommitProperties(app_transactions=[Transaction(transaction_name(sink.query_id), plan)])
+    rows = pa.Table.from_pylist([{"event": "prepared"}])
+    write_deltalake(ledger, rows, commit_properties=noted)
+    with pytest.raises(CheckpointError, match="is written in part"):
+        repartition(replace(stage.settings, ledger=ledger), folder, 3)
 
     assert folder.last_batch("offsets") == plan
 

@@ -166,6 +166,13 @@ def test_state_partitions_that_a_repartition_is_adding_need_no_marker_yet() -> N
     assert [one.code for one in found.problems] == ["partitions"]
 
 
+def test_what_the_ledger_has_is_written_though_no_marker_moved() -> None:
+    found = compare_markers(verify(sound()), {0: 4, 1: 4}, "app-marker-6a5b")
+
+    assert found.written_batch == 3
+    assert replace(found, ledger_batch=4).written_batch == 4
+
+
 def test_before_the_first_committed_batch_no_marker_is_missed() -> None:
     found = replace(verify(sound()), committed_batch=None, planned_batch=0)
 
