@@ -27,6 +27,7 @@ from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka_error import cause_of
 
 TIMEOUT_S: Final = 20.0
+LOOKS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def inspect(settings: Settings, folder: CheckpointFolder) -> Inspection:
         BrokerError: the brokers do not answer, or refuse.
     """
     files = files_of(folder.spark, folder.path)
-    found = verify(files)
+    found = _verified(files)
     committed, planned = (
         _plan(files, number) for number in (found.committed_batch, found.planned_batch)
     )
@@ -141,6 +142,15 @@ def topic_ends(settings: Settings, topics: list[str]) -> dict[tuple[str, int], i
             f"The ends of the topics can't be read: {why}.",
             remedy="Check the brokers, and the rights on the topics.",
         ) from error
+
+
+def _verified(files: FolderFiles) -> Verification:
+    """Look again where something is wrong: at work, files come and go during a look."""
+    for _ in range(LOOKS - 1):
+        found = verify(files)
+        if found.is_whole:
+            return found
+    return verify(files)
 
 
 def _plan(files: FolderFiles, number: int | None) -> PlannedBatch | None:
