@@ -112,9 +112,10 @@ class Watch:
 
     def _run(self) -> None:
         while not self._ending.wait(SAMPLE_S):
-            self._look()
+            self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Look now."""
         largest: dict[str, int] = defaultdict(int)
         for kind, one in self._found():
             key = (one.pid, one.started_ticks)
@@ -130,7 +131,15 @@ class Watch:
 
     def _found(self) -> Iterator[tuple[str, Process]]:
         processes = {one.pid: one for one in all_processes()}
-        for pid in descendants(processes, self.roots):
+        # A sink process outlives the worker that started it and then has another parent.
+        known = [
+            pid
+            for (pid, started_ticks), (kind, _) in self._seen.items()
+            if kind not in self.others
+            and pid in processes
+            and processes[pid].started_ticks == started_ticks
+        ]
+        for pid in descendants(processes, [*self.roots, *known]):
             yield _kind(pid), processes[pid]
         for kind, pid in self.others.items():
             if pid in processes:
@@ -167,12 +176,14 @@ def descendants(processes: Mapping[int, Process], roots: Sequence[int]) -> list[
     children: dict[int, list[int]] = defaultdict(list)
     for one in processes.values():
         children[one.parent].append(one.pid)
-    found, waiting = [], [pid for pid in roots if pid in processes]
+    found: set[int] = set()
+    waiting = [pid for pid in roots if pid in processes]
     while waiting:
         pid = waiting.pop()
-        found.append(pid)
-        waiting += children[pid]
-    return found
+        if pid not in found:
+            found.add(pid)
+            waiting += children[pid]
+    return sorted(found)
 
 
 def _process(pid: int, stat: str) -> Process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -39,7 +40,8 @@ def test_a_tree_has_all_below_its_root() -> None:
     parents = {2: 1, 3: 2, 4: 3, 5: 1, 6: 99}
     processes = {pid: Process(pid, parent, 0, 0.0, 0) for pid, parent in parents.items()}
 
-    assert sorted(descendants(processes, [2])) == [2, 3, 4]
+    assert descendants(processes, [2]) == [2, 3, 4]
+    assert descendants(processes, [4, 3, 3]) == [3, 4]
     assert descendants(processes, [77]) == []
 
 
@@ -58,6 +60,32 @@ def test_a_child_is_found_with_its_parent_and_what_it_used() -> None:
     assert found.parent == os.getpid()
     assert found.cpu_s > 0
     assert found.rss_bytes > 1_000_000
+
+
+ORPHAN_MAKER = """
+import subprocess, sys
+orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=-3)
+print(orphan.pid, flush=True)
+input()
+"""
+
+
+@needs_proc
+def test_a_process_is_watched_on_when_its_parent_has_ended() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", ORPHAN_MAKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert parent.stdout is not None
+    orphan = int(parent.stdout.readline())
+    try:
+        watch = Watch([parent.pid])
+        watch.look()
+        parent.communicate(b"\n")
+        watch.look()
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+
+    assert watch.rss_bytes[-1][1]["driver"] > 0
 
 
 def test_processor_time_of_a_span_lies_between_the_looks_around_it() -> None:
