@@ -64,7 +64,8 @@ def test_a_child_is_found_with_its_parent_and_what_it_used() -> None:
 
 ORPHAN_MAKER = """
 import subprocess, sys
-orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=-3)
+nobody = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+orphan = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], **nobody)
 print(orphan.pid, flush=True)
 input()
 """
