@@ -181,7 +181,7 @@ def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
     pipeline = Pipeline(settings, tmp_path)
     with pipeline:
         pipeline.wait_for("started")
-        wait_until(lambda: len(topics.bodies(real)) == 8, 120, what="finals")
+        wait_until(lambda: len(topics.bodies(real)) == 8, 240, what="finals")
         with pytest.raises(CheckpointError, match="still runs"):
             mend(anew=True)
         assert pipeline.terminate() == 0
@@ -204,7 +204,7 @@ def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
     with pipeline:
         pipeline.wait_for("started")
         topics.send_op(waiting, "long", COMMIT)
-        wait_until(lambda: "long" in topics.bodies(real), 120, what="the last final")
+        wait_until(lambda: "long" in topics.bodies(real), 240, what="the last final")
         assert pipeline.terminate() == 0
     assert topics.bodies(real) == sorted(feeder.committed)
     assert topics.reasons() == []
