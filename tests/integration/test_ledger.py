@@ -101,7 +101,7 @@ def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
     log.write_text("the table can't be written")
     at = topics.send_half(b"first", real)
     topics.send_op(at, "first", COMMIT)
-    assert pipeline.wait() == 3, pipeline.errors()
+    assert pipeline.wait(150) == 3, pipeline.errors()
     assert str(ledger) in pipeline.errors()
     log.unlink()
     aside.rename(log)
