@@ -78,13 +78,17 @@ class _Takeover:
 
     def take(self, state_partition: int, session: int | None) -> int:
         """Write the session into one marker; None: the one after that which is found there."""
-        for tries_left in reversed(range(TRIES)):
+        lost = ""
+        for _ in range(TRIES):
             try:
                 return self._try(state_partition, session)
             except ProducerLostError as error:
-                if not tries_left:
-                    raise BrokerError(error.message, remedy=error.remedy) from error
-        raise AssertionError("unreachable")
+                lost = error.message
+        raise BrokerError(
+            f"State partition {state_partition} could not be taken over in {TRIES} tries: {lost}",
+            remedy="Check the brokers, and that no other job is starting over the same checkpoint.",
+            state_partition=state_partition,
+        )
 
     def _try(self, state_partition: int, session: int | None) -> int:
         let_in = replace(self.settings, session=RETIRED if session == RETIRED else LATEST_SESSION)

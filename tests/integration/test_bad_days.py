@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,9 +17,11 @@ from pyspark.sql import SparkSession
 from tests.integration import running
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.protocol.configuration import Settings
 
 ENVIRONMENT, REFUSED = 3, 4
+OUTAGE_S = 20
 ONE_BATCH_MS = 10**13
 """A trigger interval under which a start makes one batch: the next one is due in the year 2286."""
 
@@ -128,8 +131,8 @@ def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
 
 def pages_after(spark: SparkSession, checkpoint: Path) -> list[bytes]:
     """Every page as batch 0 left it."""
-    streams: Any = spark._jsparkSession.streams()
-    streams.active()  # without it the reader finds no coordinator in a fresh session
+    session: Any = spark._jsparkSession
+    session.streams().active()  # without it the reader finds no coordinator in a fresh session
     state = spark.read.format("statestore").option("batchId", "0").load(str(checkpoint))
     return sorted(bytes(row.page) for row in state.select("value.groupState.page").collect())
 
@@ -252,8 +255,35 @@ def test_a_full_disk_under_the_checkpoint_ends_the_job_and_nothing_is_lost_or_do
         small_disk.make_room()
         pipeline.start()
         pipeline.wait_for("started")
-        wait_until(lambda: len(topics.bodies(real)) >= 40, what="the rest")
+        wait_until(lambda: len(topics.bodies(real)) >= 40, 180, "the rest")
         assert pipeline.terminate() == 0
     assert topics.bodies(real) == [
         f"{when}-{number:02}" for when in ("before", "during") for number in range(20)
     ]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_a_broker_that_comes_back_soon_is_waited_for(tmp_path: Path) -> None:
+    """Longer ones end the job with exit code 3; how that goes is in docs/operating/bad-days.md."""
+    with EmbeddedBroker(tmp_path / "broker", jvm_options=QUICK_START) as own:
+        topics = Topics(own.bootstrap_servers, "outage-")
+        real = f"{topics.prefix}orders"
+        settings = topics.settings(tmp_path / "checkpoint")
+        topics.create(settings, [real], ["g"])
+        with make(settings, tmp_path / "run") as pipeline:
+            pipeline.wait_for("started")
+            for number in range(20):
+                commit(topics, f"before-{number:02}", number % 2)
+            wait_until(lambda: len(topics.bodies(real)) == 20, 120, "finals")
+            own.kill()
+            # The outage is the input here: there is nothing to wait for.
+            time.sleep(OUTAGE_S)
+            own.start()
+            for number in range(20):
+                commit(topics, f"after-{number:02}", number % 2)
+            wait_until(lambda: len(topics.bodies(real)) >= 40, 180, "the rest")
+            assert pipeline.terminate() == 0
+        assert topics.bodies(real) == [
+            f"{when}-{number:02}" for when in ("after", "before") for number in range(20)
+        ]
