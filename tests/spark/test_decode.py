@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -156,3 +157,16 @@ def test_a_pages_key_leads_back_to_the_page(spark: SparkSession, page: int) -> N
 
     assert page_of_key(row.key) == page
     assert row.key.to_bytes(8, "little", signed=True) == page.to_bytes(8, "big")
+
+
+def test_the_loop_over_rows_is_small_enough_for_the_jvm_to_compile(spark: SparkSession) -> None:
+    """Above 8,000 bytes of bytecode HotSpot never compiles a method (DontCompileHugeMethods)."""
+    lines = spark.createDataFrame([(half_row(5, time_ms=99).to_json(),)], "value string")
+    rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
+
+    plan = decode(rows, TopicNames("some-prefix-"), 1024)._jdf.queryExecution()
+
+    stages = plan.debug().codegenToSeq().mkString("\n")
+    sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", stages)]
+    assert sizes
+    assert max(sizes) < 8_000
