@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Final
 from tests.crash.application import GROUP, Application
 from tests.crash.audit import audit_at_end, audit_so_far, unsettled
 from tests.crash.cases import NEEDS_NEW_PRODUCER, STATE_PARTITIONS, TAKEOVER, Case
-from tests.crash.injected.crash_points import FOLDER_VARIABLE, Control, kill
+from tests.crash.injected.crash_points import FOLDER_VARIABLE, Control, kill, own_processes
 from tests.crash.truth import Fate
 from tests.integration.running import Pipeline, Topics, wait_until
 
@@ -158,7 +159,11 @@ class CrashRun:
             if not waiting:
                 return
             assert self.pipeline.is_alive, f"ended by itself: {self.pipeline.errors()}"
-            assert time.monotonic() < deadline, f"never final: {sorted(waiting)[:5]}"
+            if time.monotonic() > deadline:
+                self._tell_where_they_are()
+                raise AssertionError(
+                    f"never final: {sorted(waiting)[:5]}; see {self.folder}/run.err"
+                )
             time.sleep(0.1)
 
     def require_sound(self) -> None:
@@ -175,6 +180,13 @@ class CrashRun:
         assert self.pipeline.terminate() == 0, self.pipeline.errors()
         findings = audit_at_end(*self.application.snapshot())
         assert not findings, findings[:10]
+
+    def _tell_where_they_are(self) -> None:
+        """Have every Python process write its threads' stacks into run.err."""
+        for pid in own_processes(self.control.folder):
+            if b"python" in Path("/proc", str(pid), "cmdline").read_bytes():
+                os.kill(pid, signal.SIGUSR1)
+        time.sleep(2)
 
     def _settings(self) -> Settings:
         return self.topics.settings(

@@ -15,6 +15,7 @@ The harness and these processes speak by files in one folder:
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import json
 import os
@@ -395,4 +396,6 @@ def install() -> None:
     """Have the points put in whatever this process imports; without a folder, nothing."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder:
+        # Where a process hangs: the harness asks before it gives up.
+        faulthandler.register(signal.SIGUSR1)
         sys.meta_path.insert(0, PatchingFinder(Control(Path(folder))))
