@@ -34,6 +34,7 @@ from checkback.sinks.transaction import SentHeaders
 from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.claim import claim_topics
+from checkback.streaming.clock_watch import ClockWatch
 from checkback.streaming.failure import explain, jvm_watched
 from checkback.streaming.lag import OffsetPublisher
 from checkback.streaming.members import groups_without_members
@@ -182,12 +183,14 @@ class Job:
         # Not the wall clock: set back by an hour it would silence the job for an hour.
         interval_s = self.settings.progress_interval_ms / 1_000
         next_line_s = time.monotonic() + interval_s
+        clock = ClockWatch(self.settings.trigger_interval_ms, self.now_ms)
         read = OffsetPublisher(self.settings.application_id, self._connection())
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             if read.is_due():
                 read.publish(query.lastProgress)
             if time.monotonic() >= next_line_s:
                 self._require_own_session()
+                clock.require_no_step_back()
                 self._emit_line(query)
                 next_line_s += interval_s
         if self._stopping.is_set():

@@ -49,7 +49,7 @@ def watch(failure: StreamingQueryException | None, *, stop: bool) -> list[str]:
     def emit(event: str, _: dict[str, Any]) -> None:
         told.append(event)
 
-    job = Job(Settings(), list[Path](), emit)
+    job = Job(Settings(bootstrap_servers="127.0.0.1:1"), list[Path](), emit)
     query: Any = EndingQuery(job, failure, stop=stop)
     job._watch(MagicMock(), query)
     return told
