@@ -109,7 +109,7 @@ def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
     assert rows(ledger) == []
 
     pipeline.start()
-    wait_until(lambda: events(ledger, "first"), 120, what="the rows that were missing")
+    wait_until(lambda: events(ledger, "first"), 150, what="the rows that were missing")
     pipeline.kill()
     assert events(ledger, "first") == ["committed", "prepared"]
     forget_last_commit(checkpoint)
@@ -119,7 +119,7 @@ def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
         maintain(DeltaLedger.open(str(ledger)), 168)
         at = topics.send_half(b"second", real)
         topics.send_op(at, "second", COMMIT)
-        wait_until(lambda: events(ledger, "second"), what="the rows of a later batch")
+        wait_until(lambda: events(ledger, "second"), 150, what="the rows of a later batch")
         assert pipeline.terminate() == 0
 
     assert events(ledger, "first") == ["committed", "prepared"]
