@@ -25,6 +25,7 @@ from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.marker import COORDINATOR_MOVES
 
+PATIENCE_S = 240.0
 STORED = sorted(path.name for path in RELEASES.iterdir())
 
 
@@ -62,7 +63,7 @@ def restore_markers(markers: dict[str, Any], settings: Settings) -> None:
         TopicPartition(settings.topics.settled, int(number), offset, metadata)
         for number, (offset, metadata) in markers["offsets"].items()
     ]
-    wait_until(lambda: is_committed(consumer, offsets), what="the markers")
+    wait_until(lambda: is_committed(consumer, offsets), PATIENCE_S, what="the markers")
     consumer.close()
 
 
@@ -109,7 +110,9 @@ def test_a_release_is_taken_over_with_all_it_remembers(
     with Pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         # Everything it had left pending is asked again, with the count after its last one.
-        wait_until(lambda: check_counts(topics, group).keys() == {*pending}, what="the checks")
+        wait_until(
+            lambda: check_counts(topics, group).keys() == {*pending}, PATIENCE_S, what="the checks"
+        )
         # A half whose op the release took in before it is final at once.
         half = topics.send_half(
             waiting["transaction_id"].encode(), real, partition=waiting["at"][0], group=group
@@ -121,8 +124,8 @@ def test_a_release_is_taken_over_with_all_it_remembers(
         for settled, state in (("committed", ROLLBACK), ("rolled-back", ROLLBACK)):
             topics.send_op(at[settled], settled, state, group=group)
         finals = sorted([first, waiting["transaction_id"]])
-        wait_until(lambda: topics.bodies(real) == finals, what="the finals")
-        wait_until(topics.reasons, what="the refused verdict")
+        wait_until(lambda: topics.bodies(real) == finals, PATIENCE_S, what="the finals")
+        wait_until(topics.reasons, PATIENCE_S, what="the refused verdict")
         assert pipeline.terminate() == 0, pipeline.errors()
 
     assert list(half) == waiting["at"]
