@@ -29,7 +29,7 @@ from checkback.protocol.errors import CheckpointError
 from checkback.protocol.properties import text_value
 
 SLOW_S = 240.0
-"""A busy machine needs minutes for what a quiet one does in seconds; waiting ends when it is true."""
+"""A busy machine takes minutes for what a quiet one does in seconds; waiting ends by itself."""
 NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
 
 
