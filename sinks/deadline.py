@@ -1,0 +1,39 @@
+"""A time limit for calls into librdkafka that have none, whatever their arguments say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+
+
+class HangingCallError(Exception):
+    """The call did not come back; what it works with is to be left alone."""
+
+
+def call_within(call: Callable[[], object], timeout_s: float) -> None:
+    """Run a call in a thread of its own and wait for it no longer than that.
+
+    A call that hangs keeps its thread, which ends with the process.
+
+    Args:
+        call: what to run; what it raises is raised here.
+        timeout_s: how long to wait.
+
+    Raises:
+        HangingCallError: it did not come back.
+    """
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if thread.is_alive():
+        raise HangingCallError
+    if failures:
+        raise failures[0]

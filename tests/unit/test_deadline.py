@@ -1,0 +1,28 @@
+"""A call into a library gets the time limit that it does not keep itself."""
+
+from __future__ import annotations
+
+from threading import Event
+
+import pytest
+
+from checkback.sinks.deadline import HangingCallError, call_within
+
+
+def test_a_call_that_comes_back_has_run_and_its_failure_is_raised() -> None:
+    ran: list[int] = []
+
+    call_within(lambda: ran.append(1), 60)
+
+    assert ran == [1]
+    with pytest.raises(ZeroDivisionError):
+        call_within(lambda: 1 // 0, 60)
+
+
+def test_a_call_that_never_comes_back_is_given_up() -> None:
+    never = Event()
+
+    with pytest.raises(HangingCallError):
+        call_within(never.wait, 0.01)
+
+    never.set()
