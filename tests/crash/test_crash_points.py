@@ -1,4 +1,4 @@
-"""Twenty crashes by SIGKILL, one after the other over one checkpoint; docs/guarantees.md has them.
+"""More than twenty crashes by SIGKILL, one after the other over one checkpoint; docs/guarantees.md has them.
 
 Each case goes on where the one before it ended, so what an earlier crash left behind is there, too.
 """
@@ -47,6 +47,7 @@ TRIED_AGAIN = [
 """Spark tries the task again; nobody else notices."""
 
 BROKER_DIES = [
+    Case("broker-flushed", "flushed", ("broker",), 0),
     Case("broker-before-commit", "before commit", ("broker",), 0),
     Case("broker-and-sink-mid-produce", "mid-produce", ("broker", "sink"), 1, records=2),
 ]
