@@ -1,4 +1,6 @@
-"""More than twenty crashes by SIGKILL, one after the other over one checkpoint; docs/guarantees.md has them.
+"""More than twenty crashes by SIGKILL, one after the other over one checkpoint.
+
+docs/guarantees.md says what each leaves.
 
 Each case goes on where the one before it ended, so what an earlier crash left behind is there, too.
 """
