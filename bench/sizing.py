@@ -94,8 +94,8 @@ def cost_of(results: Sequence[Mapping[str, Any]]) -> Cost:
         {kind: _median(runs, "cpu_us_per_transaction", kind) for kind in kinds},
         {topic: statistics.median(run["facts"][STORED][topic] for run in runs) for topic in topics},
         statistics.median(run["checkpoint_bytes_per_transaction"] for run in runs),
-        f"{len(runs)} runs of {first['options']['transactions']:,} transactions with bodies of"
-        f" {first['options']['body_bytes']:,} bytes on {first['machine'].get('cores')} cores"
+        f"{len(runs)} runs, each of {first['options']['transactions']:,} transactions with bodies"
+        f" of {first['options']['body_bytes']:,} bytes, on {first['machine'].get('cores')} cores"
         f" ({first['machine'].get('cpu', 'unknown')}), broker included",
     )
 

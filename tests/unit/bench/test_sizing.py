@@ -41,7 +41,7 @@ def test_the_cost_is_the_median_of_the_jobs_runs() -> None:
 
     assert cost.cpu_us == {"jvm": 20.0, "sink": 12.0, "broker": 9.0}
     assert cost.job_us == 32.0
-    assert "3 runs of 1,000 transactions" in cost.measured
+    assert "3 runs, each of 1,000 transactions" in cost.measured
 
 
 def test_without_a_run_there_is_no_cost() -> None:
