@@ -41,18 +41,20 @@ def main() -> int:
 
 def crash_all(run: CrashRun, cases: Iterator[Case], until_s: float) -> tuple[int, bool]:
     """Return how many crashes were survived, and whether all were, to the last audit."""
-    survived = 0
+    survived, at = 0, "the first case"
     try:
         for case in cases:
+            at = str(case)
             if time.monotonic() > until_s:
                 print("the time is over", flush=True)
                 break
             print(run.crash(case), flush=True)
             survived += 1
+        at = "the last audit"
         run.finish()
     except Exception:
         traceback.print_exc()
-        print(f"after {survived} crashes; see `python -m tests.crash --help` for this one alone")
+        print(f"{at}: not survived. Case seed-n alone: python -m tests.crash seed --only n")
         return survived, False
     return survived, True
 
