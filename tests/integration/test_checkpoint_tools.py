@@ -121,7 +121,7 @@ def stage(
     stage.half("rolled-back", 0)
     stage.op("rolled-back", ROLLBACK)
     with Pipeline(settings, folder) as pipeline:
-        pipeline.wait_for("started")
+        pipeline.wait_for("started", PATIENCE_S)
         wait_until(
             lambda: len(stage.checks()) == HALF_PARTITIONS, PATIENCE_S, what="a check of each"
         )
@@ -129,7 +129,7 @@ def stage(
         stage.seen_at_work = inspect(settings, stage.checkpoint(spark)).as_data(0)
         with pytest.raises(CheckpointError, match="at work"):
             repartition(settings, stage.checkpoint(spark), 3)
-        assert pipeline.terminate() == 0, pipeline.errors()
+        assert pipeline.terminate(PATIENCE_S) == 0, pipeline.errors()
     return stage
 
 
@@ -406,7 +406,7 @@ def run_on(
     # Nobody sets the number: the run has to take the checkpoint's.
     settings = replace(stage.settings, state_partitions=None)
     with Pipeline(settings, stage.folder) as pipeline:
-        assert pipeline.wait_for("started")["state_partitions"] == partitions
+        assert pipeline.wait_for("started", PATIENCE_S)["state_partitions"] == partitions
         for name in to_commit:
             stage.op(name, COMMIT)
         wait_until(
@@ -417,7 +417,7 @@ def run_on(
         wait_until(
             lambda: len(stage.checks()[asked]) > before, PATIENCE_S, what=f"a check of {asked}"
         )
-        assert pipeline.terminate() == 0, pipeline.errors()
+        assert pipeline.terminate(PATIENCE_S) == 0, pipeline.errors()
     found = verify_files(stage.settings, files_of(spark, stage.settings.checkpoint))
     assert found.problems == ()
     assert found.state_partitions == partitions

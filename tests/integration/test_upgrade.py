@@ -108,7 +108,7 @@ def test_a_release_is_taken_over_with_all_it_remembers(
     at = {one["transaction_id"]: one["at"] for one in halves(stored)}
 
     with Pipeline(settings, tmp_path) as pipeline:
-        pipeline.wait_for("started")
+        pipeline.wait_for("started", PATIENCE_S)
         # Everything it had left pending is asked again, with the count after its last one.
         wait_until(
             lambda: check_counts(topics, group).keys() == {*pending}, PATIENCE_S, what="the checks"
@@ -126,7 +126,7 @@ def test_a_release_is_taken_over_with_all_it_remembers(
         finals = sorted([first, waiting["transaction_id"]])
         wait_until(lambda: topics.bodies(real) == finals, PATIENCE_S, what="the finals")
         wait_until(topics.reasons, PATIENCE_S, what="the refused verdict")
-        assert pipeline.terminate() == 0, pipeline.errors()
+        assert pipeline.terminate(PATIENCE_S) == 0, pipeline.errors()
 
     assert list(half) == waiting["at"]
     for asked, counts in check_counts(topics, group).items():
