@@ -38,7 +38,8 @@ def make(settings: Settings, folder: Path) -> Pipeline:
 
 def error_of(pipeline: Pipeline) -> dict[str, Any]:
     """The error document that the command ended with."""
-    documents = [line for line in pipeline.errors().splitlines() if line.startswith('{"error"')]
+    lines = (pipeline.folder / "run.err").read_text().splitlines()
+    documents = [line for line in lines if line.startswith('{"error"')]
     return dict(json.loads(documents[-1])["error"])
 
 
