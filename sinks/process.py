@@ -27,6 +27,7 @@ from checkback.sinks.writers import WriteRequest, Writers
 
 WAITING_TASKS_MAX: Final = 64
 LOOK_S: Final = 1.0
+LAST_WRITE_S: Final = 60.0
 
 
 def serve(address: str, owner_pid: int) -> None:
@@ -61,16 +62,18 @@ def _answer(connection: Connection, writers: Writers) -> None:
 def _end_with(owner_pid: int, writing: Lock, address: str) -> None:
     _wait_for_end(owner_pid)
     # A transaction that is being written is finished: nobody has to wait for its timeout then.
-    with writing:
-        for left in (Path(address), Path(address).with_suffix(".lock")):
-            left.unlink(missing_ok=True)
-        os._exit(0)
+    # Not one that hangs: librdkafka has calls that a broker's end leaves without one (#5456).
+    writing.acquire(timeout=LAST_WRITE_S)
+    for left in (Path(address), Path(address).with_suffix(".lock")):
+        left.unlink(missing_ok=True)
+    os._exit(0)
 
 
 def _wait_for_end(pid: int) -> None:
     with suppress(ProcessLookupError):
         if hasattr(os, "pidfd_open"):
             select.select([os.pidfd_open(pid)], [], [])
+            return
         while True:
             os.kill(pid, 0)
             time.sleep(LOOK_S)
