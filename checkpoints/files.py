@@ -63,11 +63,23 @@ class HadoopFiles:
         if not file_system.exists(root):
             return {}
         start = len(file_system.makeQualified(root).toString().rstrip("/")) + 1
-        found, listed = {}, file_system.listFiles(root, True)
-        while listed.hasNext():
-            status = listed.next()
-            found[str(status.getPath().toString())[start:]] = int(status.getLen())
+        # Not listFiles: on a local disk it runs `ls` for every file, and fails when one has gone.
+        found, folders = {}, [root]
+        while folders:
+            for status in self._listed(file_system, folders.pop()):
+                if status.isDirectory():
+                    folders.append(status.getPath())
+                else:
+                    found[str(status.getPath().toString())[start:]] = int(status.getLen())
         return found
+
+    def _listed(self, file_system: Any, folder: Any) -> list[Any]:
+        try:
+            return list(file_system.listStatus(folder))
+        except Py4JJavaError:
+            if file_system.exists(folder):
+                raise
+            return []  # gone meanwhile: the pipeline is at work
 
     def read(self, name: str) -> bytes:
         """Return a file's content."""
