@@ -46,8 +46,9 @@ class Checkback(RuleBasedStateMachine):
         self.op_topic: list[Record] = []
         self.halves_read = self.ops_read = 0
         self.wake_all = False
-        for one in (self.model, *self.engines):
-            one.tell_prepared = keeps_ledger
+        self.model.tell_prepared = keeps_ledger
+        for engine in self.engines:
+            engine.tell_prepared = keeps_ledger
 
     @rule(number=st.integers(1, 6), immunity=st.sampled_from([-1, -1, 0, 5, 250, 2_000]))
     def write_halves(self, number: int, immunity: int) -> None:

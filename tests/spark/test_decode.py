@@ -164,8 +164,9 @@ def test_the_loop_over_rows_is_small_enough_for_the_jvm_to_compile(spark: SparkS
     lines = spark.createDataFrame([(half_row(5, time_ms=99).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
 
-    plan = decode(rows, TopicNames("some-prefix-"), 1024)._jdf.queryExecution()
+    decoded: Any = decode(rows, TopicNames("some-prefix-"), 1024)
 
+    plan = decoded._jdf.queryExecution()
     stages = plan.debug().codegenToSeq().mkString("\n")
     sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", stages)]
     assert sizes
