@@ -154,11 +154,12 @@ def test_spark_reads_it_and_makes_the_view(tmp_path: Path) -> None:
     )  # fmt: skip
 
     assert ran.returncode == 0, ran.stderr[-3_000:]
-    assert ran.stdout.splitlines() == ["5 rows", "2 asked 1", "3 asked 0"]
+    assert ran.stdout.splitlines() == ["2 appends", "5 rows", "2 asked 1", "3 asked 0"]
 
 
 READER = """
 import sys
+from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 jars, options, view, ledger = sys.argv[1:]
 spark = (
@@ -170,6 +171,8 @@ spark = (
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
     .getOrCreate()
 )
+appended = DeltaTable.forPath(spark, ledger).history().where("operation = 'WRITE'")
+print(appended.count(), "appends")
 print(spark.read.format("delta").load(ledger).count(), "rows")
 spark.sql(view)
 for row in spark.sql("SELECT * FROM waiting ORDER BY half_offset").collect():
