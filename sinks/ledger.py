@@ -5,8 +5,8 @@ batch's number as Delta's application transaction, so a batch that is replayed, 
 before Spark's own commit, finds its number in the table and writes nothing.
 
 It is written by delta-rs (the `deltalake` package), in the driver and not by Spark: a million rows
-took Spark 10-15 s of processor time and delta-rs 0.4 s, a commit of a few rows 0.5 s or more
-against 10 ms, and no second use of the batch is needed (SPARK-47329). The table is an ordinary one.
+took Spark 10-20 s of processor time and delta-rs 0.4 s, a commit of a few rows takes 10 ms, and
+no second use of the batch is needed (SPARK-47329). The table is an ordinary one.
 """
 
 from __future__ import annotations
