@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,11 @@ from checkback.protocol.errors import OperationalError
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
+SMALL: Final = {
+    "SPARK_LOCAL_IP": LOOPBACK,
+    "SPARK_DAEMON_MEMORY": "256m",
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
@@ -36,30 +41,40 @@ class Cluster:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, workers: int, executor_memory: str) -> Iterator[Cluster]:
+def standalone_cluster(
+    folder: Path,
+    workers: int,
+    executor_memory: str,
+    *,
+    python: Path = Path(sys.executable),
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Cluster]:
     """Give a cluster of workers with one core each.
 
     Args:
-        folder: takes logs and the executors' folders.
+        folder: takes the executors' folders and logs, that of the master as ``master.log``.
         workers: how many.
         executor_memory: of each, as Spark writes sizes.
+        python: what the executors run Python code with.
+        environment: more for the workers and for the executors that they start.
 
     Raises:
         OperationalError: it did not come up.
     """
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    started_with = {**os.environ, **SMALL, "PYSPARK_PYTHON": str(python), **(environment or {})}
     port, *web_ports = free_ports(workers + 2)
     url = f"spark://{LOOPBACK}:{port}"
     deploy, address = "org.apache.spark.deploy", ["--host", LOOPBACK, "--webui-port"]
     processes: list[subprocess.Popen[bytes]] = []
     try:
         master = [f"{deploy}.master.Master", *address, str(web_ports[0]), "--port", str(port)]
-        processes.append(_start(folder, "master", master))
+        processes.append(_start(folder, "master", master, started_with))
         _wait_for_text(folder / "master.log", "I have been elected leader", 1)
         for number, web_port in enumerate(web_ports[1:]):
             sizes = ["--cores", "1", "--memory", executor_memory, "--work-dir", str(folder)]
             worker = [f"{deploy}.worker.Worker", *address, str(web_port), *sizes, url]
-            processes.append(_start(folder, f"worker-{number}", worker))
+            processes.append(_start(folder, f"worker-{number}", worker, started_with))
         _wait_for_text(folder / "master.log", "Registering worker", workers)
         yield Cluster(url, tuple(process.pid for process in processes[1:]))
     finally:
@@ -69,14 +84,9 @@ def standalone_cluster(folder: Path, workers: int, executor_memory: str) -> Iter
             process.wait(STOP_TIMEOUT_S)
 
 
-def _start(folder: Path, name: str, command: list[str]) -> subprocess.Popen[bytes]:
-    environment = {
-        **os.environ,
-        "SPARK_LOCAL_IP": LOOPBACK,
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-        "PYSPARK_PYTHON": sys.executable,
-    }
+def _start(
+    folder: Path, name: str, command: list[str], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
             [str(SPARK_CLASS), *command],

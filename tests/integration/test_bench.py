@@ -14,6 +14,7 @@ from checkback.bench.measures import BOUNDS
 from checkback.bench.sizing import cost_of
 
 
+@pytest.mark.nightly  # `make bench-smoke` runs as much
 @pytest.mark.timeout(900)
 def test_the_job_is_measured_beside_spark_s_own_sink(
     bootstrap_servers: str, unique: str, tmp_path: Path

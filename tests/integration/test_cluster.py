@@ -35,5 +35,5 @@ def test_executors_without_checkback_run_the_pipeline(
             assert pipeline.terminate() == 0
 
     assert topics.bodies(real) == [f"{number:02}" for number in range(40)]
-    master_log = (tmp_path / "spark-0.log").read_text()
+    master_log = (tmp_path / "master.log").read_text()
     assert len(set(re.findall(r"Launching executor app-\S+/(\d+)", master_log))) == 2
