@@ -1,7 +1,7 @@
 """Whether the bench works, whatever it finds: ``python -m checkback.bench.smoke``.
 
-Runs verbs, those named or the usual ones, with ``--smoke`` on one broker and looks whether each result is complete. Nothing is
-said of times: a machine that runs tests is no machine to measure on.
+Runs verbs, those named or the usual ones, with ``--smoke`` on one broker and looks whether each
+result is complete. Nothing is said of times: a machine that runs tests is no machine to measure on.
 """
 
 from __future__ import annotations
