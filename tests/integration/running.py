@@ -261,7 +261,7 @@ class Pipeline:
         return self._process.wait(timeout_s)
 
     def errors(self) -> str:
-        return (self.folder / "run.err").read_text()[-3_000:]
+        return (self.folder / "run.err").read_text()[-10_000:]
 
 
 def _read_lines(process: subprocess.Popen[str], lines: queue.Queue[str | None]) -> None:
