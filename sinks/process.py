@@ -66,6 +66,8 @@ def _end_with(owner_pid: int, writing: Lock, address: str) -> None:
     writing.acquire(timeout=LAST_WRITE_S)
     for left in (Path(address), Path(address).with_suffix(".lock")):
         left.unlink(missing_ok=True)
+    with suppress(OSError):  # others are still at work beside it
+        Path(address).parent.rmdir()
     os._exit(0)
 
 
