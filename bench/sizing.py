@@ -90,11 +90,12 @@ def cost_of(results: Sequence[Mapping[str, Any]]) -> Cost:
     kinds = runs[0]["cpu_us_per_transaction"].keys()
     topics = runs[0]["facts"][STORED].keys()
     first = next(result for result in results if result["command"] == "pipeline")
+    many = "1 run" if len(runs) == 1 else f"{len(runs)} runs, each"
     return Cost(
         {kind: _median(runs, "cpu_us_per_transaction", kind) for kind in kinds},
         {topic: statistics.median(run["facts"][STORED][topic] for run in runs) for topic in topics},
         statistics.median(run["checkpoint_bytes_per_transaction"] for run in runs),
-        f"{len(runs)} runs, each of {first['options']['transactions']:,} transactions with bodies"
+        f"{many} of {first['options']['transactions']:,} transactions with bodies"
         f" of {first['options']['body_bytes']:,} bytes, on {first['machine'].get('cores')} cores"
         f" ({first['machine'].get('cpu', 'unknown')}), broker included",
     )
