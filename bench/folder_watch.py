@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from bisect import bisect_right
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from checkback.bench.looking import looking
 
 LOOK_S: Final = 2.0
 
@@ -27,18 +29,15 @@ class FolderWatch:
     folder: Path
     samples: list[tuple[float, int]] = field(default_factory=list)
     _sizes: dict[str, int] = field(default_factory=dict)
-    _ending: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _looking: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> FolderWatch:
-        self._thread = threading.Thread(target=self._run, name="folder watch", daemon=True)
-        self._thread.start()
+        self._looking.enter_context(looking(self.look, LOOK_S, "folder watch"))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._looking.close()
+        self.look()
 
     def bytes_between(self, from_ms: float, to_ms: float) -> int:
         """Return how many bytes were written in a span of time, as the looks around it saw it."""
@@ -56,11 +55,6 @@ class FolderWatch:
             path = str(file)
             self._sizes[path] = max(size, self._sizes.get(path, 0))
         self.samples.append((time.time() * 1_000, sum(self._sizes.values())))
-
-    def _run(self) -> None:
-        while not self._ending.wait(LOOK_S):
-            self.look()
-        self.look()
 
     def _until(self, time_ms: float) -> int:
         at = bisect_right(self.samples, time_ms, key=lambda sample: sample[0])

@@ -6,14 +6,16 @@ Elsewhere there is no /proc: then nothing is counted, and what is measured by it
 from __future__ import annotations
 
 import os
-import threading
 import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from checkback.bench.looking import looking
 
 PROC: Final = Path("/proc")
 SAMPLE_S: Final = 0.5
@@ -82,18 +84,14 @@ class Watch:
     samples: list[Sample] = field(default_factory=list)
     rss_bytes: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     _seen: dict[tuple[int, int], tuple[str, float]] = field(default_factory=dict)
-    _ending: threading.Event = field(default_factory=threading.Event)
-    _thread: threading.Thread | None = None
+    _looking: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Watch:
-        self._thread = threading.Thread(target=self._run, name="process watch", daemon=True)
-        self._thread.start()
+        self._looking.enter_context(looking(self.look, SAMPLE_S, "process watch"))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ending.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._looking.close()
 
     def cpu_s_between(self, from_ms: float, to_ms: float) -> dict[str, float]:
         """Return the seconds of processor time by kind in a span of time."""
@@ -109,10 +107,6 @@ class Watch:
         """Return the most memory that a worker or sink process had, in MiB."""
         kinds = ("python_worker", "sink")
         return max(self.rss_mib_max(kind, from_ms, to_ms) for kind in kinds)
-
-    def _run(self) -> None:
-        while not self._ending.wait(SAMPLE_S):
-            self.look()
 
     def look(self) -> None:
         """Look now."""

@@ -37,6 +37,26 @@ class DurationType(click.ParamType[int]):
             self.fail(str(error), param, ctx)
 
 
+def listing_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what chooses among pending halves: age in milliseconds, group, and how many."""
+    options: list[Decorator] = [
+        click.option(
+            "--older-than", type=DurationType(), help="Only halves of that age or more: 10m, 2h."
+        ),
+        click.option("--group", help="Only those of this producer group."),
+        click.option(
+            "--limit",
+            type=click.IntRange(min=1),
+            default=100,
+            show_default=True,
+            help="No more than that.",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 def operator_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--operator``, the name of the user of this process if it is not given."""
     return click.option(

@@ -12,7 +12,7 @@ from checkback.operations.durations import duration_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.streaming.commands.frame import Output, output_option
-from checkback.streaming.commands.operating import DurationType, now_ms
+from checkback.streaming.commands.operating import listing_options, now_ms
 from checkback.streaming.commands.settings import settings_options
 from checkback.streaming.commands.table import table_text
 
@@ -22,11 +22,7 @@ HEADINGS = (
 
 
 @click.command()
-@click.option("--older-than", type=DurationType(), help="Only halves of that age or more: 10m, 2h.")
-@click.option("--group", help="Only those of this producer group.")
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="No more than that."
-)
+@listing_options
 @output_option
 @settings_options
 def command(

@@ -18,6 +18,7 @@ from typing import Any
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from checkback.deploy.settings_file import write_settings
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import text_value
@@ -195,7 +196,7 @@ class Pipeline:
     def start(self) -> None:
         """Start the process in a group of its own; returns at once."""
         config = self.folder / "checkback.toml"
-        config.write_text(to_toml(self.settings))
+        write_settings(config, self.settings)
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "run.err").open("a") as errors:
             self._process = subprocess.Popen(
@@ -269,18 +270,3 @@ def _read_lines(process: subprocess.Popen[str], lines: queue.Queue[str | None]) 
     for line in process.stdout:
         lines.put(line)
     lines.put(None)
-
-
-def to_toml(settings: Settings) -> str:
-    """Write settings as the flat file that `--config` reads."""
-    lines = []
-    for name, value in vars(settings).items():
-        if name in ("kafka", "spark"):
-            lines += [f'"{_dotted(name, key)}" = {json.dumps(text)}' for key, text in value.items()]
-        elif value is not None:
-            lines.append(f"{name} = {json.dumps(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _dotted(name: str, key: str) -> str:
-    return key if key.startswith(f"{name}.") else f"{name}.{key}"

@@ -19,11 +19,11 @@ from tests.integration.running import (
     ROLLBACK,
     Pipeline,
     Topics,
-    to_toml,
     wait_until,
 )
 
 from checkback.checkpoints.rebuild import Rebuild, RebuildReport
+from checkback.deploy.settings_file import write_settings
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.properties import text_value
@@ -40,7 +40,7 @@ def topics(bootstrap_servers: str, unique: str) -> Topics:
 
 def start_rebuild(settings: Settings, folder: Path, *options: str) -> subprocess.Popen[str]:
     config = folder / "rebuild.toml"
-    config.write_text(to_toml(settings))
+    write_settings(config, settings)
     command = [COMMAND, "checkpoint", "rebuild", "--config", str(config), "--output", "json"]
     return subprocess.Popen(
         [*command, *options],
