@@ -75,6 +75,10 @@ class CheckpointFolder:
         options[0] = overwrite
         context.rename(draft, path, options)
 
+    def is_local(self) -> bool:
+        """Tell whether it lies in a file system of this machine, or one mounted here."""
+        return str(self._file_system(self._path()).getScheme()) == "file"
+
     def last_batch(self, log: str) -> int | None:
         """Return the highest batch in Spark's ``offsets`` or ``commits`` log, None when empty."""
         path = self._path(log)

@@ -25,7 +25,7 @@ from checkback.streaming.pages import (
     STATE_VERSION,
     CheckBudget,
     Frames,
-    PageFunction,
+    GroupFunction,
     PageSettings,
     advance_page,
 )
@@ -74,7 +74,7 @@ def run_first_batch(
     query.awaitTermination()
 
 
-def restoring_function(settings: PageSettings) -> PageFunction:
+def restoring_function(settings: PageSettings) -> GroupFunction:
     """Return the function for applyInPandasWithState: the pipeline's, over restored pages."""
     budget = CheckBudget()
 

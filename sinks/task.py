@@ -10,6 +10,7 @@ from pyspark import TaskContext
 
 from checkback.protocol.errors import OperationalError
 from checkback.sinks.process_link import SinkProcess
+from checkback.sinks.python_worker import keep_modules
 from checkback.sinks.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest
 
@@ -42,6 +43,7 @@ def write_partition(
     All input is taken before anything is written: a half-read input leaves the state uncommitted
     (STATE_STORE_COMMIT_VALIDATION), also when the batch turns out to be written already.
     """
+    keep_modules()
     outcomes = [blob.as_py() for batch in batches for blob in batch.column("outcome")]
     context = TaskContext.get()
     if context is None:

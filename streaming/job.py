@@ -41,7 +41,7 @@ from checkback.streaming.members import groups_without_members
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_topics, start_query
-from checkback.streaming.session import start_session, state_partitions
+from checkback.streaming.session import spare_processes, start_session, state_partitions
 from checkback.streaming.state_size import fit_state_partitions
 from checkback.streaming.takeover import take_over
 from checkback.streaming.transaction_timeout import LEAST_MS
@@ -136,6 +136,7 @@ class Job:
         spark = start_session(settings, self.jars)
         try:
             folder = CheckpointFolder(spark, settings.checkpoint)
+            spare_processes(spark, folder)
             self.settings = settings = fit_state_partitions(settings, folder)
             preflight.bind_checkpoint(settings, facts, folder)
             sink = self._take_over(facts, folder, connection)

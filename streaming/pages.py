@@ -8,13 +8,14 @@ every batch; `update` alone clears the timeout; a group may come in several fram
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
+from checkback.sinks.python_worker import keep_modules
 from checkback.state import Action, Counter, Events, Outcome, Page, Rules, RulesHistory, decide
 from checkback.streaming.decode import page_of_key
 
@@ -27,7 +28,7 @@ SLEEP_MS_MAX: Final = 10_000
 OUTCOME_SCHEMA: Final = "partition int, page long, outcome binary"
 
 Frames = Iterator[pd.DataFrame]
-PageFunction = Callable[[tuple[Any, ...], Frames, GroupState], Frames]
+GroupFunction = Callable[[tuple[Any, ...], Frames, GroupState], Frames]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,20 +82,31 @@ class CheckBudget:
         return min(SLEEP_MS_MAX, self.queued // self.of_pass * PASS_MS_LEAST)
 
 
-def page_function(settings: PageSettings) -> PageFunction:
-    """Return the function for applyInPandasWithState.
+@dataclass(slots=True)
+class PageFunction:
+    """The function for applyInPandasWithState.
 
     Spark loads it anew for each of the two passes over a state partition in a batch (pages with
-    data, then pages whose time has come), so the budget it closes over is one pass's: each gets
-    half. What a pass sees and in which order is fixed by state and input, so a replay spends alike;
+    data, then pages whose time has come), so the budget it holds is one pass's: each gets half.
+    What a pass sees and in which order is fixed by state and input, so a replay spends alike;
     pages whose time has come are seen oldest first (decode.page_key_of).
     """
-    budget = CheckBudget()
 
-    def advance(key: tuple[Any, ...], frames: Frames, state: GroupState) -> Frames:
-        yield advance_page(settings, budget, key, frames, state)
+    settings: PageSettings
+    budget: CheckBudget = field(default_factory=CheckBudget)
 
-    return advance
+    def __reduce__(self) -> tuple[Callable[[PageSettings], PageFunction], tuple[PageSettings]]:
+        return _loaded, (self.settings,)
+
+    def __call__(self, key: tuple[Any, ...], frames: Frames, state: GroupState) -> Frames:
+        """Advance the page of that key; a generator of one frame with one row."""
+        yield advance_page(self.settings, self.budget, key, frames, state)
+
+
+def _loaded(settings: PageSettings) -> PageFunction:
+    """Return the function as a Python worker loads it: also for a pass without a page."""
+    keep_modules()
+    return PageFunction(settings)
 
 
 def advance_page(

@@ -14,8 +14,8 @@ from checkback.streaming.decode import decode
 from checkback.streaming.pages import (
     OUTCOME_SCHEMA,
     STATE_SCHEMA,
+    PageFunction,
     PageSettings,
-    page_function,
 )
 
 BatchFunction = Callable[[DataFrame, int], None]
@@ -53,7 +53,7 @@ def outcomes_of(rows: DataFrame, topics: TopicNames, pages: PageSettings) -> Dat
     """
     events = decode(rows, topics, pages.page_size)
     return events.groupBy("page_key", "partition").applyInPandasWithState(
-        page_function(pages),
+        PageFunction(pages),
         OUTCOME_SCHEMA,
         STATE_SCHEMA,
         "append",

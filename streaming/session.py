@@ -11,10 +11,15 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from checkback.checkpoints.folder import CheckpointFolder
 from checkback.protocol.configuration import Settings
 from checkback.streaming.package import package_zip
 
 LOCAL_MASTER: Final = re.compile(r"local(\[[^,\]]*\])?")
+FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
+FILE_MANAGER_WITHOUT_LINKS: Final = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 TASK_TRIES: Final = 4
 """A local Spark gives a task one try unless told otherwise; a fenced producer needs a second."""
 
@@ -83,12 +88,27 @@ def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
     return spark
 
 
+def spare_processes(spark: SparkSession, folder: CheckpointFolder) -> None:
+    """Have Spark write a local checkpoint by Hadoop's older interface, unless told otherwise.
+
+    Its FileContext asks of each file that it renames, and of that file's checksum, whether it is a
+    link, by running `readlink`: ten processes for a file, 40 in an empty batch with two state
+    partitions. FileSystem renames in Java, as atomically, and is left with two `chmod`.
+    """
+    if folder.is_local() and spark.conf.get(FILE_MANAGER, None) is None:
+        spark.conf.set(FILE_MANAGER, FILE_MANAGER_WITHOUT_LINKS)
+
+
 def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
     """Return the Spark settings: our defaults, the user's `spark.*`, then what must be."""
     chosen = dict(DEFAULTS)
     if settings.master.startswith("local"):
         # Nobody outside has to reach a local Spark.
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if not settings.master.startswith("yarn"):
+        # By TCP each answer of a worker waits for a delayed acknowledgement: 40 ms, several times
+        # in a batch. On YARN the path of a container's folder is too long for such a socket.
+        chosen["spark.python.unix.domain.socket.enabled"] = "true"
     chosen |= {_with_prefix(key): value for key, value in settings.spark.items()}
     chosen |= REQUIRED
     chosen["spark.sql.shuffle.partitions"] = str(state_partitions(settings))
