@@ -25,6 +25,10 @@ TASK_TRIES: Final = 4
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
+    # G1 takes what was fetched from Kafka, megabytes at once, for humongous objects and collects
+    # beside the tasks, which need the cores: 7 us of processor time per transaction instead of 2.
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     # The source's options hold the brokers' credentials; plans and pages show options.
