@@ -20,6 +20,8 @@ from checkback.sinks.report import BatchReport
 from checkback.sinks.transaction import Output
 from checkback.state import Action, Outcome, pack_settled
 
+COMMIT: Final = int(Action.COMMIT)
+"""Compared with for every message, for which an enum's member is slow."""
 LIBRDKAFKA_BATCH_BYTES: Final = 1_000_000
 """librdkafka's batch.size: a topic that takes less needs its batches cut by flushing."""
 
@@ -46,8 +48,13 @@ class BatchOutputs:
     flush: Callable[[], None]
     report: BatchReport
     last_finals: dict[str, Position] = field(default_factory=dict)
+    _refused: str = field(init=False)
+    _known: dict[str, KnownTopic] = field(default_factory=dict)
     _narrow: dict[str, int] = field(default_factory=dict)
     _unflushed_bytes: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._refused = self.names.refused  # put together anew each time it is asked for
 
     def of(
         self, outcomes: Sequence[Outcome], batch_id: int, state_partition: int
@@ -57,7 +64,7 @@ class BatchOutputs:
             found = self.halves.read(lookup.partition, lookup.offset)
             for (offset, half), (_, action, detail) in zip(found, lookup, strict=True):
                 position = (lookup.partition, offset)
-                if action == Action.COMMIT and half is not None:
+                if action == COMMIT and half is not None:
                     yield self._final(half, position)
                 else:
                     yield self._other(half, position, action, detail)
@@ -71,17 +78,18 @@ class BatchOutputs:
                 yield self._settled_mark(outcome, batch_id, state_partition)
 
     def _final(self, half: Message, position: Position) -> Output:
-        names, lessons = self.names, self.lessons
-        output = routing.final_or_refused(half, *position, self._find, names)
+        output = routing.final_or_refused(half, *position, self._find, self.names)
         topic = output.topic
-        if topic != names.refused and lessons:
-            reason = lessons.refusal(topic, position)
+        if topic != self._refused and self.lessons:
+            reason = self.lessons.refusal(topic, position)
             if reason is not None:
+                names = self.names
                 output = routing.refused(half, names.half, *position, reason, names, topic)
-        if output.topic == names.refused:
-            self.report.counts["finals_refused"] += 1
+        counts = self.report.counts
+        if output.topic == self._refused:
+            counts["finals_refused"] += 1
             return output
-        self.report.counts["finals"] += 1
+        counts["finals"] += 1
         if topic in self._narrow:
             self._make_room(output)
         self.last_finals[topic] = position
@@ -116,9 +124,14 @@ class BatchOutputs:
         return routing.undelivered_check(*position, check_times, self.names)
 
     def _find(self, topic: str) -> KnownTopic | None:
+        """Look a final's topic up; once in a try, since it is asked for every message."""
+        known = self._known.get(topic)
+        if known is not None:
+            return known
         known = self.directory.find(topic)
         if known is None:
             return None
+        self._known[topic] = known
         one_by_one = topic in self.lessons.one_by_one
         if one_by_one or known.record_batch_bytes_max < LIBRDKAFKA_BATCH_BYTES:
             self._narrow[topic] = 0 if one_by_one else known.record_batch_bytes_max

@@ -186,18 +186,18 @@ def _parts() -> list[Column]:
 
 
 def _blank(column: str) -> Column:
-    return f.coalesce(f.length(column) == 0, f.lit(True))
+    # Compared, not measured: length() counts the characters.
+    return f.coalesce(f.col(column) == "", f.lit(True))
 
 
 def _half_refusal(topics: TopicNames) -> Column:
     real_topic = f.col("real_topic")
-    bare = real_topic
-    if topics.prefix:
-        starts = real_topic.startswith(topics.prefix)
-        bare = f.when(starts, f.substr(real_topic, f.lit(len(topics.prefix) + 1))).otherwise(bare)
-    system = real_topic.isin(*SYSTEM_TOPICS) | bare.isin(*SYSTEM_TOPICS)
-    for prefix in SYSTEM_TOPIC_PREFIXES:
-        system = system | real_topic.startswith(prefix) | bare.startswith(prefix)
+    # With our prefix and without: taking it off would cut every topic's name.
+    prefixes = ("", topics.prefix) if topics.prefix else ("",)
+    system = real_topic.isin(*(prefix + name for prefix in prefixes for name in SYSTEM_TOPICS))
+    for prefix in prefixes:
+        for system_prefix in SYSTEM_TOPIC_PREFIXES:
+            system = system | real_topic.startswith(prefix + system_prefix)
     return (
         f.when(f.coalesce(f.col("tran_msg") != "true", f.lit(True)), RefusedReason.NOT_A_HALF.value)
         .when(_blank("group"), RefusedReason.HALF_WITHOUT_GROUP.value)
@@ -248,7 +248,7 @@ def _identity() -> Column:
 
 def _detail() -> Column:
     immunity = f.when(
-        f.length("immunity") > 0,
+        f.col("immunity") != "",
         f.when(f.col("immunity").rlike(WHOLE_NUMBER), f.col("immunity").try_cast("long") * 1_000),
     )
     op = f.coalesce(f.col("feedback_times"), f.col("op_state").try_cast("long"), f.lit(0))
