@@ -16,7 +16,7 @@ def keep_modules() -> None:
     and pyarrow loaded that walks several hundred thousand objects, none of which ever goes: two
     thirds of the processor time that the sessions of an empty batch took.
     """
-    global _modules_kept  # noqa: PLW0603 - of the process, as what it counts
+    global _modules_kept
     if len(sys.modules) > _modules_kept:
         _modules_kept = len(sys.modules)
         gc.collect()

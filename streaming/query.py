@@ -19,7 +19,10 @@ from checkback.streaming.pages import (
     PageSettings,
 )
 
-READ_AT_ONCE: Final = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": "4194304"}
+READ_AT_ONCE: Final = {
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": "4194304",
+}
 """Spark's source asks for the first and the last offset after every poll, and by seeking there
 throws away what was fetched beyond it (InternalKafkaConsumer.fetch, 4.2.0). With Kafka's 500
 records a poll it fetched each op ten times, in three round trips for 500 records."""

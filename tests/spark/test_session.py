@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
+from checkback.checkpoints.folder import CheckpointFolder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, OperationalError
 from checkback.streaming.failure import explain
 from checkback.streaming.package import package_folders, package_zip
-from checkback.streaming.session import session_settings, spark_master, state_partitions
+from checkback.streaming.session import (
+    FILE_MANAGER,
+    FILE_MANAGER_WITHOUT_LINKS,
+    session_settings,
+    spare_processes,
+    spark_master,
+    state_partitions,
+)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +66,51 @@ def test_the_user_may_change_defaults_but_not_what_correctness_rests_on() -> Non
 def test_only_a_local_spark_is_bound_to_loopback() -> None:
     assert session_settings(Settings(), [])["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.host" not in session_settings(Settings(master="spark://h:1"), [])
+
+
+def test_workers_are_reached_by_unix_sockets_where_the_path_is_short_enough() -> None:
+    sockets = "spark.python.unix.domain.socket.enabled"
+    off = {sockets: "false"}
+
+    assert session_settings(Settings(), [])[sockets] == "true"
+    assert session_settings(Settings(master="spark://h:1"), [])[sockets] == "true"
+    assert sockets not in session_settings(Settings(master="yarn"), [])
+    assert session_settings(Settings(spark=off), [])[sockets] == "false"
+
+
+@pytest.fixture
+def file_manager(spark: SparkSession) -> Iterator[Callable[[], str | None]]:
+    """Reads which class writes checkpoints; the setting is gone again after the test."""
+    yield lambda: spark.conf.get(FILE_MANAGER, None)
+    spark.conf.unset(FILE_MANAGER)
+
+
+def test_a_local_checkpoint_is_written_without_asking_for_links(
+    spark: SparkSession, tmp_path: Path, file_manager: Callable[[], str | None]
+) -> None:
+    spare_processes(spark, CheckpointFolder(spark, str(tmp_path / "checkpoint")))
+
+    found = file_manager()
+    assert found == FILE_MANAGER_WITHOUT_LINKS
+    assert spark.sparkContext._jvm.java.lang.Class.forName(found)  # type: ignore[union-attr]
+
+
+def test_any_other_checkpoint_is_written_as_spark_sees_fit(
+    spark: SparkSession, file_manager: Callable[[], str | None]
+) -> None:
+    spare_processes(spark, CheckpointFolder(spark, "hdfs://127.0.0.1:1/checkpoint"))
+
+    assert file_manager() is None
+
+
+def test_the_user_may_choose_what_writes_the_checkpoint(
+    spark: SparkSession, tmp_path: Path, file_manager: Callable[[], str | None]
+) -> None:
+    spark.conf.set(FILE_MANAGER, "mine")
+
+    spare_processes(spark, CheckpointFolder(spark, str(tmp_path)))
+
+    assert file_manager() == "mine"
 
 
 def test_the_package_zip_holds_every_package_under_its_import_name(tmp_path: Path) -> None:
