@@ -7,6 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from checkback.protocol.errors import OperationalError
 from checkback.sinks.process_link import SinkProcess
@@ -14,7 +15,10 @@ from checkback.sinks.python_worker import keep_modules
 from checkback.sinks.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest
 
-REPORT_SCHEMA: Final = "report string, ledger binary"
+REPORT_TYPE: Final = StructType(
+    [StructField("report", StringType()), StructField("ledger", BinaryType())]
+)
+"""Not as text, which Spark would parse in every batch."""
 _ARROW_REPORT: Final = pa.schema([("report", pa.string()), ("ledger", pa.binary())])
 
 ArrowBatches = Iterator[pa.RecordBatch]

@@ -29,7 +29,7 @@ from checkback.sinks.ledger_rows import Batch
 from checkback.sinks.report import BatchReport
 from checkback.sinks.session import SessionWatch
 from checkback.sinks.settings import SinkSettings
-from checkback.sinks.task import REPORT_SCHEMA, sink_function
+from checkback.sinks.task import REPORT_TYPE, sink_function
 from checkback.sinks.transaction import SentHeaders
 from checkback.state import Rules
 from checkback.streaming import preflight
@@ -84,7 +84,7 @@ class BatchSink:
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
         function = sink_function(self.settings, batch_id, 0)
-        rows = outcomes.mapInArrow(function, REPORT_SCHEMA).collect()
+        rows = outcomes.mapInArrow(function, REPORT_TYPE).collect()
         if self.ledger is not None:
             blobs = [row.ledger for row in rows if row.ledger is not None]
             self.ledger.append(Batch(self.settings.query_id, batch_id), blobs)

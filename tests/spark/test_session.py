@@ -30,15 +30,17 @@ from checkback.streaming.session import (
     [
         ("local", "local[1,4]"),
         ("local[3]", "local[3,4]"),
-        ("local[*]", "local[*,4]"),
+        ("local[*]", "local[6,4]"),
         ("local[2,1]", "local[2,1]"),
         ("spark://h:1", "spark://h:1"),
         ("local-cluster[1,1,1]", "local-cluster[1,1,1]"),
     ],
 )
 def test_a_local_master_gets_task_retries_unless_it_names_its_own(
-    master: str, expected: str
+    master: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+
     assert spark_master(Settings(master=master)) == expected
 
 
