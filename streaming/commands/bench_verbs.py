@@ -91,7 +91,7 @@ def pipeline(
 @rate_option
 @seconds_option("--seconds", 60, "Of a repetition.")
 @seconds_option("--idle-seconds", 15, "Of a repetition without transactions.")
-@seconds_option("--warm-up-seconds", 90, "Before the first repetition.")
+@seconds_option("--warm-up-seconds", 240, "Before the first repetition.")
 @runs_option
 @output_option
 def latency(
