@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from confluent_kafka import Producer
 
 from checkback.bench.batches import median_ms, within
 from checkback.bench.event_log import Batch
+from checkback.bench.looking import looking
 from checkback.bench.query import Query
 from checkback.bench.stage import Trial
 from checkback.protocol.records import tick_headers
@@ -31,23 +31,18 @@ def ticking(trial: Trial) -> Iterator[None]:
     Without new data Spark runs no batch of a stateless query at all; a tick is data that neither
     the job nor its baseline makes anything of.
     """
-    ending = threading.Event()
+    producer = Producer({**trial.stage.connection, "linger.ms": 0})
+    headers = cast("SentHeaders", tick_headers())
 
-    def write() -> None:
-        producer = Producer({**trial.stage.connection, "linger.ms": 0})
-        headers = cast("SentHeaders", tick_headers())
-        while not ending.wait(INTERVAL_S):
-            producer.produce(trial.settings.topics.op, b"", partition=0, headers=headers)
-            producer.poll(0)
-        producer.flush(30.0)
+    def tick() -> None:
+        producer.produce(trial.settings.topics.op, b"", partition=0, headers=headers)
+        producer.poll(0)
 
-    thread = threading.Thread(target=write, name="ticks", daemon=True)
-    thread.start()
     try:
-        yield
+        with looking(tick, INTERVAL_S, "ticks"):
+            yield
     finally:
-        ending.set()
-        thread.join()
+        producer.flush(30.0)
 
 
 def empty_ms(query: Query, seconds: float) -> float:

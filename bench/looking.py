@@ -1,4 +1,4 @@
-"""Looking at something again and again, in a thread."""
+"""Looking at something, or doing something, again and again, in a thread."""
 
 from __future__ import annotations
 
