@@ -1,4 +1,8 @@
-"""Packed blobs: a header whose first byte is the version, then columns of numbers."""
+"""Packed blobs: a header whose first byte is the version, then columns of numbers.
+
+A column is packed plainly, or narrowly: its least number, then what each is above it in as few
+bytes as the largest difference needs; none where all are equal.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,14 @@ from numpy.typing import NDArray
 from checkback.protocol.errors import CheckpointError
 
 RESTORE: Final = "Restore the checkpoint from a backup, or rebuild it from the topics."
+_NARROW: Final = struct.Struct("<Bq")
+"""Before a narrow column: bytes for each number, and the least one."""
+WIDEST: Final = 8
+_SPAN_MAX: Final = ((0, 0), (1, 0xFF), (2, 0xFFFF), (4, 0xFFFFFFFF))
+COUNT_MAX: Final = 2**24
+"""Equal numbers that are believed: those of a damaged header, which cost no bytes, might be more
+than memory holds. A page has 65,536 offsets."""
+_UNSIGNED: Final = {0: "u1", 1: "u1", 2: "<u2", 4: "<u4"}
 
 
 def pack_columns(header: bytes, *columns: tuple[NDArray[Any], str]) -> bytes:
@@ -18,18 +30,37 @@ def pack_columns(header: bytes, *columns: tuple[NDArray[Any], str]) -> bytes:
     return b"".join([header, *(column.astype(kind).tobytes() for column, kind in columns)])
 
 
+def pack_narrow_columns(header: bytes, *columns: NDArray[Any]) -> bytes:
+    """Return the header and the columns, each packed narrowly."""
+    parts = [header]
+    for column in columns:
+        if len(column):
+            parts += _narrow(column)
+    return b"".join(parts)
+
+
+def _narrow(column: NDArray[Any]) -> tuple[bytes, bytes]:
+    least, largest = int(column.min()), int(column.max())
+    span = largest - least
+    for width, limit in _SPAN_MAX:
+        if span <= limit:
+            above = (column - column.dtype.type(least)).astype(_UNSIGNED[width])
+            return _NARROW.pack(width, least), above.tobytes() if width else b""
+    return _NARROW.pack(WIDEST, 0), column.astype("<i8").tobytes()
+
+
 def refuse_version(blob: bytes, known: int, what: str) -> None:
-    """Refuse a blob of another version than the known one.
+    """Refuse a blob of a version that is not known: all up to the known one are.
 
     Raises:
         CheckpointError: the blob is empty or of another version.
     """
     if not blob:
         raise damaged(what)
-    if blob[0] != known:
+    if not 1 <= blob[0] <= known:
         raise CheckpointError(
             f"A {what} in this checkpoint has version {blob[0]}; "
-            f"this Checkback reads version {known}.",
+            f"this Checkback reads versions up to {known}.",
             remedy="Run the version that wrote it, or a newer one.",
             version=blob[0],
             known=known,
@@ -70,6 +101,23 @@ class Reader:
         column = np.frombuffer(self._blob, dtype, count, self._at)
         self._at = end
         return column
+
+    def narrow_column(self, kind: str, count: int) -> NDArray[Any]:
+        """Return the next column, packed narrowly, as numbers of that numpy type."""
+        if not count:
+            return np.zeros(0, kind)
+        if len(self._blob) < self._at + _NARROW.size:
+            raise damaged(self._what)
+        width, least = _NARROW.unpack_from(self._blob, self._at)
+        self._at += _NARROW.size
+        if width == 0 and count <= COUNT_MAX:
+            return np.full(count, least, np.int64).astype(kind, copy=False)
+        if width == WIDEST:
+            return self.column("<i8", count).astype(kind)
+        if width not in _UNSIGNED or width == 0:
+            raise damaged(self._what)
+        above = self.column(_UNSIGNED[width], count)
+        return np.add(above, least, dtype=np.int64).astype(kind, copy=False)
 
     def finish(self) -> None:
         """Refuse bytes that are left over."""

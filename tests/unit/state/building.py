@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 
-def half(offset: int, *, immunity_ms: int = -1, time: int = SENT) -> Record:
-    return Record(EventKind.HALF, offset, offset, time, detail=immunity_ms)
+def half(offset: int, *, immunity_ms: int = -1, time: int = SENT, transaction: int = 1) -> Record:
+    return Record(EventKind.HALF, offset, offset, time, transaction=transaction, detail=immunity_ms)
 
 
 def op(offset: int, state: int, source: int = 0, *, group: int = 1, transaction: int = 1) -> Record:

@@ -10,7 +10,9 @@ from tests.unit.state.building import COMMIT, DUE, ROLLBACK, RULES, SENT, Story,
 
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.state import Action, Counter, Mark, Outcome, Page, pack_settled, unpack_settled
+from checkback.state.packing import Reader, pack_narrow_columns
 from checkback.state.page import SettledOffsets
+from checkback.state.transitions import Phase
 
 PAGE_V1 = bytes.fromhex(
     "0100000000000000050000000000000010000000010000000100000002000000010000000100000002000000"
@@ -19,6 +21,13 @@ PAGE_V1 = bytes.fromhex(
 )
 """Page 5 of partition 0, 16 offsets to a page: 80 pending and asked once, 81 committed, 82 rolled
 back in another batch, a commit that waits for 90."""
+PAGE_V2 = bytes.fromhex(
+    "0200000000000000050000000000000010000000010000000100000002000000010000000100000002000000"
+    "0266011dd08b0100000000badb000068e5cf8b0100000000d9e7cf8b01000000010000000000010000030000"
+    "00000000000020dd1dd08b010000000100000000000100000000000000000000000100000000000000000a00"
+    "0000000000000000000000000000000100000000000000000001000800000000000000000900000000000000"
+)
+"""The same page, its columns packed narrowly."""
 OUTCOME_V1 = bytes.fromhex(
     "010d0000000000000500000000000000a0eee6cf8b0100000068e5cf8b010000010000000300000000000000"
     "0000000000000000000000000000000000000000010000000000000000000000000000000000000000000000"
@@ -39,8 +48,9 @@ def story_of_version_1() -> Story:
     return story
 
 
-def test_a_page_that_version_1_wrote_is_read() -> None:
-    page = Page.unpack(PAGE_V1)
+@pytest.mark.parametrize("blob", [PAGE_V1, PAGE_V2])
+def test_a_page_that_any_version_wrote_is_read(blob: bytes) -> None:
+    page = Page.unpack(blob)
     assert (page.partition, page.page, page.page_size, page.first_offset) == (0, 5, 16, 80)
     assert page.halves.index.tolist() == [0]
     assert page.halves.store_time_ms.tolist() == [SENT]
@@ -56,9 +66,9 @@ def test_a_page_that_version_1_wrote_is_read() -> None:
     assert page.waiting.state.tolist() == [COMMIT]
 
 
-def test_todays_code_writes_version_1() -> None:
+def test_todays_code_writes_these_versions() -> None:
     story = story_of_version_1()
-    assert story.page.pack() == PAGE_V1
+    assert story.page.pack() == PAGE_V2
     assert story.outcome.pack() == OUTCOME_V1
     assert pack_settled(story.outcome, 7) == SETTLED_V1
 
@@ -110,7 +120,12 @@ def test_an_unknown_version_stops_with_what_to_do(unpack: type) -> None:
 
 @pytest.mark.parametrize(
     ("unpack", "blob"),
-    [(Page.unpack, PAGE_V1), (Outcome.unpack, OUTCOME_V1), (unpack_settled, SETTLED_V1)],
+    [
+        (Page.unpack, PAGE_V1),
+        (Page.unpack, PAGE_V2),
+        (Outcome.unpack, OUTCOME_V1),
+        (unpack_settled, SETTLED_V1),
+    ],
 )
 def test_a_blob_that_is_cut_off_or_too_long_is_damaged(unpack: type, blob: bytes) -> None:
     for size in range(len(blob)):
@@ -123,9 +138,11 @@ def test_a_blob_that_is_cut_off_or_too_long_is_damaged(unpack: type, blob: bytes
 def test_verdicts_and_the_times_they_are_forgotten_must_match() -> None:
     story = Story(page_size=4)
     story.batch(SENT, half(0), op(0, COMMIT))
+    one_verdict = bytes([0, Phase.COMMITTED, 0, 0, 0, 0, 0, 0, 0])
     blob = story.page.pack()
+    assert blob.endswith(one_verdict)
     with pytest.raises(CheckpointError, match="damaged"):
-        Page.unpack(blob[:-1] + b"\x05")
+        Page.unpack(blob.removesuffix(one_verdict) + b"\0\x05" + bytes(7))
 
 
 @pytest.mark.parametrize("page_size", [0, -1, 65_537])
@@ -147,6 +164,46 @@ def test_every_verdict_comes_back_whatever_the_page_size(page_size: int) -> None
         assert np.array_equal(back.verdict, verdict)
         assert np.array_equal(back.epoch, epoch)
         assert np.array_equal(back.forget_at_ms, settled.forget_at_ms)
+
+
+def test_a_pending_half_costs_at_most_13_bytes_of_state_where_all_came_within_a_minute() -> None:
+    """What 10 M pending cost each batch, in which Spark walks all of them."""
+    story = Story(replace(RULES, transaction_timeout_ms=600_000))
+    halves = [
+        half(offset, time=SENT + 58 * offset, transaction=offset * 0x9E3779B97F % 2**48)
+        for offset in range(1024)
+    ]
+    story.batch(SENT + 60_000, *halves)
+    assert story.page.pending == 1024
+    assert len(story.page.pack()) / 1024 <= 13
+
+
+SPANS = (0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**62)
+
+
+@pytest.mark.parametrize("span", SPANS)
+@pytest.mark.parametrize("least", [0, SENT, -5, -(2**62)])
+def test_a_narrow_column_comes_back_and_takes_no_more_than_its_span(least: int, span: int) -> None:
+    column = np.array([least, least + span, least + span // 2])
+    blob = pack_narrow_columns(b"", column)
+    reader = Reader(blob, "page")
+    assert np.array_equal(reader.narrow_column("<i8", 3), column)
+    reader.finish()
+    widths = [width for width in (0, 1, 2, 4) if span < 256**width]
+    assert len(blob) == 9 + 3 * min(widths, default=8)
+
+
+def test_the_least_and_the_largest_number_in_one_column_come_back() -> None:
+    column = np.array([-(2**63), 2**63 - 1, 0])
+    reader = Reader(pack_narrow_columns(b"", column), "page")
+    assert np.array_equal(reader.narrow_column("<i8", 3), column)
+
+
+@pytest.mark.parametrize(("width", "count"), [(3, 5), (9, 5), (255, 5), (0, 2**32 - 1)])
+def test_a_width_or_a_count_that_nothing_has_is_damaged(width: int, count: int) -> None:
+    blob = bytes([width]) + bytes(8 + 64)
+    with pytest.raises(CheckpointError, match="damaged"):
+        Reader(blob, "page").narrow_column("<i8", count)
 
 
 def test_a_transaction_that_commits_in_the_next_batch_costs_at_most_30_bytes_of_state() -> None:
