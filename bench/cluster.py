@@ -48,6 +48,7 @@ def standalone_cluster(
     *,
     python: Path = Path(sys.executable),
     environment: Mapping[str, str] | None = None,
+    bind_to_cores: bool = False,
 ) -> Iterator[Cluster]:
     """Give a cluster of workers with one core each.
 
@@ -57,6 +58,9 @@ def standalone_cluster(
         executor_memory: of each, as Spark writes sizes.
         python: what the executors run Python code with.
         environment: more for the workers and for the executors that they start.
+        bind_to_cores: keep each worker, and with it its executor's JVM, Python workers and sink
+            process, on a core of its own, as a container's limit does. Spark counts tasks, not
+            processors: left alone, one executor "of one core" uses all that the machine has.
 
     Raises:
         OperationalError: it did not come up.
@@ -74,7 +78,8 @@ def standalone_cluster(
         for number, web_port in enumerate(web_ports[1:]):
             sizes = ["--cores", "1", "--memory", executor_memory, "--work-dir", str(folder)]
             worker = [f"{deploy}.worker.Worker", *address, str(web_port), *sizes, url]
-            processes.append(_start(folder, f"worker-{number}", worker, started_with))
+            with _on_core(number if bind_to_cores else None):
+                processes.append(_start(folder, f"worker-{number}", worker, started_with))
         _wait_for_text(folder / "master.log", "Registering worker", workers)
         yield Cluster(url, tuple(process.pid for process in processes[1:]))
     finally:
@@ -82,6 +87,20 @@ def standalone_cluster(
             process.terminate()
         for process in processes:
             process.wait(STOP_TIMEOUT_S)
+
+
+@contextmanager
+def _on_core(number: int | None) -> Iterator[None]:
+    """Have processes that this thread starts meanwhile run on that one of its cores."""
+    if number is None or not hasattr(os, "sched_setaffinity"):  # macOS binds to nothing
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(before)[number % len(before)]})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _start(

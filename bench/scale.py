@@ -1,4 +1,8 @@
-"""``checkback bench scale``: two executors of one core against one, on a standalone cluster."""
+"""``checkback bench scale``: two executors of one core against one, on a standalone cluster.
+
+Each executor is bound to a core, with its Python workers and its sink process; broker and driver
+run where there is room. With one executor that is the other core, with two there is none left.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +63,9 @@ class ScaleBench:
     def _run(self, executors: int, number: int) -> None:
         trial = self.stage.trial(f"scale-{executors}-{number}").create()
         written = trial.load(self.transactions)
-        cluster = standalone_cluster(trial.folder / "cluster", executors, WORKER_MEMORY)
+        cluster = standalone_cluster(
+            trial.folder / "cluster", executors, WORKER_MEMORY, bind_to_cores=True
+        )
         with cluster as running:
             spark = {
                 **trial.settings.spark,
