@@ -42,30 +42,34 @@ def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
         op's state, a feedback's check times, a refusal's code), source_offset long (of the record
         itself).
     """
-    is_half = f.col("topic") == topics.half
     # Columns of their own, and so computed once: each part asks for them.
     seen = rows.where(~_is_tick(topics)).select(
-        "*", is_half.alias("is_half"), _stand_in_order(is_half).alias("in_order")
+        "partition",
+        f.col("offset").alias("source_offset"),
+        "timestamp",
+        "value",
+        "headers",
+        (f.col("topic") == topics.half).alias("is_half"),
     )
-    read = seen.select(
+    read = seen.withColumn("in_order", _stand_in_order()).select(
         "is_half",
         "in_order",
         "partition",
-        f.col("offset").alias("source_offset"),
+        "source_offset",
         f.unix_millis("timestamp").alias("time_ms"),
         f.when(~f.col("is_half"), f.expr("try_cast(cast(value as string) as bigint)")).alias(
             "named_offset"
         ),
-        *(_text_in_order(position).alias(f"ordered_{position}") for position in POSITIONS),
+        *(_text_at(position).alias(f"ordered_{position}") for position in POSITIONS),
         f.when(~f.col("in_order"), f.col("headers")).alias("headers"),
     )
-    texts = read.withColumn("headers", _found_by_name()).select(
+    texts = read.withColumn("found", _found_by_name()).select(
         "is_half",
         "partition",
         "source_offset",
         "time_ms",
         "named_offset",
-        *(_text_at(position).alias(f"text_{position}") for position in POSITIONS),
+        *(_text(position).alias(f"text_{position}") for position in POSITIONS),
         _feedback_times().alias("feedback_times"),
     )
     judged = texts.select(*_parts()).select(
@@ -84,8 +88,8 @@ def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
         _detail().alias("detail"),
         "source_offset",
     )
-    page = f.expr(f"offset div {page_size}")
-    return events.withColumn("page_key", page_key_of(page)).select(*EVENT_COLUMNS)
+    paged = events.withColumn("page", f.expr(f"offset div {page_size}"))
+    return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
 
 
 def page_key_of(page: Column) -> Column:
@@ -119,46 +123,46 @@ def _is_tick(topics: TopicNames) -> Column:
     return (f.col("topic") == topics.op) & f.coalesce(is_tick, f.lit(False))
 
 
-def _stand_in_order(is_half: Column) -> Column:
-    stand = f.lit(True)
-    pairs = zip(names.HALF_PROTOCOL_ORDER, names.OP_PROTOCOL_ORDER, strict=True)
-    for position, (of_half, of_op) in enumerate(pairs):
-        expected = f.when(is_half, of_half).otherwise(of_op)
-        stand = stand & _header_at(position)["key"].eqNullSafe(expected)
-    return stand
+def _stand_in_order() -> Column:
+    first = f.slice(f.col("headers.key"), 1, len(POSITIONS))
+    return f.coalesce(first == _wanted(names.OP_PROTOCOL_ORDER), f.lit(False))
 
 
-def _text_in_order(position: int) -> Column:
-    return f.when(f.col("in_order"), _header_at(position)["value"].cast("string"))
+def _wanted(of_op: tuple[str, ...]) -> Column:
+    """Return the names that a half's headers are wanted of, or those given of an op's."""
+    half, op = (f.array(*map(f.lit, order)) for order in (names.HALF_PROTOCOL_ORDER, of_op))
+    return f.when(f.col("is_half"), half).otherwise(op)
+
+
+def _text_at(position: int) -> Column:
+    return _header_at(position)["value"].cast("string")
 
 
 def _found_by_name() -> Column:
-    """Return headers that stand in no order put in the protocol's, the check times behind them.
+    """Return what headers in no order say, in the protocol's order, the check times behind it.
 
     A higher-order function is never compiled into the loop over rows, which has to stay below the
     8,000 bytes of bytecode that the JVM compiles at all (HotSpot's DontCompileHugeMethods): with
     a look-up by name for each part it had 18,000, was interpreted, and took 14 us a row, not 7.
     """
-    half = f.array(*(f.lit(name) for name in names.HALF_PROTOCOL_ORDER))
-    op = f.array(*map(f.lit, (*names.OP_PROTOCOL_ORDER, names.TRANSACTION_CHECK_TIMES)))
 
     def first_of_name(name: Column) -> Column:
         at = f.array_position(f.col("headers.key"), name).cast("int") - 1
-        return f.struct(name.alias("key"), f.get(f.col("headers"), at)["value"].alias("value"))
+        return f.get(f.col("headers"), at)["value"].cast("string")
 
-    wanted = f.when(f.col("is_half"), half).otherwise(op)
+    wanted = _wanted((*names.OP_PROTOCOL_ORDER, names.TRANSACTION_CHECK_TIMES))
     return f.when(~f.col("in_order"), f.transform(wanted, first_of_name))
 
 
-def _text_at(position: int) -> Column:
-    found = _header_at(position)["value"].cast("string")
+def _text(position: int) -> Column:
+    found = f.get(f.col("found"), f.lit(position))
     return f.when(f.col("in_order"), f.col(f"ordered_{position}")).otherwise(found)
 
 
 def _feedback_times() -> Column:
     """Return the check times of a feedback, which is rare and never in an op's order."""
     is_odd_op = ~f.col("is_half") & ~f.col("in_order")
-    tag, times = (_header_at(at)["value"].cast("string") for at in (0, len(POSITIONS)))
+    tag, times = (f.get(f.col("found"), f.lit(at)) for at in (0, len(POSITIONS)))
     return f.when(is_odd_op & (tag == names.OP_TAG_UNDELIVERED), times.try_cast("long"))
 
 
