@@ -72,6 +72,10 @@ class LatencyBench:
             "empty_batch_ms": [one.empty_ms for one in windows],
             "ticked_batch_ms": [one.ticked_ms for one in windows],
             "stateless_ticked_batch_ms": stateless_ms,
+            "ticked_batch_to_stateless": [
+                window.ticked_ms / other_ms
+                for window, other_ms in zip(windows, stateless_ms, strict=True)
+            ],
         }
         return Findings(self._measures(windows, stateless_ms), self.runs, facts)
 
@@ -136,7 +140,7 @@ class LatencyBench:
             "visible_p99_to_batch": [w.visibility.quantile_ms(0.99) / w.batch_ms for w in windows],
             "batch_to_empty_batch": [w.batch_ms / w.empty_ms for w in windows],
             "empty_batch_to_stateless": [
-                window.ticked_ms / other_ms
+                window.empty_ms / other_ms
                 for window, other_ms in zip(windows, stateless_ms, strict=True)
             ],
             "checkpoint_bytes_per_transaction": [
