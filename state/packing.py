@@ -116,8 +116,10 @@ class Reader:
             return self.column("<i8", count).astype(kind)
         if width not in _UNSIGNED or width == 0:
             raise damaged(self._what)
-        above = self.column(_UNSIGNED[width], count)
-        return np.add(above, least, dtype=np.int64).astype(kind, copy=False)
+        numbers: NDArray[np.int64] = np.add(
+            self.column(_UNSIGNED[width], count), least, dtype=np.int64
+        )
+        return numbers.astype(kind, copy=False)
 
     def finish(self) -> None:
         """Refuse bytes that are left over."""

@@ -12,6 +12,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from checkback.checkpoints.folder import CheckpointFolder
+from checkback.deploy.class_archive import with_archive
 from checkback.protocol.configuration import Settings
 from checkback.streaming.package import package_zip
 
@@ -124,6 +125,8 @@ def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
     chosen |= {_with_prefix(key): value for key, value in settings.spark.items()}
     chosen |= REQUIRED
     chosen["spark.sql.shuffle.partitions"] = str(state_partitions(settings))
+    java_options = "spark.driver.extraJavaOptions"
+    chosen[java_options] = with_archive(chosen[java_options])
     own = chosen.get("spark.jars")
     chosen["spark.jars"] = ",".join([*([own] if own else []), *(str(jar) for jar in jars)])
     return chosen

@@ -1,0 +1,57 @@
+"""Which archive of classes a driver's JVM is told to map."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from checkback.deploy.class_archive import archive_option, keep_archive, with_archive
+
+
+@pytest.fixture(autouse=True)
+def jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    folder = tmp_path / "ja rs"
+    folder.mkdir()
+    monkeypatch.setenv("CHECKBACK_JARS", str(folder))
+    return folder
+
+
+def dumped(folder: Path, size_bytes: int) -> Path:
+    path = folder / "dumped"
+    path.write_bytes(bytes(size_bytes))
+    return path
+
+
+def test_without_an_archive_the_options_stay_as_they_are() -> None:
+    assert archive_option() is None
+    assert with_archive("-Xss4m") == "-Xss4m"
+
+
+def test_an_archive_is_mapped_beside_the_options_of_the_user(jars: Path, tmp_path: Path) -> None:
+    kept = keep_archive(dumped(tmp_path, 7))
+
+    assert kept.parent == jars
+    assert with_archive("-Xss4m").startswith(f'-Xss4m "-XX:SharedArchiveFile={kept}" ')
+
+
+def test_a_newer_archive_takes_the_place_of_the_older(jars: Path, tmp_path: Path) -> None:
+    keep_archive(dumped(tmp_path, 7))
+    kept = keep_archive(dumped(tmp_path, 9))
+
+    assert list(jars.iterdir()) == [kept]
+    assert str(kept) in with_archive("")
+
+
+def test_an_archive_that_was_cut_short_is_not_mapped(tmp_path: Path) -> None:
+    kept = keep_archive(dumped(tmp_path, 7))
+    kept.write_bytes(bytes(6))
+
+    assert archive_option() is None
+
+
+@pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=a.jsa", "-XX:ArchiveClassesAtExit=b.jsa"])
+def test_an_archive_that_the_user_names_is_his(tmp_path: Path, own: str) -> None:
+    keep_archive(dumped(tmp_path, 7))
+
+    assert with_archive(own) == own
