@@ -10,7 +10,7 @@ from typing import Final
 from checkback.bench.query import Query
 from checkback.bench.stage import QUICK_START, Stage
 from checkback.deploy.class_archive import DUMP_OPTION, keep_archive
-from checkback.deploy.jars import jars_folder
+from checkback.deploy.jars import file_errors, jars_folder
 from checkback.protocol.errors import OperationalError
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -22,11 +22,14 @@ def rehearse(stage: Stage) -> Path:
 
     Raises:
         OperationalError: the run failed, or this JVM leaves no archive.
+        PrerequisiteError: the folder of the jars can't be written.
     """
     trial = stage.trial("rehearsal").create()
     trial.load(TRANSACTIONS)
-    with TemporaryDirectory(prefix="dumping-", dir=jars_folder()) as folder:
-        dumped = Path(folder) / "driver.jsa"
+    with file_errors(jars_folder()):
+        folder = TemporaryDirectory(prefix="dumping-", dir=jars_folder())
+    with folder as name:
+        dumped = Path(name) / "driver.jsa"
         options = f'{QUICK_START[JAVA_OPTIONS]} "{DUMP_OPTION}{dumped}"'
         settings = replace(trial.settings, spark={**trial.settings.spark, JAVA_OPTIONS: options})
         with Query(trial, "job", ("-m", "checkback.bench.rehearsed_run"), settings) as query:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from checkback.deploy.jars import jars_folder
+from checkback.deploy.jars import jars_folder, sha256
 
 DUMP_OPTION: Final = "-XX:ArchiveClassesAtExit="
 _MAP_OPTION: Final = "-XX:SharedArchiveFile="
@@ -21,10 +21,11 @@ _SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 def archive_option() -> str | None:
     """Return the JVM's options that map the archive, None where there is none.
 
-    The file's size stands in its name: a JVM that maps one cut short dies of SIGBUS (17.0.15).
+    The file's sha256 stands in its name: the JVM maps what is damaged, too, and dies of SIGBUS on
+    one that was cut short (17.0.15).
     """
     for path in sorted(jars_folder().glob("driver-*.jsa")):
-        if path.name == _name(path.stat().st_size):
+        if path.name == _name(path):
             return f'"{_MAP_OPTION}{path}" {_SILENT}'
     return None
 
@@ -41,7 +42,7 @@ def keep_archive(dumped: Path) -> Path:
     Args:
         dumped: on the disk of the jars' folder, so that it comes into place as a whole.
     """
-    kept = jars_folder() / _name(dumped.stat().st_size)
+    kept = jars_folder() / _name(dumped)
     older = [path for path in jars_folder().glob("driver-*.jsa") if path != kept]
     dumped.replace(kept)
     for path in older:  # a JVM that has one mapped keeps it
@@ -49,5 +50,5 @@ def keep_archive(dumped: Path) -> Path:
     return kept
 
 
-def _name(size_bytes: int) -> str:
-    return f"driver-{size_bytes}.jsa"
+def _name(archive: Path) -> str:
+    return f"driver-{sha256(archive)}.jsa"

@@ -56,7 +56,7 @@ def ensure_jars(conf: Conf) -> list[Path]:
     paths = jar_paths(conf)
     if not _all_exist(paths):
         folder = jars_folder()
-        with _file_errors(folder), _only_one_process(folder):
+        with file_errors(folder), _only_one_process(folder):
             if not _all_exist(paths):  # another process may have fetched them while we waited
                 _fetch(folder, conf)
     verify(paths, read_lock()[conf])
@@ -111,7 +111,7 @@ def renew_lock() -> int:
         PrerequisiteError: no Java, no pyspark, no network or no room on the disk.
     """
     folder = jars_folder()
-    with _file_errors(folder), _only_one_process(folder), _scratch(folder) as scratch:
+    with file_errors(folder), _only_one_process(folder), _scratch(folder) as scratch:
         _run_ivy(folder, scratch, CONFS)
         found = sorted(scratch.glob("*/*.jar"))
         lines = [f"{sha256(jar)}  {jar.relative_to(scratch).as_posix()}\n" for jar in found]
@@ -223,8 +223,12 @@ def _only_one_process(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _file_errors(folder: Path) -> Iterator[None]:
-    """Turn what can be wrong with the folder into one sentence."""
+def file_errors(folder: Path) -> Iterator[None]:
+    """Turn what can be wrong with the folder into one sentence.
+
+    Raises:
+        PrerequisiteError: it can't be written, or its disk is full.
+    """
     try:
         yield
     except OSError as error:

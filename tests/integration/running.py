@@ -124,9 +124,9 @@ class Topics:
     ) -> tuple[int, int]:
         """Store any record; return (partition, offset)."""
         if self._producer is None:
-            self._producer = Producer(
-                {"bootstrap.servers": self.bootstrap_servers, "linger.ms": 0, "acks": "all"}
-            )
+            # Quiet: it outlives the broker, and would tell of that below pytest's last line.
+            quiet = {"log_level": 0, "linger.ms": 0, "acks": "all"}
+            self._producer = Producer({"bootstrap.servers": self.bootstrap_servers, **quiet})
         stored: list[Message] = []
         self._producer.produce(
             topic,

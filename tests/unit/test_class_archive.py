@@ -43,9 +43,12 @@ def test_a_newer_archive_takes_the_place_of_the_older(jars: Path, tmp_path: Path
     assert str(kept) in with_archive("")
 
 
-def test_an_archive_that_was_cut_short_is_not_mapped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [bytes(6), bytes(6) + b"x"])
+def test_an_archive_that_was_cut_short_or_altered_is_not_mapped(
+    tmp_path: Path, damaged: bytes
+) -> None:
     kept = keep_archive(dumped(tmp_path, 7))
-    kept.write_bytes(bytes(6))
+    kept.write_bytes(damaged)
 
     assert archive_option() is None
 
