@@ -72,10 +72,7 @@ class LatencyBench:
             "empty_batch_ms": [one.empty_ms for one in windows],
             "ticked_batch_ms": [one.ticked_ms for one in windows],
             "stateless_ticked_batch_ms": stateless_ms,
-            "ticked_batch_to_stateless": [
-                window.ticked_ms / other_ms
-                for window, other_ms in zip(windows, stateless_ms, strict=True)
-            ],
+            "ticked_batch_to_stateless": _ratios([one.ticked_ms for one in windows], stateless_ms),
         }
         return Findings(self._measures(windows, stateless_ms), self.runs, facts)
 
@@ -139,12 +136,13 @@ class LatencyBench:
             "visible_p50_to_batch": [w.visibility.quantile_ms(0.5) / w.batch_ms for w in windows],
             "visible_p99_to_batch": [w.visibility.quantile_ms(0.99) / w.batch_ms for w in windows],
             "batch_to_empty_batch": [w.batch_ms / w.empty_ms for w in windows],
-            "empty_batch_to_stateless": [
-                window.empty_ms / other_ms
-                for window, other_ms in zip(windows, stateless_ms, strict=True)
-            ],
+            "empty_batch_to_stateless": _ratios([w.empty_ms for w in windows], stateless_ms),
             "checkpoint_bytes_per_transaction": [
                 run.checkpoint_bytes_per_transaction for run in self.runs
             ],
         }
         return [Measure(name, runs, size) for name, runs in values.items()]
+
+
+def _ratios(own_ms: list[float], other_ms: list[float]) -> list[float]:
+    return [own / other for own, other in zip(own_ms, other_ms, strict=True)]

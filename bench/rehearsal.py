@@ -9,11 +9,10 @@ from typing import Final
 
 from checkback.bench.query import Query
 from checkback.bench.stage import QUICK_START, Stage
-from checkback.deploy.class_archive import DUMP_OPTION, keep_archive
+from checkback.deploy.class_archive import DUMP_OPTION, JAVA_OPTIONS, keep_archive
 from checkback.deploy.jars import file_errors, jars_folder
 from checkback.protocol.errors import OperationalError
 
-JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 TRANSACTIONS: Final = 200
 
 

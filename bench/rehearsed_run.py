@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import Final
 
 from pyspark import SparkContext
 
 from checkback.streaming.commands import main
+from checkback.streaming.session import end_jvm
 
 DUMP_TIMEOUT_S: Final = 120.0
-
-
-def end_jvm() -> None:
-    """Have the JVM end as it does when nobody needs it any more, and wait for that."""
-    gateway: Any = SparkContext._gateway  # noqa: SLF001 - pyspark gives no other way to it
-    if gateway is not None:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait(DUMP_TIMEOUT_S)
 
 
 if __name__ == "__main__":
@@ -26,4 +18,6 @@ if __name__ == "__main__":
     try:
         main()
     finally:
-        end_jvm()
+        gateway = SparkContext._gateway  # noqa: SLF001 - pyspark gives no other way to it
+        if gateway is not None:
+            end_jvm(gateway, DUMP_TIMEOUT_S)

@@ -12,6 +12,8 @@ from typing import Final
 
 from checkback.deploy.jars import jars_folder, sha256
 
+JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+"""The Spark setting that the options stand in."""
 DUMP_OPTION: Final = "-XX:ArchiveClassesAtExit="
 _MAP_OPTION: Final = "-XX:SharedArchiveFile="
 _SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"

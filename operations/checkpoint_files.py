@@ -17,7 +17,7 @@ from checkback.protocol.connection import confluent_settings
 from checkback.sinks.marker import MarkerStore
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.job import sink_settings
-from checkback.streaming.session import session_settings
+from checkback.streaming.session import end_jvm, session_settings
 
 
 @contextmanager
@@ -40,9 +40,7 @@ def open_files(settings: Settings) -> Iterator[HadoopFiles]:
         hadoop = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf)
         yield HadoopFiles(jvm, hadoop, settings.checkpoint)
     finally:
-        gateway.shutdown()
-        gateway.proc.stdin.close()
-        gateway.proc.wait()
+        end_jvm(gateway)
 
 
 def marker_settings(

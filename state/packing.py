@@ -18,11 +18,10 @@ RESTORE: Final = "Restore the checkpoint from a backup, or rebuild it from the t
 _NARROW: Final = struct.Struct("<Bq")
 """Before a narrow column: bytes for each number, and the least one."""
 WIDEST: Final = 8
-_SPAN_MAX: Final = ((0, 0), (1, 0xFF), (2, 0xFFFF), (4, 0xFFFFFFFF))
 COUNT_MAX: Final = 2**24
 """Equal numbers that are believed: those of a damaged header, which cost no bytes, might be more
 than memory holds. A page has 65,536 offsets."""
-_UNSIGNED: Final = {0: "u1", 1: "u1", 2: "<u2", 4: "<u4"}
+_UNSIGNED: Final = {1: "u1", 2: "<u2", 4: "<u4"}
 
 
 def pack_columns(header: bytes, *columns: tuple[NDArray[Any], str]) -> bytes:
@@ -41,11 +40,12 @@ def pack_narrow_columns(header: bytes, *columns: NDArray[Any]) -> bytes:
 
 def _narrow(column: NDArray[Any]) -> tuple[bytes, bytes]:
     least, largest = int(column.min()), int(column.max())
-    span = largest - least
-    for width, limit in _SPAN_MAX:
-        if span <= limit:
-            above = (column - column.dtype.type(least)).astype(_UNSIGNED[width])
-            return _NARROW.pack(width, least), above.tobytes() if width else b""
+    if least == largest:
+        return _NARROW.pack(0, least), b""
+    for width, unsigned in _UNSIGNED.items():
+        if largest - least < 256**width:
+            above = (column - column.dtype.type(least)).astype(unsigned)
+            return _NARROW.pack(width, least), above.tobytes()
     return _NARROW.pack(WIDEST, 0), column.astype("<i8").tobytes()
 
 
@@ -113,8 +113,8 @@ class Reader:
         if width == 0 and count <= COUNT_MAX:
             return np.full(count, least, np.int64).astype(kind, copy=False)
         if width == WIDEST:
-            return self.column("<i8", count).astype(kind)
-        if width not in _UNSIGNED or width == 0:
+            return self.column("<i8", count).astype(kind, copy=False)
+        if width not in _UNSIGNED:
             raise damaged(self._what)
         numbers: NDArray[np.int64] = np.add(
             self.column(_UNSIGNED[width], count), least, dtype=np.int64

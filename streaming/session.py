@@ -7,12 +7,12 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from checkback.checkpoints.folder import CheckpointFolder
-from checkback.deploy.class_archive import with_archive
+from checkback.deploy.class_archive import JAVA_OPTIONS, with_archive
 from checkback.protocol.configuration import Settings
 from checkback.streaming.package import package_zip
 
@@ -29,7 +29,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
     # G1 takes what was fetched from Kafka, megabytes at once, for humongous objects and collects
     # beside the tasks, which need the cores: 7 us of processor time per transaction instead of 2.
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+    JAVA_OPTIONS: "-XX:+UseParallelGC",
     "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -101,6 +101,13 @@ def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
     return spark
 
 
+def end_jvm(gateway: Any, timeout_s: float | None = None) -> None:
+    """Have the JVM behind a gateway of pyspark's end as when nobody needs it, and wait for that."""
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout_s)
+
+
 def spare_processes(spark: SparkSession, folder: CheckpointFolder) -> None:
     """Have Spark write a local checkpoint by Hadoop's older interface, unless told otherwise.
 
@@ -125,8 +132,7 @@ def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
     chosen |= {_with_prefix(key): value for key, value in settings.spark.items()}
     chosen |= REQUIRED
     chosen["spark.sql.shuffle.partitions"] = str(state_partitions(settings))
-    java_options = "spark.driver.extraJavaOptions"
-    chosen[java_options] = with_archive(chosen[java_options])
+    chosen[JAVA_OPTIONS] = with_archive(chosen[JAVA_OPTIONS])
     own = chosen.get("spark.jars")
     chosen["spark.jars"] = ",".join([*([own] if own else []), *(str(jar) for jar in jars)])
     return chosen
