@@ -21,7 +21,7 @@ help:
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml requirements/build.txt requirements/development.txt \
-		deploy/ivy.xml deploy/jars.lock deploy/prepare.py
+		deploy/ivy.xml deploy/jars.lock deploy/prepare.py setup.py sinks/forward.c
 	@python=$(PYTHON); "$${python:-false}" -c "$(IS_NEW_ENOUGH)" 2>/dev/null || { \
 		echo "checkback: No Python 3.11 or later was found. Install one," \
 			"or name it: make PYTHON=/path/to/python3" >&2; exit 3; }

@@ -90,6 +90,9 @@ class Settings:
         " batches, or the trigger interval, at least a minute",
         least=1_000,
     )
+    native_sink: bool = _setting(
+        True, "false: finals are made in Python, without the sink's compiled part"
+    )
     progress_interval_ms: int = _setting(5_000, "Time between two progress lines", least=100)
     ledger: str = _setting("", "Path of the Delta ledger; none: no ledger")
     acl_file: str = _setting("", "Path of the ACL file; none: no access control")

@@ -79,13 +79,13 @@ class Lessons:
         Raises:
             BrokerError: it rejected what only a change at the broker can make it take.
         """
-        late = [one for one in rejections if one.code == KafkaError._MSG_TIMED_OUT]
-        if late:
-            self._look_again(late[0], directory)
+        told = [one for one in rejections if one.code != KafkaError._MSG_TIMED_OUT]
+        if not told:
+            self._look_again(rejections[0], directory)
             return
         ours = {names.refused, names.discarded, names.settled, names.op}
         # A batch is rejected whole, each of its records reporting it: one lesson per topic.
-        for rejection in {one.topic: one for one in rejections}.values():
+        for rejection in {one.topic: one for one in told}.values():
             topic = rejection.topic
             directory.forget(topic)
             of_topic = TOPIC_REASONS.get(rejection.code)

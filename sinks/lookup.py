@@ -86,7 +86,7 @@ class RecordReader:
         Raises:
             BrokerError: the brokers gave nothing for a minute.
         """
-        for run in _runs(offsets):
+        for run in runs_of(offsets):
             yield from self._read_run(partition, run)
 
     def close(self) -> None:
@@ -151,13 +151,7 @@ class RecordReader:
             first, end = self._range()
             if first == end or self._position >= end:
                 return []
-        raise BrokerError(
-            f"No record of {self.topic}-{self._partition} at offset {self._position} for a minute.",
-            remedy="Check that the brokers are up and that the pipeline may read the topic.",
-            topic=self.topic,
-            partition=self._partition,
-            offset=self._position,
-        )
+        raise silence_error(TopicPartition(self.topic, self._partition, self._position))
 
     def _range(self) -> tuple[int, int]:
         partition = TopicPartition(self.topic, self._partition)
@@ -168,27 +162,49 @@ class RecordReader:
             return 0, self._position + 1  # unknown: go on waiting
 
 
+def silence_error(position: TopicPartition) -> BrokerError:
+    """Return the error that nothing came for SILENCE_POLLS_MAX polls."""
+    return BrokerError(
+        f"No record of {position.topic}-{position.partition} at offset {position.offset}"
+        " for a minute.",
+        remedy="Check that the brokers are up and that the pipeline may read the topic.",
+        topic=position.topic,
+        partition=position.partition,
+        offset=position.offset,
+    )
+
+
 GONE: Final = 2**62
 """Stands for the offset of the record after the last one."""
 
 
 def _is_record(message: Message) -> bool:
     error = message.error()
-    if error is None:
-        return True
-    if error.retriable() or error.code() in (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT):
-        return False
-    if error.code() == KafkaError._ALL_BROKERS_DOWN:
-        return False
+    if error is not None:
+        require_passing(error, message.topic(), message.partition())
+    return error is None
+
+
+_PASSING: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+
+def require_passing(error: KafkaError, topic: str | None, partition: int | None) -> None:
+    """Take note of an event that a consumer was given in place of a record.
+
+    Raises:
+        BrokerError: it is no state that passes by itself.
+    """
+    if error.retriable() or error.code() in _PASSING:
+        return
     raise BrokerError(
-        f"Reading {message.topic()}-{message.partition()} failed: {error.str()}.",
+        f"Reading {topic}-{partition} failed: {error.str()}.",
         remedy="Check that the topic exists and that the pipeline may read it.",
-        topic=message.topic(),
+        topic=topic,
         code=error.name(),
     )
 
 
-def _runs(offsets: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def runs_of(offsets: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Split ascending offsets where the gap is wide enough for a seek to pay."""
     if not len(offsets):
         return []

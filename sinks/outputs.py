@@ -12,9 +12,10 @@ from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.sinks import routing
+from checkback.sinks.forwarding import Forwarding
 from checkback.sinks.lessons import Lessons, Position
 from checkback.sinks.lookup import RecordSource
-from checkback.sinks.plan import half_lookups, op_lookups
+from checkback.sinks.plan import Lookup, half_lookups, op_lookups
 from checkback.sinks.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.report import BatchReport
 from checkback.sinks.transaction import Output
@@ -38,6 +39,7 @@ class BatchOutputs:
         lessons: of the tries before.
         flush: sends what is queued; called where a topic's limit cuts a batch.
         report: takes the counts.
+        forwarding: sends the finals of plain halves; without it every final is made here.
     """
 
     names: TopicNames
@@ -48,6 +50,7 @@ class BatchOutputs:
     flush: Callable[[], None]
     report: BatchReport
     last_finals: dict[str, Position] = field(default_factory=dict)
+    forwarding: Forwarding | None = None
     _refused: str = field(init=False)
     _known: dict[str, KnownTopic] = field(default_factory=dict)
     _narrow: dict[str, int] = field(default_factory=dict)
@@ -60,7 +63,8 @@ class BatchOutputs:
         self, outcomes: Sequence[Outcome], batch_id: int, state_partition: int
     ) -> Iterator[Output]:
         """Yield the outputs: what halves become, refused ops, then one settled mark per page."""
-        for lookup in half_lookups(outcomes):
+        for every in half_lookups(outcomes):
+            lookup = self._forwarded(every)
             found = self.halves.read(lookup.partition, lookup.offset)
             for (offset, half), (_, action, detail) in zip(found, lookup, strict=True):
                 position = (lookup.partition, offset)
@@ -76,6 +80,21 @@ class BatchOutputs:
         for outcome in outcomes:
             if len(outcome.action):
                 yield self._settled_mark(outcome, batch_id, state_partition)
+
+    def _forwarded(self, lookup: Lookup) -> Lookup:
+        """Send the finals of plain halves on, and return what is left to do."""
+        is_left = lookup.action != COMMIT
+        if self.forwarding is None or is_left.all():
+            return lookup
+        offsets = lookup.offset[~is_left]
+        left = self.forwarding.forward(lookup.partition, offsets, self._find_plain)
+        self.report.counts["finals"] += len(left) - int(left.sum())
+        is_left[~is_left] = left
+        return lookup.only(is_left)
+
+    def _find_plain(self, topic: str) -> KnownTopic | None:
+        known = self._find(topic)
+        return None if topic in self._narrow or topic == self._refused else known
 
     def _final(self, half: Message, position: Position) -> Output:
         output = routing.final_or_refused(half, *position, self._find, self.names)

@@ -39,6 +39,10 @@ class Lookup:
     action: NDArray[np.uint8]
     detail: NDArray[np.int32]
 
+    def only(self, chosen: NDArray[np.bool_]) -> Lookup:
+        """Return the chosen ones of them, bool[n]."""
+        return Lookup(self.partition, self.offset[chosen], self.action[chosen], self.detail[chosen])
+
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         return zip(self.offset.tolist(), self.action.tolist(), self.detail.tolist(), strict=True)
 

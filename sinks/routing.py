@@ -39,7 +39,11 @@ class SourceRecord(Protocol):
 def record_bytes_max(key: bytes | None, value: bytes | None, headers: Headers) -> int:
     """Return how large a batch of this one record can get, uncompressed."""
     size = RECORD_BATCH_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
-    return size + sum(HEADER_OVERHEAD_BYTES + len(name) + len(content) for name, content in headers)
+    # A final keeps the null values of its half's headers.
+    return size + sum(
+        HEADER_OVERHEAD_BYTES + len(name.encode()) + len(content or b"")
+        for name, content in headers
+    )
 
 
 def final_or_refused(

@@ -23,6 +23,7 @@ class SinkSettings:
         message_bytes_max: largest record that any topic of ours takes.
         session: number of the job's session; see sinks.session.
         keeps_ledger: whether tasks return ledger rows beside their reports.
+        native_sink: whether plain finals go through the sink's compiled part, where there is one.
     """
 
     application_id: str
@@ -33,6 +34,7 @@ class SinkSettings:
     message_bytes_max: int
     session: int = 0
     keeps_ledger: bool = False
+    native_sink: bool = True
 
     @property
     def topics(self) -> TopicNames:

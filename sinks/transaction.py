@@ -8,6 +8,7 @@ could commit proves that nobody fenced it in between.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
@@ -19,6 +20,7 @@ from checkback.protocol.properties import Headers
 from checkback.sinks.deadline import HangingCallError, call_within
 from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.marker import Marker, MarkerStore, require_own_session
+from checkback.sinks.native import Native
 from checkback.sinks.settings import SinkSettings
 
 SentHeaders = list[tuple[str, str | bytes]]
@@ -26,6 +28,7 @@ SentHeaders = list[tuple[str, str | bytes]]
 
 CALL_TIMEOUT_S: Final = 60.0
 CALL_TRIES: Final = 3
+FLUSH_SLICE_S: Final = 1.0
 HANGING_AFTER_S: Final = 5.0
 """A call that took so much longer than it was given will not come back."""
 QUEUE_KIBIBYTES_MAX: Final = 65_536
@@ -82,11 +85,14 @@ class MarkedProducer:
     Args:
         settings: the sink's.
         state_partition: number of the state partition.
+        native: the sink's compiled part, if it is to send through the same producer.
     """
 
     settings: SinkSettings
     state_partition: int
-    marker: Marker | None = None
+    native: Native | None = None
+    marker: Marker | None = field(default=None, init=False)
+    client: int = field(default=0, init=False)
     _producer: Producer = field(init=False)
     _markers: MarkerStore = field(init=False)
     _rejections: list[Rejection] = field(default_factory=list)
@@ -95,6 +101,8 @@ class MarkedProducer:
         self._markers = MarkerStore(self.settings)
         self._look_at_marker()  # before init, too: a job that is over must not fence its successor
         self._producer = Producer(self._configuration())
+        if self.native is not None:
+            self.client = self.native.newest_client()
         self._guard(lambda: self._producer.init_transactions(CALL_TIMEOUT_S))
         self._look_at_marker()
 
@@ -141,17 +149,53 @@ class MarkedProducer:
                     timestamp=output.timestamp_ms,
                 )
             except BufferError:
-                self._guard(lambda: self._producer.poll(0.1))
-                self._raise_rejections()
+                self.make_room()
             except (KafkaException, SystemError) as error:
-                self._refuse(output, cause_of(error))
+                self.refuse(output.topic, cause_of(error), output.partition)
             else:
                 return
 
-    def flush(self) -> None:
-        """Send what is queued and wait until the brokers have it."""
-        self._guard(lambda: self._producer.flush(CALL_TIMEOUT_S))
+    def make_room(self) -> None:
+        """Wait a moment for the full queue to empty.
+
+        Raises:
+            RejectedOutputError, ProducerLostError: meanwhile it was told so.
+        """
+        self._guard(lambda: self._producer.poll(0.1))
         self._raise_rejections()
+
+    def refuse(self, topic: str, cause: KafkaError, partition: int = -1) -> None:
+        """Raise what it means that librdkafka did not even queue a record.
+
+        Raises:
+            RejectedOutputError: it is larger than the producer takes at all.
+            ProducerLostError: anything else.
+        """
+        if cause.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+            raise self._lost(cause)
+        raise RejectedOutputError([Rejection(topic, partition, cause.code(), cause.str())])
+
+    def flush(self) -> None:
+        """Send what is queued and wait until the brokers have it.
+
+        Not in one call: with a record rejected nothing more is sent, and what still waits would
+        only run into the transaction's timeout.
+        """
+        deadline_s = time.monotonic() + CALL_TIMEOUT_S
+        left = 1
+        while left and time.monotonic() < deadline_s:
+            left = self._flush_for(FLUSH_SLICE_S)
+            self._raise_rejections()
+
+    def _flush_for(self, timeout_s: float) -> int:
+        left = 0
+
+        def flush() -> None:
+            nonlocal left
+            left = self._producer.flush(timeout_s)
+
+        self._guard(flush)
+        return left
 
     def commit(self, batch_id: int, now_ms: int) -> None:
         """Move the marker behind the batch and commit both.
@@ -215,6 +259,7 @@ class MarkedProducer:
             # Being fenced is all in a day's work here, and whatever else goes wrong is raised.
             "log_level": 0,
             **self.settings.connection,
+            **(self.native.client_settings if self.native is not None else {}),
             "transactional.id": self.settings.transactional_id(self.state_partition),
             "transaction.timeout.ms": self.settings.transaction_timeout_ms,
             "delivery.report.only.error": True,
@@ -229,13 +274,6 @@ class MarkedProducer:
                     message.topic() or "", message.partition() or 0, error.code(), error.str()
                 )
             )
-
-    def _refuse(self, output: Output, cause: KafkaError) -> None:
-        if cause.code() != KafkaError.MSG_SIZE_TOO_LARGE:
-            raise self._lost(cause)
-        raise RejectedOutputError(
-            [Rejection(output.topic, output.partition, cause.code(), cause.str())]
-        )
 
     def _raise_rejections(self) -> None:
         if not self._rejections:

@@ -8,11 +8,13 @@ may die; docs/guarantees.md says what then.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.sinks.forwarding import Forwarder, Forwarding
 from checkback.sinks.lessons import Lessons, Position
 from checkback.sinks.lookup import RecordSource
 from checkback.sinks.loss import explain_loss
@@ -38,6 +40,8 @@ class BatchWriter:
         halves: reads the half topic.
         ops: reads the op topic.
         directory: what is known of topics.
+        forwarder: reads the half topic for plain finals; None where nothing may pass by `halves`,
+            or where the compiled part is not to be used.
     """
 
     settings: SinkSettings
@@ -45,11 +49,14 @@ class BatchWriter:
     halves: RecordSource
     ops: RecordSource
     directory: TopicDirectory
+    forwarder: Forwarder | None = None
     _producer: MarkedProducer | None = None
     _lessons: Lessons = field(default_factory=Lessons)
     _last_finals: dict[str, Position] = field(default_factory=dict)
     _begun_s: float | None = None
     _last_batch: int = -1
+    _tries: int = 0
+    _has_stumbled: bool = False
 
     def write(self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int) -> BatchReport:
         """Write the batch unless its marker says that it is written.
@@ -72,9 +79,9 @@ class BatchWriter:
         self._lessons = Lessons()
         self.directory.expect_change()
         lost = 0
-        for _ in range(TRIES):
+        for self._tries in range(1, TRIES + 1):
             try:
-                return self._try(outcomes, batch_id, first_batch, report)
+                written = self._try(outcomes, batch_id, first_batch, report)
             except RejectedOutputError as rejected:
                 # Aborting and going on left sequence numbers behind that the broker then refused.
                 self.close()
@@ -86,6 +93,9 @@ class BatchWriter:
                 lost += 1
                 if lost == LOST_TRIES:
                     raise explain_loss(error, self.settings, batch_id, self._open_ms()) from error
+            else:
+                self._has_stumbled = self._tries > 1  # the next batch is likely to, as well
+                return written
         raise BrokerError(
             f"Kafka rejected batch {batch_id} of state partition {self.state_partition} "
             f"{TRIES} times.",
@@ -114,10 +124,21 @@ class BatchWriter:
         self._last_finals = outputs.last_finals
         producer.begin()
         self._begun_s = time.monotonic()
-        for output in outputs.of(outcomes, batch_id, self.state_partition):
-            producer.send(output)
+        with self._forwarding(producer) as outputs.forwarding:
+            for output in outputs.of(outcomes, batch_id, self.state_partition):
+                producer.send(output)
         producer.commit(batch_id, now_ms)
         return outputs.report
+
+    @contextmanager
+    def _forwarding(self, producer: MarkedProducer) -> Iterator[Forwarding | None]:
+        # Of finals that are forwarded Kafka's rejection is not told one by one: the commit fails.
+        # The next try sends them in Python, and learns which they were.
+        if self.forwarder is None or self._tries > 1 or self._has_stumbled:
+            yield None
+            return
+        with self.forwarder.native.sender(producer.client) as sender:
+            yield Forwarding(self.forwarder, producer, sender)
 
     def _open_ms(self) -> int:
         begun_s = self._begun_s
@@ -143,7 +164,8 @@ class BatchWriter:
             self.close()
         self._last_batch = batch_id
         if self._producer is None:
-            self._producer = MarkedProducer(self.settings, self.state_partition)
+            native = None if self.forwarder is None else self.forwarder.native
+            self._producer = MarkedProducer(self.settings, self.state_partition, native)
         if self._producer.marker is None and batch_id > first_batch:
             raise CheckpointError(
                 f"The marker of state partition {self.state_partition} is gone before batch "

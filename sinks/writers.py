@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
+from checkback.sinks.forwarding import Forwarder
 from checkback.sinks.ledger_rows import Batch, packed, write_noting
 from checkback.sinks.lookup import RecordReader, RecordSource
+from checkback.sinks.native import native
 from checkback.sinks.real_topics import TopicDirectory
 from checkback.sinks.report import BatchReport
 from checkback.sinks.settings import SinkSettings
@@ -48,6 +50,7 @@ class Writers:
 
     _writers: dict[tuple[str, int, int], BatchWriter] = field(default_factory=dict)
     _readers: dict[tuple[str, str], RecordReader] = field(default_factory=dict)
+    _forwarders: dict[str, Forwarder] = field(default_factory=dict)
     _directories: dict[str, TopicDirectory] = field(default_factory=dict)
 
     def write(self, request: WriteRequest) -> WriteAnswer:
@@ -83,12 +86,22 @@ class Writers:
                 self._reader(settings, settings.topics.half),
                 self._reader(settings, settings.topics.op),
                 self._directory(settings),
+                self._forwarder(settings),
             )
         return self._writers[key]
 
     def _reader(self, settings: SinkSettings, topic: str) -> RecordReader:
         return self._readers.setdefault(
             (settings.query_id, topic), RecordReader(dict(settings.connection), topic)
+        )
+
+    def _forwarder(self, settings: SinkSettings) -> Forwarder | None:
+        found = native() if settings.native_sink else None
+        # The ledger takes its names from what the readers read.
+        if found is None or settings.keeps_ledger:
+            return None
+        return self._forwarders.setdefault(
+            settings.query_id, Forwarder(dict(settings.connection), settings.topics.half, found)
         )
 
     def _directory(self, settings: SinkSettings) -> TopicDirectory:

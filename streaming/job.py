@@ -233,6 +233,7 @@ def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str)
         settings.sink_transaction_timeout_ms or LEAST_MS,
         settings.max_message_bytes + 3 * HEADER_ROOM_BYTES,
         keeps_ledger=bool(settings.ledger),
+        native_sink=settings.native_sink,
     )
 
 

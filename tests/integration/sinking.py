@@ -12,7 +12,9 @@ from tests.deciding import page_outcome
 
 from checkback.protocol.records import half_headers
 from checkback.protocol.topics import TopicNames
+from checkback.sinks.forwarding import Forwarder
 from checkback.sinks.lookup import RecordReader
+from checkback.sinks.native import native
 from checkback.sinks.real_topics import TopicDirectory
 from checkback.sinks.settings import SinkSettings
 from checkback.sinks.writer import BatchWriter
@@ -41,13 +43,23 @@ class World:
             RecordReader(connection, self.names.half),
             RecordReader(connection, self.names.op),
             TopicDirectory(AdminClient(connection)),
+            self._forwarder(),
         )
         self.writers.append(writer)
         return writer
 
+    def _forwarder(self) -> Forwarder | None:
+        if not self.settings.native_sink:
+            return None
+        found = native()
+        assert found is not None
+        return Forwarder(dict(self.settings.connection), self.names.half, found)
+
     def close(self) -> None:
         for writer in self.writers:
             writer.close()
+            if writer.forwarder is not None:
+                writer.forwarder.close()
             writer.halves.close()
             writer.ops.close()
 
@@ -97,10 +109,12 @@ class World:
         return found
 
 
-def make_world(bootstrap_servers: str, unique: str) -> World:
+def make_world(bootstrap_servers: str, unique: str, *, native_sink: bool = True) -> World:
     """Make the topics of one test; what Kafka takes is 4 MB, but 1 MiB on the real topic."""
     connection = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-    settings = SinkSettings("app", unique, unique, connection, 10_000, 8_000_000)
+    settings = SinkSettings(
+        "app", unique, unique, connection, 10_000, 8_000_000, native_sink=native_sink
+    )
     names, real = settings.topics, f"{unique}orders"
     wide = {"max.message.bytes": "4000000"}
     topics = [

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NEEDED = ("Makefile", "pyproject.toml", "requirements", "src", "deploy", "protocol")
+NEEDED = (
+    "Makefile",
+    "pyproject.toml",
+    "requirements",
+    "src",
+    "deploy",
+    "protocol",
+    "sinks",
+    "setup.py",
+)
 PROGRAMS = ("sh", "make", "touch", "dirname", "env")
 
 
