@@ -92,6 +92,8 @@ typedef resp_err on_new_function(rd_kafka_t *, const rd_kafka_conf_t *, void *, 
     FUNCTION(resp_err, message_headers, (const rd_kafka_message_t *, rd_kafka_headers_t **))       \
     FUNCTION(resp_err, message_detach_headers, (rd_kafka_message_t *, rd_kafka_headers_t **))      \
     FUNCTION(int64_t, message_timestamp, (const rd_kafka_message_t *, int *))                      \
+    FUNCTION(resp_err, header_get,                                                                 \
+             (const rd_kafka_headers_t *, size_t, const char *, const void **, size_t *))          \
     FUNCTION(resp_err, header_get_all,                                                             \
              (const rd_kafka_headers_t *, size_t, const char **, const void **, size_t *))         \
     FUNCTION(resp_err, header_add,                                                                 \
@@ -146,6 +148,8 @@ typedef struct {
     rd_kafka_t *consumer;
     rd_kafka_queue_t *queue;
     const char *topic;
+    int32_t partition; /* -1: of none */
+    int64_t gap_max;   /* offsets that are read over rather than sought across */
     rd_kafka_message_t *read[READ_AHEAD];
     ssize_t count, next;
     int64_t position; /* offset from which on nothing was taken yet */
@@ -171,25 +175,33 @@ static rd_kafka_t *consumer_new(const char *const *settings, char *text, size_t 
 
 /* Settings are names and values in turn, ended by NULL; they and the topic's name must stay.
  * Returns NULL, and in `text` why. */
-reader *reader_new(const char *const *settings, const char *topic, char *text, int64_t size) {
+reader *reader_new(const char *const *settings, const char *topic, int64_t gap_max, char *text,
+                   int64_t size) {
     reader *made = calloc(1, sizeof *made);
     if (!made || !(made->consumer = consumer_new(settings, text, (size_t)size)))
         return free(made), NULL;
     made->queue = kafka.queue_get_consumer(made->consumer);
     made->topic = topic;
+    made->partition = -1;
+    made->gap_max = gap_max;
     return made;
 }
 
-static void forget(reader *from) {
+/* To be called when a pass is given up: it may leave a record half seen to. */
+void reader_forget(reader *from) {
     for (; from->next < from->count; from->next++) kafka.message_destroy(from->read[from->next]);
     if (from->edited) kafka.headers_destroy(from->edited);
     from->edited = NULL;
     from->count = from->next = 0;
+    from->partition = -1;
 }
 
 /* Make the record at an offset, or the first behind it, the next one. Returns librdkafka's code. */
-int reader_go_to(reader *from, int32_t partition, int64_t offset) {
-    forget(from);
+static resp_err go_to(reader *from, int32_t partition, int64_t offset) {
+    int64_t gap = offset - from->position;
+    if (partition == from->partition && gap >= 0 && gap <= from->gap_max) return 0;
+    reader_forget(from);
+    from->partition = partition;
     from->position = offset;
     rd_kafka_topic_partition_list_t *assigned = kafka.topic_partition_list_new(1);
     kafka.topic_partition_list_add(assigned, from->topic, partition)->offset = offset;
@@ -208,14 +220,12 @@ int reader_is_behind_end(reader *from, int32_t partition, int64_t offset, int ti
 }
 
 void reader_free(reader *from) {
-    forget(from);
+    reader_forget(from);
     kafka.queue_destroy(from->queue);
     kafka.consumer_close(from->consumer);
     kafka.destroy(from->consumer);
     free(from);
 }
-
-int64_t reader_position(const reader *from) { return from->position; }
 
 static rd_kafka_message_t *peek(reader *from, int timeout_ms) {
     if (from->next < from->count) return from->read[from->next];
@@ -396,16 +406,68 @@ static resp_err produce(rd_kafka_t *producer, const reader *from) {
     return code;
 }
 
+/* Noting whom records speak of, for the ledger. */
+
+enum { NOTED = 3 };
+
+/* One row for each offset; the arrays are as long as the offsets, `ends` longer by one. */
+typedef struct {
+    const char *header[NOTED];
+    uint8_t *is_there[NOTED];
+    int32_t *ends[NOTED]; /* of the values in `bytes` */
+    uint8_t *has_time;
+    int64_t *time_ms;
+    char *bytes[NOTED]; /* grown here, freed by notes_free */
+    int64_t capacity[NOTED];
+    int64_t rows;
+} notes;
+
+void notes_free(notes *made) {
+    for (int i = 0; i < NOTED; i++) free(made->bytes[i]), made->bytes[i] = NULL;
+}
+
+static int note_value(notes *made, int i, const void *value, size_t size) {
+    int32_t start = made->ends[i][made->rows];
+    int64_t end = start + (int64_t)size;
+    if (end > INT32_MAX) return -1;
+    if (end > made->capacity[i]) {
+        int64_t capacity = 2 * end + 4096;
+        char *grown = realloc(made->bytes[i], (size_t)capacity);
+        if (!grown) return -1;
+        made->bytes[i] = grown;
+        made->capacity[i] = capacity;
+    }
+    if (size) memcpy(made->bytes[i] + start, value, size);
+    made->ends[i][made->rows + 1] = (int32_t)end;
+    return 0;
+}
+
+/* Add the row of a record, or with NULL of one that is gone. Returns -1 without memory. */
+static int note(notes *made, const rd_kafka_message_t *record) {
+    rd_kafka_headers_t *headers = NULL;
+    int type, has_headers = record && !kafka.message_headers(record, &headers);
+    for (int i = 0; i < NOTED; i++) {
+        const void *value = NULL;
+        size_t size = 0;
+        made->is_there[i][made->rows] =
+            has_headers && !kafka.header_get(headers, 0, made->header[i], &value, &size);
+        if (note_value(made, i, value, value ? size : 0)) return -1;
+    }
+    made->has_time[made->rows] = record != NULL;
+    made->time_ms[made->rows] = record ? kafka.message_timestamp(record, &type) : 0;
+    made->rows++;
+    return 0;
+}
+
 /* Forwarding. */
 
-enum { DONE, SILENT, FULL, TOPIC_UNKNOWN, READING_FAILED, SENDING_FAILED };
+enum { DONE, SILENT, FULL, TOPIC_UNKNOWN, READING_FAILED, SENDING_FAILED, NO_MEMORY };
 
 /* Where forwarding stands, and what it stopped for. */
 typedef struct {
-    int64_t at;        /* how many offsets are seen to */
-    int64_t forwarded; /* finals sent */
-    int32_t code;      /* librdkafka's, where reading or sending failed */
-    int32_t text_len;  /* of a topic's name, or of what reading failed with */
+    int64_t at;       /* how many offsets are seen to */
+    int32_t code;     /* librdkafka's, where reading or sending failed */
+    int32_t text_len; /* of a topic's name, or of what reading failed with */
     char text[512];
 } progress;
 
@@ -416,58 +478,65 @@ static int stop(progress *state, int why, resp_err code, const void *text, size_
     return why;
 }
 
-/* Make the half at the reader's head ready to be sent; *left becomes 1 where Python has to. */
-static int prepare(reader *from, sender *to, int32_t partition, uint8_t *left, progress *state) {
+/* Make the half at the reader's head ready to be sent, if it is plain. */
+static int prepare(reader *from, sender *to, int32_t partition, progress *state) {
     rd_kafka_message_t *half = from->read[from->next];
     rd_kafka_headers_t *headers = NULL;
-    if (kafka.message_headers(half, &headers)) return *left = 1, DONE; /* it has none */
+    if (kafka.message_headers(half, &headers)) return DONE; /* it has none */
     facts found = look(to->names, headers);
-    if (found.real_topic_len > sizeof state->text) return *left = 1, DONE;
+    if (found.real_topic_len > sizeof state->text) return DONE;
     const topic *real = find_topic(to, found.real_topic, found.real_topic_len);
     if (!real) return stop(state, TOPIC_UNKNOWN, 0, found.real_topic, found.real_topic_len);
-    if (!takes(to, real, &found, half)) return *left = 1, DONE;
+    if (!takes(to, real, &found, half)) return DONE;
     int64_t wished = found.real_queue_id;
     from->real = real;
     from->real_partition = wished < real->partitions ? (int32_t)wished : BY_KEY;
     from->edited = edited(to->names, &found, half, partition);
-    *left = !from->edited;
     return DONE;
 }
 
-/* See to the half at the reader's head. */
+/* Send the final of the half at the reader's head; *left becomes 0, unless it is not plain. */
 static int forward_one(reader *from, sender *to, int32_t partition, uint8_t *left,
                        progress *state) {
     if (!from->edited) {
-        int why = prepare(from, to, partition, left, state);
-        if (why != DONE || *left) return why;
+        int why = prepare(from, to, partition, state);
+        if (why != DONE || !from->edited) return why;
     }
     resp_err code = produce(to->producer, from);
     if (code == QUEUE_FULL) return FULL;
     if (code) return stop(state, SENDING_FAILED, code, from->real->name, from->real->name_len);
     from->edited = NULL; /* they are librdkafka's now */
-    state->forwarded++;
+    *left = 0;
     return DONE;
 }
 
-/* Send the finals of the halves at `offsets`, which ascend; left[i] becomes 1 where Python has to
- * see to one: it is gone, or not plain. Returns why it stopped; called again, it goes on. */
-int forward(reader *from, sender *to, int32_t partition, const int64_t *offsets, uint8_t *left,
-            int64_t count, int timeout_ms, progress *state) {
+/* See to the records at `offsets`, which ascend. Where left[i] is 1, send the final of that half, and
+ * make it 0, unless it is gone or not plain. Where there are notes, note every record. Returns why it
+ * stopped; called again with the same, it goes on. */
+int forward(reader *from, sender *to, notes *noted, int32_t partition, const int64_t *offsets,
+            uint8_t *left, int64_t count, int timeout_ms, progress *state) {
     while (state->at < count) {
-        rd_kafka_message_t *half = peek(from, timeout_ms);
-        if (!half) return SILENT;
-        if (half->err) {
-            stop(state, READING_FAILED, half->err, half->payload, half->len);
+        int64_t wanted = offsets[state->at];
+        resp_err code = go_to(from, partition, wanted);
+        if (code) return stop(state, READING_FAILED, code, NULL, 0);
+        rd_kafka_message_t *record = peek(from, timeout_ms);
+        if (!record) return SILENT;
+        if (record->err) {
+            stop(state, READING_FAILED, record->err, record->payload, record->len);
             return take(from), READING_FAILED;
         }
-        int64_t wanted = offsets[state->at];
-        if (half->offset == wanted) {
-            int why = forward_one(from, to, partition, &left[state->at], state);
-            if (why != DONE) return why;
+        int is_found = record->offset == wanted;
+        if (record->offset >= wanted) {
+            /* Not again, where sending has to be tried again. */
+            if (noted && noted->rows == state->at && note(noted, is_found ? record : NULL))
+                return NO_MEMORY;
+            if (is_found && left[state->at]) {
+                int why = forward_one(from, to, partition, &left[state->at], state);
+                if (why != DONE) return why;
+            }
+            state->at++;
         }
-        if (half->offset > wanted) left[state->at] = 1;
-        if (half->offset >= wanted) state->at++;
-        if (half->offset <= wanted) take(from);
+        if (record->offset <= wanted) take(from);
     }
     return DONE;
 }

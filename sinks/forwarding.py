@@ -5,48 +5,35 @@ It is the fast way of the ordinary case, and only that: what it leaves, the rest
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from confluent_kafka import KafkaError, TopicPartition
-from numpy.typing import NDArray
+from confluent_kafka import KafkaError
 
-from checkback.sinks.lookup import (
-    LOOKUP_CONSUMER,
-    POLL_S,
-    RUN_GAP_MAX,
-    SILENCE_POLLS_MAX,
-    require_passing,
-    runs_of,
-    silence_error,
+from checkback.sinks.ledger_notes import NOTED_HEADERS, Names, NotingReader, names_of
+from checkback.sinks.lookup import LOOKUP_CONSUMER, require_passing
+from checkback.sinks.native import Native
+from checkback.sinks.native_clients import (
+    Bools,
+    DealWith,
+    Ints,
+    NativeReader,
+    NativeSender,
+    Progress,
+    Stop,
+    native_notes,
 )
-from checkback.sinks.native import Native, NativeReader, NativeSender, Progress
 from checkback.sinks.real_topics import KnownTopic
 from checkback.sinks.transaction import MarkedProducer
 
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 FindTopic = Callable[[str], KnownTopic | None]
-
-
-class Stop(IntEnum):
-    """Why forward.c came back."""
-
-    DONE = 0
-    SILENT = 1
-    FULL = 2
-    TOPIC_UNKNOWN = 3
-    READING_FAILED = 4
-    SENDING_FAILED = 5
 
 
 @dataclass(slots=True)
 class Forwarder:
-    """Reads one topic and sends on; keeps its consumer and its position between calls.
+    """Reads one topic natively; keeps its consumer and its position between calls.
 
     Args:
         connection: librdkafka settings that reach the brokers.
@@ -58,30 +45,53 @@ class Forwarder:
     topic: str
     native: Native
     _reader: NativeReader | None = None
-    _partition: int = -1
+
+    @property
+    def reader(self) -> NativeReader:
+        """The consumer; made when it is first asked for.
+
+        Raises:
+            BrokerError: librdkafka does not take the settings.
+        """
+        if self._reader is None:
+            settings = {**LOOKUP_CONSUMER, **self.connection}
+            self._reader = NativeReader(self.native, settings, self.topic)
+        return self._reader
 
     def close(self) -> None:
         """Give the connection up."""
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-            self._partition = -1
 
-    def reader_at(self, partition: int, offset: int) -> NativeReader:
-        """Return the reader, of which the record at an offset or the first behind it is next."""
-        if self._reader is None:
-            settings = {**LOOKUP_CONSUMER, **self.connection}
-            self._reader = self.native.reader(settings, self.topic)
-        gap = offset - self._reader.position()
-        if partition != self._partition or not 0 <= gap <= RUN_GAP_MAX:
-            self._reader.go_to(partition, offset)
-        # Until the run is through: one that is given up leaves a record half seen to behind.
-        self._partition = -1
-        return self._reader
+    def names(self, partition: int, offsets: Ints) -> Names:
+        """Return whom records speak of; see NativeReader.forward for what may be raised."""
+        nothing = np.zeros(len(offsets), dtype=bool)
+        return self.forward(partition, offsets, nothing, self.deal_with_reading)
 
-    def stay_at(self, partition: int) -> None:
-        """Let the next run go on where this one ended."""
-        self._partition = partition
+    def forward(
+        self,
+        partition: int,
+        offsets: Ints,
+        left: Bools,
+        deal_with: DealWith,
+        to: NativeSender | None = None,
+    ) -> Names:
+        """Do as NativeReader.forward, and return whom the records speak of."""
+        with native_notes(self.native, NOTED_HEADERS, len(offsets)) as notes:
+            self.reader.forward(partition, offsets, left, deal_with, to, notes)
+            return names_of(notes)
+
+    def deal_with_reading(self, why: Stop, progress: Progress) -> None:
+        """Take note of an event in place of a record.
+
+        Raises:
+            BrokerError: it does not pass by itself.
+        """
+        if why == Stop.NO_MEMORY:
+            raise MemoryError
+        error = KafkaError(progress.code, progress.said.decode("utf-8", "replace") or None)
+        require_passing(error, self.topic)
 
 
 @dataclass(slots=True)
@@ -92,11 +102,13 @@ class Forwarding:
         forwarder: reads the half topic.
         producer: whose transaction is open.
         sender: the same producer's.
+        noting: takes the names of all records of the partitions that are read, for the ledger.
     """
 
     forwarder: Forwarder
     producer: MarkedProducer
     sender: NativeSender
+    noting: NotingReader | None = None
 
     def forward(self, partition: int, offsets: Ints, find_topic: FindTopic) -> Bools:
         """Send the finals of committed halves, and return which of them are left to do.
@@ -113,61 +125,27 @@ class Forwarding:
             BrokerError: the half topic can't be read.
             RejectedOutputError, ProducerLostError: as MarkedProducer.send.
         """
-        left = np.zeros(len(offsets), dtype=bool)
-        at = 0
-        for run in runs_of(offsets):
-            self._forward_run(partition, run, left[at : at + len(run)], find_topic)
-            at += len(run)
-        return left
 
-    def _forward_run(
-        self, partition: int, offsets: Ints, left: Bools, find_topic: FindTopic
-    ) -> None:
-        reader = self.forwarder.reader_at(partition, int(offsets[0]))
-        progress = Progress()
-        silent_polls, silent_at = 0, 0
-        while why := self._step(reader, partition, offsets, left, progress):
-            if why != Stop.SILENT:
-                self._deal_with(why, progress, partition, find_topic)
-                continue
-            wanted = int(offsets[progress.at])
-            if reader.is_behind_end(partition, wanted, POLL_S):
-                left[progress.at :] = True
-                break
-            silent_polls = silent_polls + 1 if progress.at == silent_at else 1
-            silent_at = progress.at
-            if silent_polls == SILENCE_POLLS_MAX:
-                raise silence_error(TopicPartition(self.forwarder.topic, partition, wanted))
-        self.forwarder.stay_at(partition)
+        def deal_with(why: Stop, progress: Progress) -> None:
+            match why:
+                case Stop.FULL:
+                    self.producer.make_room()
+                case Stop.TOPIC_UNKNOWN:
+                    name = progress.said
+                    self.sender.add_topic(name, find_topic(name.decode("utf-8", "replace")))
+                case Stop.SENDING_FAILED:
+                    self.producer.refuse(progress.said.decode(), KafkaError(progress.code))
+                case _:
+                    self.forwarder.deal_with_reading(why, progress)
 
-    def _step(
-        self, reader: NativeReader, partition: int, offsets: Ints, left: Bools, progress: Progress
-    ) -> Stop:
-        """Forward until something stands against it."""
-        why = self.forwarder.native.functions.forward(
-            reader.address,
-            self.sender.address,
-            partition,
-            offsets.ctypes.data,
-            left.ctypes.data,
-            len(offsets),
-            int(POLL_S * 1_000),
-            ctypes.byref(progress),
+        if self.noting is None:
+            left = np.ones(len(offsets), dtype=bool)
+            self.forwarder.reader.forward(partition, offsets, left, deal_with, self.sender)
+            return left
+        every = self.noting.wanted[partition]
+        is_asked = np.isin(every, offsets, assume_unique=True)
+        left = is_asked.copy()
+        self.noting.keep(
+            partition, self.forwarder.forward(partition, every, left, deal_with, self.sender)
         )
-        return Stop(why)
-
-    def _deal_with(
-        self, why: Stop, progress: Progress, partition: int, find_topic: FindTopic
-    ) -> None:
-        match why:
-            case Stop.FULL:
-                self.producer.make_room()
-            case Stop.TOPIC_UNKNOWN:
-                name = progress.said
-                self.sender.add_topic(name, find_topic(name.decode("utf-8", "replace")))
-            case Stop.READING_FAILED:
-                text = progress.said.decode("utf-8", "replace")
-                require_passing(KafkaError(progress.code, text), self.forwarder.topic, partition)
-            case _:
-                topic = progress.said.decode()
-                self.producer.refuse(topic, KafkaError(progress.code))
+        return left[is_asked]

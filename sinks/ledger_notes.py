@@ -7,7 +7,7 @@ what either wants, hands on what the sink asked for, and keeps the names of all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY, text_value
 from checkback.sinks.lookup import RecordSource
+from checkback.sinks.native_clients import NativeNotes
 
+NOTED_HEADERS: Final = (UNIQ_KEY, PGROUP, REAL_TOPIC)
 CHUNK_RECORDS: Final = 4_096
 """Names are packed so often: as Python objects a batch of a million would weigh 300 MB."""
 
@@ -40,6 +42,10 @@ class Names:
     producer_group: pa.Array
     real_topic: pa.Array
     time_ms: pa.Array
+
+
+FindNames = Callable[[int, Ints], Names]
+"""(partition, offsets) to the names of the records there, as the NotingReader itself would."""
 
 
 @dataclass(slots=True)
@@ -74,7 +80,8 @@ class _Notes:
     def _pack(self) -> None:
         times = pa.array(self.times, pa.int64())
         named = (self.ids, self.groups, self.topics)
-        self.packed.append((*(_strings(values) for values in named), times))
+        texts = (_strings(pa.array(values, pa.binary())) for values in named)
+        self.packed.append((*texts, times))
         for values in (*named, self.times):
             values.clear()
 
@@ -87,14 +94,19 @@ class NotingReader:
         source: reads the topic.
         wanted: int64[n] by partition: the offsets to note, ascending, without repeats; all that is
             asked for is among them.
+        find_names: finds the names of records by itself, faster than by reading them here.
     """
 
     source: RecordSource
     wanted: Mapping[int, Ints]
+    find_names: FindNames | None = None
     _names: dict[int, Names] = field(default_factory=dict)
 
     def read(self, partition: int, offsets: Ints) -> Iterator[tuple[int, Message | None]]:
         """Yield (offset, record) for the offsets asked for, as RecordReader does."""
+        if partition in self._names:
+            yield from self.source.read(partition, offsets)
+            return
         every = self.wanted[partition]
         is_asked = np.isin(every, offsets, assume_unique=True).tolist()
         notes = _Notes()
@@ -107,8 +119,14 @@ class NotingReader:
     def close(self) -> None:
         """Do nothing: the source is its owner's to close."""
 
+    def keep(self, partition: int, names: Names) -> None:
+        """Take the names of the wanted offsets of a partition, found by somebody else."""
+        self._names[partition] = names
+
     def names(self, partition: int) -> Names:
         """Return the names of the wanted offsets of a partition; read now if nobody asked yet."""
+        if partition not in self._names and self.find_names is not None:
+            self.keep(partition, self.find_names(partition, self.wanted[partition]))
         if partition not in self._names:
             for _ in self.read(partition, self.wanted[partition][:0]):
                 pass
@@ -124,11 +142,24 @@ def _named(headers: list[tuple[str, bytes]] | None, name: str) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def _strings(values: list[bytes | None]) -> pa.Array:
-    """Return the values as strings; bytes that are no UTF-8 are replaced, as everywhere."""
-    raw = pa.array(values, pa.binary())
+def names_of(notes: NativeNotes) -> Names:
+    """Return what forward.c noted of the headers NOTED_HEADERS."""
+    ids, groups, topics = (_strings(_noted(notes, number)) for number in range(len(NOTED_HEADERS)))
+    return Names(ids, groups, topics, pa.array(notes.time_ms_rows, mask=~notes.has_time_rows))
+
+
+def _noted(notes: NativeNotes, number: int) -> pa.Array:
+    is_there = np.packbits(notes.is_there_rows[number], bitorder="little")
+    buffers = (is_there.tobytes(), notes.ends_rows[number].tobytes(), notes.values(number))
+    count = len(notes.time_ms_rows)
+    return pa.Array.from_buffers(pa.binary(), count, [pa.py_buffer(one) for one in buffers])
+
+
+def _strings(raw: pa.Array) -> pa.Array:
+    """Return binary values as strings; bytes that are no UTF-8 are replaced, as everywhere."""
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
+        values = raw.to_pylist()
         texts = [None if one is None else one.decode("utf-8", "replace") for one in values]
         return pa.array(texts, pa.string())

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.ledger_notes import Ints, NotingReader
+from checkback.sinks.ledger_notes import FindNames, Ints, NotingReader
 from checkback.sinks.lookup import RecordSource
 from checkback.sinks.report import BatchReport
 from checkback.state import Action, Outcome
@@ -73,7 +73,7 @@ _REASON_TEXTS: Final = pa.array(
 _REASON_PLACE: Final = np.zeros(max(RefusedReason) + 1, np.int32)
 _REASON_PLACE[list(RefusedReason)] = np.arange(3, 3 + len(RefusedReason))
 
-WriteOutcomes = Callable[[Sequence[Outcome], RecordSource, RecordSource], BatchReport]
+WriteOutcomes = Callable[[Sequence[Outcome], NotingReader, NotingReader], BatchReport]
 """Writes outcomes to Kafka; looks records of the half and the op topic up by these two."""
 
 
@@ -96,6 +96,7 @@ def write_noting(
     halves: RecordSource,
     ops: RecordSource,
     write: WriteOutcomes,
+    find_names: FindNames | None = None,
 ) -> tuple[BatchReport, list[pa.RecordBatch]]:
     """Write outcomes to Kafka and return, with the report, the ledger rows of the batch.
 
@@ -105,11 +106,12 @@ def write_noting(
         halves: reads the half topic.
         ops: reads the op topic.
         write: the sink; it sees no Action.PREPARED. It may be done already and read nothing.
+        find_names: finds names of halves faster than by reading them.
     """
     decided = [_Rows.of(outcomes, of_ops=of_ops) for of_ops in (False, True)]
     noting = [
-        NotingReader(source, {one.partition: np.unique(one.record) for one in rows})
-        for source, rows in zip((halves, ops), decided, strict=True)
+        NotingReader(source, {one.partition: np.unique(one.record) for one in rows}, find)
+        for source, rows, find in zip((halves, ops), decided, (find_names, None), strict=True)
     ]
     report = write([without_prepared(one) for one in outcomes], *noting)
     made = [

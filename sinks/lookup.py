@@ -86,7 +86,7 @@ class RecordReader:
         Raises:
             BrokerError: the brokers gave nothing for a minute.
         """
-        for run in runs_of(offsets):
+        for run in _runs(offsets):
             yield from self._read_run(partition, run)
 
     def close(self) -> None:
@@ -181,14 +181,14 @@ GONE: Final = 2**62
 def _is_record(message: Message) -> bool:
     error = message.error()
     if error is not None:
-        require_passing(error, message.topic(), message.partition())
+        require_passing(error, message.topic())
     return error is None
 
 
 _PASSING: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
-def require_passing(error: KafkaError, topic: str | None, partition: int | None) -> None:
+def require_passing(error: KafkaError, topic: str | None) -> None:
     """Take note of an event that a consumer was given in place of a record.
 
     Raises:
@@ -197,14 +197,14 @@ def require_passing(error: KafkaError, topic: str | None, partition: int | None)
     if error.retriable() or error.code() in _PASSING:
         return
     raise BrokerError(
-        f"Reading {topic}-{partition} failed: {error.str()}.",
+        f"Reading {topic} failed: {error.str()}.",
         remedy="Check that the topic exists and that the pipeline may read it.",
         topic=topic,
         code=error.name(),
     )
 
 
-def runs_of(offsets: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _runs(offsets: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Split ascending offsets where the gap is wide enough for a seek to pay."""
     if not len(offsets):
         return []

@@ -15,9 +15,11 @@ from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.forwarding import Forwarder, Forwarding
+from checkback.sinks.ledger_notes import NotingReader
 from checkback.sinks.lessons import Lessons, Position
 from checkback.sinks.lookup import RecordSource
 from checkback.sinks.loss import explain_loss
+from checkback.sinks.native_clients import native_sender
 from checkback.sinks.outputs import BatchOutputs
 from checkback.sinks.real_topics import TopicDirectory
 from checkback.sinks.report import BatchReport, report_of
@@ -40,8 +42,8 @@ class BatchWriter:
         halves: reads the half topic.
         ops: reads the op topic.
         directory: what is known of topics.
-        forwarder: reads the half topic for plain finals; None where nothing may pass by `halves`,
-            or where the compiled part is not to be used.
+        forwarder: reads the half topic for plain finals; None where the compiled part is not to be
+            used.
     """
 
     settings: SinkSettings
@@ -137,8 +139,9 @@ class BatchWriter:
         if self.forwarder is None or self._tries > 1 or self._has_stumbled:
             yield None
             return
-        with self.forwarder.native.sender(producer.client) as sender:
-            yield Forwarding(self.forwarder, producer, sender)
+        noting = self.halves if isinstance(self.halves, NotingReader) else None
+        with native_sender(self.forwarder.native, producer.client) as sender:
+            yield Forwarding(self.forwarder, producer, sender, noting)
 
     def _open_ms(self) -> int:
         begun_s = self._begun_s

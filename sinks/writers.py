@@ -9,8 +9,9 @@ from typing import NamedTuple
 from confluent_kafka.admin import AdminClient
 
 from checkback.sinks.forwarding import Forwarder
+from checkback.sinks.ledger_notes import NotingReader
 from checkback.sinks.ledger_rows import Batch, packed, write_noting
-from checkback.sinks.lookup import RecordReader, RecordSource
+from checkback.sinks.lookup import RecordReader
 from checkback.sinks.native import native
 from checkback.sinks.real_topics import TopicDirectory
 from checkback.sinks.report import BatchReport
@@ -67,14 +68,15 @@ class Writers:
     ) -> WriteAnswer:
         settings = request.settings
 
-        def write(decided: Sequence[Outcome], half: RecordSource, op: RecordSource) -> BatchReport:
+        def write(decided: Sequence[Outcome], half: NotingReader, op: NotingReader) -> BatchReport:
             writer.halves, writer.ops = half, op
             return writer.write(decided, request.batch_id, request.first_batch)
 
         halves = self._reader(settings, settings.topics.half)
         ops = self._reader(settings, settings.topics.op)
         batch = Batch(settings.query_id, request.batch_id)
-        report, rows = write_noting(outcomes, batch, halves, ops, write)
+        find_names = None if writer.forwarder is None else writer.forwarder.names
+        report, rows = write_noting(outcomes, batch, halves, ops, write, find_names)
         return WriteAnswer(report.to_json(), list(packed(rows)))
 
     def _writer(self, settings: SinkSettings, state_partition: int) -> BatchWriter:
@@ -97,8 +99,7 @@ class Writers:
 
     def _forwarder(self, settings: SinkSettings) -> Forwarder | None:
         found = native() if settings.native_sink else None
-        # The ledger takes its names from what the readers read.
-        if found is None or settings.keeps_ledger:
+        if found is None:
             return None
         return self._forwarders.setdefault(
             settings.query_id, Forwarder(dict(settings.connection), settings.topics.half, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tests.deciding import page_outcome
 
-from checkback.sinks.lookup import RUN_GAP_MAX, runs_of
+from checkback.sinks.lookup import RUN_GAP_MAX, _runs
 from checkback.sinks.plan import half_lookups, op_lookups
 from checkback.state import Action
 
@@ -39,8 +39,8 @@ def test_nothing_decided_needs_nothing() -> None:
 def test_a_seek_is_made_where_reading_over_the_gap_costs_more() -> None:
     offsets = np.array([1, 2, 2 + RUN_GAP_MAX, 3 + 2 * RUN_GAP_MAX], np.int64)
 
-    assert [run.tolist() for run in runs_of(offsets)] == [
+    assert [run.tolist() for run in _runs(offsets)] == [
         [1, 2, 2 + RUN_GAP_MAX],
         [3 + 2 * RUN_GAP_MAX],
     ]
-    assert runs_of(np.array([], np.int64)) == []
+    assert _runs(np.array([], np.int64)) == []

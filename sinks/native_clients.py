@@ -1,0 +1,280 @@
+"""The clients that sinks/forward.c reads and sends through, and what it is told and tells."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from ctypes import c_char, c_char_p, c_int32, c_int64, c_void_p
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+import numpy as np
+from confluent_kafka import TopicPartition
+from numpy.typing import NDArray
+
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.topics import HEADER_ROOM_BYTES
+from checkback.sinks.lookup import POLL_S, RUN_GAP_MAX, SILENCE_POLLS_MAX, silence_error
+from checkback.sinks.native import Native
+from checkback.sinks.real_topics import KnownTopic
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+class Stop(IntEnum):
+    """Why forward.c came back."""
+
+    DONE = 0
+    SILENT = 1
+    FULL = 2
+    TOPIC_UNKNOWN = 3
+    READING_FAILED = 4
+    SENDING_FAILED = 5
+    NO_MEMORY = 6
+
+
+class Progress(ctypes.Structure):
+    """Where forwarding stands, and what it stopped for.
+
+    Attributes:
+        at: how many offsets are seen to.
+        code: librdkafka's, where reading or sending failed.
+        text_len: bytes of the text.
+        text: a topic's name, or what reading failed with.
+    """
+
+    _fields_ = (
+        ("at", c_int64),
+        ("code", c_int32),
+        ("text_len", c_int32),
+        ("text", c_char * 512),
+    )
+    at: int
+    code: int
+
+    @property
+    def said(self) -> bytes:
+        """The text."""
+        start = ctypes.addressof(self) + Progress.text.offset
+        length: int = self.text_len
+        return ctypes.string_at(start, length)
+
+
+NOTED: Final = 3
+
+
+class NativeNotes(ctypes.Structure):
+    """Values of headers, a row for each offset; as many bytes as they have are kept.
+
+    Attributes:
+        rows: how many there are.
+    """
+
+    _fields_ = (
+        ("header", c_char_p * NOTED),
+        ("is_there", c_void_p * NOTED),
+        ("ends", c_void_p * NOTED),
+        ("has_time", c_void_p),
+        ("time_ms", c_void_p),
+        ("bytes", c_void_p * NOTED),
+        ("capacity", c_int64 * NOTED),
+        ("rows", c_int64),
+    )
+
+    def __init__(self, headers: tuple[str, str, str], count: int) -> None:
+        super().__init__()
+        self.is_there_rows = np.zeros((NOTED, count), np.bool_)
+        self.ends_rows = np.zeros((NOTED, count + 1), np.int32)
+        self.has_time_rows = np.zeros(count, np.bool_)
+        self.time_ms_rows = np.zeros(count, np.int64)
+        for number, name in enumerate(headers):
+            self.header[number] = name.encode()
+            self.is_there[number] = self.is_there_rows[number].ctypes.data
+            self.ends[number] = self.ends_rows[number].ctypes.data
+        self.has_time = self.has_time_rows.ctypes.data
+        self.time_ms = self.time_ms_rows.ctypes.data
+
+    def values(self, number: int) -> bytes:
+        """Return the values of one header, one behind the other."""
+        return ctypes.string_at(self.bytes[number] or 0, int(self.ends_rows[number, -1]))
+
+
+@contextmanager
+def native_notes(
+    native: Native, headers: tuple[str, str, str], count: int
+) -> Iterator[NativeNotes]:
+    """Give notes for so many offsets; what they hold is gone at the end."""
+    notes = NativeNotes(headers, count)
+    try:
+        yield notes
+    finally:
+        native.functions.notes_free(ctypes.byref(notes))
+
+
+class NativeSender:
+    """A producer, and what is known of its topics.
+
+    Args:
+        native: the compiled part.
+        address: forward.c's.
+    """
+
+    def __init__(self, native: Native, address: int) -> None:
+        self._native = native
+        self.address = address
+
+    def add_topic(self, name: bytes, known: KnownTopic | None) -> None:
+        """Make a topic known; with None, what goes there is left to Python."""
+        facts = (0, 0, False)
+        if known is not None:
+            facts = (known.partitions, known.record_batch_bytes_max, known.needs_key)
+        if self._native.functions.sender_add_topic(self.address, name, len(name), *facts):
+            raise MemoryError
+
+
+@contextmanager
+def native_sender(native: Native, producer: int) -> Iterator[NativeSender]:
+    """Give what sends through a producer, to be left before the producer ends.
+
+    Args:
+        native: the compiled part.
+        producer: address of the client.
+    """
+    names = ctypes.addressof(native.names)
+    address = native.functions.sender_new(producer, names, HEADER_ROOM_BYTES)
+    if not address:
+        raise MemoryError
+    try:
+        yield NativeSender(native, address)
+    finally:
+        native.functions.sender_free(address)
+
+
+@dataclass(slots=True)
+class _Silence:
+    """How long nothing came."""
+
+    offset: int = -1
+    polls: int = 0
+
+    def heard_at(self, position: TopicPartition) -> None:
+        """Count a poll without a record there.
+
+        Raises:
+            BrokerError: it was the last one that is waited for.
+        """
+        self.polls = self.polls + 1 if position.offset == self.offset else 1
+        self.offset = position.offset
+        if self.polls == SILENCE_POLLS_MAX:
+            raise silence_error(position)
+
+
+DealWith = Callable[[Stop, Progress], None]
+
+
+class NativeReader:
+    """A consumer of its own, and what it has read ahead.
+
+    Args:
+        native: the compiled part.
+        settings: librdkafka's.
+        topic: the topic.
+
+    Raises:
+        BrokerError: librdkafka does not take the settings.
+    """
+
+    def __init__(self, native: Native, settings: Mapping[str, Any], topic: str) -> None:
+        self._functions = native.functions
+        self._topic = topic
+        self._topic_name = topic.encode()  # kept: forward.c does not copy it
+        words = [word for pair in settings.items() for word in map(_setting_text, pair)]
+        text = ctypes.create_string_buffer(512)
+        ended = (c_char_p * (len(words) + 1))(*words, None)
+        self._address = self._functions.reader_new(
+            ended, self._topic_name, RUN_GAP_MAX, text, len(text)
+        )
+        if not self._address:
+            raise BrokerError(
+                f"No consumer of {topic} can be made: {text.value.decode()}.",
+                remedy="Check the kafka.* settings.",
+                topic=topic,
+            )
+
+    def forward(
+        self,
+        partition: int,
+        offsets: Ints,
+        left: Bools,
+        deal_with: DealWith,
+        to: NativeSender | None = None,
+        notes: NativeNotes | None = None,
+    ) -> None:
+        """Look at records, send the finals of some, and note whom they speak of.
+
+        Args:
+            partition: of the topic.
+            offsets: int64[n], ascending, without repeats, all below the partition's end.
+            left: bool[n], whose finals are to be sent; false afterwards where one was.
+            deal_with: told of what stands against going on, raises if that is final.
+            to: needed where anything is to be sent.
+            notes: takes a row for each offset.
+
+        Raises:
+            BrokerError: the brokers gave nothing for a minute.
+        """
+        progress, silence = Progress(), _Silence()
+        try:
+            while why := self._step(partition, offsets, left, to, notes, progress):
+                if why != Stop.SILENT:
+                    deal_with(why, progress)
+                    continue
+                position = TopicPartition(self._topic, partition, int(offsets[progress.at]))
+                if self._is_behind_end(position):
+                    return
+                silence.heard_at(position)
+        except BaseException:
+            self._functions.reader_forget(self._address)
+            raise
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._functions.reader_free(self._address)
+
+    def _step(
+        self,
+        partition: int,
+        offsets: Ints,
+        left: Bools,
+        to: NativeSender | None,
+        notes: NativeNotes | None,
+        progress: Progress,
+    ) -> Stop:
+        why = self._functions.forward(
+            self._address,
+            to.address if to is not None else None,
+            ctypes.byref(notes) if notes is not None else None,
+            partition,
+            offsets.ctypes.data,
+            left.ctypes.data,
+            len(offsets),
+            int(POLL_S * 1_000),
+            ctypes.byref(progress),
+        )
+        return Stop(why)
+
+    def _is_behind_end(self, position: TopicPartition) -> bool:
+        timeout_ms = int(POLL_S * 1_000)
+        return bool(
+            self._functions.reader_is_behind_end(
+                self._address, position.partition, position.offset, timeout_ms
+            )
+        )
+
+
+def _setting_text(value: object) -> bytes:
+    text = str(value)
+    return (text.lower() if isinstance(value, bool) else text).encode()
