@@ -19,7 +19,7 @@ REMEDIES: Final = {
     "format": "Use the version of Checkback that wrote it, or `checkback checkpoint rebuild`.",
     "application_id": "Set application_id to the checkpoint's, or choose another checkpoint.",
     "cluster_id": "Point bootstrap_servers at the cluster the checkpoint was made with.",
-    "page_size": "page_size is fixed for a checkpoint's life: set it back.",
+    "page_size": "page_size is fixed for a checkpoint's life: set it back, or leave it out.",
     "state_partitions": "Set state_partitions to the checkpoint's, or leave it out; `checkback "
     "checkpoint repartition` changes the checkpoint.",
     "half_topic_id": "The half topic was recreated: see docs/operating/recovering.md.",

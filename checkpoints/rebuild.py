@@ -262,7 +262,7 @@ class _Work:
         self, folder: RebuildFolder, sink: SinkSettings, now_ms: int
     ) -> dict[str, int]:
         rules = record_rules(folder.checkpoint, now_ms, self._rules)
-        pages = PageSettings(self.settings.page_size, rules)
+        pages = PageSettings(self.settings.offsets_per_page, rules)
         progress = Progress()
         ledger = open_ledger(self.settings, self.facts)
         write_batch = BatchSink(sink, progress, Event(), ledger)
@@ -285,7 +285,7 @@ class _Work:
         settings = self.settings
         settled = self.unknown_are == "settled"
         known = known_halves(positions, self._names.half, unknown_are_settled=settled)
-        history = HistorySettings(settings.page_size, now_ms, self._rules, known)
+        history = HistorySettings(settings.offsets_per_page, now_ms, self._rules, known)
         source = spark_settings(settings.bootstrap_servers, settings.kafka)
         return restored_rows(spark, source, self._names, positions, history)
 

@@ -45,7 +45,7 @@ from checkback.streaming.job import sink_settings
 from checkback.streaming.members import live_members
 from checkback.streaming.preflight import pending_window_ms, require_markers
 from checkback.streaming.session import state_partitions
-from checkback.streaming.state_size import fit_state_partitions
+from checkback.streaming.state_size import fit_to_checkpoint
 
 TIMEOUT_S: Final = 20.0
 LOG_APPEND_TIME: Final = 2
@@ -147,7 +147,7 @@ class Doctor:
 
     def _markers(self, folder: CheckpointFolder) -> Findings:
         sink = sink_settings(self._settings, self._connection, folder.query_id() or "")
-        fitted = fit_state_partitions(self._settings, folder)
+        fitted = fit_to_checkpoint(self._settings, folder)
         require_markers(sink, state_partitions(fitted), folder)
         last = folder.last_batch("commits")
         yield Finding("checkpoint", Result.OK, f"last batch {last}, markers there")

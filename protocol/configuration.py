@@ -24,6 +24,9 @@ SECRET_WORDS: Final = (
     "credential",
 )
 MASK: Final = "******"
+NEW_PAGE_SIZE: Final = 2_048
+"""With 1,024 the Python workers took 7.9 us per transaction, with 2,048 4.9, with 4,096 4.3; but a
+page that an op touches is written whole."""
 
 
 def _setting(default: Any, text: str, *, least: int | None = None, most: int | None = None) -> Any:
@@ -75,8 +78,11 @@ class Settings:
     )
     check_enabled: bool = _setting(True, "false: nobody is asked and nothing discarded")
     reject_transactions: bool = _setting(False, "true: new halves are refused, old ones resolved")
-    page_size: int = _setting(
-        1024, "Half offsets per state row, fixed for a checkpoint's life", least=1, most=65_536
+    page_size: int | None = _setting(
+        None,
+        f"Half offsets per state row; default: the checkpoint's, of a new one: {NEW_PAGE_SIZE}",
+        least=1,
+        most=65_536,
     )
     max_message_bytes: int = _setting(
         4_194_304, "Largest message body the topics take", least=1_024
@@ -121,6 +127,11 @@ class Settings:
     def topics(self) -> TopicNames:
         """The names of the topics."""
         return TopicNames(self.topic_prefix)
+
+    @property
+    def offsets_per_page(self) -> int:
+        """How many half offsets a state row has, in a checkpoint that is made with these."""
+        return NEW_PAGE_SIZE if self.page_size is None else self.page_size
 
     def state_partitions_on(self, cores: int) -> int:
         """Return how many partitions the state has, on a machine with that many cores.

@@ -42,7 +42,7 @@ from checkback.streaming.pages import PageSettings
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_topics, start_query
 from checkback.streaming.session import spare_processes, start_session, state_partitions
-from checkback.streaming.state_size import fit_state_partitions
+from checkback.streaming.state_size import fit_to_checkpoint
 from checkback.streaming.takeover import take_over
 from checkback.streaming.transaction_timeout import LEAST_MS
 
@@ -137,7 +137,7 @@ class Job:
         try:
             folder = CheckpointFolder(spark, settings.checkpoint)
             spare_processes(spark, folder)
-            self.settings = settings = fit_state_partitions(settings, folder)
+            self.settings = settings = fit_to_checkpoint(settings, folder)
             preflight.bind_checkpoint(settings, facts, folder)
             sink = self._take_over(facts, folder, connection)
             with stop_signals(self.stop):
@@ -165,7 +165,7 @@ class Job:
     ) -> StreamingQuery:
         settings = self.settings
         history = record_rules(folder, self.now_ms(), Rules.from_settings(settings))
-        pages = PageSettings(settings.page_size, history, tell_prepared=sink.keeps_ledger)
+        pages = PageSettings(settings.offsets_per_page, history, tell_prepared=sink.keeps_ledger)
         source = spark_settings(settings.bootstrap_servers, settings.kafka)
         outcomes = outcomes_of(read_topics(spark, settings, source), settings.topics, pages)
         self._session = SessionWatch(sink)

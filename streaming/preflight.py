@@ -104,7 +104,7 @@ def identity_of(settings: Settings, facts: ClusterFacts) -> CheckpointIdentity:
         FORMAT,
         settings.application_id,
         facts.cluster_id,
-        settings.page_size,
+        settings.offsets_per_page,
         state_partitions(settings),
         facts.topics[names.half].topic_id,
         facts.topics[names.op].topic_id,

@@ -1,4 +1,4 @@
-"""How many state partitions a run has: as many as its checkpoint, which Spark freezes."""
+"""How the state of a run is cut: as its checkpoint is, of which that can't be changed."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
 
 
-def fit_state_partitions(settings: Settings, folder: CheckpointFolder) -> Settings:
-    """Return the settings with the checkpoint's number of state partitions, if nobody set another.
+def fit_to_checkpoint(settings: Settings, folder: CheckpointFolder) -> Settings:
+    """Return the settings with the checkpoint's page size and state partitions, if nobody set them.
 
-    One that was set is kept, and refused where the checkpoint is bound if it is not the same.
+    What was set is kept, and refused where the checkpoint is bound if it is not the same.
 
     Raises:
         CheckpointError: a repartition was left half done, or the checkpoint is damaged.
@@ -23,7 +23,8 @@ def fit_state_partitions(settings: Settings, folder: CheckpointFolder) -> Settin
     text = folder.read(FILE)
     if text is None:
         return settings
-    bound = CheckpointIdentity.from_json(text).state_partitions
+    identity = CheckpointIdentity.from_json(text)
+    bound = identity.state_partitions
     planned = _planned_partitions(folder)
     if planned is not None and planned != bound:
         raise CheckpointError(
@@ -33,6 +34,8 @@ def fit_state_partitions(settings: Settings, folder: CheckpointFolder) -> Settin
             before=bound,
             after=planned,
         )
+    if settings.page_size is None:
+        settings = replace(settings, page_size=identity.page_size)
     if settings.state_partitions is not None:
         return settings
     folder.spark.conf.set(SHUFFLE_PARTITIONS, str(bound))

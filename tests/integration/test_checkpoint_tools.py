@@ -40,7 +40,7 @@ from checkback.sinks.ledger import transaction_name
 from checkback.sinks.lookup import RecordReader
 from checkback.streaming.commands import NOUNS
 from checkback.streaming.commands.frame import LazyGroup
-from checkback.streaming.state_size import fit_state_partitions
+from checkback.streaming.state_size import fit_to_checkpoint
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -329,7 +329,7 @@ def test_a_repartition_that_was_left_half_done_is_refused_until_it_is_ended(
         files.delete(f"commits/{plan}")
 
     with pytest.raises(CheckpointError, match="from 2 to 1 state partitions was left half done"):
-        fit_state_partitions(settings, folder)
+        fit_to_checkpoint(settings, folder)
     with pytest.raises(CheckpointError, match="to 1 state partitions was left half done"):
         repartition(settings, folder, 4)
     assert [one.code for one in verify(files).problems] == ["partitions"]
@@ -338,7 +338,7 @@ def test_a_repartition_that_was_left_half_done_is_refused_until_it_is_ended(
 
     assert (done.before, done.after, done.batch_id, done.dropped_batch) == (2, 1, plan, None)
     assert verify(files).problems == ()
-    fitted = fit_state_partitions(replace(settings, state_partitions=None), folder)
+    fitted = fit_to_checkpoint(replace(settings, state_partitions=None), folder)
     assert fitted.state_partitions == 1
     assert sum(one.pending for one in read_state_figures(folder, 1)) == HALF_PARTITIONS
 

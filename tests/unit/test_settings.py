@@ -181,7 +181,7 @@ def test_show_masks_secrets_and_says_where_each_value_is_from(config: Path) -> N
     assert shown["kafka.sasl.username"] == {"value": "orders", "source": "file"}
     assert shown["kafka.sasl.password"] == {"value": MASK, "source": "file"}
     assert shown["kafka.ssl.key.password"] == {"value": MASK, "source": "flag"}
-    assert shown["page_size"] == {"value": 1024, "source": "default"}
+    assert shown["half_partitions"] == {"value": 4, "source": "default"}
 
 
 def test_a_flag_of_a_family_must_be_a_pair() -> None:
