@@ -166,3 +166,15 @@ def judge_group(facts: GroupFacts) -> Finding:
         remedy = "Start a producer of the group: its checks are counted and nobody answers."
         return Finding(check, Result.WARNING, f"{waits}: it has no live member", remedy)
     return Finding(check, Result.OK, f"{waits}; {facts.members} live members")
+
+
+def judge_compiled_sink(*, is_usable: bool) -> Finding:
+    """Say whether finals can be forwarded by the sink's compiled part, on this machine."""
+    if is_usable:
+        return Finding("compiled sink", Result.OK, "usable")
+    return Finding(
+        "compiled sink",
+        Result.WARNING,
+        "not usable: final messages are made in Python, at half the speed",
+        "Install a C compiler, then Checkback again.",
+    )

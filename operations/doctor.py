@@ -27,6 +27,7 @@ from checkback.operations.diagnosis import (
     GroupFacts,
     Result,
     judge_clock,
+    judge_compiled_sink,
     judge_group,
     judge_retention,
     judge_rights,
@@ -41,6 +42,7 @@ from checkback.protocol.records import tick_headers
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka_error import cause_of
 from checkback.sinks.lookup import RecordReader
+from checkback.sinks.native import native
 from checkback.streaming.job import sink_settings
 from checkback.streaming.members import live_members
 from checkback.streaming.preflight import pending_window_ms, require_markers
@@ -212,8 +214,9 @@ def _software() -> Findings:
             remedy = "Install checkback[spark]."
             yield Finding(package, Result.FAILED, "not installed", remedy)
         else:
-            native = f", librdkafka {libversion()[0]}" if package == "confluent-kafka" else ""
-            yield Finding(package, Result.OK, version + native)
+            library = f", librdkafka {libversion()[0]}" if package == "confluent-kafka" else ""
+            yield Finding(package, Result.OK, version + library)
+    yield judge_compiled_sink(is_usable=native() is not None)
 
 
 def _java() -> Findings:

@@ -6,6 +6,7 @@ process: librdkafka's functions are those of the copy that confluent-kafka loade
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -25,6 +26,11 @@ FILE: Final = "forward.native.so"
 INTERFACE: Final = 1
 TAKEN_OFF_MAX: Final = 64
 PLUGIN_SETTING: Final = "plugin.library.paths"
+
+
+_unpacked: Final = ExitStack()
+"""Holds what was unpacked from a zip until the process ends."""
+atexit.register(_unpacked.close)
 
 
 class HeaderNames(ctypes.Structure):
@@ -102,10 +108,9 @@ def native() -> Native | None:
 
 @cache
 def _file() -> str:
-    # Executors may have the package as a zip; what is unpacked from it stays for the process.
-    stack = ExitStack()
-    path = stack.enter_context(resources.as_file(resources.files("checkback.sinks") / FILE))
-    return str(path)
+    # Executors may have the package as a zip.
+    packed = resources.as_file(resources.files("checkback.sinks") / FILE)
+    return str(_unpacked.enter_context(packed))
 
 
 def _addresses(names: Iterable[bytes | None]) -> ctypes.Array[c_void_p]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -33,9 +34,9 @@ print(build_meta.build_wheel(built))
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as it is published: built from the source archive, not from the checkout."""
     checkout, built = (tmp_path_factory.mktemp(name) for name in ("checkout", "built"))
-    for name in ("pyproject.toml", "README.md"):
+    for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, checkout)
-    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.native.so")
     for name in (*FOLDERS, "src"):
         shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=ignore)
     ran = subprocess.run(
@@ -55,7 +56,7 @@ def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
         for name in zipfile.ZipFile(wheel).namelist()
         if not name.split("/")[0].endswith("-info")
     }
-    expected = {"checkback/__init__.py", "checkback/py.typed"}
+    expected = {"checkback/__init__.py", "checkback/py.typed", "checkback/sinks/forward.native.so"}
     for folder in FOLDERS:
         expected |= {
             f"checkback/{path.relative_to(ROOT).as_posix()}"
@@ -82,6 +83,48 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
     )
 
     assert ran.returncode == 0, ran.stderr
+
+
+def test_compiled_part_loads_from_the_wheel_as_a_zip(wheel: Path) -> None:
+    """As the sink's process of an executor does, which has the package from Spark."""
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
+from checkback.sinks.native import native
+assert native.__wrapped__.__code__.co_filename.startswith(sys.argv[1])
+found = native()
+assert found is not None
+assert found.client_settings
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(wheel)], capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_package_is_built_without_a_compiler(tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "setup.py", "README.md"):
+        shutil.copy(ROOT / name, tmp_path)
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.native.so")
+    for name in (*FOLDERS, "src"):
+        shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=ignore)
+    build = "import sys; from setuptools import build_meta; print(build_meta.build_wheel('built'))"
+    ran = subprocess.run(
+        [sys.executable, "-c", build],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "CC": str(tmp_path / "no-compiler")},
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    [built] = (tmp_path / "built").glob("*.whl")
+    names = zipfile.ZipFile(built).namelist()
+    assert "checkback/sinks/native.py" in names
+    assert not [name for name in names if name.endswith(".so")]
 
 
 def test_no_folder_is_imported_under_its_bare_name() -> None:

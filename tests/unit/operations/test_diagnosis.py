@@ -11,6 +11,7 @@ from checkback.operations.diagnosis import (
     GroupFacts,
     Result,
     judge_clock,
+    judge_compiled_sink,
     judge_group,
     judge_retention,
     judge_rights,
@@ -121,3 +122,8 @@ def test_a_group_that_nobody_answers_for_is_told(
     assert finding.result is result
     assert says in finding.says
     assert "3 pending, the oldest for 1m" in finding.says
+
+
+def test_a_sink_that_was_not_compiled_is_told() -> None:
+    assert judge_compiled_sink(is_usable=True).result is Result.OK
+    assert judge_compiled_sink(is_usable=False).result is Result.WARNING
