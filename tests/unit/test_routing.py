@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -134,3 +135,12 @@ def test_a_record_without_headers_is_refused_untouched() -> None:
 
     assert refused.value is None
     assert text_value(refused.headers, "__checkback.errors.code") == "24"
+
+
+def test_a_header_is_measured_by_its_bytes_and_may_be_null() -> None:
+    plain = routing.record_bytes_max(b"key", b"body", [("ae", b"")])
+    wide = routing.record_bytes_max(b"key", b"body", [("é", b"")])
+    null: Any = [("ae", None)]
+
+    assert wide == plain
+    assert routing.record_bytes_max(b"key", b"body", null) == plain
