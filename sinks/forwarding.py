@@ -80,6 +80,7 @@ class Forwarder:
         """Do as NativeReader.forward, and return whom the records speak of."""
         with native_notes(self.native, NOTED_HEADERS, len(offsets)) as notes:
             self.reader.forward(partition, offsets, left, deal_with, to, notes)
+            notes.end()
             return names_of(notes)
 
     def deal_with_reading(self, why: Stop, progress: Progress) -> None:

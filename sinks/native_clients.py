@@ -83,6 +83,7 @@ class NativeNotes(ctypes.Structure):
         ("capacity", c_int64 * NOTED),
         ("rows", c_int64),
     )
+    rows: int
 
     def __init__(self, headers: tuple[str, str, str], count: int) -> None:
         super().__init__()
@@ -96,6 +97,10 @@ class NativeNotes(ctypes.Structure):
             self.ends[number] = self.ends_rows[number].ctypes.data
         self.has_time = self.has_time_rows.ctypes.data
         self.time_ms = self.time_ms_rows.ctypes.data
+
+    def end(self) -> None:
+        """Give the offsets that were not come to, since the topic ends before them, empty rows."""
+        self.ends_rows[:, self.rows + 1 :] = self.ends_rows[:, self.rows, np.newaxis]
 
     def values(self, number: int) -> bytes:
         """Return the values of one header, one behind the other."""

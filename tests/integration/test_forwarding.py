@@ -388,6 +388,16 @@ def test_the_ledger_is_told_the_same_names_either_way(world: World) -> None:
         assert getattr(fast, column).equals(getattr(slow, column)), column
 
 
+def test_names_behind_the_end_of_the_topic_are_null(world: World) -> None:
+    """As where retention takes the last halves while they are read."""
+    world.halves([b"a", b"b"])
+
+    names = noted(world, [0, 1, 2, 3], native_sink=True)
+
+    assert names.transaction_id.to_pylist() == ["id-0", "id-1", None, None]
+    assert names.time_ms.is_null().to_pylist() == [False, False, True, True]
+
+
 def test_forwarding_for_the_ledger_notes_every_record_once(world: World) -> None:
     """Also those that are not committed, are gone, or wait for the producer's queue."""
     world.halves([b"%d" % number + bytes(900_000) for number in range(90)])
