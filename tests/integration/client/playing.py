@@ -131,7 +131,7 @@ def header(record: Any, name: str) -> str | None:
     return text_value(record.headers, name)
 
 
-def eventually(condition: Callable[[], Any], timeout_s: float = 15.0) -> Any:
+def eventually(condition: Callable[[], Any], timeout_s: float = 45.0) -> Any:
     """Wait until a condition is truthy and return its value; fail when it does not become so."""
     deadline_s = time.monotonic() + timeout_s
     while not (value := condition()):
