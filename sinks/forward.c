@@ -173,7 +173,7 @@ static rd_kafka_t *consumer_new(const char *const *settings, char *text, size_t 
     return made;
 }
 
-/* Settings are names and values in turn, ended by NULL; they and the topic's name must stay.
+/* Settings are names and values in turn, ended by NULL. The topic's name must stay.
  * Returns NULL, and in `text` why. */
 reader *reader_new(const char *const *settings, const char *topic, int64_t gap_max, char *text,
                    int64_t size) {

@@ -13,15 +13,15 @@ import numpy as np
 from confluent_kafka import KafkaError
 
 from checkback.sinks.ledger_notes import NOTED_HEADERS, Names, NotingReader, names_of
-from checkback.sinks.lookup import LOOKUP_CONSUMER, require_passing
+from checkback.sinks.lookup import LOOKUP_CONSUMER
 from checkback.sinks.native import Native
 from checkback.sinks.native_clients import (
     Bools,
-    DealWith,
     Ints,
     NativeReader,
     NativeSender,
     Progress,
+    Sending,
     Stop,
     native_notes,
 )
@@ -66,33 +66,16 @@ class Forwarder:
 
     def names(self, partition: int, offsets: Ints) -> Names:
         """Return whom records speak of; see NativeReader.forward for what may be raised."""
-        nothing = np.zeros(len(offsets), dtype=bool)
-        return self.forward(partition, offsets, nothing, self.deal_with_reading)
+        return self.forward(partition, offsets, np.zeros(len(offsets), dtype=bool))
 
     def forward(
-        self,
-        partition: int,
-        offsets: Ints,
-        left: Bools,
-        deal_with: DealWith,
-        to: NativeSender | None = None,
+        self, partition: int, offsets: Ints, left: Bools, sending: Sending | None = None
     ) -> Names:
         """Do as NativeReader.forward, and return whom the records speak of."""
         with native_notes(self.native, NOTED_HEADERS, len(offsets)) as notes:
-            self.reader.forward(partition, offsets, left, deal_with, to, notes)
+            self.reader.forward(partition, offsets, left, sending, notes)
             notes.end()
             return names_of(notes)
-
-    def deal_with_reading(self, why: Stop, progress: Progress) -> None:
-        """Take note of an event in place of a record.
-
-        Raises:
-            BrokerError: it does not pass by itself.
-        """
-        if why == Stop.NO_MEMORY:
-            raise MemoryError
-        error = KafkaError(progress.code, progress.said.decode("utf-8", "replace") or None)
-        require_passing(error, self.topic)
 
 
 @dataclass(slots=True)
@@ -134,19 +117,16 @@ class Forwarding:
                 case Stop.TOPIC_UNKNOWN:
                     name = progress.said
                     self.sender.add_topic(name, find_topic(name.decode("utf-8", "replace")))
-                case Stop.SENDING_FAILED:
-                    self.producer.refuse(progress.said.decode(), KafkaError(progress.code))
                 case _:
-                    self.forwarder.deal_with_reading(why, progress)
+                    self.producer.refuse(progress.said.decode(), KafkaError(progress.code))
 
+        sending = Sending(self.sender, deal_with)
         if self.noting is None:
             left = np.ones(len(offsets), dtype=bool)
-            self.forwarder.reader.forward(partition, offsets, left, deal_with, self.sender)
+            self.forwarder.reader.forward(partition, offsets, left, sending)
             return left
         every = self.noting.wanted[partition]
         is_asked = np.isin(every, offsets, assume_unique=True)
         left = is_asked.copy()
-        self.noting.keep(
-            partition, self.forwarder.forward(partition, every, left, deal_with, self.sender)
-        )
+        self.noting.keep(partition, self.forwarder.forward(partition, every, left, sending))
         return left[is_asked]

@@ -181,14 +181,14 @@ GONE: Final = 2**62
 def _is_record(message: Message) -> bool:
     error = message.error()
     if error is not None:
-        require_passing(error, message.topic())
+        require_passing(error, message.topic(), message.partition())
     return error is None
 
 
 _PASSING: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
-def require_passing(error: KafkaError, topic: str | None) -> None:
+def require_passing(error: KafkaError, topic: str | None, partition: int | None) -> None:
     """Take note of an event that a consumer was given in place of a record.
 
     Raises:
@@ -197,7 +197,7 @@ def require_passing(error: KafkaError, topic: str | None) -> None:
     if error.retriable() or error.code() in _PASSING:
         return
     raise BrokerError(
-        f"Reading {topic} failed: {error.str()}.",
+        f"Reading {topic}-{partition} failed: {error.str()}.",
         remedy="Check that the topic exists and that the pipeline may read it.",
         topic=topic,
         code=error.name(),

@@ -8,15 +8,21 @@ from contextlib import contextmanager
 from ctypes import c_char, c_char_p, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from numpy.typing import NDArray
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
-from checkback.sinks.lookup import POLL_S, RUN_GAP_MAX, SILENCE_POLLS_MAX, silence_error
+from checkback.sinks.lookup import (
+    POLL_S,
+    RUN_GAP_MAX,
+    SILENCE_POLLS_MAX,
+    require_passing,
+    silence_error,
+)
 from checkback.sinks.native import Native
 from checkback.sinks.real_topics import KnownTopic
 
@@ -177,7 +183,16 @@ class _Silence:
             raise silence_error(position)
 
 
-DealWith = Callable[[Stop, Progress], None]
+class Sending(NamedTuple):
+    """Where finals go.
+
+    Args:
+        to: the producer.
+        deal_with: told of what stands against sending on; raises if that is final.
+    """
+
+    to: NativeSender
+    deal_with: Callable[[Stop, Progress], None]
 
 
 class NativeReader:
@@ -214,8 +229,7 @@ class NativeReader:
         partition: int,
         offsets: Ints,
         left: Bools,
-        deal_with: DealWith,
-        to: NativeSender | None = None,
+        sending: Sending | None = None,
         notes: NativeNotes | None = None,
     ) -> None:
         """Look at records, send the finals of some, and note whom they speak of.
@@ -224,23 +238,25 @@ class NativeReader:
             partition: of the topic.
             offsets: int64[n], ascending, without repeats, all below the partition's end.
             left: bool[n], whose finals are to be sent; false afterwards where one was.
-            deal_with: told of what stands against going on, raises if that is final.
-            to: needed where anything is to be sent.
+            sending: needed where anything is to be sent.
             notes: takes a row for each offset.
 
         Raises:
-            BrokerError: the brokers gave nothing for a minute.
+            BrokerError: the topic can't be read, or the brokers gave nothing for a minute.
         """
         progress, silence = Progress(), _Silence()
         try:
-            while why := self._step(partition, offsets, left, to, notes, progress):
-                if why != Stop.SILENT:
-                    deal_with(why, progress)
-                    continue
-                position = TopicPartition(self._topic, partition, int(offsets[progress.at]))
-                if self._is_behind_end(position):
-                    return
-                silence.heard_at(position)
+            while why := self._step(partition, offsets, left, sending, notes, progress):
+                if why == Stop.SILENT:
+                    position = TopicPartition(self._topic, partition, int(offsets[progress.at]))
+                    if self._is_behind_end(position):
+                        return
+                    silence.heard_at(position)
+                elif why == Stop.READING_FAILED:
+                    text = progress.said.decode("utf-8", "replace") or None
+                    require_passing(KafkaError(progress.code, text), self._topic, partition)
+                elif sending is not None:
+                    sending.deal_with(why, progress)
         except BaseException:
             self._functions.reader_forget(self._address)
             raise
@@ -254,13 +270,13 @@ class NativeReader:
         partition: int,
         offsets: Ints,
         left: Bools,
-        to: NativeSender | None,
+        sending: Sending | None,
         notes: NativeNotes | None,
         progress: Progress,
     ) -> Stop:
-        why = self._functions.forward(
+        why: int = self._functions.forward(
             self._address,
-            to.address if to is not None else None,
+            sending.to.address if sending is not None else None,
             ctypes.byref(notes) if notes is not None else None,
             partition,
             offsets.ctypes.data,
@@ -269,6 +285,8 @@ class NativeReader:
             int(POLL_S * 1_000),
             ctypes.byref(progress),
         )
+        if why == Stop.NO_MEMORY:
+            raise MemoryError
         return Stop(why)
 
     def _is_behind_end(self, position: TopicPartition) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
@@ -23,6 +23,7 @@ from checkback.sinks.marker import Marker, MarkerStore, require_own_session
 from checkback.sinks.native import Native
 from checkback.sinks.settings import SinkSettings
 
+Result = TypeVar("Result")
 SentHeaders = list[tuple[str, str | bytes]]
 """How confluent-kafka types what it sends; a list of bytes is one, but lists are invariant."""
 
@@ -184,18 +185,8 @@ class MarkedProducer:
         deadline_s = time.monotonic() + CALL_TIMEOUT_S
         left = 1
         while left and time.monotonic() < deadline_s:
-            left = self._flush_for(FLUSH_SLICE_S)
+            left = self._guard(lambda: self._producer.flush(FLUSH_SLICE_S))
             self._raise_rejections()
-
-    def _flush_for(self, timeout_s: float) -> int:
-        left = 0
-
-        def flush() -> None:
-            nonlocal left
-            left = self._producer.flush(timeout_s)
-
-        self._guard(flush)
-        return left
 
     def commit(self, batch_id: int, now_ms: int) -> None:
         """Move the marker behind the batch and commit both.
@@ -283,19 +274,19 @@ class MarkedProducer:
             raise ProducerLostError(f"Fenced while writing: {rejections[0].text}.")
         raise RejectedOutputError(rejections)
 
-    def _guard(self, call: Callable[[], object]) -> None:
+    def _guard(self, call: Callable[[], Result]) -> Result:
         """Run a call of librdkafka's; a failure that it can't try again loses this producer."""
-        for tries_left in reversed(range(CALL_TRIES)):
+        tries_left = CALL_TRIES
+        while True:
+            tries_left -= 1
             try:
-                call()
+                return call()
             except (KafkaException, SystemError) as error:
                 cause = cause_of(error)
                 if self._rejections and cause.txn_requires_abort():
                     self._raise_rejections()
                 if not tries_left or not cause.retriable() or cause.fatal():
                     raise self._lost(cause) from error
-            else:
-                return
 
     def _lost(self, cause: KafkaError) -> ProducerLostError:
         return ProducerLostError(

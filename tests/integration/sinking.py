@@ -83,6 +83,12 @@ class World:
             producer.produce(self.names.half, body, key, 0, headers=headers)
         producer.flush()
 
+    def delete_halves_before(self, offset: int) -> None:
+        """Do what retention does."""
+        admin = AdminClient(dict(self.settings.connection))
+        [deleted] = admin.delete_records([TopicPartition(self.names.half, 0, offset)]).values()
+        deleted.result()
+
     def read(self, topic: str) -> Found:
         """Everything that a read_committed consumer sees, in order of offsets."""
         consumer = Consumer(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.sinking import World, commits, outcome
 
@@ -243,9 +242,7 @@ def test_discards_and_refusals_keep_the_record_and_say_why(world: World) -> None
 
 def test_a_half_that_retention_has_eaten_is_refused_by_name(world: World) -> None:
     world.halves([b"a", b"b", b"c"])
-    admin = AdminClient(dict(world.settings.connection))
-    for future in admin.delete_records([TopicPartition(world.names.half, 0, 2)]).values():
-        future.result()
+    world.delete_halves_before(2)
 
     report = world.writer().write([commits(0, 1, 2)], 0, 0)
 

@@ -30,15 +30,20 @@ print(build_meta.build_wheel(built))
 """
 
 
+def copy_checkout(folder: Path) -> None:
+    """Copy what a package is built from, and nothing that was built."""
+    for name in ("pyproject.toml", "setup.py", "README.md"):
+        shutil.copy(ROOT / name, folder)
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.native.so")
+    for name in (*FOLDERS, "src"):
+        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignore)
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as it is published: built from the source archive, not from the checkout."""
     checkout, built = (tmp_path_factory.mktemp(name) for name in ("checkout", "built"))
-    for name in ("pyproject.toml", "setup.py", "README.md"):
-        shutil.copy(ROOT / name, checkout)
-    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.native.so")
-    for name in (*FOLDERS, "src"):
-        shutil.copytree(ROOT / name, checkout / name, symlinks=True, ignore=ignore)
+    copy_checkout(checkout)
     ran = subprocess.run(
         [sys.executable, "-c", BUILD, str(built)],
         cwd=checkout,
@@ -105,11 +110,7 @@ assert found.client_settings
 
 
 def test_package_is_built_without_a_compiler(tmp_path: Path) -> None:
-    for name in ("pyproject.toml", "setup.py", "README.md"):
-        shutil.copy(ROOT / name, tmp_path)
-    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.native.so")
-    for name in (*FOLDERS, "src"):
-        shutil.copytree(ROOT / name, tmp_path / name, symlinks=True, ignore=ignore)
+    copy_checkout(tmp_path)
     build = "import sys; from setuptools import build_meta; print(build_meta.build_wheel('built'))"
     ran = subprocess.run(
         [sys.executable, "-c", build],
