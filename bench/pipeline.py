@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from checkback.bench.batches import steady_part
+from checkback.bench.kafka_streams import StreamsRun
 from checkback.bench.load import ends_of
 from checkback.bench.measures import Measure
 from checkback.bench.query import BASELINE, Query
@@ -15,10 +16,13 @@ from checkback.bench.stage import Stage, Trial
 from checkback.bench.workload import commits_among
 from checkback.protocol.errors import OperationalError
 
-COMPARISONS: Final = ("stateless", "ledger", "page-size-1")
+COMPARISONS: Final = ("stateless", "ledger", "page-size-1", "kafka-streams")
+USUAL_COMPARISONS: Final = COMPARISONS[:3]
+"""Kafka Streams needs a JDK and further jars."""
 STORED: Final = "stored_bytes_per_transaction"
 """By topic, in a run's facts; what sizing.py computes with."""
 BASELINE_TOPIC: Final = "stateless-orders"
+STREAMS_TOPIC: Final = "kafka-streams-orders"
 
 Say = Callable[[str], None]
 
@@ -57,6 +61,8 @@ class PipelineBench:
             if "stateless" in self.comparisons:
                 self._stateless(trial, number)
             self._job(trial, "job", number)
+            if "kafka-streams" in self.comparisons:
+                self._kafka_streams(trial, number)
             trial.delete()
             if "ledger" in self.comparisons:
                 ledger = self._loaded(f"ledger-{number}", self.transactions, ledger=True)
@@ -102,12 +108,21 @@ class PipelineBench:
             self._finish(query, kind, number)
             self._require_finals(trial, kind, query.counts()["finals"])
 
-    def _finish(self, query: Query, kind: str, number: int) -> None:
+    def _kafka_streams(self, trial: Trial, number: int) -> None:
+        topic = f"{trial.settings.topic_prefix}{STREAMS_TOPIC}"
+        trial.create_real_topics([topic])
+        with StreamsRun(trial, "kafka-streams", topic) as streams:
+            self._finish(streams, "kafka_streams", number)
+            self._require_finals(trial, "kafka_streams", streams.finals)
+        trial.delete_topics([topic])
+
+    def _finish(self, query: Query | StreamsRun, kind: str, number: int) -> None:
         rows = 2 * sum(query.trial.next_offset.values())
         query.wait_for_rows(rows)
         query.stop()
         steady = steady_part(query.batches(), self.warm_up)
-        facts = {} if kind == "stateless" else {STORED: _stored_per_transaction(query.trial)}
+        is_ours = isinstance(query, Query) and kind != "stateless"
+        facts = {STORED: _stored_per_transaction(query.trial)} if is_ours else {}
         run = run_of(query, kind, number, steady, steady.rows // 2, query.batches(), facts)
         self.runs.append(run)
         self.say(f"{kind} {number}: {run.transactions_per_s:,.0f} transactions/s")
@@ -128,6 +143,7 @@ class PipelineBench:
             ("throughput_to_stateless", "stateless", "job"),
             ("throughput_with_ledger", "job", "ledger"),
             ("throughput_to_page_size_1", "page_size_1", "job"),
+            ("throughput_to_kafka_streams", "kafka_streams", "job"),
         ):
             below = {run.number: run.transactions_per_s for run in self.runs if run.kind == kind}
             ratios = [

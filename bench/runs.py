@@ -10,7 +10,7 @@ from checkback.bench.batches import Steady, median_ms
 from checkback.bench.event_log import Batch
 from checkback.bench.measures import Measure
 from checkback.bench.processes import KINDS
-from checkback.bench.query import Query
+from checkback.bench.watched import Watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Findings:
 
 
 def run_of(
-    query: Query,
+    query: Watched,
     kind: str,
     number: int,
     steady: Steady,

@@ -19,20 +19,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Literal, get_args
+from typing import Final, Literal, cast, get_args
 
 from checkback.deploy.java import find_java
 from checkback.protocol.errors import OperationalError, PrerequisiteError
 
-Conf = Literal["spark", "kafka"]
+Conf = Literal["spark", "kafka", "streams"]
 CONFS: Final[tuple[Conf, ...]] = get_args(Conf)
-"""spark: what a Spark driver needs beside pyspark's own jars. kafka: a broker."""
+"""spark: what a Spark driver needs beside pyspark's own jars. kafka: a broker. streams: what Kafka
+Streams needs beside a broker's jars."""
+USUAL_CONFS: Final[tuple[Conf, ...]] = ("spark", "kafka")
+"""Fetched by the setup; Kafka Streams is for a benchmark, and 70 MB, and waits until it is run."""
 
 LOCK_FILE: Final = Path(__file__).with_name("jars.lock")
 IVY_FILE: Final = Path(__file__).with_name("ivy.xml")
 FETCH_TIMEOUT_S: Final = 1_800
 
-_LOCK_LINE: Final = re.compile(r"([0-9a-f]{64})  (spark|kafka)/([\w.+-]+\.jar)")
+_LOCK_LINE: Final = re.compile(rf"([0-9a-f]{{64}})  ({'|'.join(CONFS)})/([\w.+-]+\.jar)")
 
 
 def jars_folder() -> Path:
@@ -78,7 +81,7 @@ def read_lock(lock: Path = LOCK_FILE) -> dict[Conf, dict[str, str]]:
                 remedy="Install Checkback again.",
             )
         digest, conf, name = match.groups()
-        jars["spark" if conf == "spark" else "kafka"][name] = digest
+        jars[cast("Conf", conf)][name] = digest
     return jars
 
 

@@ -10,7 +10,7 @@ import click
 from checkback.bench.bodies import BodiesBench
 from checkback.bench.latency import LatencyBench
 from checkback.bench.pending import PendingBench
-from checkback.bench.pipeline import COMPARISONS, PipelineBench
+from checkback.bench.pipeline import COMPARISONS, USUAL_COMPARISONS, PipelineBench
 from checkback.bench.scale import ScaleBench
 from checkback.bench.storm import StormBench
 from checkback.protocol.errors import UsageError
@@ -46,9 +46,9 @@ from checkback.streaming.commands.frame import Output, output_option
 @warm_up_option
 @click.option(
     "--compare",
-    default=",".join(COMPARISONS),
+    default=",".join(USUAL_COMPARISONS),
     show_default=True,
-    help="With what; none: the job alone.",
+    help="With what, kafka-streams too (needs a JDK); none: the job alone.",
 )
 @output_option
 def pipeline(
@@ -64,7 +64,7 @@ def pipeline(
     """Let the job resolve transactions that wait in Kafka; say how fast.
 
     It is compared with the same records moved by Spark's own Kafka sink, with itself with the
-    Delta ledger on, and with itself with one offset per state row.
+    Delta ledger on, with itself with one offset per state row, and on request with Kafka Streams.
     """
     common = Common(**rest)
     if common.smoke:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import click
 
-from checkback.deploy.jars import CONFS, LOCK_FILE, ensure_jars, jars_folder, renew_lock
+from checkback.deploy.jars import (
+    LOCK_FILE,
+    USUAL_CONFS,
+    ensure_jars,
+    jars_folder,
+    renew_lock,
+)
 from checkback.streaming.commands.frame import Output, output_option
 
 
@@ -17,7 +23,7 @@ def command() -> None:
 @output_option
 def fetch(output: Output) -> None:
     """Fetch the jars that are missing and verify all of them."""
-    jars = {conf: [str(path) for path in ensure_jars(conf)] for conf in CONFS}
+    jars = {conf: [str(path) for path in ensure_jars(conf)] for conf in USUAL_CONFS}
     count = sum(len(paths) for paths in jars.values())
     output.show(
         {"folder": str(jars_folder()), "jars": jars}, f"{count} jars are in {jars_folder()}."

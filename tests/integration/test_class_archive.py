@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.deploy.jars import CONFS, jar_paths
+from checkback.deploy.jars import USUAL_CONFS, jar_paths
 
 MAPPED = """
 from pathlib import Path
@@ -25,7 +25,7 @@ spark.stop()
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what is mapped stands in /proc")
 def test_a_driver_maps_the_archive_that_the_command_wrote(tmp_path: Path) -> None:
-    for conf in CONFS:
+    for conf in USUAL_CONFS:
         (tmp_path / conf).mkdir()
         for jar in jar_paths(conf):
             (tmp_path / conf / jar.name).symlink_to(jar)

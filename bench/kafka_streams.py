@@ -1,0 +1,99 @@
+"""What the job is compared with: the same transactions resolved by Kafka Streams, exactly once.
+
+``TransactionStreams.java`` is run from its source, so a JDK is needed, not a JRE alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from checkback.bench.event_log import Batch
+from checkback.bench.stage import Trial
+from checkback.bench.watched import Launch, Watched
+from checkback.deploy.broker_properties import render
+from checkback.deploy.jars import ensure_jars
+from checkback.deploy.java import find_java
+from checkback.protocol.connection import java_settings
+
+PROGRAM: Final = Path(__file__).with_name("TransactionStreams.java")
+JAVA_OPTIONS: Final = ("-Xmx2g", "-XX:+UseParallelGC")
+"""As the job's own JVM has them."""
+SETTINGS: Final[Mapping[str, object]] = {
+    "processing.guarantee": "exactly_once_v2",
+    "replication.factor": -1,
+    "consumer.auto.offset.reset": "earliest",
+    # The fastest that were found. With Streams' own it commits every 100 ms, however much waits,
+    # and resolves two thirds as many; the job's transactions are as long as its batches, seconds.
+    "commit.interval.ms": 5_000,
+    "consumer.max.poll.records": 20_000,
+    "buffered.records.per.partition": 40_000,
+    "producer.batch.size": 262_144,
+    "statestore.cache.max.bytes": 67_108_864,
+}
+
+
+@dataclass(slots=True)
+class StreamsRun(Watched):
+    """One process of Kafka Streams; a context manager that ends it.
+
+    Args:
+        trial: its topics.
+        name: of its folder, and of it among applications.
+        real_topic: where final messages go.
+    """
+
+    trial: Trial
+    name: str
+    real_topic: str
+
+    def prepare(self) -> Launch:
+        """Write its settings; return how to start it."""
+        folder = self.trial.folder / self.name
+        state = folder / "state"
+        state.mkdir(parents=True)
+        file = folder / "streams.properties"
+        file.touch(mode=0o600)  # it may hold a password
+        file.write_text(render(self._properties(state)), "utf-8")
+        topics = self.trial.settings.topics
+        jars = [*ensure_jars("kafka"), *ensure_jars("streams")]
+        return Launch(
+            self.name,
+            [
+                str(find_java()), *JAVA_OPTIONS, "-cp", os.pathsep.join(map(str, jars)),
+                str(PROGRAM), str(file), topics.half, topics.op, self.real_topic,
+            ],
+            folder / "errors.log",
+            os.environ,
+            state,
+            broker_pid=self.trial.stage.broker_pid,
+        )  # fmt: skip
+
+    def batches(self) -> list[Batch]:
+        """Return the seconds so far: Streams has no batches."""
+        self._drain()
+        seconds = [one.fields for _, one in self.notices if one.event == "second"]
+        return [
+            Batch(number, one["started_ms"], one["took_ms"], one["rows"])
+            for number, one in enumerate(seconds)
+        ]
+
+    @property
+    def finals(self) -> int:
+        """Return how many final messages it sent."""
+        self._drain()
+        found = [one.fields["finals"] for _, one in self.notices if one.event == "second"]
+        return int(found[-1]) if found else 0
+
+    def _properties(self, state: Path) -> dict[str, str]:
+        settings = self.trial.settings
+        own = {
+            "application.id": f"{settings.topic_prefix}{self.name}",
+            "num.stream.threads": os.cpu_count() or 1,
+            "state.dir": state,
+        }
+        chosen = {key: str(value) for key, value in {**SETTINGS, **own}.items()}
+        return java_settings(settings.bootstrap_servers, settings.kafka) | chosen

@@ -1,0 +1,50 @@
+"""What the job is compared with does the same work: the comparison would be idle otherwise."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.integration.running import Topics
+
+from checkback.bench.kafka_streams import StreamsRun
+from checkback.bench.stage import Stage
+from checkback.bench.workload import commits_among
+from checkback.protocol.configuration import Settings
+from checkback.protocol.records import final_parts
+
+SEED = 7
+TRANSACTIONS = 400
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="runs from source: needs a JDK")
+def test_kafka_streams_resolves_as_the_job_does(
+    bootstrap_servers: str, unique: str, tmp_path: Path
+) -> None:
+    settings = Settings(bootstrap_servers=bootstrap_servers, topic_prefix=unique)
+    trial = Stage(settings, tmp_path, SEED, body_bytes=64).trial("streams").create()
+    trial.load(TRANSACTIONS)
+    halves = trial.settings.half_partitions
+
+    with StreamsRun(trial, "kafka-streams", trial.real_topic) as streams:
+        streams.wait_for_rows(2 * TRANSACTIONS, 120)
+        streams.stop()
+
+        assert sum(batch.rows for batch in streams.batches()) == 2 * TRANSACTIONS
+        committed = sum(commits_among(SEED, count) for count in trial.next_offset.values())
+        assert streams.finals == committed
+    found = Topics(bootstrap_servers, trial.settings.topic_prefix).read(trial.real_topic)
+    wanted = [
+        final_parts(trial.workload.half_headers(partition, offset), partition, offset).headers
+        for partition in range(halves)
+        for offset in range(TRANSACTIONS // halves)
+        if trial.workload.commits(offset)
+    ]
+    assert len(wanted) == committed
+    assert sorted(message.headers() or [] for message in found) == sorted(wanted)
+    bodies = {partition: trial.workload.bodies(partition) for partition in range(halves)}
+    assert {len(message.value() or b"") for message in found} == {64}
+    assert {message.value() for message in found} <= {
+        next(bodies[partition]) for partition in bodies for _ in range(TRANSACTIONS // halves)
+    }
