@@ -31,8 +31,10 @@ setup: .venv/.ready
 demo: setup
 	@.venv/bin/checkback demo
 
+# Each process has a broker and a Spark of its own, some 3 GB; a file's tests stay in one of them.
+TEST_PROCESSES ?= 2
 test: setup
-	@.venv/bin/pytest -m "not nightly"
+	@.venv/bin/pytest -m "not nightly" -n $(TEST_PROCESSES) --dist loadfile
 
 # Pyright's own look for a newer version would need the network.
 check: setup

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -55,7 +56,6 @@ _EVENTS: Final[Mapping[Action, str]] = {
     Action.REFUSE_HALF: "refused",
     Action.REFUSE_OP: "refused",
 }
-_EVENT_OF: Final = pa.array([None, *(_EVENTS[action] for action in Action)])
 _COUNTING: Final = (Action.CHECK, Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
 """Their detail is the number of check requests."""
 _REFUSING: Final = (Action.REFUSE_HALF, Action.REFUSE_OP)
@@ -67,9 +67,9 @@ _NAMING_NO_HALF: Final = (
     RefusedReason.OP_TAG_UNKNOWN,
 )
 """Refused before its half was known: the offset in such an outcome is the op's own."""
-_REASON_TEXTS: Final = pa.array(
-    [None, DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED, *(reason.name for reason in RefusedReason)]
-)
+_REASONS: Final = (
+    DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED, *(reason.name for reason in RefusedReason),
+)  # fmt: skip
 _REASON_PLACE: Final = np.zeros(max(RefusedReason) + 1, np.int32)
 _REASON_PLACE[list(RefusedReason)] = np.arange(3, 3 + len(RefusedReason))
 
@@ -203,7 +203,9 @@ class _Rows:
         at = pa.array(np.searchsorted(reader.wanted[self.partition], self.record))
         count = len(self.action)
         columns = {
-            "event": _EVENT_OF.take(pa.array(self.action)),
+            "event": _texts_or_null(*(_EVENTS[action] for action in Action)).take(
+                pa.array(self.action)
+            ),
             "transaction_id": names.transaction_id.take(at),
             "producer_group": names.producer_group.take(at),
             "real_topic": names.real_topic.take(at),
@@ -238,7 +240,16 @@ class _Rows:
         place[self.action == Action.DISCARD_EXPIRED] = 2
         refused = np.isin(self.action, _REFUSING)
         place[refused] = _REASON_PLACE[self.detail[refused]]
-        return _REASON_TEXTS.take(pa.array(place))
+        return _texts_or_null(*_REASONS).take(pa.array(place))
+
+
+@cache
+def _texts_or_null(*texts: str) -> pa.Array:
+    """Return texts to be taken from, null at place 0.
+
+    Not made on import: pyarrow imports pandas then, 0.3 s and 50 MB of every sink process.
+    """
+    return pa.array([None, *texts])
 
 
 def _repeated(value: object, count: int, kind: pa.DataType) -> pa.Array:

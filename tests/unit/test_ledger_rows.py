@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
@@ -226,3 +228,10 @@ def test_many_rows_are_packed_in_pieces() -> None:
     table = pa.Table.from_batches(unpacked(blobs), LEDGER_SCHEMA)
     assert table.column("half_offset").to_pylist() == list(range(count))
     assert table.column("transaction_id").to_pylist() == [f"id-{one}" for one in range(count)]
+
+
+def test_a_sink_process_does_without_pandas() -> None:
+    """They took 0.3 of its 0.7 s and 50 of its 116 MB, whether there is a ledger or not."""
+    found = "import sys, checkback.sinks.process; sys.exit('pandas' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", found], check=False).returncode == 0
