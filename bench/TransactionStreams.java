@@ -16,6 +16,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.Topology;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.processor.api.Processor;
 import org.apache.kafka.streams.processor.api.ProcessorContext;
 import org.apache.kafka.streams.processor.api.Record;
@@ -51,6 +52,7 @@ public final class TransactionStreams {
         }
         KafkaStreams streams =
                 new KafkaStreams(topology(arguments[1], arguments[2], arguments[3]), settings);
+        streams.setUncaughtExceptionHandler(TransactionStreams::fail);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> end(streams)));
         streams.start();
         while (true) {
@@ -88,6 +90,13 @@ public final class TransactionStreams {
         System.out.flush();
         toldMs = nowMs;
         toldRecords = now;
+    }
+
+    /** Ends the process: Streams would go on without the thread that failed. */
+    private static StreamThreadExceptionResponse fail(Throwable failure) {
+        failure.printStackTrace();
+        Runtime.getRuntime().halt(1);
+        return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
     }
 
     private static void end(KafkaStreams streams) {
@@ -137,8 +146,11 @@ public final class TransactionStreams {
     private static final class OnOp extends Resolving {
         @Override
         public void process(Record<byte[], byte[]> op) {
-            records.increment();
             Header state = op.headers().lastHeader("COMMIT_OR_ROLLBACK");
+            if (state == null) {
+                return; // the job's start record, which means nothing
+            }
+            records.increment();
             long offset = Long.parseLong(new String(op.value(), StandardCharsets.UTF_8));
             byte[] half = pending.get(offset);
             if (half == null) {

@@ -29,6 +29,7 @@ SETTINGS: Final[Mapping[str, object]] = {
     # The fastest that were found. With Streams' own it commits every 100 ms, however much waits,
     # and resolves two thirds as many; the job's transactions are as long as its batches, seconds.
     "commit.interval.ms": 5_000,
+    "producer.transaction.timeout.ms": 60_000,
     "consumer.max.poll.records": 20_000,
     "buffered.records.per.partition": 40_000,
     "producer.batch.size": 262_144,

@@ -44,7 +44,7 @@ def document(
 MEASURE_HEADINGS: Final = ("measure", "median", "min..max", "bound", "result")
 RUN_HEADINGS: Final = (
     "run", "tx/s", "batch ms", "CPU µs/tx: driver", "jvm", "python", "sink", "broker",
-    "MiB: jvm", "python", "sink", "checkpoint B/tx",
+    "MiB: jvm", "python", "sink", "checkpoint B/tx", "work µs",
 )  # fmt: skip
 
 
@@ -84,4 +84,5 @@ def _run_row(run: Run) -> tuple[str, ...]:
         *(f"{cpu[kind]:.1f}" if kind in cpu else "-" for kind in kinds),
         *(f"{rss[kind]:.0f}" if kind in rss else "-" for kind in kinds[1:4]),
         f"{run.checkpoint_bytes_per_transaction:.1f}",
+        f"{run.work_us:,.0f}",
     )

@@ -25,6 +25,8 @@ class Run:
         cpu_us_per_transaction: processor time by kind of process, microseconds.
         rss_mib: memory of the largest process of each kind, MiB.
         checkpoint_bytes_per_transaction: written in the steady part.
+        work_us: processor time of a fixed piece of work in the bench's own process meanwhile, which
+            tells whether two runs met the same machine.
         batches: one by one; of a run over what waits, the warm-up too.
         facts: what else is told of it.
     """
@@ -36,6 +38,7 @@ class Run:
     cpu_us_per_transaction: Mapping[str, float]
     rss_mib: Mapping[str, float]
     checkpoint_bytes_per_transaction: float
+    work_us: float
     batches: Sequence[Batch]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -90,6 +93,7 @@ def run_of(
         {one: round(cpu_s[one] * 1e6 / transactions, 2) for one in KINDS if one in cpu_s},
         {one: query.watch.rss_mib_max(one) for one in KINDS if one in cpu_s},
         round(written / transactions, 1),
+        query.speed.work_us_between(from_ms, to_ms),
         list(batches),
         facts or {},
     )

@@ -13,6 +13,7 @@ from typing import Final, Self
 from checkback.bench.event_log import Batch
 from checkback.bench.folder_watch import FolderWatch
 from checkback.bench.processes import Watch
+from checkback.bench.speed import SpeedWatch
 from checkback.deploy.demo.processes import Child, Notice, said_error, told_exit
 from checkback.protocol.errors import OperationalError
 
@@ -52,6 +53,7 @@ class Watched(ABC):
     launched_ms: float = field(default=0.0, init=False)
     watch: Watch = field(default_factory=lambda: Watch(()), init=False)
     checkpoint: FolderWatch = field(default_factory=lambda: FolderWatch(Path()), init=False)
+    speed: SpeedWatch = field(default_factory=SpeedWatch, init=False)
     _inbox: SimpleQueue[Notice] = field(default_factory=SimpleQueue, init=False)
     _child: Child | None = field(default=None, init=False)
 
@@ -74,9 +76,11 @@ class Watched(ABC):
         self.watch.__enter__()
         self.checkpoint = FolderWatch(launch.written)
         self.checkpoint.__enter__()
+        self.speed.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.speed.__exit__()
         self.watch.__exit__()
         self.checkpoint.__exit__()
         if self._child is not None:

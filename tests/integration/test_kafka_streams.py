@@ -13,6 +13,7 @@ from checkback.bench.stage import Stage
 from checkback.bench.workload import commits_among
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import final_parts
+from checkback.streaming.job import write_tick
 
 SEED = 7
 TRANSACTIONS = 400
@@ -25,12 +26,12 @@ def test_kafka_streams_resolves_as_the_job_does(
     settings = Settings(bootstrap_servers=bootstrap_servers, topic_prefix=unique)
     trial = Stage(settings, tmp_path, SEED, body_bytes=64).trial("streams").create()
     trial.load(TRANSACTIONS)
+    write_tick(trial.settings, trial.stage.connection)  # the job ran before
     halves = trial.settings.half_partitions
 
     with StreamsRun(trial, "kafka-streams", trial.real_topic) as streams:
         streams.wait_for_rows(2 * TRANSACTIONS, 120)
         streams.stop()
-
         assert sum(batch.rows for batch in streams.batches()) == 2 * TRANSACTIONS
         committed = sum(commits_among(SEED, count) for count in trial.next_offset.values())
         assert streams.finals == committed

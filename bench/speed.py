@@ -1,0 +1,52 @@
+"""How fast the machine is while something runs on it: what a fixed piece of work takes.
+
+Rented processors change their speed by half within minutes. Two runs compare only where they met
+the same machine; this says whether they did.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+from checkback.bench.looking import looking
+
+EVERY_S: Final = 0.5
+ADDITIONS: Final = 20_000
+"""About a millisecond, so that it takes a five-hundredth of a core."""
+
+
+def work_us() -> float:
+    """Do the fixed work; return its processor time, microseconds, waiting not counted."""
+    started_ns = time.thread_time_ns()
+    total = 0
+    for number in range(ADDITIONS):
+        total += number
+    return (time.thread_time_ns() - started_ns) / 1_000
+
+
+@dataclass(slots=True)
+class SpeedWatch:
+    """Does the fixed work twice a second, in a thread; a context manager."""
+
+    samples: list[tuple[float, float]] = field(default_factory=list)
+    _looking: ExitStack = field(default_factory=ExitStack)
+
+    def __enter__(self) -> SpeedWatch:
+        self._looking.enter_context(looking(self.look, EVERY_S, "speed watch"))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._looking.close()
+
+    def look(self) -> None:
+        """Look now."""
+        self.samples.append((time.time() * 1_000, work_us()))
+
+    def work_us_between(self, from_ms: float, to_ms: float) -> float:
+        """Return the median of the fixed work in a span of time; 0 where none was done."""
+        found = [took_us for at_ms, took_us in self.samples if from_ms <= at_ms <= to_ms]
+        return round(statistics.median(found), 1) if found else 0.0
