@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-DATA = {".json", ".xml", ".lock", ".properties"}
+DATA = {".json", ".xml", ".lock", ".properties", ".java"}
 
 BUILD = """
 import os
