@@ -29,9 +29,10 @@ import org.apache.kafka.streams.state.Stores;
  *
  * <p>A half waits in the state store for its op, body and all, because Streams has no look-up by
  * offset; an op that is processed before its half waits there for the half. Nobody is asked back.
- * Says once a second, as a JSON line, what it did. SIGTERM ends it.
+ * Says again and again, as a JSON line, what it did. SIGTERM ends it.
  *
- * <p>Arguments: a file of Streams' own settings, the half topic, the op topic, the real topic.
+ * <p>Arguments: a file of Streams' own settings, the half topic, the op topic, the real topic, after
+ * how many milliseconds it says so again.
  */
 public final class TransactionStreams {
     private static final String PENDING = "pending";
@@ -54,9 +55,10 @@ public final class TransactionStreams {
                 new KafkaStreams(topology(arguments[1], arguments[2], arguments[3]), settings);
         streams.setUncaughtExceptionHandler(TransactionStreams::fail);
         Runtime.getRuntime().addShutdownHook(new Thread(() -> end(streams)));
+        long everyMs = Long.parseLong(arguments[4]);
         streams.start();
         while (true) {
-            Thread.sleep(1_000);
+            Thread.sleep(everyMs);
             tell();
         }
     }
@@ -84,7 +86,7 @@ public final class TransactionStreams {
         long nowMs = System.currentTimeMillis();
         long now = records.sum();
         System.out.printf(
-                "{\"event\": \"second\", \"started_ms\": %d, \"took_ms\": %d, \"rows\": %d,"
+                "{\"event\": \"interval\", \"started_ms\": %d, \"took_ms\": %d, \"rows\": %d,"
                         + " \"finals\": %d}%n",
                 toldMs, nowMs - toldMs, now - toldRecords, finals.sum());
         System.out.flush();
@@ -137,7 +139,7 @@ public final class TransactionStreams {
                 return;
             }
             pending.delete(offset);
-            if (COMMIT.equals(new String(op, StandardCharsets.UTF_8))) {
+            if (isCommit(op)) {
                 send(packed(half), offset);
             }
         }
@@ -158,10 +160,14 @@ public final class TransactionStreams {
                 return;
             }
             pending.delete(offset);
-            if (COMMIT.equals(new String(state.value(), StandardCharsets.UTF_8))) {
+            if (isCommit(state.value())) {
                 send(half, offset);
             }
         }
+    }
+
+    private static boolean isCommit(byte[] state) {
+        return COMMIT.equals(new String(state, StandardCharsets.UTF_8));
     }
 
     /** A half as the store keeps it: time, key, headers, body. */

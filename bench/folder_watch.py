@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar
 
-from checkback.bench.looking import looking
-
-LOOK_S: Final = 2.0
+from checkback.bench.looking import Looker
 
 
 @dataclass(slots=True)
-class FolderWatch:
+class FolderWatch(Looker):
     """Looks at a folder every two seconds, in a thread; a context manager.
 
     A file counts with its largest size, also when it is gone again: Spark keeps what a hundred
@@ -26,17 +23,14 @@ class FolderWatch:
         folder: need not exist yet.
     """
 
+    every_s: ClassVar[float] = 2.0
+
     folder: Path
     samples: list[tuple[float, int]] = field(default_factory=list)
     _sizes: dict[str, int] = field(default_factory=dict)
-    _looking: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> FolderWatch:
-        self._looking.enter_context(looking(self.look, LOOK_S, "folder watch"))
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self._looking.close()
+        Looker.__exit__(self)  # a class with slots is made twice, which super() does not survive
         self.look()
 
     def bytes_between(self, from_ms: float, to_ms: float) -> int:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from checkback.bench.event_log import Batch
 from checkback.bench.stage import Trial
@@ -60,12 +60,14 @@ class StreamsRun(Watched):
         file.touch(mode=0o600)  # it may hold a password
         file.write_text(render(self._properties(state)), "utf-8")
         topics = self.trial.settings.topics
+        # A small run is over within a second, and one interval is no measurement.
+        every_ms = 50 if self.trial.stage.small else 1_000
         jars = [*ensure_jars("kafka"), *ensure_jars("streams")]
         return Launch(
             self.name,
             [
                 str(find_java()), *JAVA_OPTIONS, "-cp", os.pathsep.join(map(str, jars)),
-                str(PROGRAM), str(file), topics.half, topics.op, self.real_topic,
+                str(PROGRAM), str(file), topics.half, topics.op, self.real_topic, str(every_ms),
             ],
             folder / "errors.log",
             os.environ,
@@ -74,20 +76,21 @@ class StreamsRun(Watched):
         )  # fmt: skip
 
     def batches(self) -> list[Batch]:
-        """Return the seconds so far: Streams has no batches."""
-        self._drain()
-        seconds = [one.fields for _, one in self.notices if one.event == "second"]
+        """Return the seconds so far, parts of them in a small run: Streams has no batches."""
         return [
             Batch(number, one["started_ms"], one["took_ms"], one["rows"])
-            for number, one in enumerate(seconds)
+            for number, one in enumerate(self._intervals())
         ]
 
     @property
     def finals(self) -> int:
         """Return how many final messages it sent."""
+        intervals = self._intervals()
+        return int(intervals[-1]["finals"]) if intervals else 0
+
+    def _intervals(self) -> list[Mapping[str, Any]]:
         self._drain()
-        found = [one.fields["finals"] for _, one in self.notices if one.event == "second"]
-        return int(found[-1]) if found else 0
+        return [one.fields for _, one in self.notices if one.event == "interval"]
 
     def _properties(self, state: Path) -> dict[str, str]:
         settings = self.trial.settings

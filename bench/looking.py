@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
 
 
 @contextmanager
@@ -23,3 +26,23 @@ def looking(look: Callable[[], None], every_s: float, name: str) -> Iterator[Non
     finally:
         ending.set()
         thread.join()
+
+
+@dataclass(slots=True)
+class Looker(ABC):
+    """Looks at something again and again, in a thread; a context manager."""
+
+    every_s: ClassVar[float]
+
+    _looking: ExitStack = field(default_factory=ExitStack, init=False)
+
+    @abstractmethod
+    def look(self) -> None:
+        """Look now."""
+
+    def __enter__(self) -> Self:
+        self._looking.enter_context(looking(self.look, self.every_s, type(self).__name__))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._looking.close()

@@ -16,9 +16,9 @@ from checkback.bench.stage import Stage, Trial
 from checkback.bench.workload import commits_among
 from checkback.protocol.errors import OperationalError
 
-COMPARISONS: Final = ("stateless", "ledger", "page-size-1", "kafka-streams")
-USUAL_COMPARISONS: Final = COMPARISONS[:3]
-"""Kafka Streams needs a JDK and further jars."""
+USUAL_COMPARISONS: Final = ("stateless", "ledger", "page-size-1")
+COMPARISONS: Final = (*USUAL_COMPARISONS, "kafka-streams")
+"""The last needs a JDK and further jars."""
 STORED: Final = "stored_bytes_per_transaction"
 """By topic, in a run's facts; what sizing.py computes with."""
 BASELINE_TOPIC: Final = "stateless-orders"
@@ -121,8 +121,8 @@ class PipelineBench:
         query.wait_for_rows(rows)
         query.stop()
         steady = steady_part(query.batches(), self.warm_up)
-        is_ours = isinstance(query, Query) and kind != "stateless"
-        facts = {STORED: _stored_per_transaction(query.trial)} if is_ours else {}
+        is_other = kind in ("stateless", "kafka_streams")
+        facts = {} if is_other else {STORED: _stored_per_transaction(query.trial)}
         run = run_of(query, kind, number, steady, steady.rows // 2, query.batches(), facts)
         self.runs.append(run)
         self.say(f"{kind} {number}: {run.transactions_per_s:,.0f} transactions/s")

@@ -10,15 +10,13 @@ import time
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
-from checkback.bench.looking import looking
+from checkback.bench.looking import Looker
 
 PROC: Final = Path("/proc")
-SAMPLE_S: Final = 0.5
 MIB: Final = 1024 * 1024
 
 KINDS: Final = ("driver", "jvm", "python_worker", "sink", "broker")
@@ -71,7 +69,7 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Watch:
+class Watch(Looker):
     """Looks at a tree of processes twice a second, in a thread; a context manager.
 
     Args:
@@ -79,19 +77,13 @@ class Watch:
         others: further processes, by kind, without their descendants.
     """
 
+    every_s: ClassVar[float] = 0.5
+
     roots: Sequence[int]
     others: Mapping[str, int] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     rss_bytes: list[tuple[float, dict[str, int]]] = field(default_factory=list)
     _seen: dict[tuple[int, int], tuple[str, float]] = field(default_factory=dict)
-    _looking: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> Watch:
-        self._looking.enter_context(looking(self.look, SAMPLE_S, "process watch"))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._looking.close()
 
     def cpu_s_between(self, from_ms: float, to_ms: float) -> dict[str, float]:
         """Return the seconds of processor time by kind in a span of time."""

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import statistics
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
-from checkback.bench.looking import looking
+from checkback.bench.looking import Looker
 
-EVERY_S: Final = 0.5
 ADDITIONS: Final = 20_000
 """About a millisecond, so that it takes a five-hundredth of a core."""
 
@@ -29,18 +27,12 @@ def work_us() -> float:
 
 
 @dataclass(slots=True)
-class SpeedWatch:
+class SpeedWatch(Looker):
     """Does the fixed work twice a second, in a thread; a context manager."""
 
+    every_s: ClassVar[float] = 0.5
+
     samples: list[tuple[float, float]] = field(default_factory=list)
-    _looking: ExitStack = field(default_factory=ExitStack)
-
-    def __enter__(self) -> SpeedWatch:
-        self._looking.enter_context(looking(self.look, EVERY_S, "speed watch"))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._looking.close()
 
     def look(self) -> None:
         """Look now."""
