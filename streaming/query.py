@@ -18,6 +18,7 @@ from checkback.streaming.pages import (
     PageFunction,
     PageSettings,
 )
+from checkback.streaming.session import state_partitions
 
 READ_AT_ONCE: Final = {
     "kafka.max.poll.records": "20000",
@@ -33,6 +34,11 @@ partition's end the brokers keep that one for half a second, unless a record com
 of a backlog took 1.5 s longer than those before it, and takes no longer since.
 """
 
+READ_TASKS_PER_STATE_PARTITION: Final = 2
+"""Some are short of work, since a task's Kafka partitions may all be of the op topic: with two waves
+of tasks, or two tasks to a core, nobody waits for them.
+"""
+
 BatchFunction = Callable[[DataFrame, int], None]
 
 
@@ -44,6 +50,9 @@ def read_topics(
     One source for both topics: their ends are looked up together, so that an op is hardly ever
     read a batch before its half. Read committed, because the sink's feedback on the op topic is
     written in its transaction.
+
+    A task reads several Kafka partitions where there are many: Spark gives each a task of its own,
+    which takes 10 ms of processor time with nothing to read (ARCHITECTURE.md, decision 30).
     """
     names = settings.topics
     reader = spark.readStream.format("kafka").options(**READ_AT_ONCE).options(**connection)
@@ -55,6 +64,7 @@ def read_topics(
         .option("maxOffsetsPerTrigger", str(settings.batch_events_max))
         .option("kafka.isolation.level", "read_committed")
         .load()
+        .coalesce(READ_TASKS_PER_STATE_PARTITION * state_partitions(settings))
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -214,7 +213,6 @@ def show(
 def _settings(common: Common) -> Settings:
     flags: dict[str, object] = {
         **RUN_SETTINGS,
-        "master": f"local[{os.cpu_count() or 1}]",
         "topic_prefix": common.topic_prefix,
         "bootstrap_servers": common.bootstrap_servers or "",
     }

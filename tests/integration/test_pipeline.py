@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from tests.integration.running import (
     wait_until,
 )
 
+from checkback.bench.event_log import event_log_settings
 from checkback.protocol.properties import text_value
+from checkback.streaming.query import READ_TASKS_PER_STATE_PARTITION
 
 
 @pytest.fixture
@@ -66,6 +70,32 @@ def test_every_verdict_ends_where_it_belongs(topics: Topics, tmp_path: Path) -> 
     assert stopped["finals"] == 3
     lines = [event for event in pipeline.events if event["event"] == "progress"]
     assert ["g"] in [line["groups_without_members"] for line in lines]
+
+
+def test_a_few_tasks_read_many_partitions(topics: Topics, tmp_path: Path) -> None:
+    topics.half_partitions = 4
+    log = tmp_path / "events"
+    log.mkdir()
+    plain = topics.settings(tmp_path / "checkpoint", state_partitions=1)
+    settings = replace(plain, spark={**plain.spark, **event_log_settings(log)})
+    real = f"{topics.prefix}orders"
+    topics.create(settings, [real])
+    for partition in range(4):
+        topics.send_op(topics.send_half(b"h", real, partition=partition), "h", COMMIT)
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started")
+        wait_until(lambda: topics.bodies(real) == ["h"] * 4, what="finals")
+        assert pipeline.terminate() == 0
+
+    (file,) = log.iterdir()
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    tasks = [
+        event["Stage Info"]["Number of Tasks"]
+        for event in events
+        if event["Event"] == "SparkListenerStageCompleted"
+    ]
+    assert max(tasks) == READ_TASKS_PER_STATE_PARTITION
 
 
 def test_records_that_make_no_sense_are_refused_and_nothing_stops(
