@@ -40,7 +40,7 @@ from checkback.streaming.lag import OffsetPublisher
 from checkback.streaming.members import groups_without_members
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.progress import Progress
-from checkback.streaming.query import outcomes_of, read_topics, start_query
+from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
 from checkback.streaming.session import spare_processes, start_session, state_partitions
 from checkback.streaming.state_size import fit_to_checkpoint
 from checkback.streaming.takeover import take_over
@@ -167,7 +167,8 @@ class Job:
         history = record_rules(folder, self.now_ms(), Rules.from_settings(settings))
         pages = PageSettings(settings.offsets_per_page, history, tell_prepared=sink.keeps_ledger)
         source = spark_settings(settings.bootstrap_servers, settings.kafka)
-        outcomes = outcomes_of(read_topics(spark, settings, source), settings.topics, pages)
+        rows = read_topics(spark, settings, source)
+        outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings))
         self._session = SessionWatch(sink)
         write_batch = BatchSink(sink, self.progress, self._stopping, self._ledger)
         return start_query(outcomes, settings, write_batch)

@@ -35,8 +35,8 @@ of a backlog took 1.5 s longer than those before it, and takes no longer since.
 """
 
 READ_TASKS_PER_STATE_PARTITION: Final = 2
-"""Some are short of work, since a task's Kafka partitions may all be of the op topic: with two waves
-of tasks, or two tasks to a core, nobody waits for them.
+"""A task's Kafka partitions may all be of the op topic, and done with soon: with two waves of tasks,
+or two tasks to a core, no core is idle meanwhile.
 """
 
 BatchFunction = Callable[[DataFrame, int], None]
@@ -50,9 +50,6 @@ def read_topics(
     One source for both topics: their ends are looked up together, so that an op is hardly ever
     read a batch before its half. Read committed, because the sink's feedback on the op topic is
     written in its transaction.
-
-    A task reads several Kafka partitions where there are many: Spark gives each a task of its own,
-    which takes 10 ms of processor time with nothing to read (ARCHITECTURE.md, decision 30).
     """
     names = settings.topics
     reader = spark.readStream.format("kafka").options(**READ_AT_ONCE).options(**connection)
@@ -64,19 +61,30 @@ def read_topics(
         .option("maxOffsetsPerTrigger", str(settings.batch_events_max))
         .option("kafka.isolation.level", "read_committed")
         .load()
-        .coalesce(READ_TASKS_PER_STATE_PARTITION * state_partitions(settings))
     )
 
 
-def outcomes_of(rows: DataFrame, topics: TopicNames, pages: PageSettings) -> DataFrame:
+def read_tasks(settings: Settings) -> int:
+    """Return how many tasks read and decode, at most."""
+    return READ_TASKS_PER_STATE_PARTITION * state_partitions(settings)
+
+
+def outcomes_of(
+    rows: DataFrame, topics: TopicNames, pages: PageSettings, tasks_max: int
+) -> DataFrame:
     """Return what the pages decide: one row (partition, page, outcome) per page and batch.
+
+    A task reads several Kafka partitions where there are many: Spark gives each a task of its own,
+    which takes 10 ms of processor time with nothing to read (ARCHITECTURE.md, decision 30). Tasks
+    are put together behind the decoding, since rows are copied there, and before it have bodies.
 
     Args:
         rows: halves and ops as the Kafka source gives them.
         topics: the names of the topics.
         pages: rules and sizes.
+        tasks_max: how many tasks read and decode, at most.
     """
-    events = decode(rows, topics, pages.page_size)
+    events = decode(rows, topics, pages.page_size).coalesce(tasks_max)
     return events.groupBy("page_key", "partition").applyInPandasWithState(
         PageFunction(pages),
         OUTCOME_SCHEMA,

@@ -135,7 +135,7 @@ class MicroBatches:
         """Start, or start again over the same checkpoint and input."""
         jvm: Any = self.spark._jvm
         lines = DataFrame(self._stream.toDF(), self.spark)
-        outcomes = outcomes_of(kafka_rows(lines), NAMES, self.pages)
+        outcomes = outcomes_of(kafka_rows(lines), NAMES, self.pages, 2)
         streaming = jvm.org.apache.spark.sql.execution.streaming
         self._sink = streaming.sources.MemorySink()
         session: Any = self.spark._jsparkSession
