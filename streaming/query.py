@@ -35,8 +35,8 @@ of a backlog took 1.5 s longer than those before it, and takes no longer since.
 """
 
 READ_TASKS_PER_STATE_PARTITION: Final = 2
-"""A task's Kafka partitions may all be of the op topic, and done with soon: with two waves of tasks,
-or two tasks to a core, no core is idle meanwhile.
+"""A task's Kafka partitions may all be of the op topic, soon read: in two waves of tasks, or with
+two tasks to a core, no core is idle meanwhile.
 """
 
 BatchFunction = Callable[[DataFrame, int], None]
