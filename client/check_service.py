@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kafka import ConsumerRebalanceListener
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 
 from checkback.client.check_answer import CheckAnswers
+from checkback.client.check_group import CheckGroup
 from checkback.client.check_offsets import CheckOffsets
 from checkback.client.check_pool import CheckPool
 from checkback.client.check_request import read_check_request
@@ -34,6 +34,7 @@ POLL_TIMEOUT_MS: Final = 100
 PAUSE_AFTER_ERROR_S: Final = 1.0
 STUCK_LOOK_S: Final = 0.1
 CLOSE_TIMEOUT_MS: Final = 1_000
+TOPIC_SEEN_TIMEOUT_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class CheckService:
         self._lock = threading.Lock()
         self._answered = threading.Event()
         self._check_interval_ms = options.check_interval_ms
+        self._join_max_ms = options.check_session_timeout_ms
         self._pool: CheckPool[CheckJob] = CheckPool(
             f"checkback-check-{answers.producer_group}",
             least=options.check_thread_pool_min_size,
@@ -112,9 +114,12 @@ class CheckService:
 
     def _read_until_stopped_or_stuck(self) -> None:
         consumer = self._open_consumer()
+        group = CheckGroup(self._forget)
         try:
-            consumer.subscribe([self._check_topic], listener=_Rebalance(self, consumer))
+            self._subscribe(consumer, group)
             while not self._answers.stopping.is_set() and not self._stuck():
+                if self._join_is_lost(group):
+                    return
                 self._read_once(consumer)
             if self._answers.stopping.is_set():
                 self._answered.wait()
@@ -122,6 +127,27 @@ class CheckService:
         finally:
             consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
             self._forget(list(self._offsets))
+
+    def _subscribe(self, consumer: Any, group: CheckGroup) -> None:
+        """Subscribe, and wait until the topic is seen.
+
+        A consumer that joins before is given nothing, and joins again as soon as it sees it.
+        """
+        consumer.subscribe([self._check_topic], listener=group)
+        consumer.end_offsets([TopicPartition(self._check_topic, 0)], TOPIC_SEEN_TIMEOUT_MS)
+
+    def _join_is_lost(self, group: CheckGroup) -> bool:
+        """Tell whether a join takes longer than the brokers wait for a member that is silent.
+
+        kafka-python 3.0.12 forgets a join that began because the topic's partitions had changed,
+        when a poll ends between its two answers. It sends no heartbeats then, is put out of the
+        group, and never comes back by itself.
+        """
+        if group.joining_for_ms(time.monotonic()) <= self._join_max_ms:
+            return False
+        self._counters.add(Event.CHECKS_REJOINED)
+        _log.warning("Joining the group for its checks took too long, joining anew")
+        return True
 
     def _stuck(self) -> bool:
         """Tell whether no thread has answered for as long as one check follows the other."""
@@ -192,30 +218,8 @@ class CheckService:
             )
             self._committed.update(due)
 
-    def _revoked(self, consumer: Any, partitions: Iterable[TopicPartition]) -> None:
-        try:
-            self._commit(consumer)
-        except KafkaError as error:
-            _log.info("Check offsets not committed, others will answer again: %s", error)
-        self._forget(partitions)
-
     def _forget(self, partitions: Iterable[TopicPartition]) -> None:
         with self._lock:
             for partition in partitions:
                 self._offsets.pop(partition, None)
                 self._committed.pop(partition, None)
-
-
-class _Rebalance(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka has no types
-    """Commits what is answered before others take over."""
-
-    def __init__(self, service: CheckService, consumer: Any) -> None:
-        self._service = service
-        self._consumer = consumer
-
-    def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Commit and forget: what is not finished, the next owner answers."""
-        self._service._revoked(self._consumer, revoked)  # noqa: SLF001 - the service's own half
-
-    def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Nothing to do: reading begins at the committed offset."""

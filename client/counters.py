@@ -28,6 +28,7 @@ class Event(StrEnum):
     CHECK_ANSWERED = "check_answered"
     CHECK_SKIPPED = "check_skipped"
     CHECKS_GIVEN_UP = "checks_given_up"
+    CHECKS_REJOINED = "checks_rejoined"
     CHECK_UNREADABLE = "check_unreadable"
     DELAY_DROPPED = "delay_dropped"
 

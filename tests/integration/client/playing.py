@@ -74,6 +74,11 @@ class Checkback:
         admin.create_topics(topics, wait_for_metadata=True)
         admin.close()
 
+    def grow(self, topic: str, partitions: int) -> None:
+        admin: Any = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        admin.create_partitions({topic: partitions})
+        admin.close()
+
     def producer(
         self,
         listener: TransactionListener,

@@ -6,10 +6,21 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
+import pytest
+from kafka.structs import TopicPartition
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
-from checkback.client import Event, LocalTransactionState, Message, MessageExt
+from checkback.client import (
+    Event,
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    check_service,
+    kafka_clients,
+)
+from checkback.client.check_group import CheckGroup
 from checkback.protocol import properties as names
 
 ORDER = Message("paid", b"body", keys="o-1", tags="t", properties={"a": "b"}, queue_id=3)
@@ -225,3 +236,42 @@ def test_a_listener_that_hangs_gives_its_checks_to_another_process(
 
     eventually(lambda: [one for one in listener.checked if one.check_times == 2], 30)
     never.set()
+
+
+def test_a_group_is_joined_when_its_topic_is_seen_and_not_before(
+    checkback: Checkback, listener: Scripted, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who joins before is given nothing, and the second join is one that may be forgotten."""
+    given: list[set[TopicPartition]] = []
+    monkeypatch.setattr(
+        CheckGroup, "on_partitions_assigned", lambda _, assigned: given.append(set(assigned))
+    )
+    # The first joins slowly, on a new broker.
+    groups = [f"{unique}-{number}" for number in range(4)]
+
+    def joined(least: int) -> bool:
+        return len(given) >= least
+
+    for number, group in enumerate(groups, start=1):
+        checkback.producer(listener, group)
+        eventually(partial(joined, number))
+
+    assert given == [{TopicPartition(checkback.names.check(group), 0)} for group in groups]
+
+
+def test_a_join_that_was_forgotten_is_made_anew(
+    checkback: Checkback, listener: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_service, "POLL_TIMEOUT_MS", 1)
+    monkeypatch.setattr(kafka_clients, "CHECK_METADATA_AGE_MAX_MS", 200)
+    producer = checkback.producer(listener, check_session_timeout_ms=6_000)
+    producer.send_message_in_transaction(ORDER)
+    (half,) = checkback.halves(1)
+    checkback.ask(half)
+    eventually(lambda: producer.counters.snapshot()[Event.CHECK_ANSWERED])
+
+    checkback.grow(checkback.names.check("orders"), 2)
+
+    eventually(lambda: producer.counters.snapshot()[Event.CHECKS_REJOINED])
+    checkback.ask(half, times=2)
+    eventually(lambda: producer.counters.snapshot()[Event.CHECK_ANSWERED] == 2)
