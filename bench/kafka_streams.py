@@ -18,10 +18,11 @@ from checkback.deploy.broker_properties import render
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.connection import java_settings
+from checkback.streaming.jvm_options import java_options
 
 PROGRAM: Final = Path(__file__).with_name("TransactionStreams.java")
-JAVA_OPTIONS: Final = ("-Xmx2g", "-XX:+UseParallelGC")
-"""As the job's own JVM has them."""
+HEAP: Final = "2g"
+"""As the job's own JVM has, and with its options."""
 SETTINGS: Final[Mapping[str, object]] = {
     "processing.guarantee": "exactly_once_v2",
     "replication.factor": -1,
@@ -66,8 +67,9 @@ class StreamsRun(Watched):
         return Launch(
             self.name,
             [
-                str(find_java()), *JAVA_OPTIONS, "-cp", os.pathsep.join(map(str, jars)),
-                str(PROGRAM), str(file), topics.half, topics.op, self.real_topic, str(every_ms),
+                str(find_java()), f"-Xmx{HEAP}", *java_options(HEAP).split(),
+                "-cp", os.pathsep.join(map(str, jars)), str(PROGRAM),
+                str(file), topics.half, topics.op, self.real_topic, str(every_ms),
             ],
             folder / "errors.log",
             os.environ,

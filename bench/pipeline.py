@@ -33,22 +33,27 @@ class PipelineBench:
 
     Args:
         stage: what they stand on.
-        transactions: in each run.
-        page_size_1_transactions: in a run with one offset per state row, which is far slower.
+        transactions: in each run, to be measured.
+        warm_up_transactions: in each run before them.
+        page_size_1_transactions: in a run with one offset per state row, which is far slower; the
+            same share of them is warm-up.
         repetitions: of each run.
-        warm_up: share of the records that is read before it is measured.
         comparisons: which of COMPARISONS.
         say: tells a person how far it is.
     """
 
     stage: Stage
     transactions: int
+    warm_up_transactions: int
     page_size_1_transactions: int
     repetitions: int
-    warm_up: float
     comparisons: Collection[str]
     say: Say
     runs: list[Run] = field(default_factory=list)
+
+    @property
+    def _loaded_transactions(self) -> int:
+        return self.warm_up_transactions + self.transactions
 
     def run(self) -> Findings:
         """Do all runs.
@@ -57,7 +62,7 @@ class PipelineBench:
             OperationalError: a run failed, or wrote another number of messages than it should.
         """
         for number in range(self.repetitions):
-            trial = self._loaded(f"pipeline-{number}", self.transactions)
+            trial = self._loaded(f"pipeline-{number}", self._loaded_transactions)
             if "stateless" in self.comparisons:
                 self._stateless(trial, number)
             self._job(trial, "job", number)
@@ -65,7 +70,7 @@ class PipelineBench:
                 self._kafka_streams(trial, number)
             trial.delete()
             if "ledger" in self.comparisons:
-                ledger = self._loaded(f"ledger-{number}", self.transactions, ledger=True)
+                ledger = self._loaded(f"ledger-{number}", self._loaded_transactions, ledger=True)
                 self._job(ledger, "ledger", number)
                 ledger.delete()
             if "page-size-1" in self.comparisons:
@@ -87,7 +92,7 @@ class PipelineBench:
         count = self.page_size_1_transactions
         trial = self._loaded(f"page-size-1-{number}", count, page_size=1)
         # The same number of batches as the job has, so that as many are left after the warm-up.
-        share = trial.settings.batch_events_max * count / self.transactions
+        share = trial.settings.batch_events_max * count / self._loaded_transactions
         trial.settings = replace(trial.settings, batch_events_max=max(100, int(share)))
         self._job(trial, "page_size_1", number)
         trial.delete()
@@ -120,7 +125,8 @@ class PipelineBench:
         rows = 2 * sum(query.trial.next_offset.values())
         query.wait_for_rows(rows)
         query.stop()
-        steady = steady_part(query.batches(), self.warm_up)
+        warm_up = self.warm_up_transactions / self._loaded_transactions
+        steady = steady_part(query.batches(), warm_up)
         is_other = kind in ("stateless", "kafka_streams")
         facts = {} if is_other else {STORED: _stored_per_transaction(query.trial)}
         run = run_of(query, kind, number, steady, steady.rows // 2, query.batches(), facts)

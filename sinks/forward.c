@@ -13,7 +13,6 @@
  * rdkafka.h, whose binary interface is kept within version 2.
  */
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
@@ -369,10 +368,12 @@ static int takes(const sender *to, const topic *real, const facts *found,
     return bytes <= real->batch_bytes_max;
 }
 
+/* Of a number that is not negative. Two calls of snprintf were a thirtieth of the sink's time. */
 static void add_number(rd_kafka_headers_t *headers, const char *name, int64_t value) {
-    char text[NUMBER_MAX + 1];
-    int size = snprintf(text, sizeof text, "%lld", (long long)value);
-    kafka.header_add(headers, name, -1, text, size);
+    char text[NUMBER_MAX], *first = text + sizeof text;
+    do *--first = (char)('0' + value % 10);
+    while (value /= 10);
+    kafka.header_add(headers, name, -1, first, text + sizeof text - first);
 }
 
 /* The half's own headers, made those of its final; the half has none any more. */

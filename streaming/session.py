@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from checkback.checkpoints.folder import CheckpointFolder
 from checkback.deploy.class_archive import JAVA_OPTIONS, with_archive
 from checkback.protocol.configuration import Settings
+from checkback.streaming.jvm_options import java_options
 from checkback.streaming.package import package_zip
 
 LOCAL_MASTER: Final = re.compile(r"local(\[[^,\]]*\])?")
@@ -25,12 +26,14 @@ TASKS_PER_CORE: Final = 2
 TASK_TRIES: Final = 4
 """A local Spark gives a task one try unless told otherwise; a fenced producer needs a second."""
 
+JVMS: Final = {
+    JAVA_OPTIONS: "spark.driver.memory",
+    "spark.executor.extraJavaOptions": "spark.executor.memory",
+}
+"""The settings of a JVM's options, and of how much heap it has."""
+
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
-    # G1 takes what was fetched from Kafka, megabytes at once, for humongous objects and collects
-    # beside the tasks, which need the cores: 7 us of processor time per transaction instead of 2.
-    JAVA_OPTIONS: "-XX:+UseParallelGC",
-    "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     # The source's options hold the brokers' credentials; plans and pages show options.
@@ -132,6 +135,8 @@ def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
     chosen |= {_with_prefix(key): value for key, value in settings.spark.items()}
     chosen |= REQUIRED
     chosen["spark.sql.shuffle.partitions"] = str(state_partitions(settings))
+    for options, memory in JVMS.items():
+        chosen.setdefault(options, java_options(chosen.get(memory, "")))
     chosen[JAVA_OPTIONS] = with_archive(chosen[JAVA_OPTIONS])
     own = chosen.get("spark.jars")
     chosen["spark.jars"] = ",".join([*([own] if own else []), *(str(jar) for jar in jars)])

@@ -108,13 +108,6 @@ def common_options(function: Function) -> Function:
 runs_option = click.option(
     "--runs", type=click.IntRange(1), default=3, show_default=True, help="Of each kind."
 )
-batch_events_option = click.option(
-    "--batch-events",
-    type=click.IntRange(100),
-    default=250_000,
-    show_default=True,
-    help="Most halves and ops that one batch takes in.",
-)
 warm_up_option = click.option(
     "--warm-up",
     type=click.FloatRange(0, 0.9),
@@ -129,6 +122,17 @@ rate_option = click.option(
     show_default=True,
     help="Transactions per second.",
 )
+
+
+def batch_events_option(default: int) -> Callable[[Function], Function]:
+    """Add ``--batch-events`` with a default."""
+    return click.option(
+        "--batch-events",
+        type=click.IntRange(100),
+        default=default,
+        show_default=True,
+        help="Most halves and ops that one batch takes in.",
+    )
 
 
 def transactions_option(default: int) -> Callable[[Function], Function]:

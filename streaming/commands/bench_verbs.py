@@ -35,6 +35,13 @@ from checkback.streaming.commands.frame import Output, output_option
 @common_options
 @transactions_option(1_000_000)
 @click.option(
+    "--warm-up-transactions",
+    type=click.IntRange(1),
+    default=2_000_000,
+    show_default=True,
+    help="In each run before those that are measured: so long the JVM goes on compiling.",
+)
+@click.option(
     "--page-size-1-transactions",
     type=click.IntRange(40),
     default=20_000,
@@ -42,8 +49,7 @@ from checkback.streaming.commands.frame import Output, output_option
     help="In a run with one offset per state row.",
 )
 @runs_option
-@batch_events_option
-@warm_up_option
+@batch_events_option(1_000_000)
 @click.option(
     "--compare",
     default=",".join(USUAL_COMPARISONS),
@@ -53,10 +59,10 @@ from checkback.streaming.commands.frame import Output, output_option
 @output_option
 def pipeline(
     transactions: int,
+    warm_up_transactions: int,
     page_size_1_transactions: int,
     runs: int,
     batch_events: int,
-    warm_up: float,
     compare: str,
     output: Output,
     **rest: Any,
@@ -68,19 +74,26 @@ def pipeline(
     """
     common = Common(**rest)
     if common.smoke:
-        transactions, page_size_1_transactions, runs, batch_events = 4_000, 800, 1, 2_000
+        transactions, warm_up_transactions, page_size_1_transactions = 3_000, 1_000, 800
+        runs, batch_events = 1, 2_000
     options = {
         "transactions": transactions,
+        "warm_up_transactions": warm_up_transactions,
         "page_size_1_transactions": page_size_1_transactions,
         "runs": runs,
         "batch_events": batch_events,
-        "warm_up": warm_up,
         "compare": compare,
     }
     chosen = _comparisons(compare)
     with bench_stage(common, batch_events_max=batch_events) as stage:
         bench = PipelineBench(
-            stage, transactions, page_size_1_transactions, runs, warm_up, chosen, say
+            stage,
+            transactions,
+            warm_up_transactions,
+            page_size_1_transactions,
+            runs,
+            chosen,
+            say,
         )
         findings = bench.run()
     show("pipeline", common, options, findings, stage, output)
@@ -136,7 +149,7 @@ def latency(
 )
 @transactions_option(600_000)
 @runs_option
-@batch_events_option
+@batch_events_option(250_000)
 @warm_up_option
 @seconds_option("--idle-seconds", 20, "Of a repetition without transactions.")
 @output_option
@@ -240,7 +253,7 @@ def bodies(transactions: int, wait_seconds: float, output: Output, **rest: Any) 
 @common_options
 @transactions_option(300_000)
 @runs_option
-@batch_events_option
+@batch_events_option(250_000)
 @warm_up_option
 @output_option
 def scale(

@@ -14,6 +14,7 @@ from checkback.checkpoints.folder import CheckpointFolder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, OperationalError
 from checkback.streaming.failure import explain
+from checkback.streaming.jvm_options import COLLECTOR, java_options
 from checkback.streaming.package import package_folders, package_zip
 from checkback.streaming.session import (
     FILE_MANAGER,
@@ -47,6 +48,33 @@ def test_a_local_master_gets_task_retries_unless_it_names_its_own(
 def test_state_partitions_are_the_cores_of_a_local_master_unless_set() -> None:
     assert state_partitions(Settings(master="local[3]")) == 3
     assert state_partitions(Settings(master="local[3]", state_partitions=5)) == 5
+
+
+@pytest.mark.parametrize(
+    ("memory", "heap"),
+    [("2g", " -Xms2g"), ("900MB", " -Xms900m"), ("1024", " -Xms1024m"), ("", ""), ("lots", "")],
+)
+def test_a_jvm_has_its_whole_heap_from_the_start_where_its_size_is_known(
+    memory: str, heap: str
+) -> None:
+    assert java_options(memory).removeprefix(" ".join(COLLECTOR)) == heap
+
+
+def test_a_jvm_is_told_about_the_memory_it_gets() -> None:
+    own = {"driver.memory": "3g", "executor.memory": "5g"}
+
+    chosen = session_settings(Settings(spark=own), [])
+
+    assert "-Xms3g" in chosen["spark.driver.extraJavaOptions"]
+    assert "-Xms5g" in chosen["spark.executor.extraJavaOptions"]
+    # What spark-defaults.conf says of executors is not known here.
+    assert "-Xms" not in session_settings(Settings(), [])["spark.executor.extraJavaOptions"]
+
+
+def test_the_options_of_a_jvm_are_the_users_if_there_are_any() -> None:
+    chosen = session_settings(Settings(spark={"executor.extraJavaOptions": "-Xss2m"}), [])
+
+    assert chosen["spark.executor.extraJavaOptions"] == "-Xss2m"
 
 
 def test_the_user_may_change_defaults_but_not_what_correctness_rests_on() -> None:

@@ -24,6 +24,12 @@ def test_the_warm_up_is_left_out_and_the_rest_is_the_rate() -> None:
     assert steady.rows_per_s == 75
 
 
+def test_a_batch_a_few_records_short_draws_no_other_into_the_warm_up() -> None:
+    found = batches((993, 9_000), (1_000, 5_000), (1_000, 1_000), (1_000, 1_000), (7, 500))
+
+    assert steady_part(found, 0.5).rows == 2_000
+
+
 def test_at_least_one_batch_is_warm_up() -> None:
     steady = steady_part(batches((100, 9_000), (100, 1_000)), 0.0)
 
