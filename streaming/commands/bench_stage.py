@@ -105,9 +105,20 @@ def common_options(function: Function) -> Function:
     return function
 
 
-runs_option = click.option(
-    "--runs", type=click.IntRange(1), default=3, show_default=True, help="Of each kind."
-)
+def count_option(
+    name: str, default: int, text: str, *, least: int = 40, parameter: str | None = None
+) -> Callable[[Function], Function]:
+    """Add an option that takes a whole number, under another name of its parameter if given."""
+    return click.option(
+        *filter(None, (name, parameter)),
+        type=click.IntRange(least),
+        default=default,
+        show_default=True,
+        help=text,
+    )
+
+
+runs_option = count_option("--runs", 3, "Of each kind.", least=1)
 warm_up_option = click.option(
     "--warm-up",
     type=click.FloatRange(0, 0.9),
@@ -126,24 +137,13 @@ rate_option = click.option(
 
 def batch_events_option(default: int) -> Callable[[Function], Function]:
     """Add ``--batch-events`` with a default."""
-    return click.option(
-        "--batch-events",
-        type=click.IntRange(100),
-        default=default,
-        show_default=True,
-        help="Most halves and ops that one batch takes in.",
-    )
+    text = "Most halves and ops that one batch takes in."
+    return count_option("--batch-events", default, text, least=100)
 
 
 def transactions_option(default: int) -> Callable[[Function], Function]:
     """Add ``--transactions`` with a default."""
-    return click.option(
-        "--transactions",
-        type=click.IntRange(40),
-        default=default,
-        show_default=True,
-        help="In each run.",
-    )
+    return count_option("--transactions", default, "In each run.")
 
 
 def seconds_option(

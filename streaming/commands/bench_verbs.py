@@ -19,6 +19,7 @@ from checkback.streaming.commands.bench_stage import (
     batch_events_option,
     bench_stage,
     common_options,
+    count_option,
     rate_option,
     runs_option,
     say,
@@ -34,20 +35,13 @@ from checkback.streaming.commands.frame import Output, output_option
 @click.command()
 @common_options
 @transactions_option(1_000_000)
-@click.option(
+@count_option(
     "--warm-up-transactions",
-    type=click.IntRange(1),
-    default=2_000_000,
-    show_default=True,
-    help="In each run before those that are measured: so long the JVM goes on compiling.",
+    2_000_000,
+    "In each run before those that are measured: so long the JVM goes on compiling.",
+    least=1,
 )
-@click.option(
-    "--page-size-1-transactions",
-    type=click.IntRange(40),
-    default=20_000,
-    show_default=True,
-    help="In a run with one offset per state row.",
-)
+@count_option("--page-size-1-transactions", 20_000, "In a run with one offset per state row.")
 @runs_option
 @batch_events_option(1_000_000)
 @click.option(
@@ -139,14 +133,7 @@ def latency(
 
 @click.command()
 @common_options
-@click.option(
-    "--pending",
-    "waiting",
-    type=click.IntRange(40),
-    default=1_000_000,
-    show_default=True,
-    help="Halves without an op.",
-)
+@count_option("--pending", 1_000_000, "Halves without an op.", parameter="waiting")
 @transactions_option(600_000)
 @runs_option
 @batch_events_option(250_000)
@@ -183,19 +170,12 @@ def pending(
 
 @click.command()
 @common_options
-@click.option(
-    "--pending",
-    "waiting",
-    type=click.IntRange(40),
-    default=1_000_000,
-    show_default=True,
-    help="Halves that are due at once.",
-)
+@count_option("--pending", 1_000_000, "Halves that are due at once.", parameter="waiting")
 @rate_option
 @seconds_option("--quiet-seconds", 60, "Watched before the storm.")
 @seconds_option("--storm-seconds", 120, "Watched in it, at most.")
 @seconds_option("--due-after-seconds", None, "From the first half to the storm; else a guess.")
-@click.option("--runs", type=click.IntRange(1), default=1, show_default=True, help="Repetitions.")
+@count_option("--runs", 1, "Repetitions.", least=1)
 @output_option
 def storm(
     waiting: int,
