@@ -66,7 +66,7 @@ def test_local_transactions_and_checks_run_in_the_loop(checkback: Checkback, uni
             assert (await producer.send(Message(topic, b"plain"))).queue_offset == 0
             halves = await asyncio.to_thread(checkback.halves, 8)
             await asyncio.to_thread(checkback.ask, halves[0])
-            async with asyncio.timeout(45):
+            async with asyncio.timeout(15):
                 while not producer.counters.snapshot()[Event.CHECK_ANSWERED]:
                     await asyncio.sleep(0.02)
 
