@@ -19,6 +19,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from checkback.checkpoints.rebuild_history import RESTORED_PAGE, RESTORED_SCHEMA
 from checkback.protocol.errors import CheckpointError
+from checkback.streaming.event_rows import events_in
 from checkback.streaming.pages import (
     OUTCOME_SCHEMA,
     STATE_SCHEMA,
@@ -83,7 +84,7 @@ def restoring_function(settings: PageSettings) -> GroupFunction:
         is_page = rows["kind"] == RESTORED_PAGE
         for blob in rows.loc[is_page, "blob"]:
             state.update((STATE_VERSION, bytes(blob)))
-        yield advance_page(settings, budget, key, iter([rows[~is_page]]), state)
+        yield advance_page(settings, budget, key, events_in(rows[~is_page]), state)
 
     return restore
 

@@ -7,11 +7,12 @@ be done comes out as arrays.
 from checkback.state.engine import Decision, decide
 from checkback.state.events import EventKind, Events
 from checkback.state.outcome import Action, Counter, Outcome
-from checkback.state.page import PAGE_VERSION, Page
+from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page
 from checkback.state.rules import Rules, RulesHistory
 from checkback.state.settled import Mark, SettledMarks, pack_settled, unpack_settled
 
 __all__ = [
+    "PAGE_SIZE_MAX",
     "PAGE_VERSION",
     "Action",
     "Counter",

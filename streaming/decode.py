@@ -1,12 +1,15 @@
 """From Kafka rows to event rows, in SQL expressions that the JVM compiles.
 
 An event row is small: what it is, which half it speaks of, when, and a hash of who. Headers are
-read by position when they stand in the protocol's order, by name otherwise. What can't be decoded
-becomes an event too, with its reason: it travels the same way and ends in the refused topic.
+read by position when they stand in the protocol's order, by name otherwise; their values stay
+bytes, since a text of each would be a copy. What can't be decoded becomes an event too, with its
+reason: it travels the same way and ends in the refused topic.
 """
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -25,6 +28,7 @@ NO_IMMUNITY: Final = -1
 POSITIONS: Final = range(len(names.HALF_PROTOCOL_ORDER))
 """Of the headers that the protocol orders, as many in a half as in an op."""
 WHOLE_NUMBER: Final = "^[0-9]{1,12}$"
+OP_STATES: Final = ("8", "12", "0")
 
 
 def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
@@ -46,7 +50,7 @@ def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
     seen = rows.where(~_is_tick(topics)).select(
         "partition",
         f.col("offset").alias("source_offset"),
-        "timestamp",
+        f.unix_millis("timestamp").alias("time_ms"),
         "value",
         "headers",
         (f.col("topic") == topics.half).alias("is_half"),
@@ -56,23 +60,22 @@ def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
         "in_order",
         "partition",
         "source_offset",
-        f.unix_millis("timestamp").alias("time_ms"),
+        "time_ms",
         f.when(~f.col("is_half"), f.expr("try_cast(cast(value as string) as bigint)")).alias(
             "named_offset"
         ),
-        *(_text_at(position).alias(f"ordered_{position}") for position in POSITIONS),
-        f.when(~f.col("in_order"), f.col("headers")).alias("headers"),
+        "headers",
     )
-    texts = read.withColumn("found", _found_by_name()).select(
+    said = read.withColumn("found", _found_by_name()).select(
         "is_half",
         "partition",
         "source_offset",
         "time_ms",
         "named_offset",
-        *(_text(position).alias(f"text_{position}") for position in POSITIONS),
+        *(_said(position).alias(f"said_{position}") for position in POSITIONS),
         _feedback_times().alias("feedback_times"),
     )
-    judged = texts.select(*_parts()).select(
+    judged = said.select(*_parts()).select(
         "*",
         f.when(f.col("is_half"), _half_refusal(topics)).otherwise(_op_refusal()).alias("refusal"),
     )
@@ -119,23 +122,25 @@ def _header_at(position: int) -> Column:
 def _is_tick(topics: TopicNames) -> Column:
     """Tell a tick by its only header; asked of the bare row, where it costs two comparisons."""
     first = _header_at(0)
-    is_tick = (first["key"] == names.TAGS) & (first["value"].cast("string") == names.OP_TAG_TICK)
+    is_tick = (first["key"] == names.TAGS) & (first["value"] == _bytes(names.OP_TAG_TICK))
     return (f.col("topic") == topics.op) & f.coalesce(is_tick, f.lit(False))
 
 
 def _stand_in_order() -> Column:
-    first = f.slice(f.col("headers.key"), 1, len(POSITIONS))
-    return f.coalesce(first == _wanted(names.OP_PROTOCOL_ORDER), f.lit(False))
+    def stand(order: tuple[str, ...]) -> Column:
+        matches = [_header_at(position)["key"] == name for position, name in enumerate(order)]
+        return reduce(and_, matches)
+
+    in_order = f.when(f.col("is_half"), stand(names.HALF_PROTOCOL_ORDER)).otherwise(
+        stand(names.OP_PROTOCOL_ORDER)
+    )
+    return f.coalesce(in_order, f.lit(False))
 
 
 def _wanted(of_op: tuple[str, ...]) -> Column:
     """Return the names that a half's headers are wanted of, or those given of an op's."""
     half, op = (f.array(*map(f.lit, order)) for order in (names.HALF_PROTOCOL_ORDER, of_op))
     return f.when(f.col("is_half"), half).otherwise(op)
-
-
-def _text_at(position: int) -> Column:
-    return _header_at(position)["value"].cast("string")
 
 
 def _found_by_name() -> Column:
@@ -148,30 +153,31 @@ def _found_by_name() -> Column:
 
     def first_of_name(name: Column) -> Column:
         at = f.array_position(f.col("headers.key"), name).cast("int") - 1
-        return f.get(f.col("headers"), at)["value"].cast("string")
+        return f.get(f.col("headers"), at)["value"]
 
     wanted = _wanted((*names.OP_PROTOCOL_ORDER, names.TRANSACTION_CHECK_TIMES))
     return f.when(~f.col("in_order"), f.transform(wanted, first_of_name))
 
 
-def _text(position: int) -> Column:
+def _said(position: int) -> Column:
+    """Return what the header says whose place that is in the protocol's order."""
     found = f.get(f.col("found"), f.lit(position))
-    return f.when(f.col("in_order"), f.col(f"ordered_{position}")).otherwise(found)
+    return f.when(f.col("in_order"), _header_at(position)["value"]).otherwise(found)
 
 
 def _feedback_times() -> Column:
     """Return the check times of a feedback, which is rare and never in an op's order."""
     is_odd_op = ~f.col("is_half") & ~f.col("in_order")
     tag, times = (f.get(f.col("found"), f.lit(at)) for at in (0, len(POSITIONS)))
-    return f.when(is_odd_op & (tag == names.OP_TAG_UNDELIVERED), times.try_cast("long"))
+    return f.when(is_odd_op & (tag == _bytes(names.OP_TAG_UNDELIVERED)), _number(times))
 
 
 def _parts() -> list[Column]:
-    """Return what the two protocol orders name, from the texts at their positions."""
+    """Return what the two protocol orders name, from what is said at their positions."""
     half, op = names.HALF_PROTOCOL_ORDER, names.OP_PROTOCOL_ORDER
 
     def at(order: tuple[str, ...], name: str) -> Column:
-        return f.col(f"text_{order.index(name)}")
+        return f.col(f"said_{order.index(name)}")
 
     def of_either(name: str) -> Column:
         return f.when(f.col("is_half"), at(half, name)).otherwise(at(op, name))
@@ -189,21 +195,31 @@ def _parts() -> list[Column]:
     ]
 
 
+def _bytes(text: str) -> Column:
+    return f.lit(text.encode())
+
+
+def _number(said: Column) -> Column:
+    return said.cast("string").try_cast("long")
+
+
 def _blank(column: str) -> Column:
-    # Compared, not measured: length() counts the characters.
-    return f.coalesce(f.col(column) == "", f.lit(True))
+    return f.coalesce(f.col(column) == _bytes(""), f.lit(True))
 
 
 def _half_refusal(topics: TopicNames) -> Column:
     real_topic = f.col("real_topic")
     # With our prefix and without: taking it off would cut every topic's name.
     prefixes = ("", topics.prefix) if topics.prefix else ("",)
-    system = real_topic.isin(*(prefix + name for prefix in prefixes for name in SYSTEM_TOPICS))
+    system = real_topic.isin(
+        *(_bytes(prefix + name) for prefix in prefixes for name in SYSTEM_TOPICS)
+    )
     for prefix in prefixes:
         for system_prefix in SYSTEM_TOPIC_PREFIXES:
-            system = system | real_topic.startswith(prefix + system_prefix)
+            system = system | f.startswith(real_topic, _bytes(prefix + system_prefix))
+    not_a_half = f.coalesce(f.col("tran_msg") != _bytes("true"), f.lit(True))
     return (
-        f.when(f.coalesce(f.col("tran_msg") != "true", f.lit(True)), RefusedReason.NOT_A_HALF.value)
+        f.when(not_a_half, RefusedReason.NOT_A_HALF.value)
         .when(_blank("group"), RefusedReason.HALF_WITHOUT_GROUP.value)
         .when(_blank("transaction_id"), RefusedReason.HALF_WITHOUT_TRANSACTION_ID.value)
         .when(_blank("real_topic"), RefusedReason.HALF_WITHOUT_REAL_TOPIC.value)
@@ -214,9 +230,9 @@ def _half_refusal(topics: TopicNames) -> Column:
 
 def _op_refusal() -> Column:
     unreadable = f.col("named_offset").isNull() | (f.col("named_offset") < 0)
-    is_op = f.col("tag") == names.OP_TAG_REMOVE
+    is_op = f.col("tag") == _bytes(names.OP_TAG_REMOVE)
     is_feedback = f.col("feedback_times").isNotNull()
-    known_state = f.coalesce(f.col("op_state").isin("8", "12", "0"), f.lit(False))
+    known_state = f.coalesce(f.col("op_state").isin(*map(_bytes, OP_STATES)), f.lit(False))
     return (
         f.when(f.coalesce(~is_op, f.lit(True)) & ~is_feedback, RefusedReason.OP_TAG_UNKNOWN.value)
         .when(unreadable, RefusedReason.OP_OFFSET_UNREADABLE.value)
@@ -251,12 +267,11 @@ def _identity() -> Column:
 
 
 def _detail() -> Column:
-    immunity = f.when(
-        f.col("immunity") != "",
-        f.when(f.col("immunity").rlike(WHOLE_NUMBER), f.col("immunity").try_cast("long") * 1_000),
-    )
-    op = f.coalesce(f.col("feedback_times"), f.col("op_state").try_cast("long"), f.lit(0))
-    half = f.coalesce(immunity, f.lit(NO_IMMUNITY))
+    immunity = f.col("immunity")
+    is_whole = immunity.cast("string").rlike(WHOLE_NUMBER)
+    immunity_ms = f.when(immunity != _bytes(""), f.when(is_whole, _number(immunity) * 1_000))
+    op = f.coalesce(f.col("feedback_times"), _number(f.col("op_state")), f.lit(0))
+    half = f.coalesce(immunity_ms, f.lit(NO_IMMUNITY))
     return (
         f.when(f.col("refusal") != 0, f.col("refusal").cast("long"))
         .when(f.col("is_half"), half)

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.state import GroupState
 from checkback.sinks.python_worker import keep_modules
 from checkback.state import Action, Counter, Events, Outcome, Page, Rules, RulesHistory, decide
 from checkback.streaming.decode import page_of_key
+from checkback.streaming.event_rows import unpacked
 
 STATE_VERSION: Final = 1
 STATE_SCHEMA: Final = "version int, page binary"
@@ -100,7 +101,9 @@ class PageFunction:
 
     def __call__(self, key: tuple[Any, ...], frames: Frames, state: GroupState) -> Frames:
         """Advance the page of that key; a generator of one frame with one row."""
-        yield advance_page(self.settings, self.budget, key, frames, state)
+        first_offset = page_of_key(int(key[0])) * self.settings.page_size
+        events = events_of(frames, first_offset)
+        yield advance_page(self.settings, self.budget, key, events, state)
 
 
 def _loaded(settings: PageSettings) -> PageFunction:
@@ -113,7 +116,7 @@ def advance_page(
     settings: PageSettings,
     budget: CheckBudget,
     key: tuple[Any, ...],
-    frames: Frames,
+    events: Events,
     state: GroupState,
 ) -> pd.DataFrame:
     """Let one page decide, keep its state, and return its outcome as one row."""
@@ -126,7 +129,7 @@ def advance_page(
         page = Page.empty(partition, number, settings.page_size)
     decision = decide(
         page,
-        events_of(frames),
+        events,
         now_ms,
         rules,
         left,
@@ -144,20 +147,14 @@ def advance_page(
     return pd.DataFrame({"partition": [partition], "page": [number], "outcome": [blob]})
 
 
-def events_of(frames: Frames) -> Events:
-    """Return all event rows of a group; the frames a group is cut into mean nothing.
+def events_of(frames: Frames, first_offset: int) -> Events:
+    """Return all events of a page from its first offset on; the frames' bounds mean nothing.
 
     A page whose time has come is called with one empty frame.
     """
     chunks = [frame for frame in frames if len(frame)]
     if not chunks:
         return Events.empty()
-    rows = chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True)
-    return Events(
-        kind=rows["kind"].to_numpy(np.uint8),
-        offset=rows["offset"].to_numpy(np.int64),
-        time_ms=rows["time_ms"].to_numpy(np.int64),
-        identity=rows["identity"].to_numpy(np.int64),
-        detail=rows["detail"].to_numpy(np.int64),
-        source_offset=rows["source_offset"].to_numpy(np.int64),
+    return unpacked(
+        chunks[0] if len(chunks) == 1 else pd.concat(chunks, ignore_index=True), first_offset
     )

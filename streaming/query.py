@@ -12,6 +12,7 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 from checkback.protocol.configuration import Settings
 from checkback.protocol.topics import TopicNames
 from checkback.streaming.decode import decode
+from checkback.streaming.event_rows import packed
 from checkback.streaming.pages import (
     OUTCOME_SCHEMA,
     STATE_SCHEMA,
@@ -84,7 +85,7 @@ def outcomes_of(
         pages: rules and sizes.
         tasks_max: how many tasks read and decode, at most.
     """
-    events = decode(rows, topics, pages.page_size).coalesce(tasks_max)
+    events = packed(decode(rows, topics, pages.page_size), pages.page_size).coalesce(tasks_max)
     return events.groupBy("page_key", "partition").applyInPandasWithState(
         PageFunction(pages),
         OUTCOME_SCHEMA,
