@@ -67,7 +67,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
         "pipeline",
         "throughput ÷ that of Kafka Streams, exactly once, on the same records",
         least=1,
-        transactions=3 * MILLION,
+        transactions=MILLION,
     ),
     "visible_p50_to_batch": Bound(
         "latency", "commit → visible, p50 ÷ median batch time", most=1.8, transactions=10_000

@@ -28,7 +28,9 @@ NO_IMMUNITY: Final = -1
 POSITIONS: Final = range(len(names.HALF_PROTOCOL_ORDER))
 """Of the headers that the protocol orders, as many in a half as in an op."""
 WHOLE_NUMBER: Final = "^[0-9]{1,12}$"
-OP_STATES: Final = ("8", "12", "0")
+OP_STATES: Final = (
+    names.TRANSACTION_NOT_TYPE, names.TRANSACTION_COMMIT_TYPE, names.TRANSACTION_ROLLBACK_TYPE,
+)  # fmt: skip
 
 
 def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
@@ -127,20 +129,14 @@ def _is_tick(topics: TopicNames) -> Column:
 
 
 def _stand_in_order() -> Column:
+    """Tell whether the first headers are the protocol's; name by name, which builds no array."""
+
     def stand(order: tuple[str, ...]) -> Column:
         matches = [_header_at(position)["key"] == name for position, name in enumerate(order)]
         return reduce(and_, matches)
 
-    in_order = f.when(f.col("is_half"), stand(names.HALF_PROTOCOL_ORDER)).otherwise(
-        stand(names.OP_PROTOCOL_ORDER)
-    )
-    return f.coalesce(in_order, f.lit(False))
-
-
-def _wanted(of_op: tuple[str, ...]) -> Column:
-    """Return the names that a half's headers are wanted of, or those given of an op's."""
-    half, op = (f.array(*map(f.lit, order)) for order in (names.HALF_PROTOCOL_ORDER, of_op))
-    return f.when(f.col("is_half"), half).otherwise(op)
+    half, op = stand(names.HALF_PROTOCOL_ORDER), stand(names.OP_PROTOCOL_ORDER)
+    return f.coalesce(f.when(f.col("is_half"), half).otherwise(op), f.lit(False))
 
 
 def _found_by_name() -> Column:
@@ -155,7 +151,9 @@ def _found_by_name() -> Column:
         at = f.array_position(f.col("headers.key"), name).cast("int") - 1
         return f.get(f.col("headers"), at)["value"]
 
-    wanted = _wanted((*names.OP_PROTOCOL_ORDER, names.TRANSACTION_CHECK_TIMES))
+    of_half = f.array(*map(f.lit, names.HALF_PROTOCOL_ORDER))
+    of_op = f.array(*map(f.lit, (*names.OP_PROTOCOL_ORDER, names.TRANSACTION_CHECK_TIMES)))
+    wanted = f.when(f.col("is_half"), of_half).otherwise(of_op)
     return f.when(~f.col("in_order"), f.transform(wanted, first_of_name))
 
 
@@ -232,7 +230,9 @@ def _op_refusal() -> Column:
     unreadable = f.col("named_offset").isNull() | (f.col("named_offset") < 0)
     is_op = f.col("tag") == _bytes(names.OP_TAG_REMOVE)
     is_feedback = f.col("feedback_times").isNotNull()
-    known_state = f.coalesce(f.col("op_state").isin(*map(_bytes, OP_STATES)), f.lit(False))
+    known_state = f.coalesce(
+        f.col("op_state").isin(*(_bytes(str(one)) for one in OP_STATES)), f.lit(False)
+    )
     return (
         f.when(f.coalesce(~is_op, f.lit(True)) & ~is_feedback, RefusedReason.OP_TAG_UNKNOWN.value)
         .when(unreadable, RefusedReason.OP_OFFSET_UNREADABLE.value)
