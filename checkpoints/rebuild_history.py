@@ -20,8 +20,9 @@ from checkback.checkpoints.rebuild_positions import Positions
 from checkback.checkpoints.restored_page import Known, RestoredCounts, RestoredPage, restore_page
 from checkback.protocol.properties import ERROR_HEADER_PREFIX
 from checkback.protocol.topics import TopicNames
-from checkback.state import Events, Page, Rules, SettledMarks, unpack_settled
+from checkback.state import Page, Rules, SettledMarks, unpack_settled
 from checkback.streaming.decode import EVENT_COLUMNS, decode, page_key_of, page_of_key
+from checkback.streaming.event_rows import events_in
 
 RESTORED_PAGE: Final = 0
 """As a row's kind: it holds a page, or marks of one; other kinds are those of EventKind."""
@@ -195,15 +196,9 @@ def restore_function(
 def _restored(
     empty: Page, table: pa.Table, marks: Sequence[SettledMarks], history: HistorySettings
 ) -> RestoredPage:
-    events = Events(
-        *(
-            table[name].to_numpy().astype(np.uint8 if name == "kind" else np.int64)
-            for name in ("kind", "offset", "time_ms", "identity", "detail", "source_offset")
-        )
-    )
     # A partition that halves never had: marks or ops of garbage, judged without knowing more.
     known = history.known.get(empty.partition, Known(0, 0, 0))
-    return restore_page(empty, events, marks, known, history.now_ms, history.rules)
+    return restore_page(empty, events_in(table), marks, known, history.now_ms, history.rules)
 
 
 def _rows(page_key: int, restored: RestoredPage) -> pa.Table:

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -44,11 +45,11 @@ def packed(events: DataFrame, page_size: int) -> DataFrame:
     )
 
 
-def events_in(rows: pd.DataFrame) -> Events:
+def events_in(rows: pd.DataFrame | pa.Table) -> Events:
     """Return the events in rows as `decode` makes them."""
-    kind = rows["kind"].to_numpy(np.uint8)
     names = ("offset", "time_ms", "identity", "detail", "source_offset")
-    return Events(kind, *(rows[name].to_numpy(np.int64) for name in names))
+    numbers = (rows[name].to_numpy().astype(np.int64) for name in names)
+    return Events(rows["kind"].to_numpy().astype(np.uint8), *numbers)
 
 
 def unpacked(rows: pd.DataFrame, first_offset: int) -> Events:
