@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from confluent_kafka import Producer
@@ -26,7 +27,7 @@ from checkback.protocol.connection import confluent_settings, spark_settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.sinks.ledger_rows import Batch
-from checkback.sinks.report import BatchReport
+from checkback.sinks.report import BatchReport, PageStatus
 from checkback.sinks.session import SessionWatch
 from checkback.sinks.settings import SinkSettings
 from checkback.sinks.task import REPORT_TYPE, sink_function
@@ -113,6 +114,7 @@ class Job:
     _admin: AdminClient | None = None
     _session: SessionWatch | None = None
     _ledger: DeltaLedger | None = None
+    _held: Future[list[PageStatus]] | None = None
 
     def stop(self) -> None:
         """Ask for an end after the batch that is being written; returns at once."""
@@ -157,7 +159,7 @@ class Job:
         claim_topics(self.settings, connection, folder)
         found = sink_settings(self.settings, connection, folder.make_query_id())
         sink = take_over(found, self.settings, facts, folder)
-        self.progress.index.update(read_page_statuses(folder))
+        self._held = held_pages(folder)
         return sink
 
     def _start(
@@ -193,7 +195,8 @@ class Job:
             if time.monotonic() >= next_line_s:
                 self._require_own_session()
                 clock.require_no_step_back()
-                self._emit_line(query)
+                if self._held is None or self._held.done():
+                    self._emit_line(query)
                 next_line_s += interval_s
         if self._stopping.is_set():
             end_between_batches(spark, query)
@@ -208,6 +211,9 @@ class Job:
             self._session.require_own()
 
     def _emit_line(self, query: StreamingQuery) -> None:
+        if self._held is not None:
+            self.progress.complete(self._held.result())
+            self._held = None
         last = query.lastProgress
         batch_ms = None if last is None else last.durationMs.get("triggerExecution")
         asked = self.progress.take_asked_groups()
@@ -252,6 +258,24 @@ def open_ledger(settings: Settings, facts: preflight.ClusterFacts) -> DeltaLedge
     topic_id = facts.topics[settings.topics.half].topic_id
     owner = LedgerOwner(settings.application_id, topic_id)
     return DeltaLedger.open_or_create(settings.ledger, owner)
+
+
+def held_pages(folder: CheckpointFolder) -> Future[list[PageStatus]]:
+    """Begin to read what is pending in the checkpoint; nothing but progress lines waits for it.
+
+    It took a quarter of a start, most of it for code that the JVM had not met yet.
+    """
+    held: Future[list[PageStatus]] = Future()
+
+    def read() -> None:
+        try:
+            held.set_result(read_page_statuses(folder))
+        except BaseException as error:
+            held.set_exception(error)
+
+    # A daemon: a job that ends meanwhile waits for no reader.
+    Thread(target=read, name="held-pages", daemon=True).start()
+    return held
 
 
 def write_tick(settings: Settings, connection: dict[str, Any]) -> None:

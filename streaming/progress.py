@@ -23,11 +23,21 @@ class PendingIndex:
     """Pending halves by page: exact, because every page a batch touches reports its status."""
 
     _pages: dict[tuple[int, int], PageStatus] = field(default_factory=dict)
+    _reported: set[tuple[int, int]] | None = field(default_factory=set)
+
+    def complete(self, statuses: Iterable[PageStatus]) -> None:
+        """Take in, once, what the checkpoint held; what a batch reported meanwhile is younger."""
+        reported, self._reported = self._reported or set(), None
+        self.update(
+            status for status in statuses if (status.partition, status.page) not in reported
+        )
 
     def update(self, statuses: Iterable[PageStatus]) -> None:
-        """Take in the statuses that a batch reported, or that the checkpoint holds."""
+        """Take in the statuses that a batch reported."""
         for status in statuses:
             key = (status.partition, status.page)
+            if self._reported is not None:
+                self._reported.add(key)
             if status.pending:
                 self._pages[key] = status
             else:
@@ -110,6 +120,11 @@ class Progress:
                 self.index.update(report.pages)
                 self._undelivered.update(report.undelivered_groups)
                 self._asked.update(report.asked_groups)
+
+    def complete(self, statuses: Iterable[PageStatus]) -> None:
+        """Take in what the checkpoint held when the job began."""
+        with self._lock:
+            self.index.complete(statuses)
 
     def take_asked_groups(self) -> set[str]:
         """Return the groups that were asked since the last call."""

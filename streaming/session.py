@@ -128,6 +128,8 @@ def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
     if settings.master.startswith("local"):
         # Nobody outside has to reach a local Spark.
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Executors elsewhere have our package in a zip, which is not there yet when this starts.
+        chosen["spark.python.daemon.module"] = "checkback.streaming.worker_daemon"
     if not settings.master.startswith("yarn"):
         # By TCP each answer of a worker waits for a delayed acknowledgement: 40 ms, several times
         # in a batch. On YARN the path of a container's folder is too long for such a socket.

@@ -94,3 +94,24 @@ def test_the_line_for_a_terminal_names_groups_without_a_check_topic() -> None:
     assert loud.startswith("batch 7 (410 ms)")
     assert "finals 1,234" in loud
     assert loud.endswith("no check topic for billing")
+
+
+def test_what_the_checkpoint_held_is_older_than_any_report() -> None:
+    progress = Progress()
+    progress.add(7, [report(PageStatus(0, 0, 0, -1), PageStatus(0, 1, 9, 300))])
+
+    progress.complete(
+        [PageStatus(0, 0, 5, 100), PageStatus(0, 1, 4, 200), PageStatus(1, 0, 2, 250)]
+    )
+
+    assert progress.index.pending == 11
+    assert progress.index.oldest_ms == 250
+
+
+def test_a_page_resolved_after_the_checkpoint_was_read_is_gone() -> None:
+    index = PendingIndex()
+    index.complete([PageStatus(0, 0, 5, 100)])
+
+    index.update([PageStatus(0, 0, 0, -1)])
+
+    assert index.pending == 0
