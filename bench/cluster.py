@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import pyspark
 
+from checkback.bench.control_group import control_group, inside
 from checkback.deploy.ports import LOOPBACK, free_ports
 from checkback.protocol.errors import OperationalError
 
@@ -49,6 +50,7 @@ def standalone_cluster(
     python: Path = Path(sys.executable),
     environment: Mapping[str, str] | None = None,
     bind_to_cores: bool = False,
+    cores_each: float | None = None,
 ) -> Iterator[Cluster]:
     """Give a cluster of workers with one core each.
 
@@ -61,9 +63,11 @@ def standalone_cluster(
         bind_to_cores: keep each worker, and with it its executor's JVM, Python workers and sink
             process, on a core of its own, as a container's limit does. Spark counts tasks, not
             processors: left alone, one executor "of one core" uses all that the machine has.
+        cores_each: hold each worker, with all of that, to so much processor time on any core.
 
     Raises:
         OperationalError: it did not come up.
+        PrerequisiteError: processes can't be held to a share here.
     """
     folder.mkdir(parents=True, exist_ok=True)
     started_with = {**os.environ, **SMALL, "PYSPARK_PYTHON": str(python), **(environment or {})}
@@ -71,6 +75,7 @@ def standalone_cluster(
     url = f"spark://{LOOPBACK}:{port}"
     deploy, address = "org.apache.spark.deploy", ["--host", LOOPBACK, "--webui-port"]
     processes: list[subprocess.Popen[bytes]] = []
+    groups = ExitStack()
     try:
         master = [f"{deploy}.master.Master", *address, str(web_ports[0]), "--port", str(port)]
         processes.append(_start(folder, "master", master, started_with))
@@ -78,8 +83,10 @@ def standalone_cluster(
         for number, web_port in enumerate(web_ports[1:]):
             sizes = ["--cores", "1", "--memory", executor_memory, "--work-dir", str(folder)]
             worker = [f"{deploy}.worker.Worker", *address, str(web_port), *sizes, url]
+            group = groups.enter_context(control_group(cores_each)) if cores_each else None
             with _on_core(number if bind_to_cores else None):
-                processes.append(_start(folder, f"worker-{number}", worker, started_with))
+                name = f"worker-{number}"
+                processes.append(_start(folder, name, worker, started_with, group))
         _wait_for_text(folder / "master.log", "Registering worker", workers)
         yield Cluster(url, tuple(process.pid for process in processes[1:]))
     finally:
@@ -87,6 +94,7 @@ def standalone_cluster(
             process.terminate()
         for process in processes:
             process.wait(STOP_TIMEOUT_S)
+        groups.close()
 
 
 @contextmanager
@@ -104,11 +112,15 @@ def _on_core(number: int | None) -> Iterator[None]:
 
 
 def _start(
-    folder: Path, name: str, command: list[str], environment: Mapping[str, str]
+    folder: Path,
+    name: str,
+    command: list[str],
+    environment: Mapping[str, str],
+    group: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(
-            [str(SPARK_CLASS), *command],
+            inside(group, [str(SPARK_CLASS), *command]),
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=log,

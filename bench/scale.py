@@ -1,7 +1,8 @@
 """``checkback bench scale``: two executors of one core against one, on a standalone cluster.
 
 Each executor is bound to a core, with its Python workers and its sink process; broker and driver
-run where there is room. With one executor that is the other core, with two there is none left.
+run where there is room. With one executor that is the other core, with two there is none left:
+held to half a core each, they leave it to broker and driver.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class ScaleBench:
         transactions: in each run.
         repetitions: of each run.
         warm_up: share of the records that is read before it is measured.
+        cores_each: hold each executor to so much processor time instead of to a core.
         say: tells a person how far it is.
     """
 
@@ -40,6 +42,7 @@ class ScaleBench:
     transactions: int
     repetitions: int
     warm_up: float
+    cores_each: float | None
     say: Callable[[str], None]
     runs: list[Run] = field(default_factory=list)
 
@@ -64,7 +67,11 @@ class ScaleBench:
         trial = self.stage.trial(f"scale-{executors}-{number}").create()
         written = trial.load(self.transactions)
         cluster = standalone_cluster(
-            trial.folder / "cluster", executors, WORKER_MEMORY, bind_to_cores=True
+            trial.folder / "cluster",
+            executors,
+            WORKER_MEMORY,
+            bind_to_cores=self.cores_each is None,
+            cores_each=self.cores_each,
         )
         with cluster as running:
             spark = {

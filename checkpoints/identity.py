@@ -7,13 +7,16 @@ were made with. A recreated topic keeps its name and starts at offset 0 again: i
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
 from checkback.protocol.errors import CheckpointError
+from checkback.streaming.page_keys import PageKeys
 
 FILE: Final = "identity.json"
-FORMAT: Final = 1
+FORMAT: Final = 2
+WITHOUT_TURNS: Final = 1
+"""The format of before, whose pages are keyed by their half partition; it is read."""
 
 REMEDIES: Final = {
     "format": "Use the version of Checkback that wrote it, or `checkback checkpoint rebuild`.",
@@ -40,6 +43,13 @@ class CheckpointIdentity:
     half_topic_id: str
     op_topic_id: str
     settled_topic_id: str
+    half_partitions: int | None = None
+    """When it was made; None in format 1."""
+
+    @property
+    def page_keys(self) -> PageKeys:
+        """How its pages are keyed."""
+        return PageKeys(self.half_partitions)
 
     def to_json(self) -> str:
         """Return it as text."""
@@ -50,10 +60,12 @@ class CheckpointIdentity:
         """Read it.
 
         Raises:
-            CheckpointError: it is no identity, or of a later format.
+            CheckpointError: it is no identity.
         """
         try:
             raw = json.loads(text)
+            if raw["format"] == WITHOUT_TURNS:
+                raw["half_partitions"] = None
             return cls(**{one.name: raw[one.name] for one in fields(cls)})
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
@@ -65,8 +77,13 @@ class CheckpointIdentity:
         """Refuse to go on with a checkpoint of something else.
 
         Raises:
-            CheckpointError: names the first difference, and what to do.
+            CheckpointError: names the first difference, and what to do; or its format is a later
+                one.
         """
+        if self.format == WITHOUT_TURNS:
+            now = replace(now, format=self.format)
+        # Kafka can add partitions to a topic.
+        now = replace(now, half_partitions=self.half_partitions)
         for one in fields(self):
             had, has = getattr(self, one.name), getattr(now, one.name)
             if had != has:

@@ -262,7 +262,8 @@ class _Work:
         self, folder: RebuildFolder, sink: SinkSettings, now_ms: int
     ) -> dict[str, int]:
         rules = record_rules(folder.checkpoint, now_ms, self._rules)
-        pages = PageSettings(self.settings.offsets_per_page, rules)
+        identity = identity_of(self.settings, self.facts)
+        pages = PageSettings(identity.page_size, rules, identity.page_keys)
         progress = Progress()
         ledger = open_ledger(self.settings, self.facts)
         write_batch = BatchSink(sink, progress, Event(), ledger)

@@ -21,8 +21,9 @@ from checkback.checkpoints.restored_page import Known, RestoredCounts, RestoredP
 from checkback.protocol.properties import ERROR_HEADER_PREFIX
 from checkback.protocol.topics import TopicNames
 from checkback.state import Page, Rules, SettledMarks, unpack_settled
-from checkback.streaming.decode import EVENT_COLUMNS, decode, page_key_of, page_of_key
+from checkback.streaming.decode import EVENT_COLUMNS, decode
 from checkback.streaming.event_rows import events_in
+from checkback.streaming.page_keys import page_key_of, page_of_key
 
 RESTORED_PAGE: Final = 0
 """As a row's kind: it holds a page, or marks of one; other kinds are those of EventKind."""

@@ -15,11 +15,14 @@ from typing import Any, Final
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from checkback.checkpoints.rebuild_history import RESTORED_PAGE, RESTORED_SCHEMA
 from checkback.protocol.errors import CheckpointError
+from checkback.state import Page
 from checkback.streaming.event_rows import events_in
+from checkback.streaming.page_keys import HALF_PARTITIONS_MAX
 from checkback.streaming.pages import (
     OUTCOME_SCHEMA,
     STATE_SCHEMA,
@@ -57,12 +60,18 @@ def run_first_batch(
     """
     source = spark.readStream.schema(RESTORED_SCHEMA).parquet(rows)
     wanted = source.where(f"kind <> {RESTORED_PAGE} or blob is not null")
-    outcomes = wanted.groupBy("page_key", "partition").applyInPandasWithState(
-        restoring_function(pages),
-        OUTCOME_SCHEMA,
-        STATE_SCHEMA,
-        "append",
-        GroupStateTimeout.ProcessingTimeTimeout,
+    # Marks of garbage may name any partition; no key is made for one that can't be.
+    possible = wanted.where(f.col("partition").between(0, HALF_PARTITIONS_MAX - 1))
+    outcomes = (
+        pages.keys.put_on(possible)
+        .groupBy(*pages.keys.columns)
+        .applyInPandasWithState(
+            restoring_function(pages),
+            OUTCOME_SCHEMA,
+            STATE_SCHEMA,
+            "append",
+            GroupStateTimeout.ProcessingTimeTimeout,
+        )
     )
     query = (
         outcomes.writeStream.outputMode("append")
@@ -84,7 +93,9 @@ def restoring_function(settings: PageSettings) -> GroupFunction:
         is_page = rows["kind"] == RESTORED_PAGE
         for blob in rows.loc[is_page, "blob"]:
             state.update((STATE_VERSION, bytes(blob)))
-        yield advance_page(settings, budget, key, events_in(rows[~is_page]), state)
+        number, partition = settings.keys.place_of(key)
+        empty = Page.empty(partition, number, settings.page_size)
+        yield advance_page(settings, budget, empty, events_in(rows[~is_page]), state)
 
     return restore
 

@@ -19,6 +19,7 @@ from checkback.protocol import properties as names
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
 from checkback.state import EventKind
+from checkback.streaming.page_keys import page_key_of
 
 EVENT_COLUMNS: Final = (
     "page_key", "partition", "kind", "offset", "time_ms", "identity", "detail", "source_offset",
@@ -42,7 +43,7 @@ def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
         page_size: half offsets per page.
 
     Returns:
-        page_key long (see page_key_of), partition int, kind tinyint (state.EventKind),
+        page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
         offset long (of the half), time_ms long (of the record), identity long (top 16 bits: group;
         low 48: group and transaction id), detail long (a half's immunity time in ms or -1, an
         op's state, a feedback's check times, a refusal's code), source_offset long (of the record
@@ -95,25 +96,6 @@ def decode(rows: DataFrame, topics: TopicNames, page_size: int) -> DataFrame:
     )
     paged = events.withColumn("page", f.expr(f"offset div {page_size}"))
     return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
-
-
-def page_key_of(page: Column) -> Column:
-    """Return a page's number with its eight bytes reversed.
-
-    The state store walks its rows in the order of their key's bytes, and Spark stores a number's
-    lowest byte first. Reversed, the order of bytes is the order of pages: those whose time has come
-    are called oldest first, so that the budget of check requests goes to the oldest.
-    """
-    key = f.lit(0)
-    for byte in range(8):
-        lowest = f.shiftright(page, 8 * byte).bitwiseAND(f.lit(0xFF))
-        key = key.bitwiseOR(f.shiftleft(lowest.cast("long"), 56 - 8 * byte))
-    return key
-
-
-def page_of_key(key: int) -> int:
-    """Return the number of the page whose key that is."""
-    return int.from_bytes(key.to_bytes(8, "little", signed=True), "big", signed=True)
 
 
 def _header_at(position: int) -> Column:

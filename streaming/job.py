@@ -39,6 +39,7 @@ from checkback.streaming.clock_watch import ClockWatch
 from checkback.streaming.failure import explain, jvm_watched
 from checkback.streaming.lag import OffsetPublisher
 from checkback.streaming.members import groups_without_members
+from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
@@ -140,10 +141,10 @@ class Job:
             folder = CheckpointFolder(spark, settings.checkpoint)
             spare_processes(spark, folder)
             self.settings = settings = fit_to_checkpoint(settings, folder)
-            preflight.bind_checkpoint(settings, facts, folder)
+            bound = preflight.bind_checkpoint(settings, facts, folder)
             sink = self._take_over(facts, folder, connection)
             with stop_signals(self.stop):
-                query = self._start(spark, folder, sink)
+                query = self._start(spark, folder, sink, bound.page_keys)
                 self.emit("started", self._started_facts(query))
                 write_tick(settings, connection)
                 self._watch(spark, query)
@@ -163,11 +164,12 @@ class Job:
         return sink
 
     def _start(
-        self, spark: SparkSession, folder: CheckpointFolder, sink: SinkSettings
+        self, spark: SparkSession, folder: CheckpointFolder, sink: SinkSettings, keys: PageKeys
     ) -> StreamingQuery:
         settings = self.settings
         history = record_rules(folder, self.now_ms(), Rules.from_settings(settings))
-        pages = PageSettings(settings.offsets_per_page, history, tell_prepared=sink.keeps_ledger)
+        size = settings.offsets_per_page
+        pages = PageSettings(size, history, keys, tell_prepared=sink.keeps_ledger)
         source = spark_settings(settings.bootstrap_servers, settings.kafka)
         rows = read_topics(spark, settings, source)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings))

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.state import GroupState
 
 from checkback.sinks.python_worker import keep_modules
 from checkback.state import Action, Counter, Events, Outcome, Page, Rules, RulesHistory, decide
-from checkback.streaming.decode import page_of_key
 from checkback.streaming.event_rows import unpacked
+from checkback.streaming.page_keys import PageKeys
 
 STATE_VERSION: Final = 1
 STATE_SCHEMA: Final = "version int, page binary"
@@ -39,11 +39,13 @@ class PageSettings:
     Args:
         page_size: half offsets per page.
         rules: in force from when; a replayed batch uses those of its own time.
+        keys: how the checkpoint's pages are keyed.
         tell_prepared: whether outcomes name the halves that became pending, for the ledger.
     """
 
     page_size: int
     rules: RulesHistory
+    keys: PageKeys
     tell_prepared: bool = False
 
 
@@ -90,7 +92,7 @@ class PageFunction:
     Spark loads it anew for each of the two passes over a state partition in a batch (pages with
     data, then pages whose time has come), so the budget it holds is one pass's: each gets half.
     What a pass sees and in which order is fixed by state and input, so a replay spends alike;
-    pages whose time has come are seen oldest first (decode.page_key_of).
+    pages whose time has come are seen oldest first (page_keys.page_key_of).
     """
 
     settings: PageSettings
@@ -101,9 +103,10 @@ class PageFunction:
 
     def __call__(self, key: tuple[Any, ...], frames: Frames, state: GroupState) -> Frames:
         """Advance the page of that key; a generator of one frame with one row."""
-        first_offset = page_of_key(int(key[0])) * self.settings.page_size
-        events = events_of(frames, first_offset)
-        yield advance_page(self.settings, self.budget, key, events, state)
+        number, partition = self.settings.keys.place_of(key)
+        empty = Page.empty(partition, number, self.settings.page_size)
+        events = events_of(frames, empty.first_offset)
+        yield advance_page(self.settings, self.budget, empty, events, state)
 
 
 def _loaded(settings: PageSettings) -> PageFunction:
@@ -115,18 +118,23 @@ def _loaded(settings: PageSettings) -> PageFunction:
 def advance_page(
     settings: PageSettings,
     budget: CheckBudget,
-    key: tuple[Any, ...],
+    empty: Page,
     events: Events,
     state: GroupState,
 ) -> pd.DataFrame:
-    """Let one page decide, keep its state, and return its outcome as one row."""
-    number, partition = page_of_key(int(key[0])), int(key[1])
+    """Let one page decide, keep its state, and return its outcome as one row.
+
+    Args:
+        settings: rules and sizes.
+        budget: what the pass may still ask.
+        empty: the page as it is before its first event.
+        events: of this batch.
+        state: the page's.
+    """
     now_ms = state.getCurrentProcessingTimeMs()
     rules = settings.rules.at(now_ms)
     left = budget.begin(rules)
-    page = Page.unpack(bytes(state.get[1])) if state.exists else None
-    if page is None:
-        page = Page.empty(partition, number, settings.page_size)
+    page = Page.unpack(bytes(state.get[1])) if state.exists else empty
     decision = decide(
         page,
         events,
@@ -144,7 +152,7 @@ def advance_page(
         state.setTimeoutDuration(max(1, wait_ms if wait_ms > 0 else budget.sleep_ms()))
     budget.spend(decision.outcome)
     blob = decision.outcome.pack()
-    return pd.DataFrame({"partition": [partition], "page": [number], "outcome": [blob]})
+    return pd.DataFrame({"partition": [page.partition], "page": [page.page], "outcome": [blob]})
 
 
 def events_of(frames: Frames, first_offset: int) -> Events:

@@ -109,11 +109,17 @@ def identity_of(settings: Settings, facts: ClusterFacts) -> CheckpointIdentity:
         facts.topics[names.half].topic_id,
         facts.topics[names.op].topic_id,
         facts.topics[names.settled].topic_id,
+        facts.topics[names.half].partitions,
     )
 
 
-def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointFolder) -> None:
+def bind_checkpoint(
+    settings: Settings, facts: ClusterFacts, folder: CheckpointFolder
+) -> CheckpointIdentity:
     """Bind a new checkpoint to what it is made for, or check that an old one still fits.
+
+    Returns:
+        What it is bound to.
 
     Raises:
         CheckpointError: it belongs to something else, or the topics were settled by another one.
@@ -123,8 +129,9 @@ def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointF
     now = identity_of(settings, facts)
     text = folder.read(FILE)
     if text is not None:
-        CheckpointIdentity.from_json(text).require_same(now)
-        return
+        bound = CheckpointIdentity.from_json(text)
+        bound.require_same(now)
+        return bound
     if not folder.is_empty():
         raise CheckpointError(
             f"{settings.checkpoint} is not empty and not a checkpoint of Checkback.",
@@ -134,6 +141,7 @@ def bind_checkpoint(settings: Settings, facts: ClusterFacts, folder: CheckpointF
     if facts.settled_records:
         raise claimed_by(settings, facts.claim)
     folder.write(FILE, now.to_json())
+    return now
 
 
 def require_markers(

@@ -85,8 +85,9 @@ def outcomes_of(
         pages: rules and sizes.
         tasks_max: how many tasks read and decode, at most.
     """
-    events = packed(decode(rows, topics, pages.page_size), pages.page_size).coalesce(tasks_max)
-    return events.groupBy("page_key", "partition").applyInPandasWithState(
+    events = packed(decode(rows, topics, pages.page_size), pages.page_size)
+    keyed = pages.keys.put_on(events).coalesce(tasks_max)
+    return keyed.groupBy(*pages.keys.columns).applyInPandasWithState(
         PageFunction(pages),
         OUTCOME_SCHEMA,
         STATE_SCHEMA,

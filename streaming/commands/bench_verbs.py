@@ -234,15 +234,26 @@ def bodies(transactions: int, wait_seconds: float, output: Output, **rest: Any) 
 @transactions_option(300_000)
 @runs_option
 @batch_events_option(250_000)
+@click.option(
+    "--cores-each",
+    type=click.FloatRange(0.1),
+    help="Hold each executor to so much processor time (Linux, root) instead of to a core.",
+)
 @warm_up_option
 @output_option
 def scale(
-    transactions: int, runs: int, batch_events: int, warm_up: float, output: Output, **rest: Any
+    transactions: int,
+    runs: int,
+    batch_events: int,
+    cores_each: float | None,
+    warm_up: float,
+    output: Output,
+    **rest: Any,
 ) -> None:
     """Run on a standalone cluster with one executor of one core, and with two.
 
     Broker, driver and executors share this machine: two executors can only be faster where cores
-    are left for them.
+    are left for them. On two cores that is so with --cores-each 0.5.
     """
     common = Common(**rest)
     if common.smoke:
@@ -251,10 +262,12 @@ def scale(
         "transactions": transactions,
         "runs": runs,
         "batch_events": batch_events,
+        "cores_each": cores_each,
         "warm_up": warm_up,
     }
     with bench_stage(common, batch_events_max=batch_events) as stage:
-        findings = ScaleBench(stage, transactions, runs, warm_up, say).run()
+        bench = ScaleBench(stage, transactions, runs, warm_up, cores_each, say)
+        findings = bench.run()
     show("scale", common, options, findings, stage, output)
 
 

@@ -13,7 +13,9 @@ from tests.spark.harness import NAMES, KafkaRow, half_row, kafka_rows, op_row
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.state import EventKind
-from checkback.streaming.decode import decode, page_key_of, page_of_key
+from checkback.streaming.decode import decode
+from checkback.streaming.event_rows import packed
+from checkback.streaming.page_keys import PageKeys, page_key_of, page_of_key
 
 TRAN = ("TRAN_MSG", b"true")
 GROUP = ("PGROUP", b"g")
@@ -164,9 +166,10 @@ def test_the_loop_over_rows_is_small_enough_for_the_jvm_to_compile(spark: SparkS
     lines = spark.createDataFrame([(half_row(5, time_ms=99).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
 
-    decoded: Any = decode(rows, TopicNames("some-prefix-"), 1024)
+    events = packed(decode(rows, TopicNames("some-prefix-"), 1024), 1024)
+    keyed: Any = PageKeys(4).put_on(events)
 
-    plan = decoded._jdf.queryExecution()
+    plan = keyed._jdf.queryExecution()
     stages = plan.debug().codegenToSeq().mkString("\n")
     sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", stages)]
     assert sizes

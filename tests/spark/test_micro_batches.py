@@ -13,16 +13,17 @@ from tests.spark.harness import MicroBatches, half_row, op_row
 
 from checkback.protocol.configuration import Settings
 from checkback.state import Action, Outcome, Rules, RulesHistory
-from checkback.streaming.decode import page_key_of
+from checkback.streaming.page_keys import PageKeys, page_key_of
 from checkback.streaming.pages import PageSettings
 
 START_MS = 1_000_000
 SETTINGS = Settings(transaction_timeout_ms=6_000, check_interval_ms=60_000, check_max=2)
+KEYS = PageKeys(1)
 
 
 def pages(page_size: int = 1024, settings: Settings = SETTINGS) -> PageSettings:
     history = RulesHistory(()).with_rules(0, Rules.from_settings(settings))
-    return PageSettings(page_size, history)
+    return PageSettings(page_size, history, KEYS)
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_a_batch_replayed_under_other_settings_and_another_clock_decides_as_befo
         check_enabled=False,
     )
     history = micro.pages.rules.with_rules(START_MS + 1, Rules.from_settings(changed))
-    micro.pages = PageSettings(1024, history)
+    micro.pages = PageSettings(1024, history, KEYS)
     micro.restart(advance_ms=777_000)
 
     assert first == [("CHECK", offset, 1) for offset in range(3)]
@@ -178,7 +179,7 @@ def test_a_check_storm_is_spread_oldest_page_first_and_holds_no_commit_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     few = Settings(transaction_timeout_ms=6_000, checks_per_batch_max=8)
-    one_partition = PageSettings(1, pages(1, few).rules)
+    one_partition = PageSettings(1, pages(1, few).rules, KEYS)
     micro = MicroBatches(spark, one_partition, tmp_path / "checkpoint", START_MS)
     offsets = [3, 200, 255, 256, 300, 511, 512, 1_000, 65_535, 65_536, 70_000, 10**7]
     micro.add([half_row(offset, time_ms=START_MS) for offset in reversed(offsets)])
@@ -203,10 +204,10 @@ def test_a_check_storm_is_spread_oldest_page_first_and_holds_no_commit_up(
 
 def placement(spark: SparkSession, pages_of_one: list[int]) -> dict[int, int]:
     """The state partition of each page of half partition 0."""
-    frame = spark.createDataFrame([(page,) for page in pages_of_one], "page long")
-    key = page_key_of(f.col("page"))
-    place = f.pmod(f.hash(key, f.lit(0)), f.lit(2))
-    return {row.page: row.place for row in frame.select("page", place.alias("place")).collect()}
+    rows = spark.createDataFrame([(page, 0) for page in pages_of_one], "page long, partition int")
+    keyed = KEYS.put_on(rows.withColumn("page_key", page_key_of(f.col("page"))))
+    place = f.pmod(f.hash(*KEYS.columns), f.lit(2))
+    return {row.page: row.place for row in keyed.select("page", place.alias("place")).collect()}
 
 
 def test_no_state_row_stays_for_a_page_with_nothing_to_remember(

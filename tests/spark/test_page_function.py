@@ -8,10 +8,11 @@ import sys
 
 from checkback.protocol.configuration import Settings
 from checkback.state import Rules, RulesHistory
+from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageFunction, PageSettings
 
 RULES = Rules.from_settings(Settings())
-SETTINGS = PageSettings(1024, RulesHistory(((0, RULES),)))
+SETTINGS = PageSettings(1024, RulesHistory(((0, RULES),)), PageKeys(4))
 
 LOAD_TWICE = """
 import gc, pickle, sys

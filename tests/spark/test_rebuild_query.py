@@ -28,6 +28,7 @@ from checkback.checkpoints.restored_page import Known
 from checkback.checkpoints.status import read_page_blobs
 from checkback.protocol.errors import CheckpointError
 from checkback.state import Action, Events, Outcome, Page, RulesHistory, pack_settled
+from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 
 PAGE_SIZE = 4
@@ -111,7 +112,8 @@ def test_the_first_batch_makes_state_of_history_and_judges_what_is_left(
 
     # Without checks: the halves are years old, and would be discarded.
     now = RulesHistory(((0, replace(RULES, check_enabled=False)),))
-    run_first_batch(spark, rows, checkpoint, PageSettings(PAGE_SIZE, now), write_batch)
+    settings = PageSettings(PAGE_SIZE, now, PageKeys(4))
+    run_first_batch(spark, rows, checkpoint, settings, write_batch)
 
     assert (counts.halves, counts.settled, counts.pending, counts.ops) == (6, 2, 4, 1)
     outcomes = {one.page: one for one in map(Outcome.unpack, written)}

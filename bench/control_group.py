@@ -1,0 +1,74 @@
+"""Holding processes to a share of the machine's processor time, as a container's limit does."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from checkback.protocol.errors import PrerequisiteError
+
+ROOT: Final = Path("/sys/fs/cgroup")
+END_TIMEOUT_S: Final = 10.0
+PERIOD_US: Final = 20_000
+"""A fifth of the usual one: a group that has used its share up stands still until the next."""
+
+
+@contextmanager
+def control_group(cores: float) -> Iterator[Path]:
+    """Give a control group, of version 1 or 2, whose processes together have so many cores.
+
+    Args:
+        cores: may be a fraction.
+
+    Yields:
+        The file that takes the ids of processes; what these start later belongs to it as well. The
+        group is taken away when the block ends, and has to be without processes then.
+
+    Raises:
+        PrerequisiteError: there are no control groups here, or they are not ours to make.
+    """
+    is_first_version = (ROOT / "cpu").is_dir()
+    folder = (ROOT / "cpu" if is_first_version else ROOT) / f"checkback-{uuid.uuid4().hex[:8]}"
+    quota_us = int(cores * PERIOD_US)
+    try:
+        folder.mkdir()
+        if is_first_version:
+            (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+        else:
+            (folder / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
+    except OSError as error:
+        raise PrerequisiteError(
+            f"Processes can't be held to {cores} cores here: {error}.",
+            remedy="That takes Linux, root and control groups with the controller `cpu`; without "
+            "--cores-each every executor has a core of its own.",
+        ) from error
+    try:
+        yield folder / "cgroup.procs"
+    finally:
+        _remove(folder)
+
+
+def inside(group: Path | None, command: Sequence[str]) -> list[str]:
+    """Return the command as one that enters the group before it does anything."""
+    if group is None:
+        return list(command)
+    return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group), *command]
+
+
+def _remove(folder: Path) -> None:
+    """Take a group away; what its processes started may take a moment longer to end."""
+    deadline_s = time.monotonic() + END_TIMEOUT_S
+    while True:
+        try:
+            folder.rmdir()
+        except OSError:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.05)
+        else:
+            return
