@@ -17,6 +17,7 @@ from checkback.bench.cluster import standalone_cluster
 from checkback.bench.measures import Measure
 from checkback.bench.query import Query
 from checkback.bench.runs import Findings, Run, run_of
+from checkback.bench.speed import work_of_two
 from checkback.bench.stage import QUICK_START, Stage
 from checkback.deploy.ports import LOOPBACK
 
@@ -52,16 +53,18 @@ class ScaleBench:
         Raises:
             OperationalError: a run failed.
         """
+        of_two = []
         for number in range(self.repetitions):
+            of_two.append(work_of_two())
+            self.say(f"two processes that share nothing do {of_two[-1]} times the work of one")
             for executors in EXECUTORS:
                 self._run(executors, number)
         rates: dict[str, list[float]] = {}
         for run in self.runs:
             rates.setdefault(run.kind, []).append(run.transactions_per_s)
         ratios = [two / one for one, two in zip(rates[_kind(1)], rates[_kind(2)], strict=True)]
-        return Findings(
-            [Measure("throughput_of_two_executors", ratios, self.transactions)], self.runs
-        )
+        measure = Measure("throughput_of_two_executors", ratios, self.transactions)
+        return Findings([measure], self.runs, {"work_of_two_processes": of_two})
 
     def _run(self, executors: int, number: int) -> None:
         trial = self.stage.trial(f"scale-{executors}-{number}").create()

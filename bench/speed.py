@@ -7,6 +7,8 @@ the same machine; this says whether they did.
 from __future__ import annotations
 
 import statistics
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
@@ -15,6 +17,13 @@ from checkback.bench.looking import Looker
 
 ADDITIONS: Final = 20_000
 """About a millisecond, so that it takes a five-hundredth of a core."""
+LOOP: Final = """
+import time
+started_s, total = time.perf_counter(), 0
+for number in range(10_000_000):
+    total += number
+print(time.perf_counter() - started_s)
+"""
 
 
 def work_us() -> float:
@@ -24,6 +33,25 @@ def work_us() -> float:
     for number in range(ADDITIONS):
         total += number
     return (time.thread_time_ns() - started_ns) / 1_000
+
+
+def work_of_two(repetitions: int = 5) -> float:
+    """Return how many times the work of one process two do at once; they share nothing but cores.
+
+    Rented cores are often two threads of one: then it is far from 2, whatever the processes do, and
+    nothing else can gain more by a second of them.
+    """
+    found = []
+    for _ in range(repetitions):
+        alone_s, together_s = _slowest_loop_s(1), _slowest_loop_s(2)
+        found.append(2 * alone_s / together_s)
+    return round(statistics.median(found), 2)
+
+
+def _slowest_loop_s(processes: int) -> float:
+    command = [sys.executable, "-c", LOOP]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(processes)]
+    return max(float(process.communicate()[0]) for process in running)
 
 
 @dataclass(slots=True)

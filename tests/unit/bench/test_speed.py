@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from checkback.bench.speed import SpeedWatch, work_us
+from checkback.bench.speed import SpeedWatch, work_of_two, work_us
 
 
 def test_the_work_is_measured_without_the_time_it_waited() -> None:
@@ -19,3 +19,7 @@ def test_the_median_is_that_of_the_span() -> None:
 
     assert watch.work_us_between(2, 4) == 420
     assert watch.work_us_between(6, 7) == 0
+
+
+def test_two_processes_do_more_than_one_and_no_more_than_two() -> None:
+    assert 0.5 < work_of_two(1) < 3.0
