@@ -2,7 +2,7 @@
 
 Each executor is bound to a core, with its Python workers and its sink process; broker and driver
 run where there is room. With one executor that is the other core, with two there is none left:
-held to half a core each, they leave it to broker and driver.
+held to a quarter of one each, they leave the rest to broker and driver.
 """
 
 from __future__ import annotations

@@ -16,16 +16,13 @@ from typing import Any, Final
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
+from pyspark.sql.streaming.state import GroupState
 
 from checkback.checkpoints.rebuild_history import RESTORED_PAGE, RESTORED_SCHEMA
 from checkback.protocol.errors import CheckpointError
-from checkback.state import Page
 from checkback.streaming.event_rows import events_in
 from checkback.streaming.page_keys import HALF_PARTITIONS_MAX
 from checkback.streaming.pages import (
-    OUTCOME_SCHEMA,
-    STATE_SCHEMA,
     STATE_VERSION,
     CheckBudget,
     Frames,
@@ -33,6 +30,7 @@ from checkback.streaming.pages import (
     PageSettings,
     advance_page,
 )
+from checkback.streaming.query import decided
 
 BatchFunction = Callable[[DataFrame, int], None]
 LINES_OF_A_PLAN: Final = 3
@@ -62,17 +60,7 @@ def run_first_batch(
     wanted = source.where(f"kind <> {RESTORED_PAGE} or blob is not null")
     # Marks of garbage may name any partition; no key is made for one that can't be.
     possible = wanted.where(f.col("partition").between(0, HALF_PARTITIONS_MAX - 1))
-    outcomes = (
-        pages.keys.put_on(possible)
-        .groupBy(*pages.keys.columns)
-        .applyInPandasWithState(
-            restoring_function(pages),
-            OUTCOME_SCHEMA,
-            STATE_SCHEMA,
-            "append",
-            GroupStateTimeout.ProcessingTimeTimeout,
-        )
-    )
+    outcomes = decided(pages.keys.put_on(possible), pages, restoring_function(pages))
     query = (
         outcomes.writeStream.outputMode("append")
         .option("checkpointLocation", checkpoint)
@@ -93,9 +81,8 @@ def restoring_function(settings: PageSettings) -> GroupFunction:
         is_page = rows["kind"] == RESTORED_PAGE
         for blob in rows.loc[is_page, "blob"]:
             state.update((STATE_VERSION, bytes(blob)))
-        number, partition = settings.keys.place_of(key)
-        empty = Page.empty(partition, number, settings.page_size)
-        yield advance_page(settings, budget, empty, events_in(rows[~is_page]), state)
+        place = settings.keys.place_of(key)
+        yield advance_page(settings, budget, place, events_in(rows[~is_page]), state)
 
     return restore
 

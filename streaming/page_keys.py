@@ -17,8 +17,7 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-TURN_BITS: Final = 16
-HALF_PARTITIONS_MAX: Final = 1 << TURN_BITS
+HALF_PARTITIONS_MAX: Final = 1 << 16
 """Pages of one number in two half partitions need keys of their own; Kafka has fewer partitions."""
 
 _SEED: Final = 42

@@ -103,10 +103,9 @@ class PageFunction:
 
     def __call__(self, key: tuple[Any, ...], frames: Frames, state: GroupState) -> Frames:
         """Advance the page of that key; a generator of one frame with one row."""
-        number, partition = self.settings.keys.place_of(key)
-        empty = Page.empty(partition, number, self.settings.page_size)
-        events = events_of(frames, empty.first_offset)
-        yield advance_page(self.settings, self.budget, empty, events, state)
+        place = self.settings.keys.place_of(key)
+        events = events_of(frames, place[0] * self.settings.page_size)
+        yield advance_page(self.settings, self.budget, place, events, state)
 
 
 def _loaded(settings: PageSettings) -> PageFunction:
@@ -118,7 +117,7 @@ def _loaded(settings: PageSettings) -> PageFunction:
 def advance_page(
     settings: PageSettings,
     budget: CheckBudget,
-    empty: Page,
+    place: tuple[int, int],
     events: Events,
     state: GroupState,
 ) -> pd.DataFrame:
@@ -127,14 +126,18 @@ def advance_page(
     Args:
         settings: rules and sizes.
         budget: what the pass may still ask.
-        empty: the page as it is before its first event.
+        place: the page's number and half partition.
         events: of this batch.
         state: the page's.
     """
     now_ms = state.getCurrentProcessingTimeMs()
     rules = settings.rules.at(now_ms)
     left = budget.begin(rules)
-    page = Page.unpack(bytes(state.get[1])) if state.exists else empty
+    number, partition = place
+    if state.exists:
+        page = Page.unpack(bytes(state.get[1]))
+    else:
+        page = Page.empty(partition, number, settings.page_size)
     decision = decide(
         page,
         events,
@@ -152,7 +155,7 @@ def advance_page(
         state.setTimeoutDuration(max(1, wait_ms if wait_ms > 0 else budget.sleep_ms()))
     budget.spend(decision.outcome)
     blob = decision.outcome.pack()
-    return pd.DataFrame({"partition": [page.partition], "page": [page.page], "outcome": [blob]})
+    return pd.DataFrame({"partition": [partition], "page": [number], "outcome": [blob]})
 
 
 def events_of(frames: Frames, first_offset: int) -> Events:

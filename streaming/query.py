@@ -16,6 +16,7 @@ from checkback.streaming.event_rows import packed
 from checkback.streaming.pages import (
     OUTCOME_SCHEMA,
     STATE_SCHEMA,
+    GroupFunction,
     PageFunction,
     PageSettings,
 )
@@ -87,8 +88,19 @@ def outcomes_of(
     """
     events = packed(decode(rows, topics, pages.page_size), pages.page_size)
     keyed = pages.keys.put_on(events).coalesce(tasks_max)
+    return decided(keyed, pages, PageFunction(pages))
+
+
+def decided(keyed: DataFrame, pages: PageSettings, function: GroupFunction) -> DataFrame:
+    """Return what a function decides for each page; the operator that a checkpoint is known by.
+
+    Args:
+        keyed: rows with the columns of the checkpoint's keys.
+        pages: rules and sizes.
+        function: called once for each page with rows, or whose time has come.
+    """
     return keyed.groupBy(*pages.keys.columns).applyInPandasWithState(
-        PageFunction(pages),
+        function,
         OUTCOME_SCHEMA,
         STATE_SCHEMA,
         "append",

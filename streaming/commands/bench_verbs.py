@@ -253,7 +253,7 @@ def scale(
     """Run on a standalone cluster with one executor of one core, and with two.
 
     Broker, driver and executors share this machine: two executors can only be faster where cores
-    are left for them. On two cores that is so with --cores-each 0.5.
+    are left for them. On two cores that is so with --cores-each 0.25.
     """
     common = Common(**rest)
     if common.smoke:
