@@ -1,7 +1,7 @@
-"""The settings: one flat set, every key with one name in file, environment and flags.
+"""The settings: one flat set; every key has one name in file, environment and flags.
 
-A time has its unit in its name. Reading them from anywhere is the command line's work; here is
-what they are, their bounds and which of them contradict each other.
+A time has its unit in its name. This module defines the settings, their bounds and which values
+contradict each other. The command line reads them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import TopicNames
@@ -24,9 +24,39 @@ SECRET_WORDS: Final = (
     "credential",
 )
 MASK: Final = "******"
+ORDER_BY_KEY: Final = "key"
+ORDER_NONE: Final = "none"
+ORDERS: Final = (ORDER_BY_KEY, ORDER_NONE)
+NEW_ORDER: Final = ORDER_BY_KEY
 NEW_PAGE_SIZE: Final = 4_096
-"""With 1,024 the Python workers took 7.9 us per transaction, with 2,048 4.9, with 4,096 4.3; but a
-page that an op touches is written whole."""
+"""Python workers took 7.9 us per transaction with 1,024, 4.9 us with 2,048 and 4.3 us with 4,096.
+Larger pages cost more to write, because an op rewrites its whole page."""
+
+_LOCAL_MASTER: Final = re.compile(r"local(?:\[(\d+|\*)(?:\s*,\s*(\d+))?\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMaster:
+    """A Spark master inside the driver: ``local``, ``local[n]``, ``local[*,tries]``.
+
+    Args:
+        threads: how many tasks run at once; None: one per core of the machine.
+        tries: how many tries a task has; None if the master does not say.
+    """
+
+    threads: int | None
+    tries: int | None
+
+
+def local_master(master: str) -> LocalMaster | None:
+    """Parse a local master; return None for the master of a cluster."""
+    found = _LOCAL_MASTER.fullmatch(master)
+    if found is None:
+        return None
+    threads, tries = found.groups()
+    return LocalMaster(
+        None if threads == "*" else int(threads or 1), None if tries is None else int(tries)
+    )
 
 
 def _setting(default: Any, text: str, *, least: int | None = None, most: int | None = None) -> Any:
@@ -36,7 +66,7 @@ def _setting(default: Any, text: str, *, least: int | None = None, most: int | N
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Everything that can be set. Field metadata holds the text and the bounds (inclusive).
+    """All settings. Field metadata holds the help text and the bounds (inclusive).
 
     Raises:
         ConfigurationError: a value is out of bounds or contradicts another.
@@ -47,48 +77,53 @@ class Settings:
     application_id: str = _setting(
         "checkback", "Name of this deployment; prefix of its transactional ids and groups"
     )
-    topic_prefix: str = _setting("", "Put before the name of each of Checkback's topics")
+    topic_prefix: str = _setting("", "Prefix of the names of Checkback's topics")
     half_partitions: int = _setting(4, "Partitions of the half and op topics", least=1, most=4096)
     state_partitions: int | None = _setting(
-        None, "Partitions of the state; default: the checkpoint's, of a new one: cores", least=1
+        None, "Partitions of the state; default: the checkpoint's, for a new one: cores", least=1
     )
     trigger_interval_ms: int = _setting(
-        0, "Least time between two batches; 0: one follows the other", least=0
+        0, "Least time between two batches; 0: no pause, but small batches are spaced out", least=0
     )
-    batch_events_max: int = _setting(
-        1_000_000, "Most halves and ops that one batch takes in", least=1
-    )
+    batch_events_max: int = _setting(1_000_000, "Most halves and ops that one batch reads", least=1)
     transaction_timeout_ms: int = _setting(
-        6_000, "Age from which a half without an op is asked back", least=0
+        6_000, "Age from which the pipeline asks about a half without an op", least=0
     )
     check_interval_ms: int = _setting(
-        60_000, "Time from one check request to the next of a half", least=1
+        60_000, "Time between two check requests for the same half", least=1
     )
     check_max: int = _setting(
-        15, "Check requests after which a half is discarded", least=1, most=60_000
+        15, "Check requests after which a half is discarded; 0 does as 1", least=0, most=60_000
     )
     checks_per_batch_max: int = _setting(
-        10_000, "Most check requests per state partition and batch, oldest first", least=1
+        10_000, "Most check requests per state partition and batch, oldest halves first", least=1
     )
     half_retention_ms: int = _setting(
         259_200_000, "Age from which a half is discarded as expired", least=1
     )
-    verdict_memory_ms: int = _setting(
-        3_600_000, "How long a verdict is remembered, and an op without its half waits", least=0
+    verdict_retention_ms: int = _setting(
+        3_600_000,
+        "How long verdicts are remembered, and how long an op waits for its half",
+        least=0,
     )
-    check_enabled: bool = _setting(True, "false: nobody is asked and nothing discarded")
-    reject_transactions: bool = _setting(False, "true: new halves are refused, old ones resolved")
+    check_enabled: bool = _setting(True, "false: no check requests, no discards")
+    reject_transactions: bool = _setting(False, "true: refuse new halves, resolve the old ones")
     page_size: int | None = _setting(
         None,
-        f"Half offsets per state row; default: the checkpoint's, of a new one: {NEW_PAGE_SIZE}",
+        f"Half offsets per state row; default: the checkpoint's, for a new one: {NEW_PAGE_SIZE}",
         least=1,
         most=65_536,
     )
+    order: str = _setting(
+        "",
+        "key: finals of one key keep their order; none: pages take turns at the state partitions;"
+        f" default: the checkpoint's, for a new one: {NEW_ORDER}",
+    )
     max_message_bytes: int = _setting(
-        4_194_304, "Largest message body the topics take", least=1_024
+        4_194_304, "Largest message body that the topics accept", least=1_024
     )
     replication_factor: int = _setting(
-        -1, "Replicas of the topics that are created; -1: the broker's default", least=-1
+        -1, "Replicas of new topics; -1: the broker's default", least=-1
     )
     sink_transaction_timeout_ms: int | None = _setting(
         None,
@@ -97,14 +132,33 @@ class Settings:
         least=1_000,
     )
     native_sink: bool = _setting(
-        True, "false: finals are made in Python, without the sink's compiled part"
+        True, "false: Python builds the finals, without the sink's compiled part"
+    )
+    log_file: str = _setting(
+        "", "File for Spark's own log; -: standard error; default: a temporary file"
+    )
+    log_format: Literal["text", "json"] = _setting(
+        "text", "text or json: form of Checkback's own log lines and of Spark's log"
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = _setting(
+        "WARNING", "DEBUG, INFO, WARNING or ERROR: what Checkback's own log lines tell"
+    )
+    metrics_port: int = _setting(
+        0, "Port of /metrics, /healthz and /readyz; 0: no such endpoint", least=0, most=65_535
+    )
+    metrics_host: str = _setting(
+        "127.0.0.1", "Address of that endpoint; 0.0.0.0 lets other machines ask"
     )
     progress_interval_ms: int = _setting(5_000, "Time between two progress lines", least=100)
-    ledger: str = _setting("", "Path of the Delta ledger; none: no ledger")
-    acl_file: str = _setting("", "Path of the ACL file; none: no access control")
+    ledger: str = _setting("", "Path of the Delta ledger; default: no ledger")
+    acl_file: str = _setting(
+        "", "Path of the rules of access control (plain_acl.yml); default: no access control"
+    )
+    access_key: str = _setting("", "Account that signs what operators' commands write")
+    secret_key: str = _setting("", "Secret of that account")
     master: str = _setting("local[*]", "Spark master")
-    kafka: Mapping[str, str] = _setting(dict, "kafka.*: passed through to every Kafka client")
-    spark: Mapping[str, str] = _setting(dict, "spark.*: passed through to Spark")
+    kafka: Mapping[str, str] = _setting(dict, "kafka.*: passed on to every Kafka client")
+    spark: Mapping[str, str] = _setting(dict, "spark.*: passed on to Spark")
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -121,7 +175,20 @@ class Settings:
                 remedy="Give this deployment a name.",
                 key="application_id",
             )
-        _ = self.topics  # refuses an impossible prefix
+        if self.order not in ("", *ORDERS):
+            raise ConfigurationError(
+                f"order is {self.order!r}.", remedy=f"Set {' or '.join(ORDERS)}.", key="order"
+            )
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ConfigurationError(
+                "Of access_key and secret_key only one is set.",
+                remedy="Set both, or neither.",
+                key="access_key",
+            )
+        _ = self.topics  # raises an error for an impossible prefix
+        _check_master(self.master)
+        for key, value in self.spark.items():
+            _check_memory(key, value)
 
     @property
     def topics(self) -> TopicNames:
@@ -130,24 +197,43 @@ class Settings:
 
     @property
     def offsets_per_page(self) -> int:
-        """How many half offsets a state row has, in a checkpoint that is made with these."""
+        """How many half offsets a state row has in a checkpoint made with these settings."""
         return NEW_PAGE_SIZE if self.page_size is None else self.page_size
 
+    @property
+    def pending_window_ms(self) -> int:
+        """How long a half may be pending: until it expires.
+
+        Checks usually end it sooner, but one with a long immunity time, or of a group that never
+        made its check topic, is not asked, or not counted, until then.
+        """
+        return self.half_retention_ms
+
+    @property
+    def order_of_pages(self) -> str:
+        """The order that a checkpoint made with these settings keeps, one of ORDERS."""
+        return self.order or NEW_ORDER
+
     def state_partitions_on(self, cores: int) -> int:
-        """Return how many partitions the state has, on a machine with that many cores.
+        """Return how many partitions a new checkpoint's state has.
 
         Args:
-            cores: counts when neither state_partitions nor a ``local[n]`` master says a number.
+            cores: the number to use if neither state_partitions nor a local master gives one.
         """
         if self.state_partitions is not None:
             return self.state_partitions
-        local = re.fullmatch(r"local\[(\d+)(,\d+)?\]", self.master)
-        return max(1, int(local[1])) if local else cores
+        local = local_master(self.master)
+        return max(1, cores if local is None or local.threads is None else local.threads)
 
     def masked(self) -> dict[str, object]:
-        """Return all settings by name, secrets replaced, ready to be shown."""
-        shown: dict[str, object] = {one.name: getattr(self, one.name) for one in fields(self)}
+        """Return all settings by name, with secrets masked."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        shown: dict[str, object] = {
+            name: without_user(value) if isinstance(value, str) else value
+            for name, value in found.items()
+        }
         shown["kafka"] = {key: mask(key, value) for key, value in self.kafka.items()}
+        shown["secret_key"] = self.secret_key and MASK
         shown["spark"] = {key: mask(key, value) for key, value in self.spark.items()}
         return shown
 
@@ -155,9 +241,42 @@ class Settings:
         return f"Settings({', '.join(f'{key}={value!r}' for key, value in self.masked().items())})"
 
 
+_CLUSTER_MASTER: Final = re.compile(r"local-cluster\[\d+,\d+,\d+\]|spark://.+|k8s://.+|yarn")
+"""Masters that Spark accepts besides a local one (SparkMasterRegex, SparkSubmit)."""
+_MEMORY: Final = re.compile(r"\d+([kmgtp]b?|b)?", re.IGNORECASE)
+"""Amounts of memory that Spark accepts (JavaUtils.byteStringAs)."""
+
+
+_USER_IN_URL: Final = re.compile(r"://[^/@\s]+@")
+
+
+def _check_master(master: str) -> None:
+    if local_master(master) is None and _CLUSTER_MASTER.fullmatch(master) is None:
+        raise ConfigurationError(
+            f"master is {master!r}.",
+            remedy="Set it to local[*], local[n], spark://host:port, k8s://host:port or yarn.",
+            key="master",
+        )
+
+
+def _check_memory(key: str, value: str) -> None:
+    name = key.removeprefix("spark.")
+    if name in ("driver.memory", "executor.memory") and _MEMORY.fullmatch(value) is None:
+        raise ConfigurationError(
+            f"spark.{name} is {value!r}.",
+            remedy="Set it to a number with a unit, like 2g or 512m.",
+            key=f"spark.{name}",
+        )
+
+
 def mask(key: str, value: str) -> str:
-    """Return the value, or a mask when the key names a secret."""
-    return MASK if any(word in key.lower() for word in SECRET_WORDS) else value
+    """Return the value, or a mask if the key names a secret."""
+    return MASK if any(word in key.lower() for word in SECRET_WORDS) else without_user(value)
+
+
+def without_user(value: str) -> str:
+    """Return the value with a mask for the user and the password in every URL."""
+    return _USER_IN_URL.sub(f"://{MASK}@", value)
 
 
 def setting_default(one: Field[Any]) -> Any:

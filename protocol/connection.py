@@ -1,15 +1,14 @@
-"""Kafka connection settings, said once and translated for the three kinds of client in use.
+"""Kafka connection settings, set once and translated for the three kinds of client in use.
 
-They are written in librdkafka's dotted names (``security.protocol``, ``sasl.username``,
-``ssl.ca.location`` …), most of which are the Java client's too. A setting that concerns security
-is translated or refused, never dropped: a dropped one would connect with less protection than was
-asked for. Others go to each client that knows them.
+They have librdkafka's dotted names (``security.protocol``, ``sasl.username``, ``ssl.ca.location``
+…), most of which the Java client uses, too. A security setting is translated or refused, never
+dropped: without it a client would connect with less protection than the user asked for. Other
+settings go to each client that knows them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from checkback.protocol.errors import ConfigurationError
@@ -63,7 +62,7 @@ def kafka_python_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> d
 
     Args:
         bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name; those kafka-python does not have are left out.
+        kafka: settings by dotted name; settings that kafka-python does not know are left out.
 
     Raises:
         ConfigurationError: no servers, or a security setting that can't be honoured.
@@ -83,7 +82,7 @@ def confluent_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict
 
     Args:
         bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name, all of them passed on.
+        kafka: settings by dotted name; all are passed on.
 
     Raises:
         ConfigurationError: no servers, or a security setting that can't be honoured.
@@ -94,37 +93,20 @@ def confluent_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict
     return {**found, "bootstrap.servers": ",".join(_servers(bootstrap_servers))}
 
 
-def text_of_file(name: str) -> str:
-    """Return the text of a certificate or key.
-
-    Raises:
-        ConfigurationError: it can't be read.
-    """
-    try:
-        return Path(name).read_text("ascii")
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"The file {name} can't be read as PEM.", remedy="Check its name, format and rights."
-        ) from error
-
-
 def java_settings(
-    bootstrap_servers: str,
-    kafka: Mapping[str, str],
-    read_text: Callable[[str], str] = text_of_file,
+    bootstrap_servers: str, kafka: Mapping[str, str], read_text: Callable[[str], str]
 ) -> dict[str, str]:
     """Return the configuration of a Java client, certificates and keys included as PEM text.
 
-    Text and not file names, because an executor has the configuration but not the driver's files.
+    The configuration holds the text, because executors do not have the driver's files.
 
     Args:
         bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name; those Java does not know it only warns of.
-        read_text: returns the text of the file of that name.
+        kafka: settings by dotted name; the Java client warns about those that it does not know.
+        read_text: returns the text of the PEM file of that name.
 
     Raises:
-        ConfigurationError: no servers, a security setting that can't be honoured, a file that
-            can't be read.
+        ConfigurationError: no servers, or a security setting that can't be honoured.
     """
     known = _checked(bootstrap_servers, kafka)
     found = {key: value for key, value in known.items() if key not in _SECURITY_NAMES}
@@ -138,16 +120,14 @@ def java_settings(
 
 
 def spark_settings(
-    bootstrap_servers: str,
-    kafka: Mapping[str, str],
-    read_text: Callable[[str], str] = text_of_file,
+    bootstrap_servers: str, kafka: Mapping[str, str], read_text: Callable[[str], str]
 ) -> dict[str, str]:
-    """Return the options of Spark's Kafka source: those of Java, each under ``kafka.``.
+    """Return the options of Spark's Kafka source: Java's settings with the prefix ``kafka.``.
 
     Args:
         bootstrap_servers: host:port, separated by commas.
         kafka: settings by dotted name.
-        read_text: returns the text of the file of that name.
+        read_text: returns the text of the PEM file of that name.
 
     Raises:
         ConfigurationError: no servers, or a security setting that can't be honoured.
@@ -157,7 +137,7 @@ def spark_settings(
 
 
 def _checked(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings by their one name, after refusing what no client could honour."""
+    """Return the settings by their common names; refuse those that a client does not support."""
     if not _servers(bootstrap_servers):
         raise ConfigurationError(
             "bootstrap_servers is not set.",
@@ -196,17 +176,17 @@ def _check_sasl(known: Mapping[str, str]) -> None:
 def _not_supported(key: str) -> ConfigurationError:
     names = ", ".join(sorted(_SECURITY_NAMES))
     return ConfigurationError(
-        f"kafka.{key} can't be honoured by all of the Kafka clients in use.",
-        remedy=_INSTEAD.get(key, f"Security settings that can be: {names}."),
+        f"Not all of the Kafka clients in use support kafka.{key}.",
+        remedy=_INSTEAD.get(key, f"Supported security settings: {names}."),
         key=f"kafka.{key}",
     )
 
 
 def _wrong(key: str, allowed: Mapping[str, str] | tuple[str, ...]) -> ConfigurationError:
-    # The value stays out of the message: a password ends up in the wrong line sooner or later.
+    # The value stays out of the message, because a password may end up in the wrong line.
     return ConfigurationError(
         f"kafka.{key} has a value that is not supported.",
-        remedy=f"It can be {', '.join(allowed)}.",
+        remedy=f"Set it to one of: {', '.join(allowed)}.",
         key=f"kafka.{key}",
     )
 
@@ -224,7 +204,7 @@ def _whole_number(key: str, value: str) -> int:
 
 
 def _checks_host_name(known: Mapping[str, str]) -> bool:
-    """Tell whether host names are checked: librdkafka says none to switch it off, Java nothing."""
+    """Return whether host names are checked; "none" turns it off for librdkafka, "" for Java."""
     value = known[_HOST_NAME_CHECK].lower()
     if value not in ("https", "none", ""):
         raise _wrong(_HOST_NAME_CHECK, ("https", "none"))

@@ -7,7 +7,7 @@
     │   ├── ConfigurationError    a setting is missing, unknown or out of bounds
     │   ├── InvalidMessageError   a message, topic or group that can't be sent as it is
     │   ├── LifeCycleError        a producer or job used before start or after shutdown
-    │   └── NotFoundError         what was named does not exist (a transaction, a record, a folder)
+    │   └── NotFoundError         a named thing does not exist (a transaction, a record, a folder)
     └── OperationalError          the environment's fault: the same call may work later or elsewhere
         ├── PrerequisiteError     Java, disk, network or a port is not as needed
         ├── BrokerError           Kafka can't be reached or refused what was asked
@@ -15,8 +15,8 @@
         ├── CheckpointError       the checkpoint is damaged, foreign or ahead of its markers
         └── FencedError           another job or producer with the same identity took over
 
-Each says what happened and what to do about it, and carries the facts as ``fields``. No secret is
-ever a field: settings are masked before they get here.
+Each says what happened and what to do, and carries the facts as ``fields``. A field never holds a
+secret: settings are masked before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class CheckbackError(Exception):
 
     Args:
         message: what happened, one sentence.
-        remedy: what to do about it, one sentence; empty when the message says it.
+        remedy: what to do, one sentence; empty if the message says it.
         fields: the facts, by name, for logs and JSON output.
     """
 
@@ -45,7 +45,7 @@ class CheckbackError(Exception):
         return f"{self.message} {self.remedy}".strip()
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Keyword-only arguments are lost by the default; Spark sends errors between processes.
+        # Spark pickles errors between processes, and the default loses keyword-only arguments.
         return _rebuild, (type(self), self.message, self.remedy, self.fields)
 
 
@@ -74,7 +74,7 @@ class LifeCycleError(UsageError):
 
 
 class NotFoundError(UsageError):
-    """What was named does not exist."""
+    """A named thing does not exist."""
 
 
 class OperationalError(CheckbackError):
@@ -96,7 +96,7 @@ class SendError(BrokerError):
 
 
 class CheckpointError(OperationalError):
-    """The checkpoint is damaged, foreign, or its markers are gone: going on would be a guess."""
+    """The checkpoint is damaged, foreign, or its markers are gone, so continuing is not safe."""
 
     exit_code = 4
 

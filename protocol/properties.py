@@ -1,7 +1,7 @@
-"""Property names and values that stand in record headers.
+"""Names and values of properties, which are record headers.
 
-Names and values are RocketMQ's (MessageConst, MessageSysFlag), so that its documentation applies.
-A property is one Kafka header: the name as the header key, the value in UTF-8.
+They are RocketMQ's (MessageConst, MessageSysFlag), so that its documentation applies. A property is
+one Kafka header: the name as the header key, the value in UTF-8.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 Headers = list[tuple[str, bytes]]
-"""Headers as both Kafka clients take and give them, a null value read as empty."""
+"""Headers as both Kafka clients read and write them; a null value is read as empty."""
 
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QID: Final = "REAL_QID"
@@ -23,6 +23,9 @@ DELAY: Final = "DELAY"
 TIMER_PROPERTIES: Final = frozenset({"TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"})
 CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+TRANSACTION_CHECK_INTERVAL_MS: Final = "TRANSACTION_CHECK_INTERVAL_MS"
+"""On a check request: the pipeline's check_interval_ms. With it a client knows whether the next
+request is already on its way, and skips the older one. RocketMQ has no such property."""
 TRAN_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 TRAN_HALF_QUEUE_ID: Final = "TRAN_HALF_QUEUE_ID"
 
@@ -30,11 +33,18 @@ COMMIT_OR_ROLLBACK: Final = "COMMIT_OR_ROLLBACK"
 FROM_TRANSACTION_CHECK: Final = "FROM_TRANSACTION_CHECK"
 REMARK: Final = "REMARK"
 MANUAL_OPERATOR: Final = "MANUAL_OPERATOR"
-"""On an op that a person appended (`checkback tx resolve`): who; REMARK says why."""
+"""On an op from `checkback tx resolve`: the operator. REMARK holds the reason."""
 
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - a header's name
+BORN_HOST: Final = "__BORNHOST"
+"""The address that a producer states of itself; on a signed record."""
+BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
+"""When a record was signed, milliseconds since 1970."""
+SIGNED_TAIL: Final = (ACCESS_KEY, BORN_TIMESTAMP, SIGNATURE)
+"""The last headers of a signed record, in this order; the signature covers all others. Before them
+stands BORN_HOST, if it is stated."""
 
 TRANSACTION_NOT_TYPE: Final = 0
 TRANSACTION_COMMIT_TYPE: Final = 8
@@ -43,9 +53,9 @@ TRANSACTION_ROLLBACK_TYPE: Final = 12
 OP_TAG_REMOVE: Final = "d"
 """TAGS of an op, RocketMQ's REMOVE_TAG."""
 OP_TAG_TICK: Final = "t"
-"""TAGS of a tick: no op, only data that makes Spark look at timeouts again after a restart."""
+"""TAGS of a tick: a record that is no op and makes Spark check timeouts after a restart."""
 OP_TAG_UNDELIVERED: Final = "u"
-"""TAGS of the sink's feedback: a check request found no check topic, so it must not count."""
+"""TAGS of the sink's feedback: a check request found no check topic, so it does not count."""
 
 HALF_PROTOCOL_ORDER: Final = (
     TRAN_MSG,
@@ -54,47 +64,61 @@ HALF_PROTOCOL_ORDER: Final = (
     REAL_TOPIC,
     CHECK_IMMUNITY_TIME_IN_SECONDS,
 )
-"""The order in which the client writes a half's first headers; the immunity time empty when unset.
+"""The order of a half's first headers as the client writes them; an unset immunity time is empty.
 
-The pipeline reads headers by position when they stand so, and by name otherwise: looking each up
-by name cost a fifth of the throughput.
+If a half's headers have this order, the pipeline reads them by position, else by name. Reading
+every header by name cost a fifth of the throughput.
 """
 OP_PROTOCOL_ORDER: Final = (TAGS, COMMIT_OR_ROLLBACK, PGROUP, UNIQ_KEY, FROM_TRANSACTION_CHECK)
-"""The order in which the client writes an op's headers; REMARK may follow."""
+"""The order of an op's headers as the client writes them; REMARK may follow."""
 
 ERROR_HEADER_PREFIX: Final = "__checkback.errors."
 RESUME_HEADER_PREFIX: Final = "__checkback.resume."
 RESUME_FROM: Final = f"{RESUME_HEADER_PREFIX}from"
 """On a half that `checkback discarded resume` wrote: partition:offset of the discarded record."""
 RESUME_TO: Final = f"{RESUME_HEADER_PREFIX}to"
-"""On the note that stays on the discarded topic: partition:offset of the new half."""
+"""On the note on the discarded topic: partition:offset of the new half."""
 RESUME_OPERATOR: Final = f"{RESUME_HEADER_PREFIX}operator"
 RESUME_REASON: Final = f"{RESUME_HEADER_PREFIX}reason"
 RESUME_TIME: Final = f"{RESUME_HEADER_PREFIX}time_ms"
 RESUME_HEADERS: Final = frozenset(
     {RESUME_FROM, RESUME_TO, RESUME_OPERATOR, RESUME_REASON, RESUME_TIME}
 )
-"""All of them by name: a prefix to compare every header with would cost the sink a call each."""
+"""A set of names, because comparing every header with a prefix would cost the sink a call each."""
+RESEND_HEADER_PREFIX: Final = "__checkback.resend."
+RESEND_FROM: Final = f"{RESEND_HEADER_PREFIX}from"
+"""On a final that `checkback refused resend` wrote: partition:offset of the refused record."""
+RESEND_TO: Final = f"{RESEND_HEADER_PREFIX}to"
+"""On the note on the refused topic: topic:partition:offset of the final."""
+RESEND_OPERATOR: Final = f"{RESEND_HEADER_PREFIX}operator"
+RESEND_REASON: Final = f"{RESEND_HEADER_PREFIX}reason"
+RESEND_TIME: Final = f"{RESEND_HEADER_PREFIX}time_ms"
+RESEND_HEADERS: Final = frozenset(
+    {RESEND_FROM, RESEND_TO, RESEND_OPERATOR, RESEND_REASON, RESEND_TIME}
+)
+"""A half can't bring these along to its final: only the command writes them."""
 
 RESERVED_PROPERTIES: Final = frozenset(
     {
         REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP, UNIQ_KEY, KEYS, TAGS, TRANSACTION_CHECK_TIMES,
-        TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID, COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK,
-        REMARK, MANUAL_OPERATOR, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN,
+        TRANSACTION_CHECK_INTERVAL_MS, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID,
+        COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR,
+        ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST, BORN_TIMESTAMP,
     }
-) | RESUME_HEADERS  # fmt: skip
-"""Names that a user property may not have. The immunity time is the user's to set."""
+) | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
+"""Names that a user property may not have. Users may set the immunity time."""
 
 NOT_ON_FINAL: Final = frozenset(
     {
         TRAN_MSG, REAL_TOPIC, REAL_QID, CHECK_IMMUNITY_TIME_IN_SECONDS, TRANSACTION_CHECK_TIMES,
-        DELAY, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN,
-        TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID,
+        TRANSACTION_CHECK_INTERVAL_MS, DELAY, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST,
+        BORN_TIMESTAMP, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID,
     }
-) | TIMER_PROPERTIES | RESUME_HEADERS  # fmt: skip
-"""Taken off a half when it becomes final (RocketMQ leaked some of them: #9469, #10970).
+) | TIMER_PROPERTIES | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
+"""Properties that a final message does not take from its half (RocketMQ leaked some of them: #9469,
+#10970).
 
-The two position properties are taken off as the half carries them and set anew from where it is.
+The two position properties are among them: the final gets new ones from the half's real position.
 """
 
 
@@ -107,6 +131,6 @@ def first_value(headers: Iterable[tuple[str, bytes | None]], name: str) -> bytes
 
 
 def text_value(headers: Iterable[tuple[str, bytes | None]], name: str) -> str | None:
-    """Return the first header of that name as text; bytes that are no UTF-8 are replaced."""
+    """Return the first header of that name as text; bytes that are not UTF-8 are replaced."""
     value = first_value(headers, name)
     return None if value is None else value.decode("utf-8", "replace")

@@ -131,26 +131,50 @@ def final_parts(half: Headers, half_partition: int, half_offset: int) -> FinalPa
             real_topic = real_topic or (header[1] or b"").decode("utf-8", "replace")
         elif name == names.REAL_QID:
             value = header[1] or b""
-            real_queue_id = int(value) if value.isdigit() else real_queue_id
+            real_queue_id = _queue_id(value) if value.isdigit() else real_queue_id
     kept.append((names.TRAN_PREPARED_QUEUE_OFFSET, b"%d" % half_offset))
     kept.append((names.TRAN_HALF_QUEUE_ID, b"%d" % half_partition))
     return FinalParts(real_topic, real_queue_id, kept)
 
 
+_QUEUE_ID_DIGITS_MAX: Final = 11
+
+
+def _queue_id(digits: bytes) -> int:
+    """Return a partition's number; of a very long one only that it is larger than any there is."""
+    return int(digits.lstrip(b"0")[:_QUEUE_ID_DIGITS_MAX] or b"0")
+
+
 _BOOKKEEPING: Final = frozenset(
-    {names.TRANSACTION_CHECK_TIMES, names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID}
-)
+    {
+        names.TRANSACTION_CHECK_TIMES, names.TRANSACTION_CHECK_INTERVAL_MS,
+        names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID,
+    }
+)  # fmt: skip
 
 
 def check_headers(
-    half: RawHeaders, half_partition: int, half_offset: int, check_times: int
+    half: RawHeaders,
+    half_partition: int,
+    half_offset: int,
+    check_times: int,
+    check_interval_ms: int | None = None,
 ) -> Headers:
-    """Return the headers of a check request: the half's, its position, and the how-manieth it is.
+    """Return the headers of a check request: the half's, its position, and the request's number.
 
     A TRANSACTION_CHECK_TIMES set by the user is not believed (RocketMQ believes it).
+
+    Args:
+        half: headers of the half.
+        half_partition: where it stands.
+        half_offset: where it stands.
+        check_times: number of the request, from 1 on.
+        check_interval_ms: after which the next request follows, None leaves that out.
     """
     headers = [(name, value or b"") for name, value in half if name not in _BOOKKEEPING]
     headers.append((names.TRANSACTION_CHECK_TIMES, b"%d" % check_times))
+    if check_interval_ms is not None:
+        headers.append((names.TRANSACTION_CHECK_INTERVAL_MS, b"%d" % check_interval_ms))
     headers.append((names.TRAN_PREPARED_QUEUE_OFFSET, b"%d" % half_offset))
     headers.append((names.TRAN_HALF_QUEUE_ID, b"%d" % half_partition))
     return headers
@@ -168,14 +192,16 @@ def discarded_headers(
 _NOT_RESUMED: Final = (
     _BOOKKEEPING
     | names.RESUME_HEADERS
-    | frozenset({*names.HALF_PROTOCOL_ORDER, DISCARDED_REASON_HEADER})
+    | frozenset(
+        {*names.HALF_PROTOCOL_ORDER, *names.SIGNED_TAIL, names.BORN_HOST, DISCARDED_REASON_HEADER}
+    )
 )
 
 
 def resumed_half_headers(
     discarded: RawHeaders, *, resumed_from: str, operator: str, reason: str, now_ms: int
 ) -> Headers:
-    """Return the headers of a half that begins anew with what a discarded record holds.
+    """Return the headers of a half that begins again with what a discarded record holds.
 
     In protocol order, without position and count: the count begins at zero with the new half.
 
@@ -226,6 +252,50 @@ def _resume_facts(resumed_from: str, operator: str, reason: str, now_ms: int) ->
         (names.RESUME_REASON, reason.encode()),
         (names.RESUME_TIME, b"%d" % now_ms),
     ]
+
+
+def resend_headers(resent_from: str, operator: str, reason: str, now_ms: int) -> Headers:
+    """Return what a final that an operator sent carries besides the headers of every final.
+
+    Args:
+        resent_from: partition:offset of the refused record.
+        operator: who sent it.
+        reason: why.
+        now_ms: when.
+    """
+    return [
+        (names.RESEND_FROM, resent_from.encode()),
+        (names.RESEND_OPERATOR, operator.encode()),
+        (names.RESEND_REASON, reason.encode()),
+        (names.RESEND_TIME, b"%d" % now_ms),
+    ]
+
+
+def resend_note_headers(
+    refused: RawHeaders,
+    *,
+    resent_from: str,
+    resent_to: str,
+    operator: str,
+    reason: str,
+    now_ms: int,
+) -> Headers:
+    """Return the headers of the note on the refused topic that the final was sent after all.
+
+    Args:
+        refused: headers of the refused record.
+        resent_from: partition:offset of that record.
+        resent_to: topic:partition:offset of the final.
+        operator: who sent it.
+        reason: why.
+        now_ms: when.
+    """
+    found = [(name, value or b"") for name, value in refused]
+    headers = [
+        (name, names.first_value(found, name) or b"") for name in (names.PGROUP, names.UNIQ_KEY)
+    ]
+    facts = resend_headers(resent_from, operator, reason, now_ms)
+    return [*headers, *facts, (names.RESEND_TO, resent_to.encode())]
 
 
 def undelivered_check_headers(check_times: int) -> Headers:

@@ -7,12 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import Final, NamedTuple
 
-from checkback.protocol.properties import ERROR_HEADER_PREFIX, Headers
+from checkback.protocol.properties import (
+    ERROR_HEADER_PREFIX,
+    KEYS,
+    PGROUP,
+    REAL_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    Headers,
+)
+from checkback.protocol.record_size import headers_bytes_max, record_bytes_max
+
+DETAIL_CHARACTERS_MAX: Final = 1_000
+REFUSED_HEADERS_MAX: Final = 10_000
+"""Of a refused record; with more, not every client reads them."""
+KEPT_HEADERS: Final = frozenset({PGROUP, UNIQ_KEY, REAL_TOPIC, KEYS, TAGS})
+"""Of headers that do not fit, these stay: they tell whose message it was."""
+KEPT_HEADER_BYTES_MAX: Final = 1_024
+CUT_HEADER: Final = f"{ERROR_HEADER_PREFIX}cut"
+"""On a refused record that was cut to fit: which parts are not, or not all, as they were."""
 
 
 class RefusedReason(IntEnum):
-    """Reason codes. 1-19 a half, 20-39 an op, 40-49 an op against a verdict, 60-79 a final."""
+    """Reason codes.
+
+    1-19 a half, 20-39 an op, 40-49 an op against a verdict, 60-79 a final,
+    80-89 access control.
+    """
 
     NOT_A_HALF = 1
     HALF_WITHOUT_GROUP = 2
@@ -20,12 +43,18 @@ class RefusedReason(IntEnum):
     HALF_WITHOUT_REAL_TOPIC = 4
     HALF_FOR_SYSTEM_TOPIC = 5
     TRANSACTIONS_REJECTED = 6
+    HALF_HEADER_NAME_INVALID = 7
+    HALF_TOPIC_TOO_LONG = 8
+    HALF_BODY_EMPTY = 9
+    HALF_BODY_TOO_LARGE = 10
+    HALF_WITH_CHECK_TIMES = 11
 
     OP_OFFSET_UNREADABLE = 20
     OP_STATE_UNKNOWN = 21
     OP_WITHOUT_GROUP = 22
     OP_WITHOUT_TRANSACTION_ID = 23
     OP_TAG_UNKNOWN = 24
+    OP_HEADER_NAME_INVALID = 25
     OP_GROUP_WRONG = 30
     OP_TRANSACTION_ID_WRONG = 31
     OP_WITHOUT_HALF = 32
@@ -40,6 +69,18 @@ class RefusedReason(IntEnum):
     FINAL_TOO_LARGE = 62
     FINAL_REJECTED = 63
     HALF_LOST = 64
+    HALF_UNREADABLE = 65
+    RECORD_NOT_MADE = 66
+    DISCARD_REJECTED = 67
+    HALF_REPLACED = 68
+
+    ACCESS_KEY_MISSING = 80
+    ACCESS_KEY_UNKNOWN = 81
+    SIGNATURE_WRONG = 82
+    BORN_TIME_WRONG = 83
+    TOPIC_NOT_PERMITTED = 84
+    GROUP_NOT_PERMITTED = 85
+    ADMIN_NEEDED = 86
 
 
 REASON_TEXTS: dict[RefusedReason, str] = {
@@ -49,11 +90,17 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.HALF_WITHOUT_REAL_TOPIC: "the half message has no REAL_TOPIC",
     RefusedReason.HALF_FOR_SYSTEM_TOPIC: "the half message names a system topic as its REAL_TOPIC",
     RefusedReason.TRANSACTIONS_REJECTED: "new transactions are rejected (reject_transactions)",
+    RefusedReason.HALF_HEADER_NAME_INVALID: "the name of a header holds a NUL or is not UTF-8",
+    RefusedReason.HALF_TOPIC_TOO_LONG: "REAL_TOPIC is longer than 127 bytes",
+    RefusedReason.HALF_BODY_EMPTY: "the half message has no body",
+    RefusedReason.HALF_BODY_TOO_LARGE: "the body is larger than max_message_bytes",
+    RefusedReason.HALF_WITH_CHECK_TIMES: "the half message sets TRANSACTION_CHECK_TIMES itself",
     RefusedReason.OP_OFFSET_UNREADABLE: "the op's value is not the decimal offset of a half",
     RefusedReason.OP_STATE_UNKNOWN: "the op's COMMIT_OR_ROLLBACK is none of 8, 12 and 0",
     RefusedReason.OP_WITHOUT_GROUP: "the op has no PGROUP",
     RefusedReason.OP_WITHOUT_TRANSACTION_ID: "the op has no UNIQ_KEY",
     RefusedReason.OP_TAG_UNKNOWN: "the record on the op topic has a tag that means nothing here",
+    RefusedReason.OP_HEADER_NAME_INVALID: "the name of a header holds a NUL or is not UTF-8",
     RefusedReason.OP_GROUP_WRONG: "the op's producer group is not that of the half",
     RefusedReason.OP_TRANSACTION_ID_WRONG: "the op's transaction id is not that of the half",
     RefusedReason.OP_WITHOUT_HALF: "no half is pending or remembered at the offset the op names",
@@ -66,7 +113,116 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.FINAL_TOO_LARGE: "the final message is larger than the real topic takes",
     RefusedReason.FINAL_REJECTED: "the broker rejected the final message",
     RefusedReason.HALF_LOST: "the half message is gone from its topic: retention was too short",
+    RefusedReason.HALF_UNREADABLE: "the half message, or its headers, can't be read",
+    RefusedReason.RECORD_NOT_MADE: "the pipeline failed to make the record to write",
+    RefusedReason.DISCARD_REJECTED: "the topic of discarded halves did not take the half message",
+    RefusedReason.HALF_REPLACED: "the half topic holds another half than the one that was decided",
+    RefusedReason.ACCESS_KEY_MISSING: "the record is not signed, or its headers do not stand in"
+    " the order of a signed one",
+    RefusedReason.ACCESS_KEY_UNKNOWN: "no account has the record's AccessKey",
+    RefusedReason.SIGNATURE_WRONG: "the signature is not that of the record with a secret of its"
+    " account",
+    RefusedReason.BORN_TIME_WRONG: "the half message was not signed when it was written:"
+    " BORN_TIMESTAMP is too far from the broker's time",
+    RefusedReason.TOPIC_NOT_PERMITTED: "the account may not publish to the real topic",
+    RefusedReason.GROUP_NOT_PERMITTED: "the account may not publish for the producer group",
+    RefusedReason.ADMIN_NEEDED: "only an admin account may resolve or resume a transaction by hand",
 }
+
+
+COMMITTED_REASONS: Final = frozenset(
+    {
+        RefusedReason.REAL_TOPIC_MISSING,
+        RefusedReason.REAL_TOPIC_DENIED,
+        RefusedReason.FINAL_TOO_LARGE,
+        RefusedReason.FINAL_REJECTED,
+    }
+)
+"""Only the final of a committed half is refused for these, and may be sent when its topic is
+mended."""
+
+
+class RecordOrigin(NamedTuple):
+    """Where a record stands that something is made of: topic, partition and offset."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class RecordParts(NamedTuple):
+    """What a record consists of; headers are None where they can't be read."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Iterable[tuple[str, bytes | None]] | None
+
+
+class RefusedParts(NamedTuple):
+    """What a refused record consists of."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+def refused_parts(
+    record: RecordParts,
+    reason: RefusedReason,
+    origin: RecordOrigin,
+    detail: str = "",
+    bytes_max: int | None = None,
+) -> RefusedParts:
+    """Return a refused record: the record untouched, with reason and origin; cut if it can't fit.
+
+    Left out whole is the first of these that makes it fit: the headers but for the short ones of
+    KEPT_HEADERS; the value; both; the key as well. Headers tell what it was.
+
+    Args:
+        record: what is refused.
+        reason: why.
+        origin: where it stands.
+        detail: more about it; its beginning is kept.
+        bytes_max: what the topic takes, None if that does not matter.
+    """
+    detail = detail[:DETAIL_CHARACTERS_MAX]
+    given = [(name, value or b"") for name, value in record.headers or ()]
+    headers = refused_headers(given, reason, *origin, detail)
+    is_whole = record.headers is not None and len(headers) <= REFUSED_HEADERS_MAX
+    if is_whole and _fits(record.key, record.value, headers, bytes_max):
+        return RefusedParts(record.key, record.value, headers)
+    few = [one for one in given if one[0] in KEPT_HEADERS and len(one[1]) <= KEPT_HEADER_BYTES_MAX]
+    stages: tuple[tuple[list[str], bytes | None, bytes | None, Headers], ...] = (
+        (["headers"], record.key, record.value, few[: len(KEPT_HEADERS)]),
+        (["value"], record.key, None, given),
+        (["value", "headers"], record.key, None, few[: len(KEPT_HEADERS)]),
+        (["value", "headers", "key"], None, None, []),
+    )
+    made = RefusedParts(None, None, [])
+    for cut, key, value, kept in stages:
+        if not is_whole and "headers" not in cut:
+            continue
+        headers = refused_headers(kept, reason, *origin, detail)
+        made = RefusedParts(key, value, headers + _cut_facts(record, given, cut))
+        if _fits(*made, bytes_max):
+            break
+    return made
+
+
+def _fits(key: bytes | None, value: bytes | None, headers: Headers, bytes_max: int | None) -> bool:
+    return bytes_max is None or record_bytes_max(key, value, headers) <= bytes_max
+
+
+def _cut_facts(record: RecordParts, headers: Headers, cut: list[str]) -> Headers:
+    facts = {
+        "cut": ",".join(cut),
+        "original_key_bytes": str(len(record.key or b"")),
+        "original_value_bytes": str(len(record.value or b"")),
+    }
+    if record.headers is not None:
+        facts["original_headers"] = str(len(headers))
+        facts["original_headers_bytes"] = str(headers_bytes_max(headers))
+    return [(ERROR_HEADER_PREFIX + name, fact.encode()) for name, fact in facts.items()]
 
 
 def refused_headers(
@@ -92,3 +248,34 @@ def refused_headers(
     }
     kept = [(name, b"" if value is None else value) for name, value in original]
     return kept + [(ERROR_HEADER_PREFIX + name, fact.encode()) for name, fact in facts.items()]
+
+
+class RefusalFacts(NamedTuple):
+    """A refused record's headers, told apart.
+
+    Args:
+        original: the record's own, as far as they were kept.
+        facts: what the pipeline says of it, by name without the prefix; empty where the record was
+            not refused by a pipeline.
+    """
+
+    original: Headers
+    facts: dict[str, str]
+
+
+def refusal_facts(headers: Headers) -> RefusalFacts:
+    """Tell the headers that refused_parts added from those that the record had.
+
+    The pipeline's stand last, and begin with the reason. A record may have had headers of the same
+    names; those are not believed.
+    """
+    first = ERROR_HEADER_PREFIX + "reason"
+    places = [place for place, (name, _) in enumerate(headers) if name == first]
+    if not places:
+        return RefusalFacts(headers, {})
+    told = headers[places[-1] :]
+    facts = {
+        name.removeprefix(ERROR_HEADER_PREFIX): value.decode("utf-8", "replace")
+        for name, value in told
+    }
+    return RefusalFacts(headers[: places[-1]], facts)

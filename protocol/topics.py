@@ -11,20 +11,28 @@ from checkback.protocol.errors import ConfigurationError
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+FEEDBACK_TOPIC: Final = "RMQ_SYS_TRANS_FEEDBACK_TOPIC"
 CHECK_TOPIC_PREFIX: Final = "RMQ_SYS_TRANS_CHECK_"
 DISCARDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 REFUSED_TOPIC: Final = "RMQ_SYS_TRANS_REFUSED_TOPIC"
 SETTLED_TOPIC: Final = "RMQ_SYS_TRANS_SETTLED_TOPIC"
+STATUS_TOPIC: Final = "RMQ_SYS_TRANS_STATUS_TOPIC"
 
 SYSTEM_TOPICS: Final = frozenset(
     {
-        HALF_TOPIC, OP_TOPIC, DISCARDED_TOPIC, REFUSED_TOPIC, SETTLED_TOPIC,
+        HALF_TOPIC, OP_TOPIC, FEEDBACK_TOPIC, DISCARDED_TOPIC, REFUSED_TOPIC, SETTLED_TOPIC,
+        STATUS_TOPIC,
         "SCHEDULE_TOPIC_XXXX", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "TBW102", "BenchmarkTest",
         "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC", "__consumer_offsets", "__transaction_state",
     }
 )  # fmt: skip
 """No message may be sent to these: RocketMQ's (TopicValidator), Checkback's and Kafka's own."""
 SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "__")
+SYSTEM_TOPIC: Final = re.compile(
+    "^__|RMQ_SYS_|rmq_sys_|(" + "|".join(sorted(map(re.escape, SYSTEM_TOPICS))) + ")$"
+)
+"""Finds itself in the name of a system topic, whatever prefix the name has: several Checkbacks may
+share a cluster, and none may write into another's topics. Java's and Python's re read it alike."""
 
 KAFKA_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka takes as a topic name (org.apache.kafka.common.internals.Topic), but for . and .. ."""
@@ -59,6 +67,11 @@ class TopicNames:
         return self.prefix + OP_TOPIC
 
     @property
+    def feedback(self) -> str:
+        """What the pipeline tells itself: checks that found no topic, and ticks."""
+        return self.prefix + FEEDBACK_TOPIC
+
+    @property
     def discarded(self) -> str:
         """Half messages that were given up."""
         return self.prefix + DISCARDED_TOPIC
@@ -73,17 +86,19 @@ class TopicNames:
         """Marks of what was decided; its partitions carry the batch marker."""
         return self.prefix + SETTLED_TOPIC
 
+    @property
+    def status(self) -> str:
+        """What the pipeline tells clients; they go on without it."""
+        return self.prefix + STATUS_TOPIC
+
     def check(self, group: str) -> str:
         """Return the topic of a producer group's check requests."""
         return f"{self.prefix}{CHECK_TOPIC_PREFIX}{group}"
 
     def is_system(self, topic: str) -> bool:
-        """Tell whether no user message may go to that topic."""
+        """Tell whether no user message may go to that topic: this Checkback's or another's."""
         bare = topic.removeprefix(self.prefix)
-        return any(
-            name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIXES)
-            for name in (topic, bare)
-        )
+        return any(SYSTEM_TOPIC.search(name) is not None for name in (topic, bare))
 
 
 def is_kafka_topic_name(topic: str) -> bool:
@@ -113,6 +128,9 @@ HEADER_ROOM_BYTES: Final = 65_536
 """What a refused, check or discarded record may be larger than its half: added headers."""
 
 
+STATUS_CONFIGS: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
+
+
 def plan_topics(
     names: TopicNames,
     *,
@@ -136,14 +154,16 @@ def plan_topics(
         configs = _topic_configs(retention_ms, bytes_max, appended_at_broker=name in timed)
         return TopicPlan(name, partitions, configs, replication_factor)
 
-    # Ages are told by the broker's clock, not by that of whoever sent (RocketMQ #9640).
-    timed = {names.half, names.op}
+    # The broker's clock tells ages, not that of whoever sent (RocketMQ #9640).
+    timed = {names.half, names.op, names.feedback}
     return [
         plan(names.half, half_partitions, kept_ms, half_bytes),
         plan(names.op, half_partitions, kept_ms, half_bytes),
+        plan(names.feedback, half_partitions, kept_ms, around_bytes),
         plan(names.discarded, 1, 30 * DAY_MS, around_bytes),
         plan(names.refused, 1, 30 * DAY_MS, around_bytes),
         plan(names.settled, state_partitions, 2 * kept_ms, half_bytes),
+        TopicPlan(names.status, 1, STATUS_CONFIGS, replication_factor),
     ]
 
 
@@ -153,6 +173,7 @@ def _topic_configs(
     return {
         "cleanup.policy": "delete",
         "retention.ms": str(retention_ms),
+        "retention.bytes": "-1",
         "max.message.bytes": str(bytes_max),
         "message.timestamp.type": "LogAppendTime" if appended_at_broker else "CreateTime",
     }

@@ -4,7 +4,7 @@ No engine, no broker, no clock, no logging, no chance: time comes in as an argum
 be done comes out as arrays.
 """
 
-from checkback.state.engine import Decision, decide
+from checkback.state.engine import ALL_READ, NOTHING_READ, Decision, decide
 from checkback.state.events import EventKind, Events
 from checkback.state.outcome import Action, Counter, Outcome
 from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page
@@ -12,6 +12,8 @@ from checkback.state.rules import Rules, RulesHistory
 from checkback.state.settled import Mark, SettledMarks, pack_settled, unpack_settled
 
 __all__ = [
+    "ALL_READ",
+    "NOTHING_READ",
     "PAGE_SIZE_MAX",
     "PAGE_VERSION",
     "Action",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.state.draft import Draft
 from checkback.state.events import Events
 from checkback.state.outcome import Action
 from checkback.state.page import PendingHalves
+from checkback.state.page_builder import PageBuilder
 from checkback.state.rules import Rules
 from checkback.state.transitions import EFFECT, NEXT_PHASE, Effect, Event, Phase
 
 Rows = NDArray[np.intp]
 
 
-def take_feedback(draft: Draft, undelivered: Events) -> None:
+def take_feedback(builder: PageBuilder, undelivered: Events) -> None:
     """Take back the count of checks that found no topic; the next try stays when it is due.
 
     A feedback speaks of one check, by its count: one that is read twice, or after the half was
@@ -23,65 +25,68 @@ def take_feedback(draft: Draft, undelivered: Events) -> None:
     """
     if not len(undelivered):
         return
-    rows = draft.half_row_of()[draft.index_of(undelivered.offset)].tolist()
-    check_times = draft.halves.check_times.copy()
+    rows = builder.half_row_of()[builder.index_of(undelivered.offset)].tolist()
+    check_times = builder.halves.check_times.copy()
     given_back = 0
     for row, counted in zip(rows, undelivered.detail.tolist(), strict=True):
-        if row >= 0 and draft.is_pending[row] and 0 < counted == check_times[row]:
+        if row >= 0 and builder.is_pending[row] and 0 < counted == check_times[row]:
             check_times[row] -= 1
             given_back += 1
-    draft.count(np.full(given_back, Effect.GIVE_CHECK_BACK, np.uint8))
-    _replace(draft, check_times, draft.halves.deadline_ms)
+    builder.count(np.full(given_back, Effect.GIVE_CHECK_BACK, np.uint8))
+    _replace(builder, check_times, builder.halves.deadline_ms)
 
 
-def ask_and_discard(draft: Draft, budget: int) -> None:
+def ask_and_discard(builder: PageBuilder, budget: int) -> None:
     """Discard the halves that are too old or were asked in vain, and ask for those that are due.
 
     The half that was asked for the last time is discarded one interval later, not at once, so that
     the last answer has the time that the others had. With checks off nothing happens here.
+
+    Both only go by the time up to which all ops were read: a half whose commit waits unread is
+    neither asked nor discarded.
     """
-    if not draft.rules.check_enabled or not draft.is_pending.any():
+    if not builder.rules.check_enabled or not builder.is_pending.any():
         return
-    halves, rules, now_ms = draft.halves, draft.rules, draft.now_ms
-    too_old = draft.is_pending & (now_ms - halves.store_time_ms > rules.half_retention_ms)
-    due = draft.is_pending & (now_ms > halves.deadline_ms) & ~too_old
-    used_up = due & (halves.check_times >= rules.check_max)
-    _discard(draft, np.flatnonzero(too_old), Event.RETENTION_OVER, Action.DISCARD_EXPIRED)
-    _discard(draft, np.flatnonzero(used_up), Event.CHECKS_USED_UP, Action.DISCARD_CHECK_LIMIT)
-    _ask(draft, np.flatnonzero(due & ~used_up), budget)
+    halves, rules, read_ms = builder.halves, builder.rules, builder.read_until_ms
+    too_old = builder.is_pending & (read_ms - halves.store_time_ms > rules.half_retention_ms)
+    due = builder.is_pending & (read_ms > halves.deadline_ms) & ~too_old
+    used_up = due & (halves.check_times >= max(1, rules.check_max))
+    _discard(builder, np.flatnonzero(too_old), Event.HALF_RETENTION_OVER, Action.DISCARD_EXPIRED)
+    _discard(builder, np.flatnonzero(used_up), Event.CHECKS_USED_UP, Action.DISCARD_CHECK_LIMIT)
+    _ask(builder, np.flatnonzero(due & ~used_up), budget)
 
 
-def _discard(draft: Draft, rows: Rows, event: Event, action: Action) -> None:
+def _discard(builder: PageBuilder, rows: Rows, event: Event, action: Action) -> None:
     if len(rows):
-        offset = draft.halves.index[rows] + draft.page.first_offset
-        draft.act(action, offset, draft.halves.check_times[rows])
-        draft.settle(rows, Phase(NEXT_PHASE[Phase.PENDING, event]))
-        draft.count(np.full(len(rows), EFFECT[Phase.PENDING, event], np.uint8))
+        offset = builder.halves.index[rows] + builder.page.first_offset
+        builder.act(action, offset, builder.halves.check_times[rows], rows=rows)
+        builder.settle(rows, Phase(NEXT_PHASE[Phase.PENDING, event]))
+        builder.count(np.full(len(rows), EFFECT[Phase.PENDING, event], np.uint8))
 
 
-def _ask(draft: Draft, due: Rows, budget: int) -> None:
+def _ask(builder: PageBuilder, due: Rows, budget: int) -> None:
     if not len(due):
         return
     rows = due
     if len(due) > budget:
-        oldest_first = np.argsort(draft.halves.deadline_ms[due], kind="stable")
+        oldest_first = np.argsort(builder.halves.deadline_ms[due], kind="stable")
         rows = np.sort(due[oldest_first[: max(0, budget)]])
-        draft.count_deferred(len(due) - len(rows))
-    check_times = draft.halves.check_times.copy()
-    deadline_ms = draft.halves.deadline_ms.copy()
+        builder.count_deferred(len(due) - len(rows))
+    check_times = builder.halves.check_times.copy()
+    deadline_ms = builder.halves.deadline_ms.copy()
     check_times[rows] += 1
-    deadline_ms[rows] = draft.now_ms + draft.rules.check_interval_ms
-    _replace(draft, check_times, deadline_ms)
-    draft.count(np.full(len(rows), EFFECT[Phase.PENDING, Event.CHECK_DUE], np.uint8))
-    offset = draft.halves.index[rows] + draft.page.first_offset
-    draft.act(Action.CHECK, offset, check_times[rows])
+    deadline_ms[rows] = builder.now_ms + builder.rules.check_interval_ms
+    _replace(builder, check_times, deadline_ms)
+    builder.count(np.full(len(rows), EFFECT[Phase.PENDING, Event.CHECK_DUE], np.uint8))
+    offset = builder.halves.index[rows] + builder.page.first_offset
+    builder.act(Action.CHECK, offset, check_times[rows], rows=rows)
 
 
-def _replace(draft: Draft, check_times: NDArray[np.int64], deadline_ms: NDArray[np.int64]) -> None:
-    halves = draft.halves
-    draft.halves = PendingHalves(
-        halves.index, halves.store_time_ms, deadline_ms, check_times, halves.identity
-    )
+def _replace(
+    builder: PageBuilder, check_times: NDArray[np.int64], deadline_ms: NDArray[np.int64]
+) -> None:
+    halves = builder.halves
+    builder.halves = replace(halves, deadline_ms=deadline_ms, check_times=check_times)
 
 
 def next_deadline_ms(halves: PendingHalves, now_ms: int, rules: Rules) -> int:

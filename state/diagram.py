@@ -1,13 +1,12 @@
 """The transition table as text: the block between the markers in ARCHITECTURE.md.
 
-``python -m checkback.state.diagram ARCHITECTURE.md`` brings it up to date.
+``python -m checkback.state.diagram < ARCHITECTURE.md`` prints the document with a current block.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from pathlib import Path
 from typing import Final
 
 from checkback.state.transitions import TRANSITIONS, Effect, Event, Phase, Transition
@@ -16,6 +15,10 @@ BEGIN: Final = "<!-- transitions:begin -->"
 END: Final = "<!-- transitions:end -->"
 
 _START: Final = "[*]"
+SETTLED: Final = (Phase.COMMITTED, Phase.ROLLED_BACK)
+WRONG_IDENTITY: Final = (Event.OP_GROUP_WRONG, Event.OP_TRANSACTION_ID_WRONG)
+LATER: Final = "; in a later batch: as a commit or rollback"
+"""A settled half's identity is known until the end of the batch that settles it."""
 
 
 def transitions_block() -> str:
@@ -64,7 +67,8 @@ def _cell(phase: Phase, event: Event) -> str:
     if transition is None:
         return ""
     changes = f" → {_words(transition.phase)}" if transition.phase != phase else ""
-    return _what_follows(transition) + changes
+    limit = LATER if phase in SETTLED and event in WRONG_IDENTITY else ""
+    return _what_follows(transition) + changes + limit
 
 
 def _what_follows(transition: Transition) -> str:
@@ -82,6 +86,4 @@ def _node(phase: Phase) -> str:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        path = Path(name)
-        path.write_text(with_block(path.read_text("utf-8")), "utf-8")
+    sys.stdout.write(with_block(sys.stdin.read()))

@@ -7,6 +7,10 @@ discarded (RocketMQ #8311, #9320), and nobody is asked after the commit was acce
 A time has passed when now is later than it, not when it is equal: that is when Spark fires, and
 RocketMQ's ``age > immunity``. Both tests are this one test, so no millisecond falls between them
 (#544, #9486).
+
+What says that nobody spoke (a check, a discard, an op refused because its half never came) asks
+whether the time has passed up to which all was read, not whether now has: after an outage the
+halves of a batch may be older than every deadline, and their commits be read a batch later.
 """
 
 from __future__ import annotations
@@ -15,16 +19,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from checkback.state.checks import ask_and_discard, next_deadline_ms, take_feedback
-from checkback.state.draft import Draft
 from checkback.state.events import EventKind, Events
 from checkback.state.halves import take_halves
-from checkback.state.memory import forget_verdicts, next_forget_ms, remember_verdicts
 from checkback.state.ops import expire_waiting_ops, take_ops
 from checkback.state.outcome import Action, Outcome
 from checkback.state.page import Page
+from checkback.state.page_builder import PageBuilder
 from checkback.state.rules import Rules
+from checkback.state.verdict_retention import forget_verdicts, next_forget_ms, remember_verdicts
 
 CHECK_BUDGET_UNLIMITED: Final = 2**31
+ALL_READ: Final = 2**62
+NOTHING_READ: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ def decide(
     rules: Rules,
     check_budget: int = CHECK_BUDGET_UNLIMITED,
     *,
+    read_until_ms: int = ALL_READ,
     tell_prepared: bool = False,
 ) -> Decision:
     """Let a page decide about its events and about whatever has become due.
@@ -62,31 +69,35 @@ def decide(
         now_ms: the batch's time, milliseconds since 1970; may lie before that of earlier batches.
         rules: in force at that time.
         check_budget: most check requests of this call, oldest deadline first.
+        read_until_ms: every half and op that the broker stored at this time or before was read, in
+            this batch or an earlier one; NOTHING_READ where that is not known of any time.
         tell_prepared: give Action.PREPARED rows for the halves that became pending.
 
     Raises:
         UsageError: an event names an offset of another page.
     """
-    draft = Draft(page, now_ms, rules, tell_prepared=tell_prepared)
+    builder = PageBuilder(
+        page, now_ms, rules, read_until_ms=read_until_ms, tell_prepared=tell_prepared
+    )
     if len(events):
-        _pass_refused_on(draft, events.of_kind(EventKind.REFUSED_HALF), Action.REFUSE_HALF)
-        take_halves(draft, events.of_kind(EventKind.HALF))
-        take_ops(draft, events.of_kind(EventKind.OP))
-        _pass_refused_on(draft, events.of_kind(EventKind.REFUSED_OP), Action.REFUSE_OP)
-        take_feedback(draft, events.of_kind(EventKind.UNDELIVERED))
-    ask_and_discard(draft, check_budget)
-    expire_waiting_ops(draft)
-    remember_verdicts(draft)
-    forget_verdicts(draft)
-    after = draft.page_after()
-    return Decision(after, draft.outcome_of(after), _wake_at_ms(after, now_ms, rules))
+        _pass_refused_on(builder, events.of_kind(EventKind.REFUSED_HALF), Action.REFUSE_HALF)
+        take_halves(builder, events.of_kind(EventKind.HALF))
+        take_ops(builder, events.of_kind(EventKind.OP))
+        _pass_refused_on(builder, events.of_kind(EventKind.REFUSED_OP), Action.REFUSE_OP)
+        take_feedback(builder, events.of_kind(EventKind.UNDELIVERED))
+    ask_and_discard(builder, check_budget)
+    expire_waiting_ops(builder)
+    remember_verdicts(builder)
+    forget_verdicts(builder)
+    after = builder.page_after()
+    return Decision(after, builder.outcome_of(after), _wake_at_ms(after, now_ms, rules))
 
 
-def _pass_refused_on(draft: Draft, refused: Events, action: Action) -> None:
+def _pass_refused_on(builder: PageBuilder, refused: Events, action: Action) -> None:
     """Pass on what was refused before it got here: the page only says so in its turn."""
     if len(refused):
-        draft.act(action, refused.offset, refused.detail, refused.source_offset)
-        draft.count_refusals(len(refused))
+        builder.act(action, refused.offset, refused.detail, refused.source_offset)
+        builder.count_refusals(len(refused))
 
 
 def _wake_at_ms(page: Page, now_ms: int, rules: Rules) -> int | None:

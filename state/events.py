@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkback.state.columns import Columns
-
-GROUP_SHIFT: Final = 48
-"""Bits of an identity below its group's: the upper 16 are a hash of the producer group."""
 
 
 class EventKind(IntEnum):
@@ -33,12 +29,12 @@ class Events(Columns):
         kind: uint8[n], EventKind.
         offset: int64[n], offset of the half; of a REFUSED_OP its own.
         time_ms: int64[n], the broker's time of the record.
-        identity: int64[n], upper 16 bits a hash of the producer group, lower 48 of group and
-            transaction id.
+        identity: int64[n], the first word of the identity (state/identity.py).
         detail: int64[n]. HALF: immunity time in ms, -1 without one. OP: 0 unknown, 8 commit,
             12 rollback. UNDELIVERED: check times of the request that found no topic.
             REFUSED_HALF, REFUSED_OP: RefusedReason.
         source_offset: int64[n], offset of the record in its own topic.
+        identity_rest: int64[n], the second word of the identity.
     """
 
     kind: NDArray[np.uint8]
@@ -47,12 +43,13 @@ class Events(Columns):
     identity: NDArray[np.int64]
     detail: NDArray[np.int64]
     source_offset: NDArray[np.int64]
+    identity_rest: NDArray[np.int64]
 
     @classmethod
     def empty(cls) -> Events:
         """Return no events: what a page gets when only its time has come."""
         none = np.zeros(0, np.int64)
-        return cls(np.zeros(0, np.uint8), none, none, none, none, none)
+        return cls(np.zeros(0, np.uint8), none, none, none, none, none, none)
 
     @classmethod
     def concat(cls, *parts: Events) -> Events:

@@ -13,6 +13,15 @@ from numpy.typing import NDArray
 from checkback.state.packing import Reader, pack_columns, refuse_version
 
 OUTCOME_VERSION: Final = 1
+NO_WAKE: Final = -1
+REST_UNKNOWN: Final = -1
+"""In place of an identity's second word, which is never negative: the half is not known."""
+FINISH_BOUNDS_MS: Final = (
+    500, 1_000, 2_000, 5_000, 10_000, 60_000, 600_000, 3_600_000, 43_200_000, 86_400_000,
+)  # fmt: skip
+"""Upper bounds of the ages by which commits and rollbacks are counted."""
+FINISH_NUMBERS: Final = len(FINISH_BOUNDS_MS) + 2
+"""A count for each bound, one for those above all, and the sum of the ages."""
 
 
 class Action(IntEnum):
@@ -74,6 +83,14 @@ class Outcome:
         counters: int64[len(Counter)].
         pending: halves that are pending after the batch.
         oldest_ms: broker's time of the oldest pending half, -1 without any.
+        identity: int64[m], first word of the identity of the half that was decided on, so that
+            whoever looks it up by its offset can tell another record there; None for none.
+        identity_rest: int64[m], the second word; REST_UNKNOWN in rows about no half of the page.
+        wake_at_ms: the page has something to do in the first batch after this time; None if never.
+        finished: int64[FINISH_NUMBERS], how many halves were committed or rolled back at an age of
+            up to each of FINISH_BOUNDS_MS, how many later, and the sum of all ages in
+            milliseconds; None for none.
+        state_bytes: size of the page's row in the state after the batch, 0 where it has none.
     """
 
     partition: int
@@ -86,18 +103,29 @@ class Outcome:
     counters: NDArray[np.int64]
     pending: int
     oldest_ms: int
+    identity: NDArray[np.int64] | None = None
+    identity_rest: NDArray[np.int64] | None = None
+    wake_at_ms: int | None = None
+    finished: NDArray[np.int64] | None = None
+    state_bytes: int = 0
 
-    _HEADER = struct.Struct("<BBxxiqqqII")
+    _HEADER = struct.Struct("<BBxxiqqqIIIq")
 
     def pack(self) -> bytes:
         """Return the packed form, version 1, little endian."""
         header = self._HEADER.pack(
             OUTCOME_VERSION, len(self.counters), self.partition, self.page, self.now_ms,
-            self.oldest_ms, self.pending, len(self.action),
+            self.oldest_ms, self.pending, len(self.action), self.state_bytes,
+            NO_WAKE if self.wake_at_ms is None else self.wake_at_ms,
         )  # fmt: skip
+        unknown = np.full(len(self.action), REST_UNKNOWN, np.int64)
+        none = np.zeros(FINISH_NUMBERS, np.int64)
         return pack_columns(
             header,
+            (unknown if self.identity is None else self.identity, "<i8"),
+            (unknown if self.identity_rest is None else self.identity_rest, "<i8"),
             (self.counters, "<i8"),
+            (none if self.finished is None else self.finished, "<i8"),
             (self.offset, "<i8"),
             (self.source_offset, "<i8"),
             (self.detail, "<i4"),
@@ -113,10 +141,13 @@ class Outcome:
         """
         refuse_version(blob, OUTCOME_VERSION, "outcome")
         reader = Reader(blob, "outcome")
-        _, counter_count, partition, page, now_ms, oldest_ms, pending, rows = reader.header(
-            cls._HEADER
-        )
+        header = reader.header(cls._HEADER)
+        _, counter_count, partition, page, now_ms, oldest_ms, pending, *rest = header
+        rows, state_bytes, wake_at_ms = rest
+        identity = reader.column("<i8", rows)
+        identity_rest = reader.column("<i8", rows)
         counters = reader.column("<i8", counter_count)
+        finished = reader.column("<i8", FINISH_NUMBERS)
         offset = reader.column("<i8", rows)
         source_offset = reader.column("<i8", rows)
         detail = reader.column("<i4", rows)
@@ -124,5 +155,6 @@ class Outcome:
         reader.finish()
         return cls(
             partition, page, now_ms, action, offset, detail, source_offset, counters, pending,
-            oldest_ms,
+            oldest_ms, identity, identity_rest, None if wake_at_ms == NO_WAKE else wake_at_ms,
+            finished, state_bytes,
         )  # fmt: skip

@@ -17,7 +17,7 @@ from checkback.protocol.errors import UsageError
 from checkback.state.columns import Columns
 from checkback.state.packing import Reader, damaged, pack_narrow_columns, refuse_version
 
-PAGE_VERSION: Final = 2
+PAGE_VERSION: Final = 1
 PAGE_SIZE_MAX: Final = 65_536
 """An index inside a page is packed in 16 bits."""
 
@@ -35,7 +35,8 @@ class PendingHalves(Columns):
         store_time_ms: int64[k], broker's time of the half.
         deadline_ms: int64[k]; asked back in the first batch after it.
         check_times: int64[k], check requests that count.
-        identity: int64[k], hash of group and transaction id.
+        identity: int64[k], first word of the identity.
+        identity_rest: int64[k], its second word.
     """
 
     index: NDArray[np.int64]
@@ -43,6 +44,7 @@ class PendingHalves(Columns):
     deadline_ms: NDArray[np.int64]
     check_times: NDArray[np.int64]
     identity: NDArray[np.int64]
+    identity_rest: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class WaitingOps(Columns):
         wait_until_ms: int64[w]; refused in the first batch after it.
         identity: int64[w], as the op has it.
         state: int64[w], 8 commit or 12 rollback.
+        identity_rest: int64[w], as the op has it.
     """
 
     index: NDArray[np.int64]
@@ -62,6 +65,7 @@ class WaitingOps(Columns):
     wait_until_ms: NDArray[np.int64]
     identity: NDArray[np.int64]
     state: NDArray[np.int64]
+    identity_rest: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +74,12 @@ class SettledOffsets:
 
     Args:
         verdict: uint8[page_size], 0 none, 1 committed, 2 rolled back, 3 discarded (Phase).
-        epoch: uint16[page_size], position in forget_at_ms, where there is a verdict.
+        forget_slot: uint16[page_size], position in forget_at_ms, where there is a verdict.
         forget_at_ms: int64[e]; forgotten in the first batch after it.
     """
 
     verdict: NDArray[np.uint8]
-    epoch: NDArray[np.uint16]
+    forget_slot: NDArray[np.uint16]
     forget_at_ms: NDArray[np.int64]
 
 
@@ -133,13 +137,13 @@ class Page:
         return not (len(self.halves) or len(self.waiting) or len(self.settled.forget_at_ms))
 
     def pack(self) -> bytes:
-        """Return the packed form, version 2, little endian, its columns packed narrowly.
+        """Return the packed form, version 1, little endian, its columns packed narrowly.
 
-        Some 12 bytes per pending half where all came within a minute, eight of them its identity;
+        Some 16 bytes per pending half where all came within a minute, twelve of them its identity;
         two bits per offset from the first to the last verdict, and a few bytes per run of verdicts
         that are forgotten at the same time.
         """
-        start, packed_verdicts, runs, run_epochs = _pack_settled(self.settled)
+        start, packed_verdicts, runs, run_slots = _pack_settled(self.settled)
         header = _HEADER.pack(
             PAGE_VERSION, self.partition, self.page, self.page_size, len(self.halves),
             len(self.waiting), len(self.settled.forget_at_ms), start, len(packed_verdicts),
@@ -151,22 +155,24 @@ class Page:
             self.halves.store_time_ms,
             self.halves.deadline_ms,
             self.halves.identity,
+            self.halves.identity_rest,
             self.waiting.source_offset,
             self.waiting.wait_until_ms,
             self.waiting.identity,
+            self.waiting.identity_rest,
             # What an index is above its place: nothing while no half between them is settled.
             self.halves.index - np.arange(len(self.halves)),
             self.halves.check_times,
             self.waiting.index,
             runs,
-            run_epochs,
+            run_slots,
             self.waiting.state,
             packed_verdicts,
         )
 
     @classmethod
     def unpack(cls, blob: bytes) -> Page:
-        """Return what `pack` packed, now or in version 1, whose columns were plain.
+        """Return what `pack` packed.
 
         Raises:
             CheckpointError: an unknown version packed it, or it is damaged.
@@ -174,35 +180,35 @@ class Page:
         refuse_version(blob, PAGE_VERSION, "page")
         reader = Reader(blob, "page")
         header = reader.header(_HEADER)
-        is_plain = header[0] == 1
-        column = reader.column if is_plain else reader.narrow_column
-        _, partition, page, page_size, halves, waiting, epochs, start, quads, runs = header
-        forget_at_ms = column("<i8", epochs)
-        store_time, deadline, identity = (column("<i8", halves) for _ in range(3))
-        source_offset, wait_until, op_identity = (column("<i8", waiting) for _ in range(3))
+        column = reader.narrow_column
+        _, partition, page, page_size, halves, waiting, forget_slots, start, quads, runs = header
+        forget_at_ms = column("<i8", forget_slots)
+        store_time, deadline, identity, rest = (column("<i8", halves) for _ in range(4))
+        source_offset, wait_until, *op_identity = (column("<i8", waiting) for _ in range(4))
         index, check_times = (column("<u2", halves).astype(np.int64) for _ in range(2))
-        if not is_plain:
-            index += np.arange(halves)
+        index += np.arange(halves)
         op_index = column("<u2", waiting).astype(np.int64)
-        run_lengths, run_epochs = (column("<u2", runs) for _ in range(2))
+        run_lengths, run_slots = (column("<u2", runs) for _ in range(2))
         op_state = column("u1", waiting).astype(np.int64)
         verdict = _unpack_verdicts(column("u1", quads), start, page_size)
-        epoch = _unpack_epochs(verdict, run_lengths, run_epochs)
+        forget_slot = _unpack_slots(verdict, run_lengths, run_slots)
         reader.finish()
         return cls(
             partition,
             page,
             page_size,
-            PendingHalves(index, store_time, deadline, check_times, identity),
-            WaitingOps(op_index, source_offset, wait_until, op_identity, op_state),
-            SettledOffsets(verdict, epoch, forget_at_ms),
+            PendingHalves(index, store_time, deadline, check_times, identity, rest),
+            WaitingOps(
+                op_index, source_offset, wait_until, op_identity[0], op_state, op_identity[1]
+            ),
+            SettledOffsets(verdict, forget_slot, forget_at_ms),
         )
 
 
 def _pack_settled(
     settled: SettledOffsets,
 ) -> tuple[int, NDArray[np.uint8], NDArray[np.int64], NDArray[np.uint16]]:
-    """Return the first index of the span, four verdicts to the byte, runs less one, their epochs.
+    """Return the span's first index, four verdicts to the byte, runs less one, their slots.
 
     Offsets are mostly settled in their order, so the times of forgetting come in few runs. A run is
     packed as its length less one: a whole page of 65,536 fits 16 bits.
@@ -214,9 +220,9 @@ def _pack_settled(
     quads = np.zeros((-(-(end - start) // 4), 4), np.uint8)
     quads.reshape(-1)[: end - start] = settled.verdict[start:end]
     packed = np.bitwise_or.reduce(quads << _PLACES, axis=1, dtype=np.uint8)
-    epoch = settled.epoch[where]
-    last_of_run = np.flatnonzero(np.append(epoch[1:] != epoch[:-1], True))
-    return start, packed, np.diff(last_of_run, prepend=-1) - 1, epoch[last_of_run]
+    forget_slot = settled.forget_slot[where]
+    last_of_run = np.flatnonzero(np.append(forget_slot[1:] != forget_slot[:-1], True))
+    return start, packed, np.diff(last_of_run, prepend=-1) - 1, forget_slot[last_of_run]
 
 
 def _unpack_verdicts(packed: NDArray[np.uint8], start: int, page_size: int) -> NDArray[np.uint8]:
@@ -227,13 +233,13 @@ def _unpack_verdicts(packed: NDArray[np.uint8], start: int, page_size: int) -> N
     return verdict
 
 
-def _unpack_epochs(
-    verdict: NDArray[np.uint8], runs: NDArray[np.uint16], run_epochs: NDArray[np.uint16]
+def _unpack_slots(
+    verdict: NDArray[np.uint8], runs: NDArray[np.uint16], run_slots: NDArray[np.uint16]
 ) -> NDArray[np.uint16]:
     where = np.flatnonzero(verdict)
-    epochs = np.repeat(run_epochs, runs.astype(np.int64) + 1)
-    if len(epochs) != len(where):
+    forget_slots = np.repeat(run_slots, runs.astype(np.int64) + 1)
+    if len(forget_slots) != len(where):
         raise damaged("page")
-    epoch = np.zeros(len(verdict), np.uint16)
-    epoch[where] = epochs
-    return epoch
+    forget_slot = np.zeros(len(verdict), np.uint16)
+    forget_slot[where] = forget_slots
+    return forget_slot

@@ -23,11 +23,14 @@ class Rules:
     check_interval_ms: int
     check_max: int
     half_retention_ms: int
-    verdict_memory_ms: int
+    verdict_retention_ms: int
     check_enabled: bool
     reject_transactions: bool
     checks_per_batch_max: int = 20_000
-    """Not recorded by the first release, hence the default."""
+    max_message_bytes: int = 4_194_304
+    batch_events_max: int = 1_000_000
+    """No rule of a page, but by it a plan tells whether its batch read everything (see
+    streaming.read_until): a replay has to ask with the bound that the batch was planned under."""
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Rules:

@@ -44,12 +44,12 @@ class Event(IntEnum):
     """The deadline has passed."""
     CHECKS_USED_UP = 9
     """The deadline has passed after the last check request that ``check_max`` allows."""
-    RETENTION_OVER = 10
+    HALF_RETENTION_OVER = 10
     """Older than ``half_retention_ms``."""
     WAIT_OVER = 11
-    """An op waited ``verdict_memory_ms`` for its half, or too many wait for the same."""
-    MEMORY_OVER = 12
-    """The verdict was remembered for ``verdict_memory_ms``."""
+    """An op waited ``verdict_retention_ms`` for its half, or too many wait for the same."""
+    VERDICT_RETENTION_OVER = 12
+    """The verdict was remembered for ``verdict_retention_ms``."""
 
 
 class Effect(IntEnum):
@@ -103,7 +103,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
     (_P.PENDING, _E.CHECK_UNDELIVERED): Transition(_P.PENDING, _F.GIVE_CHECK_BACK),
     (_P.PENDING, _E.CHECK_DUE): Transition(_P.PENDING, _F.ASK),
     (_P.PENDING, _E.CHECKS_USED_UP): Transition(_P.DISCARDED, _F.DISCARD_CHECK_LIMIT),
-    (_P.PENDING, _E.RETENTION_OVER): Transition(_P.DISCARDED, _F.DISCARD_EXPIRED),
+    (_P.PENDING, _E.HALF_RETENTION_OVER): Transition(_P.DISCARDED, _F.DISCARD_EXPIRED),
     (_P.COMMITTED, _E.HALF): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_HALF),
     (_P.COMMITTED, _E.HALF_REJECTED): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_HALF),
     (_P.COMMITTED, _E.COMMIT): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_OP),
@@ -114,7 +114,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
         _P.COMMITTED, _F.REFUSE_OP, _R.OP_TRANSACTION_ID_WRONG
     ),
     (_P.COMMITTED, _E.CHECK_UNDELIVERED): Transition(_P.COMMITTED, _F.NOTHING),
-    (_P.COMMITTED, _E.MEMORY_OVER): Transition(_P.ABSENT, _F.FORGET),
+    (_P.COMMITTED, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
     (_P.ROLLED_BACK, _E.HALF): Transition(_P.ROLLED_BACK, _F.IGNORE_REPEATED_HALF),
     (_P.ROLLED_BACK, _E.HALF_REJECTED): Transition(_P.ROLLED_BACK, _F.IGNORE_REPEATED_HALF),
     (_P.ROLLED_BACK, _E.COMMIT): Transition(_P.ROLLED_BACK, _F.REFUSE_OP, _R.COMMIT_AFTER_ROLLBACK),
@@ -127,14 +127,14 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
         _P.ROLLED_BACK, _F.REFUSE_OP, _R.OP_TRANSACTION_ID_WRONG
     ),
     (_P.ROLLED_BACK, _E.CHECK_UNDELIVERED): Transition(_P.ROLLED_BACK, _F.NOTHING),
-    (_P.ROLLED_BACK, _E.MEMORY_OVER): Transition(_P.ABSENT, _F.FORGET),
+    (_P.ROLLED_BACK, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
     (_P.DISCARDED, _E.HALF): Transition(_P.DISCARDED, _F.IGNORE_REPEATED_HALF),
     (_P.DISCARDED, _E.HALF_REJECTED): Transition(_P.DISCARDED, _F.IGNORE_REPEATED_HALF),
     (_P.DISCARDED, _E.COMMIT): Transition(_P.DISCARDED, _F.REFUSE_OP, _R.COMMIT_AFTER_DISCARD),
     (_P.DISCARDED, _E.ROLLBACK): Transition(_P.DISCARDED, _F.REFUSE_OP, _R.ROLLBACK_AFTER_DISCARD),
     (_P.DISCARDED, _E.UNKNOWN): Transition(_P.DISCARDED, _F.IGNORE_UNKNOWN),
     (_P.DISCARDED, _E.CHECK_UNDELIVERED): Transition(_P.DISCARDED, _F.NOTHING),
-    (_P.DISCARDED, _E.MEMORY_OVER): Transition(_P.ABSENT, _F.FORGET),
+    (_P.DISCARDED, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
 }
 
 IMPOSSIBLE: Final = 255

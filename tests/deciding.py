@@ -1,4 +1,4 @@
-"""Outcomes as tests write them down."""
+"""Short ways for tests to write outcomes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Decided = tuple[Action, int, int, int]
 
 
 def page_outcome(partition: int, *decided: Decided, now_ms: int = 1_000) -> Outcome:
-    """What page 0 of a partition decided."""
+    """The outcome of page 0 of a partition."""
     return Outcome(
         partition=partition,
         page=0,

@@ -1,7 +1,7 @@
-"""The rules again, literally, one half offset at a time: what the page engine must agree with.
+"""A literal model of the rules, one half offset at a time; the page engine must agree with it.
 
-Nothing is shared with the engine but names and numbers of records and actions. No arrays, no
-table, no pages: read it beside the rules.
+It shares only the names and numbers of records and actions with the engine. It has no arrays, no
+table and no pages, so that you can compare it with the rules line by line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
 
 
 class Record(NamedTuple):
-    """One event; the fields mean what those of Events mean."""
+    """One event; the fields are those of Events."""
 
     kind: EventKind
     offset: int
@@ -49,14 +49,14 @@ class Half:
 
 @dataclass
 class Offset:
-    """All that is known of one half offset."""
+    """Everything known about one half offset."""
 
     number: int
     half: Half | None = None
     verdict: str = ""
     forget_at: int = 0
     waiting: list[tuple[int, Record]] = field(default_factory=list)
-    settled_half: Half | None = None  # known until the end of the batch only
+    settled_half: Half | None = None  # known only until the end of the batch
 
 
 class Model:
@@ -69,15 +69,23 @@ class Model:
         self.tell_prepared = False
 
     def batch(
-        self, records: Iterable[Record], now: int, rules: Rules, budget: int = 2**31
+        self,
+        records: Iterable[Record],
+        now: int,
+        rules: Rules,
+        budget: int = 2**31,
+        read_until: int = 2**62,
     ) -> tuple[set[Act], Tally[Counter]]:
-        """Return what one batch does, and its counters."""
+        """Return the outcome of one batch, and its counters."""
         self.acts, self.tally, self.now, self.rules = [], Tally(), now, rules
+        self.all_read_until = min(now, read_until)
         inputs = sorted(records, key=lambda record: record.source)
         self.take_halves(inputs)
         for record in inputs:
             self.take_op_or_refused(record)
-        for record in inputs:  # after the ops: a verdict makes the count of checks moot
+        for (
+            record
+        ) in inputs:  # after the ops, because after a verdict the check number no longer matters
             if record.kind == EventKind.UNDELIVERED:
                 self.take_feedback(self.at(record.offset).half, record)
         if rules.check_enabled:
@@ -148,7 +156,7 @@ class Model:
             self.take_late_op(offset.verdict, op)
         elif len(offset.waiting) < 4:
             self.tally[Counter.OPS_WAITING] += 1
-            until = max(op.time, self.now) + self.rules.verdict_memory_ms
+            until = max(op.time, self.now) + self.rules.verdict_retention_ms
             offset.waiting.append((until, op))
         else:
             self.expire(op)
@@ -161,9 +169,9 @@ class Model:
             self.refuse(op, Reason[f"{said}_after_{verdict}".upper()])
 
     def settle(self, offset: Offset, verdict: str) -> None:
-        memory = self.rules.verdict_memory_ms
-        step = max(1, memory // 64)
-        offset.forget_at = (self.now + memory + step - 1) // step * step
+        retention = self.rules.verdict_retention_ms
+        step = max(1, retention // 64)
+        offset.forget_at = (self.now + retention + step - 1) // step * step
         offset.half, offset.settled_half, offset.verdict = None, offset.half, verdict
         if verdict == "commit":
             self.act(Action.COMMIT, offset.number, 0)
@@ -184,13 +192,14 @@ class Model:
             half = offset.half
             if not half:
                 continue
-            if self.now - half.time > self.rules.half_retention_ms:
+            # Silence counts only up to where every op was read.
+            if self.all_read_until - half.time > self.rules.half_retention_ms:
                 self.act(Action.DISCARD_EXPIRED, offset.number, half.asked)
                 self.settle(offset, "discard")
-            elif self.now > half.deadline and half.asked >= self.rules.check_max:
+            elif self.all_read_until > half.deadline and half.asked >= (self.rules.check_max or 1):
                 self.act(Action.DISCARD_CHECK_LIMIT, offset.number, half.asked)
                 self.settle(offset, "discard")
-            elif self.now > half.deadline:
+            elif self.all_read_until > half.deadline:
                 due.append((half.deadline, offset.number, half))
         due.sort(key=lambda one: one[:2])
         for _, number, half in due[:budget]:
@@ -202,8 +211,8 @@ class Model:
 
     def let_time_pass(self, offset: Offset) -> None:
         offset.settled_half = None
-        over = [op for until, op in offset.waiting if self.now > until]
-        offset.waiting = [one for one in offset.waiting if self.now <= one[0]]
+        over = [op for until, op in offset.waiting if self.all_read_until > until]
+        offset.waiting = [one for one in offset.waiting if self.all_read_until <= one[0]]
         for op in over:
             self.expire(op)
         if offset.verdict and self.now > offset.forget_at:
@@ -214,5 +223,5 @@ class Model:
         return [offset.half.time for offset in self.offsets.values() if offset.half]
 
     def is_blank(self) -> bool:
-        """Tell whether nothing is remembered of any offset."""
+        """Return whether the model remembers nothing about any offset."""
         return not any(o.half or o.verdict or o.waiting for o in self.offsets.values())

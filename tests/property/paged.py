@@ -1,4 +1,4 @@
-"""The page engine driven as Spark drives it: pages with data, or whose time has come."""
+"""Runs the page engine as Spark does: it calls pages that have data or whose timeout has come."""
 
 from __future__ import annotations
 
@@ -10,19 +10,25 @@ import numpy as np
 from tests.property.model import Act, Record
 
 from checkback.state import Action, Counter, Events, Outcome, Page, Rules, decide
+from checkback.state.identity import identity_of
+
+REST_FROM = 1
+"""So that some transactions differ in the first word of the identity, some in the second."""
 
 
 def events_of(records: Iterable[Record]) -> Events:
-    """Return records as the engine takes them."""
+    """Return records in the engine's form."""
     rows = list(records)
-    identity = [record.group << 48 | record.transaction for record in rows]
+    group = np.array([record.group for record in rows], np.int64)
+    transaction = np.array([record.transaction for record in rows], np.int64)
     return Events(
         kind=np.array([record.kind for record in rows], np.uint8),
         offset=np.array([record.offset for record in rows], np.int64),
         time_ms=np.array([record.time for record in rows], np.int64),
-        identity=np.array(identity, np.int64),
+        identity=identity_of(group, transaction & 2**REST_FROM - 1),
         detail=np.array([record.detail for record in rows], np.int64),
         source_offset=np.array([record.source for record in rows], np.int64),
+        identity_rest=transaction >> REST_FROM,
     )
 
 
@@ -57,10 +63,11 @@ class PagedEngine:
         now: int,
         rules: Rules,
         budget: int = 2**31,
+        read_until: int = 2**62,
         *,
         wake_all: bool = False,
     ) -> tuple[set[Act], Tally[Counter]]:
-        """Return what one batch does, and its counters, the pages' together."""
+        """Return the outcome of one batch, and the sum of the pages' counters."""
         by_page: dict[int, list[Record]] = defaultdict(list)
         for record in records:
             by_page[record.offset // self.page_size].append(record)
@@ -68,18 +75,26 @@ class PagedEngine:
         acts: list[Act] = []
         tally: Tally[Counter] = Tally()
         for number in sorted({*by_page, *due}):
-            outcome = self._call(number, by_page[number], now, rules, budget)
+            outcome = self._call(number, by_page[number], now, rules, budget, read_until)
             acts.extend(acts_of(outcome))
             tally.update(counts_of(outcome))
         assert len(set(acts)) == len(acts), "the same row twice"
         return set(acts), tally
 
     def _call(
-        self, number: int, records: list[Record], now: int, rules: Rules, budget: int
+        self,
+        number: int,
+        records: list[Record],
+        now: int,
+        rules: Rules,
+        budget: int,
+        read_until: int,
     ) -> Outcome:
         page = self.page(number)
-        told = self.tell_prepared
-        decision = decide(page, events_of(records), now, rules, budget, tell_prepared=told)
+        told, events = self.tell_prepared, events_of(records)
+        decision = decide(
+            page, events, now, rules, budget, read_until_ms=read_until, tell_prepared=told
+        )
         if decision.wake_at_ms is None:
             assert decision.page.is_empty
             self.rows.pop(number, None)
@@ -89,7 +104,7 @@ class PagedEngine:
         return Outcome.unpack(decision.outcome.pack())
 
     def page(self, number: int) -> Page:
-        """Return a page, read anew from its packed form."""
+        """Return a page, unpacked from its stored form."""
         if number in self.rows:
             return Page.unpack(self.rows[number][0])
         return Page.empty(0, number, self.page_size)

@@ -1,4 +1,4 @@
-"""A commit never passes a request that is not done with."""
+"""A commit never passes a request that is still in work."""
 
 from hypothesis import given
 from hypothesis import strategies as st

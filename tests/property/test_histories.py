@@ -1,6 +1,6 @@
-"""Every history of up to five events, and the same history cut into batches in any way.
+"""Every history of up to five events, divided into batches in every possible way.
 
-Histories of one offset do not touch each other, so all that share their moments in time run as
+Histories of different offsets do not affect each other. So all histories with the same times run as
 offsets of one page.
 """
 
@@ -23,7 +23,7 @@ RULES = Rules(
     check_interval_ms=60,
     check_max=1,
     half_retention_ms=400,
-    verdict_memory_ms=100,
+    verdict_retention_ms=100,
     check_enabled=True,
     reject_transactions=False,
 )
@@ -59,7 +59,7 @@ RECORDS: tuple[Written, ...] = (
     undelivered,
 )
 STEPS = (61, 103, 401, -50)
-"""Over a deadline, over the memory of a verdict, over retention, back."""
+"""Time steps: past a deadline, past the memory of a verdict, past the retention, and back."""
 
 
 @pytest.mark.parametrize("length", range(1, 6))
@@ -69,7 +69,7 @@ def test_engine_and_model_agree_on_every_history(length: int) -> None:
 
 
 def _run_all_histories(moments: tuple[int, ...]) -> None:
-    """Run every history whose events are: a record where the moment is 0, else that time step."""
+    """Run every history of these moments: 0 is a record, any other moment a time step."""
     records = sum(1 for step in moments if step == 0)
     histories = list(product(RECORDS, repeat=records))
     model, engine, now = Model(), PagedEngine(PAGE_SIZE), START

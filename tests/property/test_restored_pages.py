@@ -1,4 +1,4 @@
-"""Whatever a job did: its marks, halves and ops tell the page that it had."""
+"""Whatever a job did, a rebuild restores its page from marks, halves and ops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Record
 from tests.property.paged import events_of
 
-from checkback.checkpoints.restored_page import Known, restore_page
+from checkback.operations.rebuild.restored_page import Known, restore_page
 from checkback.state import (
     Action,
     EventKind,
@@ -27,7 +27,7 @@ RULES = Rules(
     check_interval_ms=2_000,
     check_max=3,
     half_retention_ms=40_000,
-    verdict_memory_ms=9_000,
+    verdict_retention_ms=9_000,
     check_enabled=True,
     reject_transactions=False,
 )
@@ -35,7 +35,7 @@ STEPS_MS = (1, 400, 1_001, 2_001, 5_000, 10_001)
 
 
 class World:
-    """A job, and topics that keep what came in; a check may find no topic, and is told so once."""
+    """A job and its topics. A check request may find no topic; then the job gets one feedback."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
@@ -72,7 +72,8 @@ class World:
     def _ops(self) -> list[Record]:
         settled = self.page.settled.verdict
         pending = {*self.page.halves.index.tolist()}
-        # What comes for a verdict that is forgotten waits for a half; a rebuild knows better.
+        # The job keeps an op for a forgotten verdict waiting for its half; a rebuild knows the
+        # verdict.
         known = [at for at in range(self.halves) if at in pending or settled[at]]
         targets = [*known, *range(self.halves, SIZE)]
         wanted = self.chance.choice((0, 1, 2)) if targets else 0
@@ -125,7 +126,14 @@ def test_a_page_is_restored_as_it_was(seed: int) -> None:
 
     waiting, page = world.page.waiting, world.page
     unread = decide(page, events_of(world.undelivered), world.now_ms, quiet()).page
-    for name in ("index", "store_time_ms", "deadline_ms", "check_times", "identity"):
+    for name in (
+        "index",
+        "store_time_ms",
+        "deadline_ms",
+        "check_times",
+        "identity",
+        "identity_rest",
+    ):
         wanted = getattr(unread.halves, name).tolist()
         assert getattr(restored.page.halves, name).tolist() == wanted, name
     assert restored.page.settled.verdict.tolist() == page.settled.verdict.tolist()
@@ -134,5 +142,5 @@ def test_a_page_is_restored_as_it_was(seed: int) -> None:
 
 
 def quiet() -> Rules:
-    """Rules under which only what comes in changes a page."""
+    """Rules under which only records change a page."""
     return Rules(1_000, 2_000, 3, 40_000, 10**9, check_enabled=False, reject_transactions=False)

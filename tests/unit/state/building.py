@@ -1,25 +1,25 @@
-"""Short ways to write what a page is given and to read what it decided."""
+"""Short ways to write a page's events and to read its outcome."""
 
 from __future__ import annotations
 
 from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Act, Record
 from tests.property.paged import acts_of, events_of
 
-from checkback.state import EventKind, Page, Rules, decide
+from checkback.state import ALL_READ, EventKind, Page, Rules, decide
 
 RULES = Rules(
     transaction_timeout_ms=6_000,
     check_interval_ms=60_000,
     check_max=3,
     half_retention_ms=259_200_000,
-    verdict_memory_ms=3_600_000,
+    verdict_retention_ms=3_600_000,
     check_enabled=True,
     reject_transactions=False,
 )
 SENT = 1_700_000_000_000
-"""When the halves of these tests were stored."""
+"""The store time of the halves in these tests."""
 DUE = SENT + 6_001
-"""The first millisecond in which a half without an immunity time is asked."""
+"""The first millisecond in which a half without an immunity time gets a check request."""
 
 __all__ = [
     "COMMIT",
@@ -56,8 +56,12 @@ class Story:
         self.page = Page.empty(0, page, page_size)
         self.wake_at_ms: int | None = None
 
-    def batch(self, now: int, *records: Record, budget: int = 2**31) -> list[Act]:
-        decision = decide(self.page, events_of(records), now, self.rules, budget)
+    def batch(
+        self, now: int, *records: Record, budget: int = 2**31, read_until_ms: int = ALL_READ
+    ) -> list[Act]:
+        decision = decide(
+            self.page, events_of(records), now, self.rules, budget, read_until_ms=read_until_ms
+        )
         self.page = Page.unpack(decision.page.pack())
         self.wake_at_ms = decision.wake_at_ms
         self.counters = decision.outcome.counters

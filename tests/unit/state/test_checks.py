@@ -1,4 +1,4 @@
-"""Asking back, giving checks back, discarding, and the switches."""
+"""Check requests, undelivered checks, discards, and the switches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.state.building import (
 )
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import Action, Counter
+from checkback.state import NOTHING_READ, Action, Counter
 from checkback.state.halves import IMMUNITY_MS_MAX
 
 INTERVAL = RULES.check_interval_ms
@@ -39,6 +39,28 @@ def test_a_half_is_asked_check_max_times_and_then_discarded() -> None:
         assert story.batch(now + INTERVAL) == []
     assert story.batch(now + INTERVAL + 1) == [Act(Action.DISCARD_CHECK_LIMIT, 0, 3, 0)]
     assert story.page.pending == 0
+
+
+def test_nobody_is_asked_and_nothing_discarded_while_ops_of_that_time_are_unread() -> None:
+    story = Story(replace(RULES, half_retention_ms=20_000, check_max=1))
+    story.batch(SENT)
+    late = SENT + 1_000_000
+
+    assert story.batch(late, half(0), half(1), read_until_ms=NOTHING_READ) == []
+    assert story.batch(late, read_until_ms=SENT + 6_000) == []
+    assert story.batch(late, read_until_ms=SENT + 6_001) == checks((0, 1), (1, 1))
+    assert story.batch(late, op(0, COMMIT), read_until_ms=SENT + 20_000) == [
+        Act(Action.COMMIT, 0, 0, 0)
+    ]
+    assert story.batch(late, read_until_ms=SENT + 20_001) == [Act(Action.DISCARD_EXPIRED, 1, 1, 1)]
+
+
+def test_an_op_waits_for_its_half_until_all_halves_of_that_time_are_read() -> None:
+    story = Story(replace(RULES, verdict_retention_ms=0))
+    story.batch(SENT, op(0, COMMIT), read_until_ms=NOTHING_READ)
+
+    assert story.batch(SENT + 1_000, read_until_ms=SENT) == []
+    assert story.batch(SENT + 1_000, half(0)) == [Act(Action.COMMIT, 0, 0, 0)]
 
 
 def test_an_old_half_is_discarded_as_expired_however_long_its_immunity() -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.property.model import Record
+from tests.property.paged import events_of
 from tests.unit.state.building import (
     COMMIT,
     DUE,
@@ -23,6 +24,7 @@ from checkback.protocol.errors import UsageError
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import Action, Counter, EventKind
 from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
+from checkback.state.outcome import REST_UNKNOWN
 
 
 def refused(source: int, reason: RefusedReason, offset: int = 0) -> Act:
@@ -142,7 +144,7 @@ def test_a_verdict_is_forgotten_in_time_and_later_ops_expire_as_without_half() -
 
 
 def test_verdicts_are_forgotten_each_in_its_time() -> None:
-    story = Story(replace(RULES, verdict_memory_ms=100))
+    story = Story(replace(RULES, verdict_retention_ms=100))
     for offset in range(5):
         story.batch(SENT + 10 * offset, half(offset), op(offset, COMMIT, offset))
     story.batch(SENT + 121)
@@ -176,3 +178,18 @@ def test_what_was_refused_before_is_passed_on_with_its_reason() -> None:
     ]
     assert story.counters[Counter.REFUSALS] == 2
     assert story.wake_at_ms is None
+
+
+def test_an_outcome_tells_the_identity_of_the_halves_that_are_to_be_looked_up() -> None:
+    story = Story()
+    story.batch(SENT, half(0, transaction=2), half(1, transaction=3))
+    story.batch(DUE, op(0, COMMIT, transaction=2), op(1, COMMIT, transaction=2))
+
+    known = story.outcome
+    assert known.action.tolist() == [Action.COMMIT, Action.REFUSE_OP, Action.CHECK]
+    halves = events_of([half(0, transaction=2), half(1, transaction=3)])
+    assert known.identity is not None
+    assert known.identity_rest is not None
+    assert known.identity[[0, 2]].tolist() == halves.identity.tolist()
+    assert known.identity_rest[[0, 2]].tolist() == halves.identity_rest.tolist()
+    assert known.identity_rest[1] == REST_UNKNOWN

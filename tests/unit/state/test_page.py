@@ -1,4 +1,4 @@
-"""Packed forms: what comes back, how large, what older versions wrote."""
+"""Packed pages: unpacking, size, and formats of older versions."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from checkback.state.transitions import Phase
 
 PAGE_V1 = bytes.fromhex(
     "0100000000000000050000000000000010000000010000000100000002000000010000000100000002000000"
-    "66011dd08b01000020dd1dd08b0100000068e5cf8b01000000d9e7cf8b010000010000000000010003000000"
-    "0000000020dd1dd08b0100000100000000000100000001000a0000000000000001000809"
+    "0266011dd08b0100000000badb000068e5cf8b0100000000d9e7cf8b01000000010000000000010000000000"
+    "00000000000003000000000000000020dd1dd08b010000000100000000000100000000000000000000000000"
+    "000000000000000100000000000000000a000000000000000000000000000000000100000000000000000001"
+    "000800000000000000000900000000000000"
 )
-"""Page 5 of partition 0, 16 offsets to a page: 80 pending and asked once, 81 committed, 82 rolled
-back in another batch, a commit that waits for 90."""
-PAGE_V2 = bytes.fromhex(
-    "0200000000000000050000000000000010000000010000000100000002000000010000000100000002000000"
-    "0266011dd08b0100000000badb000068e5cf8b0100000000d9e7cf8b01000000010000000000010000030000"
-    "00000000000020dd1dd08b010000000100000000000100000000000000000000000100000000000000000a00"
-    "0000000000000000000000000000000100000000000000000001000800000000000000000900000000000000"
-)
-"""The same page, its columns packed narrowly."""
+"""Page 5 of partition 0 with 16 offsets: 80 is pending with one check request, 81 committed, 82
+rolled back in another batch, and a commit waits for 90."""
 OUTCOME_V1 = bytes.fromhex(
-    "010d0000000000000500000000000000a0eee6cf8b0100000068e5cf8b010000010000000300000000000000"
-    "0000000000000000000000000000000000000000010000000000000000000000000000000000000000000000"
-    "0100000000000000000000000000000001000000000000000100000000000000000000000000000000000000"
-    "0000000000000000000000005200000000000000510000000000000050000000000000005200000000000000"
-    "02000000000000005000000000000000000000002900000001000000020703"
+    "010d0000000000000500000000000000a0eee6cf8b0100000068e5cf8b0100000100000003000000"
+    "00000000ffffffffffffffff01000000000001000000000000000000010000000000010000000000"
+    "00000000ffffffffffffffff00000000000000000000000000000000000000000000000000000000"
+    "00000000010000000000000000000000000000000000000000000000010000000000000000000000"
+    "00000000010000000000000001000000000000000000000000000000000000000000000000000000"
+    "00000000000000000000000000000000000000000000000000000000000000000000000000000000"
+    "00000000000000000000000001000000000000000000000000000000000000000000000000000000"
+    "000000000000000000000000a0860100000000005200000000000000510000000000000050000000"
+    "00000000520000000000000002000000000000005000000000000000000000002900000001000000"
+    "020703"
 )
 SETTLED_V1 = bytes.fromhex(
     "01000000000000000500000000000000a0eee6cf8b0100000700000000000000500000000000000002000000"
@@ -48,17 +48,17 @@ def story_of_version_1() -> Story:
     return story
 
 
-@pytest.mark.parametrize("blob", [PAGE_V1, PAGE_V2])
-def test_a_page_that_any_version_wrote_is_read(blob: bytes) -> None:
-    page = Page.unpack(blob)
+def test_a_page_that_version_1_wrote_is_read() -> None:
+    page = Page.unpack(PAGE_V1)
     assert (page.partition, page.page, page.page_size, page.first_offset) == (0, 5, 16, 80)
     assert page.halves.index.tolist() == [0]
     assert page.halves.store_time_ms.tolist() == [SENT]
     assert page.halves.deadline_ms.tolist() == [SENT + 160_000]
     assert page.halves.check_times.tolist() == [1]
     assert page.halves.identity.tolist() == [(1 << 48) + 1]
+    assert page.halves.identity_rest.tolist() == [0]
     assert page.settled.verdict.tolist() == [0, 1, 2] + [0] * 13
-    assert page.settled.epoch.tolist() == [0, 0, 1] + [0] * 13
+    assert page.settled.forget_slot.tolist() == [0, 0, 1] + [0] * 13
     assert page.settled.forget_at_ms.tolist() == [1_700_003_643_750, 1_700_003_700_000]
     assert page.waiting.index.tolist() == [10]
     assert page.waiting.source_offset.tolist() == [3]
@@ -68,7 +68,7 @@ def test_a_page_that_any_version_wrote_is_read(blob: bytes) -> None:
 
 def test_todays_code_writes_these_versions() -> None:
     story = story_of_version_1()
-    assert story.page.pack() == PAGE_V2
+    assert story.page.pack() == PAGE_V1
     assert story.outcome.pack() == OUTCOME_V1
     assert pack_settled(story.outcome, 7) == SETTLED_V1
 
@@ -81,7 +81,23 @@ def test_an_outcome_that_version_1_wrote_is_read() -> None:
     assert outcome.detail.tolist() == [0, 41, 1]
     assert outcome.source_offset.tolist() == [82, 2, 80]
     assert outcome.counters[Counter.REFUSALS] == 1
-    assert (outcome.pending, outcome.oldest_ms) == (1, SENT)
+    assert (outcome.pending, outcome.oldest_ms, outcome.state_bytes) == (1, SENT, 0)
+    assert outcome.finished is not None
+    assert outcome.finished.tolist() == [0] * 6 + [1] + [0] * 4 + [100_000]
+
+
+def test_ages_of_commits_and_rollbacks_are_counted_and_those_of_discards_are_not() -> None:
+    story = Story(replace(RULES, check_max=1))
+    story.batch(SENT, half(0), half(1), half(2), half(3))
+    story.batch(SENT + 500, op(0, COMMIT, 0))
+    assert story.outcome.finished is not None
+    assert story.outcome.finished.tolist() == [1] + [0] * 10 + [500]
+    story.batch(SENT + 501, op(0, COMMIT, 1), op(1, COMMIT, 2), op(2, ROLLBACK, 3))
+    assert story.outcome.finished.tolist() == [0, 2] + [0] * 9 + [1_002]
+    story.batch(DUE)
+    story.batch(DUE + 60_001)
+    assert story.outcome.counters[Counter.DISCARDS] == 1
+    assert story.outcome.finished.sum() == 0
 
 
 def test_settled_marks_that_version_1_wrote_are_read() -> None:
@@ -122,7 +138,6 @@ def test_an_unknown_version_stops_with_what_to_do(unpack: type) -> None:
     ("unpack", "blob"),
     [
         (Page.unpack, PAGE_V1),
-        (Page.unpack, PAGE_V2),
         (Outcome.unpack, OUTCOME_V1),
         (unpack_settled, SETTLED_V1),
     ],
@@ -155,27 +170,28 @@ def test_a_page_size_that_does_not_fit_is_refused(page_size: int) -> None:
 def test_every_verdict_comes_back_whatever_the_page_size(page_size: int) -> None:
     verdict = (np.arange(page_size) % 4).astype(np.uint8)
     verdict[-1] = 3
-    for epochs in (1, 2, 300):
-        epoch = (np.arange(page_size) * 7 % epochs).astype(np.uint16)
-        epoch[verdict == 0] = 0
-        settled = SettledOffsets(verdict, epoch, np.arange(epochs) + SENT)
+    for forget_slots in (1, 2, 300):
+        forget_slot = (np.arange(page_size) * 7 % forget_slots).astype(np.uint16)
+        forget_slot[verdict == 0] = 0
+        settled = SettledOffsets(verdict, forget_slot, np.arange(forget_slots) + SENT)
         page = replace(Page.empty(1, 2, page_size), settled=settled)
         back = Page.unpack(page.pack()).settled
         assert np.array_equal(back.verdict, verdict)
-        assert np.array_equal(back.epoch, epoch)
+        assert np.array_equal(back.forget_slot, forget_slot)
         assert np.array_equal(back.forget_at_ms, settled.forget_at_ms)
 
 
-def test_a_pending_half_costs_at_most_13_bytes_of_state_where_all_came_within_a_minute() -> None:
+def test_a_pending_half_costs_at_most_17_bytes_of_state_where_all_came_within_a_minute() -> None:
     """What 10 M pending cost each batch, in which Spark walks all of them."""
     story = Story(replace(RULES, transaction_timeout_ms=600_000))
-    halves = [
-        half(offset, time=SENT + 58 * offset, transaction=offset * 0x9E3779B97F % 2**48)
-        for offset in range(1024)
-    ]
-    story.batch(SENT + 60_000, *halves)
-    assert story.page.pending == 1024
-    assert len(story.page.pack()) / 1024 <= 13
+    story.batch(SENT + 60_000, *(half(offset, time=SENT + 58 * offset) for offset in range(1024)))
+    words = np.random.default_rng(1)
+    halves = replace(
+        story.page.halves,
+        identity=words.integers(-(2**63), 2**63 - 1, 1024),
+        identity_rest=words.integers(0, 2**32, 1024),
+    )
+    assert len(replace(story.page, halves=halves).pack()) / 1024 <= 17
 
 
 SPANS = (0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**62)
@@ -207,7 +223,7 @@ def test_a_width_or_a_count_that_nothing_has_is_damaged(width: int, count: int) 
 
 
 def test_a_transaction_that_commits_in_the_next_batch_costs_at_most_30_bytes_of_state() -> None:
-    """Counted as a checkpoint counts: every version of the page that is written."""
+    """Counted like a checkpoint's size: every written version of the page."""
     story = Story()
     written = 0
     story.batch(SENT, *(half(offset) for offset in range(1024)))
@@ -218,7 +234,7 @@ def test_a_transaction_that_commits_in_the_next_batch_costs_at_most_30_bytes_of_
 
 
 def test_a_trickle_of_transactions_stays_below_120_bytes_of_state_each() -> None:
-    """Six new halves per batch and page, committed in the batch after."""
+    """Six new halves per batch and page, committed in the next batch."""
     story = Story()
     written = 0
     for batch in range(171):

@@ -1,4 +1,4 @@
-"""Which rules were in force when."""
+"""The rules by time."""
 
 from __future__ import annotations
 

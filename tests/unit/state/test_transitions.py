@@ -1,4 +1,4 @@
-"""The table is whole, the arrays are the table, and ARCHITECTURE.md shows it."""
+"""The table is complete, the arrays match it, and ARCHITECTURE.md shows it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_verdict_is_never_changed_only_forgotten() -> None:
     settled = (Phase.COMMITTED, Phase.ROLLED_BACK, Phase.DISCARDED)
     for (phase, event), transition in TRANSITIONS.items():
         if phase in settled and transition.phase != phase:
-            assert (event, transition.phase) == (Event.MEMORY_OVER, Phase.ABSENT)
+            assert (event, transition.phase) == (Event.VERDICT_RETENTION_OVER, Phase.ABSENT)
 
 
 def test_every_refusal_has_a_reason_and_nothing_else_has() -> None:
@@ -65,7 +65,7 @@ def test_every_phase_event_and_effect_is_in_use() -> None:
 
 
 def test_the_diagram_is_current() -> None:
-    """If not: python -m checkback.state.diagram ARCHITECTURE.md."""
+    """If this fails: python -m checkback.state.diagram < ARCHITECTURE.md."""
     document = ARCHITECTURE.read_text("utf-8")
     assert document == with_block(document)
 

@@ -1,4 +1,4 @@
-"""Defects of RocketMQ that concern the rules, each by its issue number: here they can't happen."""
+"""Defects of RocketMQ that concern the rules, by issue number; Checkback does not have them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_9320_an_op_in_the_batch_of_the_discard_wins() -> None:
 
 
 def test_the_last_answer_has_an_interval_to_arrive() -> None:
-    """RocketMQ discards in the round of the last question (seen on 5.3.3)."""
+    """RocketMQ discards in the round of the last check request (seen on 5.3.3)."""
     story = Story(replace(RULES, check_max=1))
     story.batch(SENT, half(0))
     assert story.batch(DUE) == [Act(Action.CHECK, 0, 1, 0)]
@@ -110,7 +110,7 @@ def test_a_young_half_holds_up_no_older_one() -> None:
 
 
 def test_a_group_that_has_no_check_topic_uses_up_no_check() -> None:
-    """RocketMQ counts a check although no producer of the group is there (also 10 above)."""
+    """RocketMQ counts a check although the group has no producer (also 10 above)."""
     story = Story(replace(RULES, check_max=2))
     story.batch(SENT, half(0))
     now = DUE

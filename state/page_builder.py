@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.protocol.errors import UsageError
-from checkback.state.outcome import Action, Counter, Outcome
+from checkback.state.outcome import (
+    FINISH_BOUNDS_MS,
+    FINISH_NUMBERS,
+    REST_UNKNOWN,
+    Action,
+    Counter,
+    Outcome,
+)
 from checkback.state.page import Page, PendingHalves, SettledOffsets, WaitingOps
 from checkback.state.rules import Rules
 from checkback.state.transitions import Effect, Phase
@@ -31,12 +38,14 @@ _COUNTER_OF: Final[dict[Effect, Counter]] = {
     Effect.DISCARD_CHECK_LIMIT: Counter.DISCARDS,
     Effect.DISCARD_EXPIRED: Counter.DISCARDS,
 }
+_FINISH_BOUNDS: Final = np.array(FINISH_BOUNDS_MS, np.int64)
 
 
-class Draft:
+class PageBuilder:
     """What one call of the engine works on; made of a page, and made into one.
 
     Attributes:
+        read_until_ms: no half and no op of this time or before is unread; at most `now_ms`.
         phase: uint8[page_size], Phase of each offset.
         halves: pending at the start or come in this batch.
         is_pending: bool[k], false once a half of `halves` has got its verdict.
@@ -45,9 +54,12 @@ class Draft:
         settled: remembered verdicts, of earlier batches until they are brought up to date.
     """
 
-    def __init__(self, page: Page, now_ms: int, rules: Rules, *, tell_prepared: bool) -> None:
+    def __init__(
+        self, page: Page, now_ms: int, rules: Rules, *, read_until_ms: int, tell_prepared: bool
+    ) -> None:
         self.page = page
         self.now_ms = now_ms
+        self.read_until_ms = min(now_ms, read_until_ms)
         self.rules = rules
         self.tell_prepared = tell_prepared
         self.halves: PendingHalves = page.halves
@@ -58,7 +70,8 @@ class Draft:
         self.phase = page.settled.verdict.copy()
         self.phase[page.halves.index] = Phase.PENDING
         self._counters = np.zeros(len(Counter), np.int64)
-        self._acts: list[tuple[NDArray[np.uint8], Ints, Ints, Ints]] = []
+        self._finished = np.zeros(FINISH_NUMBERS, np.int64)
+        self._acts: list[tuple[NDArray[np.uint8], Ints, Ints, Ints, Ints, Ints]] = []
 
     def index_of(self, offset: Ints) -> Ints:
         """Return where in the page these half offsets are.
@@ -94,6 +107,13 @@ class Draft:
         """Count refused records that no effect counted."""
         self._counters[Counter.REFUSALS] += number
 
+    def count_finished(self, rows: NDArray[np.intp]) -> None:
+        """Count the ages at which the halves in these rows are committed or rolled back."""
+        age_ms = np.maximum(0, self.now_ms - self.halves.store_time_ms[rows])
+        within = np.searchsorted(_FINISH_BOUNDS, age_ms)
+        self._finished[:-1] += np.bincount(within, minlength=FINISH_NUMBERS - 1)
+        self._finished[-1] += age_ms.sum()
+
     def count_deferred(self, number: int) -> None:
         """Count halves that were due but over the budget."""
         self._counters[Counter.CHECKS_DEFERRED] += number
@@ -104,8 +124,17 @@ class Draft:
         offset: Ints,
         detail: Ints | NDArray[np.uint8] | int,
         source_offset: Ints | None = None,
+        rows: NDArray[np.intp] | None = None,
     ) -> None:
-        """Add rows to the outcome; an action or detail that is one number is that of all rows."""
+        """Add rows to the outcome; an action or detail that is one number is that of all rows.
+
+        Args:
+            action: what is to be done.
+            offset: of the halves.
+            detail: see Outcome.
+            source_offset: of the ops, where it is about ops.
+            rows: the halves' in `halves`, where the sink is to look them up.
+        """
         if not len(offset):
             return
         shape = offset.shape
@@ -115,8 +144,14 @@ class Draft:
                 offset,
                 np.broadcast_to(np.asarray(detail, np.int64), shape),
                 offset if source_offset is None else source_offset,
+                *self._identity(rows, shape),
             )
         )
+
+    def _identity(self, rows: NDArray[np.intp] | None, shape: tuple[int, ...]) -> tuple[Ints, Ints]:
+        if rows is not None:
+            return self.halves.identity[rows], self.halves.identity_rest[rows]
+        return np.zeros(shape, np.int64), np.full(shape, REST_UNKNOWN, np.int64)
 
     def settle(self, rows: NDArray[np.intp], phase: Phase | NDArray[np.uint8]) -> None:
         """Give the halves in these rows their verdict."""
@@ -133,8 +168,10 @@ class Draft:
 
     def outcome_of(self, after: Page) -> Outcome:
         """Return the outcome, given the page that is left."""
-        columns = list(zip(*self._acts, strict=True)) or [()] * 4
-        action, offset, detail, source = (_joined(column) for column in columns)
+        columns = list(zip(*self._acts, strict=True)) or [()] * 6
+        action, offset, detail, source, identity, identity_rest = (
+            _joined(column) for column in columns
+        )
         return Outcome(
             self.page.partition,
             self.page.page,
@@ -146,6 +183,9 @@ class Draft:
             self._counters,
             after.pending,
             after.oldest_ms,
+            identity,
+            identity_rest,
+            finished=self._finished,
         )
 
 

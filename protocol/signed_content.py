@@ -1,0 +1,76 @@
+"""What of a record is signed, byte for byte, and the headers that carry a signature.
+
+Every byte has one meaning: sizes stand first, the separator is a byte that no UTF-8 text holds, and
+Signature is the last name. So no other record has the content of a signed one. Spark computes the
+same content from its columns without looking at headers one by one
+(checkback.streaming.verification).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from checkback.protocol import properties as names
+from checkback.protocol.properties import Headers
+
+SEPARATOR: Final = b"\xff"
+BORN_TIME_TOLERANCE_MS: Final = 300_000
+"""How far the time that a half states may be from the broker's. A half that somebody copies later
+is refused."""
+SIGNATURE_BYTES_MAX: Final = 44
+"""HMAC-SHA-256 in Base64."""
+TIMESTAMP_BYTES_MAX: Final = 13
+
+
+def signed_tail(access_key: str, born_host: str, born_timestamp_ms: int) -> Headers:
+    """Return the headers that are put behind a record's own before it is signed.
+
+    Args:
+        access_key: the account.
+        born_host: the address that the producer states, empty for none.
+        born_timestamp_ms: the time of the signature, milliseconds since 1970.
+    """
+    stated = [(names.BORN_HOST, born_host.encode())] if born_host else []
+    return [
+        *stated,
+        (names.ACCESS_KEY, access_key.encode()),
+        (names.BORN_TIMESTAMP, b"%d" % born_timestamp_ms),
+    ]
+
+
+def signed_content(
+    topic: str,
+    partition: int | None,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+    algorithm: str,
+) -> bytes:
+    """Return the bytes that are signed.
+
+    Args:
+        topic: where the record is written to.
+        partition: of an op; None for a half, whose producer need not know it.
+        key: the record's key.
+        value: the record's value.
+        headers: all headers but Signature, in their order.
+        algorithm: the name of what signs: the account says it, never the record.
+    """
+    header_names = [*(name.encode() for name, _ in headers), names.SIGNATURE.encode()]
+    parts = [*header_names, *(content or b"" for _, content in headers), b""]
+    head = SEPARATOR.join(parts)
+    place = b"-" if partition is None else b"%d" % partition
+    key_size = b"-" if key is None else b"%d" % len(key)
+    return b"%s %s %s %d %s\n%s%s%s" % (
+        algorithm.encode(), topic.encode(), place, len(head), key_size, head, key or b"",
+        value or b"",
+    )  # fmt: skip
+
+
+def signed_tail_largest(access_key: str, born_host: str) -> Headers:
+    """Return headers as large as those that signing adds, to reckon a record's size with."""
+    return [
+        *signed_tail(access_key, born_host, 10**TIMESTAMP_BYTES_MAX - 1),
+        (names.SIGNATURE, b"=" * SIGNATURE_BYTES_MAX),
+    ]
