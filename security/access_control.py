@@ -1,0 +1,139 @@
+"""The rules of access of one deployment: read once, then asked.
+
+This module is the only one of its folder that reads files and the environment; what it reads goes
+to the pure rest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from checkback.protocol.errors import ConfigurationError
+from checkback.security.accounts import Account, SecretReader, SecretReference
+from checkback.security.addresses import RemoteAddressStrategy
+from checkback.security.decision import AccessRequest, Decision, decide
+from checkback.security.findings import Finding, Findings
+
+
+def _without_references(reference: SecretReference) -> str:
+    raise LookupError(f"this text may not refer to {reference.kind} {reference.name}")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessControl:
+    """Who may do what.
+
+    Args:
+        source: where the rules came from.
+        version: a hash of the rules with their secrets; equal rules have equal versions.
+        global_white_addresses: from there no permission is needed.
+        accounts: by access key.
+        warnings: what is allowed in the rules and unwise.
+    """
+
+    source: str
+    version: str
+    global_white_addresses: tuple[RemoteAddressStrategy, ...]
+    accounts: Mapping[str, Account]
+    warnings: tuple[Finding, ...] = ()
+
+    @classmethod
+    def parse(
+        cls, text: str, source: str, read_secret: SecretReader = _without_references
+    ) -> AccessControl:
+        """Read rules in the format of RocketMQ's plain_acl.yml.
+
+        Args:
+            text: the rules.
+            source: where they came from, for errors.
+            read_secret: reads secrets that the rules refer to.
+
+        Raises:
+            ConfigurationError: names every mistake with its line.
+        """
+        # Only here: an application process signs, and has no YAML.
+        from checkback.security.rule_file import read_rules
+
+        findings = Findings()
+        rules = read_rules(text, read_secret, findings)
+        findings.require_none(source)
+        return cls(
+            source,
+            _version(text, rules.accounts),
+            rules.global_white_addresses,
+            rules.accounts,
+            tuple(sorted(findings.warnings)),
+        )
+
+    @classmethod
+    def from_file(
+        cls, path: str | os.PathLike[str], *, reads_secrets: bool = True
+    ) -> AccessControl:
+        """Read a file of rules, and the secrets that it refers to.
+
+        Args:
+            path: the file; a secret's file without a leading slash is looked for beside it.
+            reads_secrets: false leaves out what the file refers to. Such rules can be looked at
+                where nobody has the secrets; no signature is right by them.
+
+        Raises:
+            ConfigurationError: it can't be read, or has mistakes, which are named with their lines.
+        """
+        file = Path(path)
+        try:
+            text = file.read_text("utf-8")
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(
+                f"The access rules {file} can't be read: {_reason(error)}.",
+                remedy="Check acl_file and the rights of the file.",
+                source=str(file),
+            ) from error
+
+        def read_secret(reference: SecretReference) -> str | None:
+            return _read_secret(reference, file.parent) if reads_secrets else None
+
+        return cls.parse(text, str(file), read_secret)
+
+    def decide(self, request: AccessRequest, is_signed_by: Callable[[Account], bool]) -> Decision:
+        """Decide whether a request is allowed; the result lists its steps.
+
+        Args:
+            request: who wants what.
+            is_signed_by: tells whether the request's signature is that account's.
+        """
+        return decide(self.global_white_addresses, self.accounts, request, is_signed_by)
+
+
+def _version(text: str, accounts: Mapping[str, Account]) -> str:
+    """Return a hash that changes with the text and with every secret that it refers to."""
+    data = text.encode("utf-8", "replace")
+    digest = hashlib.sha256(data)
+    for account in accounts.values():
+        for secret in account.secrets:
+            # Keyed by the secret: it tells no more about it than a signature does.
+            digest.update(hmac.digest(secret.value.encode("utf-8", "replace"), data, "sha256"))
+    return digest.hexdigest()
+
+
+def _read_secret(reference: SecretReference, folder: Path) -> str:
+    if reference.kind == "env":
+        if reference.name not in os.environ:
+            raise LookupError(f"the environment has no {reference.name}")
+        return os.environ[reference.name]
+    file = folder / reference.name
+    try:
+        # Editors and `kubectl create secret` leave a line end that is no part of the secret.
+        return file.read_text("utf-8").rstrip("\r\n")
+    except (OSError, ValueError) as error:
+        raise LookupError(f"{file}: {_reason(error)}") from error
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return "it is not UTF-8"

@@ -1,0 +1,89 @@
+"""What the rules of access hold: accounts, their secrets and their permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from checkback.protocol.configuration import MASK
+from checkback.security.addresses import NOBODY, RemoteAddressStrategy
+from checkback.security.permissions import Permission
+from checkback.security.signing import SignatureAlgorithm, is_same_signature, sign
+
+SECRETS_MAX: Final = 2
+"""The new secret and the old one: keys are exchanged without a pause while both are valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret, and the algorithm that is used with it. Its text never shows it.
+
+    Args:
+        value: the secret.
+        algorithm: what signatures are made with.
+    """
+
+    value: str = field(repr=False)
+    algorithm: SignatureAlgorithm
+
+    def __str__(self) -> str:
+        return MASK
+
+
+@dataclass(frozen=True, slots=True)
+class SecretReference:
+    """Where a secret stands that is not in the file of rules.
+
+    Args:
+        kind: the environment or a file.
+        name: the name of the variable, or the path of the file.
+    """
+
+    kind: Literal["env", "file"]
+    name: str
+
+
+SecretReader: TypeAlias = Callable[[SecretReference], str | None]
+"""Returns the secret, None to leave it out; raises LookupError with the reason if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One account.
+
+    Args:
+        access_key: its name; records carry it, and it is no secret.
+        secrets: those that are valid, the newest first; none if they were not read.
+        white_addresses: from there the account needs no permission.
+        is_admin: whether it may do everything when it signs.
+        default_topic_permission: for topics that are not named.
+        default_group_permission: for groups that are not named.
+        topic_permissions: by topic; each replaces the default.
+        group_permissions: by producer group; each replaces the default.
+        line: where it begins in the file of rules.
+    """
+
+    access_key: str
+    secrets: tuple[Secret, ...]
+    white_addresses: RemoteAddressStrategy = NOBODY
+    is_admin: bool = False
+    default_topic_permission: Permission = Permission.DENY
+    default_group_permission: Permission = Permission.DENY
+    topic_permissions: Mapping[str, Permission] = field(default_factory=dict)
+    group_permissions: Mapping[str, Permission] = field(default_factory=dict)
+    line: int = 0
+
+    def has_signed(self, content: bytes, signature: str) -> bool:
+        """Tell whether one of the account's secrets makes this signature.
+
+        Args:
+            content: what was signed.
+            signature: in Base64, as it was received.
+        """
+        # All are compared, so that the time does not tell which of the secrets it was.
+        same = [
+            is_same_signature(sign(one.value, content, one.algorithm), signature)
+            for one in self.secrets
+        ]
+        return any(same)

@@ -1,0 +1,236 @@
+"""Who may do what: the rules of RocketMQ's PlainPermissionManager, in two orders.
+
+A broker sees where a request comes from. There, in RocketMQ's order:
+
+1. A global white list has the address: allowed.
+2. There is no access key, or it is unknown: denied.
+3. The account's white list has the address: allowed.
+4. The signature is not the account's: denied.
+5. The account is an admin: allowed. The request needs one: denied.
+6. Each topic and group: the permission for its name, else the default. One refusal denies all.
+
+In a record the address is what its sender states, so anybody could state one of a white list. There
+the order is 2, 4, 5, 1, 3, 6: the signature covers the address, and white lists only take the place
+of permissions.
+
+Two rules are other than in RocketMQ. A request for a system topic needs an admin; there, whoever
+writes to the trace topic may do everything with the same request. And every request has needs,
+where RocketMQ takes a valid signature as enough to end a transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from checkback.protocol.topics import SYSTEM_TOPIC
+from checkback.security.accounts import Account
+from checkback.security.addresses import RemoteAddressStrategy
+from checkback.security.permissions import Permission, is_granted, word_of
+
+
+class ResourceKind(Enum):
+    """What a permission is for."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A permission that a request needs.
+
+    Args:
+        kind: for a topic or a producer group.
+        name: its name.
+        permission: one permission.
+    """
+
+    kind: ResourceKind
+    name: str
+    permission: Permission
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRequest:
+    """Who wants what.
+
+    Args:
+        access_key: the account's; empty if none was given.
+        address: where from, without a port; empty if it is not known.
+        needs: the permissions; all of them must be there.
+        needs_admin: whether only an admin may do it.
+        is_address_proven: whether a connection showed the address; else the sender states it.
+    """
+
+    access_key: str
+    address: str
+    needs: tuple[Need, ...] = ()
+    needs_admin: bool = False
+    is_address_proven: bool = False
+
+
+class Denial(Enum):
+    """Why a request is denied."""
+
+    NO_ACCESS_KEY = "no access key"
+    UNKNOWN_ACCESS_KEY = "unknown access key"
+    WRONG_SIGNATURE = "wrong signature"
+    ADMIN_NEEDED = "admin needed"
+    NO_PERMISSION = "no permission"
+
+
+class Outcome(Enum):
+    """What a step leads to."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    NEXT = "next"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rule, and what it said.
+
+    Args:
+        rule: its name.
+        outcome: the last step's is the decision.
+        says: what was found.
+        denial: why it denies, if it does.
+    """
+
+    rule: str
+    outcome: Outcome
+    says: str
+    denial: Denial | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a request is allowed, and how that was found.
+
+    Args:
+        steps: the rules that were looked at, in their order; the last one decided.
+    """
+
+    steps: tuple[Step, ...]
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the request is allowed."""
+        return self.steps[-1].outcome is Outcome.ALLOWED
+
+    @property
+    def denial(self) -> Denial | None:
+        """Why it is denied; None if it is allowed."""
+        return self.steps[-1].denial
+
+    @property
+    def says(self) -> str:
+        """What the deciding rule found."""
+        return self.steps[-1].says
+
+
+def decide(
+    global_white_addresses: Sequence[RemoteAddressStrategy],
+    accounts: Mapping[str, Account],
+    request: AccessRequest,
+    is_signed_by: Callable[[Account], bool],
+) -> Decision:
+    """Decide whether a request is allowed.
+
+    Args:
+        global_white_addresses: from there no permission is needed.
+        accounts: by access key.
+        request: who wants what.
+        is_signed_by: tells whether the request's signature is the account's; asked only if the
+            decision depends on it.
+    """
+    steps = []
+    for step in _steps(global_white_addresses, accounts, request, is_signed_by):
+        steps.append(step)
+        if step.outcome is not Outcome.NEXT:
+            break
+    return Decision(tuple(steps))
+
+
+def _steps(
+    global_white_addresses: Sequence[RemoteAddressStrategy],
+    accounts: Mapping[str, Account],
+    request: AccessRequest,
+    is_signed_by: Callable[[Account], bool],
+) -> Iterator[Step]:
+    everybodys = _white("global white list", global_white_addresses, request.address)
+    if request.is_address_proven:
+        yield everybodys
+    yield _known(accounts, request.access_key)
+    account = accounts[request.access_key]
+    own = _white("white list of the account", [account.white_addresses], request.address)
+    if request.is_address_proven:
+        yield own
+    yield _signature(is_signed_by(account))
+    yield _admin(account, request)
+    if not request.is_address_proven:
+        yield everybodys
+        yield own
+    for need in request.needs:
+        yield _permission(account, need)
+    yield Step("permissions", Outcome.ALLOWED, "Every permission that it needs is there.")
+
+
+def _white(rule: str, patterns: Sequence[RemoteAddressStrategy], address: str) -> Step:
+    shown = repr(address) if address else "an unknown address"
+    for one in patterns:
+        if one.match(address):
+            return Step(rule, Outcome.ALLOWED, f"{one.pattern!r} has {shown}.")
+    return Step(rule, Outcome.NEXT, f"It does not have {shown}.")
+
+
+def _known(accounts: Mapping[str, Account], access_key: str) -> Step:
+    if not access_key:
+        says, why = "There is no access key.", Denial.NO_ACCESS_KEY
+    elif access_key not in accounts:
+        says, why = f"No account has the access key {access_key!r}.", Denial.UNKNOWN_ACCESS_KEY
+    else:
+        return Step("access key", Outcome.NEXT, f"There is an account {access_key!r}.")
+    return Step("access key", Outcome.DENIED, says, why)
+
+
+def _signature(is_right: bool) -> Step:
+    if is_right:
+        return Step("signature", Outcome.NEXT, "It was made with the account's secret.")
+    says = "It was not made with a secret of the account, or something else was signed."
+    return Step("signature", Outcome.DENIED, says, Denial.WRONG_SIGNATURE)
+
+
+def _admin(account: Account, request: AccessRequest) -> Step:
+    if account.is_admin:
+        return Step("admin", Outcome.ALLOWED, "The account is an admin.")
+    system = [one.name for one in request.needs if _is_system_topic(one)]
+    if system:
+        says = f"{system[0]!r} is a system topic, and the account is no admin."
+    elif request.needs_admin:
+        says = "This is for admins, and the account is none."
+    else:
+        return Step("admin", Outcome.NEXT, "The account is no admin, and need not be one.")
+    return Step("admin", Outcome.DENIED, says, Denial.ADMIN_NEEDED)
+
+
+def _is_system_topic(need: Need) -> bool:
+    # Whatever prefix a Checkback has: none may write into another's topics.
+    return need.kind is ResourceKind.TOPIC and SYSTEM_TOPIC.search(need.name) is not None
+
+
+def _permission(account: Account, need: Need) -> Step:
+    is_topic = need.kind is ResourceKind.TOPIC
+    named = account.topic_permissions if is_topic else account.group_permissions
+    default = account.default_topic_permission if is_topic else account.default_group_permission
+    owned, where = named.get(need.name), f"for {need.name!r}"
+    if owned is None:
+        owned, where = default, "by default"
+    rule = f"{need.kind.value} {need.name}"
+    says = f"It needs {word_of(need.permission)} and has {word_of(owned)} {where}."
+    if is_granted(need.permission, owned):
+        return Step(rule, Outcome.NEXT, says)
+    return Step(rule, Outcome.DENIED, says, Denial.NO_PERMISSION)

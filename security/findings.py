@@ -1,0 +1,79 @@
+"""What was found wrong in a file of rules: every place with its line, all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from checkback.protocol.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Finding:
+    """One place in a file.
+
+    Args:
+        line: its number, from 1.
+        says: what is wrong there.
+        remedy: what to do.
+    """
+
+    line: int
+    says: str
+    remedy: str
+
+    def as_data(self) -> dict[str, object]:
+        """Return it for JSON."""
+        return {"line": self.line, "says": self.says, "remedy": self.remedy}
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.says} {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Collects what is found while a file is read.
+
+    Args:
+        mistakes: with one of them the file is refused.
+        warnings: what is allowed and unwise.
+    """
+
+    mistakes: list[Finding] = field(default_factory=list)
+    warnings: list[Finding] = field(default_factory=list)
+
+    def mistake(self, line: int, says: str, remedy: str) -> None:
+        """Note a mistake."""
+        self.mistakes.append(Finding(line, says, remedy))
+
+    def warning(self, line: int, says: str, remedy: str) -> None:
+        """Note what is unwise."""
+        self.warnings.append(Finding(line, says, remedy))
+
+    @contextmanager
+    def noting(self, line: int) -> Iterator[None]:
+        """Note a ConfigurationError of the block as a mistake in that line."""
+        try:
+            yield
+        except ConfigurationError as error:
+            self.mistake(line, error.message, error.remedy)
+
+    def require_none(self, source: str) -> None:
+        """Refuse a file that has mistakes.
+
+        Raises:
+            ConfigurationError: names all of them; its field ``mistakes`` has them one by one,
+                ``warnings`` what is unwise.
+        """
+        if not self.mistakes:
+            return
+        found = sorted(self.mistakes)
+        noun = "a mistake" if len(found) == 1 else f"{len(found)} mistakes"
+        raise ConfigurationError(
+            f"{source} has {noun}: {' '.join(map(str, found))}",
+            remedy=f"`checkback acl lint {source}` lists them one by one.",
+            source=source,
+            mistakes=[one.as_data() for one in found],
+            warnings=[one.as_data() for one in sorted(self.warnings)],
+        )

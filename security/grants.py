@@ -1,0 +1,185 @@
+"""Which rights on Kafka's side a principal needs, the least that work, as ``kafka-acls`` commands.
+
+Kafka's own ACLs keep strangers from the topics. They can't tell one producer group from another on
+a topic that both write to; the signatures do that.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.topics import CHECK_TOPIC_PREFIX, TopicNames
+
+READ: Final = "Read"
+WRITE: Final = "Write"
+CREATE: Final = "Create"
+DESCRIBE: Final = "Describe"
+DESCRIBE_CONFIGS: Final = "DescribeConfigs"
+_SERVERS_WANTED: Final = "$BOOTSTRAP_SERVERS"
+
+
+class Resource(Enum):
+    """What a right is on, by the option of ``kafka-acls``."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    TRANSACTIONAL_ID = "transactional-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Rights on one resource. Read and Write include Describe.
+
+    Args:
+        resource: what it is on.
+        name: its name, or how the names begin.
+        operations: Kafka's names.
+        purpose: what it is for.
+        is_prefix: whether it is for all names that begin so.
+        is_optional: whether everything works without it, and something is seen later or not at all.
+    """
+
+    resource: Resource
+    name: str
+    operations: tuple[str, ...]
+    purpose: str
+    is_prefix: bool = False
+    is_optional: bool = False
+
+
+def producer_grants(names: TopicNames, group: str, real_topics: Sequence[str] = ()) -> list[Grant]:
+    """Return what a producer group needs. On the real topics it needs nothing.
+
+    Args:
+        names: the names of Checkback's topics.
+        group: the producer group.
+        real_topics: where its messages go.
+    """
+    topic = Resource.TOPIC
+    limits = "refuse a message that is too large at once, not after its commit"
+    return [
+        Grant(topic, names.half, (WRITE,), "send half messages"),
+        Grant(topic, names.op, (WRITE,), "say commit or rollback"),
+        Grant(topic, names.check(group), (READ,), "receive check requests"),
+        Grant(
+            topic, names.check(group), (CREATE,), "make the group's check topic at its first start"
+        ),
+        Grant(Resource.GROUP, group, (READ,), "share the check requests among its processes"),
+        Grant(topic, names.half, (DESCRIBE_CONFIGS,), limits, is_optional=True),
+        Grant(
+            topic, names.status, (READ,), "hear that new transactions are refused", is_optional=True
+        ),
+        *(
+            Grant(topic, one, (DESCRIBE, DESCRIBE_CONFIGS), limits, is_optional=True)
+            for one in real_topics
+        ),
+    ]
+
+
+def pipeline_grants(
+    names: TopicNames,
+    application_id: str,
+    real_topics: Sequence[str],
+    groups: Sequence[str] = (),
+) -> list[Grant]:
+    """Return what the pipeline needs.
+
+    Args:
+        names: the names of Checkback's topics.
+        application_id: the deployment's.
+        real_topics: where final messages go.
+        groups: the producer groups; none: all of them.
+    """
+    checks = [(names.check(group), False) for group in groups]
+    topic, group_kind = Resource.TOPIC, Resource.GROUP
+    return [
+        Grant(topic, names.half, (READ,), "read half messages"),
+        Grant(topic, names.op, (READ,), "read ops"),
+        Grant(topic, names.feedback, (READ, WRITE), "tell itself of undelivered checks and time"),
+        Grant(topic, names.settled, (READ, WRITE), "keep marks, and the markers of its batches"),
+        Grant(topic, names.discarded, (WRITE,), "write what was given up"),
+        Grant(topic, names.refused, (WRITE,), "write what was refused"),
+        *(Grant(topic, one, (WRITE,), "deliver final messages") for one in real_topics),
+        *(
+            Grant(topic, name, (WRITE,), "ask producer groups", is_prefix=is_prefix)
+            for name, is_prefix in checks or [(names.prefix + CHECK_TOPIC_PREFIX, True)]
+        ),
+        Grant(
+            Resource.TRANSACTIONAL_ID, f"{application_id}-", (WRITE,), "write each batch once",
+            is_prefix=True,
+        ),
+        Grant(
+            group_kind, f"{application_id}-marker-", (READ,), "know which batch is next",
+            is_prefix=True,
+        ),
+        *_optional_pipeline_grants(names, application_id, real_topics, groups),
+    ]  # fmt: skip
+
+
+def _optional_pipeline_grants(
+    names: TopicNames, application_id: str, real_topics: Sequence[str], groups: Sequence[str]
+) -> list[Grant]:
+    topics = (
+        names.half, names.op, names.feedback, names.settled, names.discarded, names.refused,
+        *real_topics,
+    )  # fmt: skip
+    return [
+        Grant(
+            Resource.TOPIC, names.status, (WRITE,), "tell producers what holds", is_optional=True
+        ),
+        *(
+            Grant(
+                Resource.TOPIC, one, (DESCRIBE_CONFIGS,), "see a topic's limits and wrong settings",
+                is_optional=True,
+            )
+            for one in topics
+        ),
+        Grant(
+            Resource.GROUP, application_id, (READ,), "show its position to lag tools",
+            is_optional=True,
+        ),
+        *(
+            Grant(
+                Resource.GROUP, one, (DESCRIBE,), "say which groups have no live member",
+                is_optional=True,
+            )
+            for one in groups
+        ),
+    ]  # fmt: skip
+
+
+def kafka_acls_command(
+    grant: Grant, principal: str, bootstrap_servers: str, command_config: str = ""
+) -> str:
+    """Return the command that gives the rights.
+
+    Args:
+        grant: the rights.
+        principal: Kafka's name of who gets them, like ``User:orders``.
+        bootstrap_servers: host:port; empty leaves a shell variable.
+        command_config: the file with the login of who may grant; empty for none.
+
+    Raises:
+        ConfigurationError: the principal has no type.
+    """
+    kind, colon, name = principal.partition(":")
+    if not (kind and colon and name):
+        raise ConfigurationError(
+            f"{principal!r} is no Kafka principal.", remedy="Write it like User:orders."
+        )
+    words = ["--add", "--allow-principal", principal]
+    for operation in grant.operations:
+        words += ["--operation", operation]
+    words += [f"--{grant.resource.value}", grant.name]
+    if grant.is_prefix:
+        words += ["--resource-pattern-type", "prefixed"]
+    if command_config:
+        words = ["--command-config", command_config, *words]
+    # In double quotes, or the shell would not put the variable's value there.
+    servers = shlex.quote(bootstrap_servers) if bootstrap_servers else f'"{_SERVERS_WANTED}"'
+    return f"kafka-acls --bootstrap-server {servers} {shlex.join(words)}"

@@ -1,0 +1,31 @@
+"""What each kind of record and command needs."""
+
+from __future__ import annotations
+
+from checkback.security.decision import AccessRequest, Need, ResourceKind
+from checkback.security.permissions import Permission
+
+
+def half_request(access_key: str, address: str, *, real_topic: str, group: str) -> AccessRequest:
+    """Return what a half needs: PUB on the topic it goes to, and PUB on its producer group."""
+    topic = Need(ResourceKind.TOPIC, real_topic, Permission.PUB)
+    return AccessRequest(access_key, address, (topic, _group(group, Permission.PUB)))
+
+
+def op_request(access_key: str, address: str, *, group: str) -> AccessRequest:
+    """Return what an op needs: PUB on the group whose transaction it ends."""
+    return AccessRequest(access_key, address, (_group(group, Permission.PUB),))
+
+
+def check_consumer_request(access_key: str, address: str, *, group: str) -> AccessRequest:
+    """Return what a reader of check requests needs: SUB on the group that is asked."""
+    return AccessRequest(access_key, address, (_group(group, Permission.SUB),))
+
+
+def operator_request(access_key: str, address: str) -> AccessRequest:
+    """Return what an operator's command needs: an admin."""
+    return AccessRequest(access_key, address, needs_admin=True)
+
+
+def _group(group: str, permission: Permission) -> Need:
+    return Need(ResourceKind.GROUP, group, permission)

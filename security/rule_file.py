@@ -1,0 +1,191 @@
+"""Reads the rules of access in RocketMQ's own file format, ``plain_acl.yml``.
+
+Beyond RocketMQ's keys: a secret by reference (``{env: NAME}``, ``{file: PATH}``), two secrets in a
+list, and the algorithm of signatures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import yaml
+
+from checkback.security.accounts import Account, SecretReader
+from checkback.security.addresses import NOBODY, RemoteAddressStrategy
+from checkback.security.findings import Findings
+from checkback.security.permissions import NOTHING, WORDS, Permission
+from checkback.security.secret_entries import KEY_LENGTH_MIN, algorithm_in, secrets_in
+from checkback.security.yaml_nodes import compose, entries_in, is_null, items_in, line_of, text_in
+
+GLOBAL_WHITE: Final = "globalWhiteRemoteAddresses"
+ACCOUNTS: Final = "accounts"
+FILE_KEYS: Final = (GLOBAL_WHITE, ACCOUNTS, "dataVersion")
+ACCOUNT_KEYS: Final = (
+    "accessKey",
+    "secretKey",
+    "signatureAlgorithm",
+    "whiteRemoteAddress",
+    "admin",
+    "defaultTopicPerm",
+    "defaultGroupPerm",
+    "topicPerms",
+    "groupPerms",
+)
+_TRUTH: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_WHITE_REMEDY: Final = "Leave it empty: Kafka's records do not prove where they come from."
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """What a file of rules says.
+
+    Args:
+        global_white_addresses: from there no permission is needed.
+        accounts: by access key, in the file's order.
+    """
+
+    global_white_addresses: tuple[RemoteAddressStrategy, ...]
+    accounts: Mapping[str, Account]
+
+
+def read_rules(text: str, read_secret: SecretReader, findings: Findings) -> RuleFile:
+    """Read a file of rules; note everything that is wrong in it.
+
+    Args:
+        text: the file.
+        read_secret: reads secrets that the file refers to.
+        findings: gets mistakes and warnings; with a mistake the result is not complete.
+    """
+    root = compose(text, findings)
+    if root is None:
+        if not findings.mistakes:
+            findings.mistake(1, "The file is empty.", "Write at least `accounts: []`.")
+        return RuleFile((), {})
+    entries = entries_in(root, "the file", FILE_KEYS, findings)
+    given = (entries[key] for key in (GLOBAL_WHITE, ACCOUNTS) if key in entries)
+    if all(map(is_null, given)) and not findings.mistakes:
+        findings.mistake(1, "There are no rules in it.", "Write at least `accounts: []`.")
+    white = _white_list(entries.get(GLOBAL_WHITE), findings)
+    return RuleFile(white, _accounts(entries.get(ACCOUNTS), read_secret, findings))
+
+
+def _white_list(node: yaml.Node | None, findings: Findings) -> tuple[RemoteAddressStrategy, ...]:
+    found = (_addresses(item, findings) for item in items_in(node, GLOBAL_WHITE, findings))
+    return tuple(one for one in found if not one.has_nobody)
+
+
+def _addresses(node: yaml.Node | None, findings: Findings) -> RemoteAddressStrategy:
+    if node is None:
+        return NOBODY
+    text = text_in(node, "The address pattern", findings) or ""
+    found = NOBODY
+    with findings.noting(line_of(node)):
+        found = RemoteAddressStrategy.parse(text)
+    if not found.has_nobody:
+        findings.warning(
+            line_of(node),
+            f"Who states an address of {text!r} needs no permission.",
+            _WHITE_REMEDY,
+        )
+    return found
+
+
+def _accounts(
+    node: yaml.Node | None, read_secret: SecretReader, findings: Findings
+) -> Mapping[str, Account]:
+    found: dict[str, Account] = {}
+    for item in items_in(node, ACCOUNTS, findings):
+        account = _account(item, read_secret, findings)
+        if account is None:
+            continue
+        first = found.setdefault(account.access_key, account)
+        if first is not account:
+            findings.mistake(
+                account.line,
+                f"The account {account.access_key!r} stands in line {first.line} already.",
+                "Make them one account; for a second secret write secretKey as a list.",
+            )
+    return found
+
+
+def _account(node: yaml.Node, read_secret: SecretReader, findings: Findings) -> Account | None:
+    entries = entries_in(node, "an account", ACCOUNT_KEYS, findings)
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    line = line_of(node)
+    algorithm = algorithm_in(entries.get("signatureAlgorithm"), findings)
+    account = Account(
+        access_key=_access_key(entries.get("accessKey"), line, findings),
+        secrets=secrets_in(entries.get("secretKey"), line, algorithm, read_secret, findings),
+        white_addresses=_addresses(entries.get("whiteRemoteAddress"), findings),
+        is_admin=_truth(entries.get("admin"), findings),
+        default_topic_permission=_default(entries.get("defaultTopicPerm"), findings),
+        default_group_permission=_default(entries.get("defaultGroupPerm"), findings),
+        topic_permissions=_named(entries.get("topicPerms"), "topicPerms", findings),
+        group_permissions=_named(entries.get("groupPerms"), "groupPerms", findings),
+        line=line,
+    )
+    # Without a key it can't be found again; that it has none was noted.
+    return account if account.access_key else None
+
+
+def _access_key(node: yaml.Node | None, line: int, findings: Findings) -> str:
+    if node is None or is_null(node):
+        findings.mistake(line, "The account has no accessKey.", "Give it one.")
+        return ""
+    text = text_in(node, "accessKey", findings)
+    if text is None:
+        return ""
+    if len(text) < KEY_LENGTH_MIN:
+        findings.mistake(
+            line_of(node),
+            f"accessKey has {len(text)} characters.",
+            f"It needs {KEY_LENGTH_MIN} or more.",
+        )
+    return text
+
+
+def _truth(node: yaml.Node | None, findings: Findings) -> bool:
+    if node is None or is_null(node):
+        return False
+    text = text_in(node, "admin", findings)
+    if text is None:
+        return False
+    if text.lower() not in _TRUTH:
+        findings.mistake(line_of(node), "admin is neither true nor false.", "Write one of the two.")
+    return _TRUTH.get(text.lower(), False)
+
+
+def _default(node: yaml.Node | None, findings: Findings) -> Permission:
+    if node is None or is_null(node):
+        return Permission.DENY
+    text = text_in(node, "The permission", findings)
+    return Permission.DENY if text is None else _permission(text, line_of(node), findings)
+
+
+def _permission(text: str, line: int, findings: Findings) -> Permission:
+    found = WORDS.get(text.strip())
+    if found is None:
+        findings.mistake(line, f"{text!r} is no permission.", f"Write one of: {', '.join(WORDS)}.")
+        return NOTHING
+    if found is Permission.ANY:
+        findings.warning(line, "ANY gives nothing.", "Write PUB, SUB or PUB|SUB to give a right.")
+    return found
+
+
+def _named(node: yaml.Node | None, what: str, findings: Findings) -> Mapping[str, Permission]:
+    found: dict[str, Permission] = {}
+    for item in items_in(node, what, findings):
+        text, line = text_in(item, f"The entry of {what}", findings), line_of(item)
+        if text is None:
+            continue
+        name, equals, word = (part.strip() for part in text.partition("="))
+        if not (name and equals and word) or "=" in word:
+            findings.mistake(line, f"{text!r} is not name=PERMISSION.", "Write it like orders=PUB.")
+        elif name in found:
+            findings.mistake(line, f"{name!r} stands in {what} already.", "Leave one of them out.")
+        else:
+            found[name] = _permission(word, line, findings)
+    return found

@@ -1,0 +1,79 @@
+"""Signatures: who has a secret shows it by a code over what is sent, and never sends the secret.
+
+RocketMQ's way (AclSigner, AclUtils): HMAC with SHA-1, written in Base64. Checkback's own accounts
+use SHA-256 unless their rules say otherwise.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from checkback.protocol.errors import ConfigurationError
+
+SIGNATURE_FIELD: Final = "Signature"
+"""RocketMQ's field that holds the signature; it can't sign itself."""
+
+
+class SignatureAlgorithm(Enum):
+    """An algorithm, by the name that Java and RocketMQ give it."""
+
+    HMAC_SHA1 = "HmacSHA1"
+    HMAC_SHA256 = "HmacSHA256"
+
+
+_HASHES: Final = {
+    SignatureAlgorithm.HMAC_SHA1: hashlib.sha1,
+    SignatureAlgorithm.HMAC_SHA256: hashlib.sha256,
+}
+
+
+def sign(
+    secret_key: str, content: bytes, algorithm: SignatureAlgorithm = SignatureAlgorithm.HMAC_SHA1
+) -> str:
+    """Return the signature of a content, in Base64.
+
+    Args:
+        secret_key: the secret; its UTF-8 bytes are the key.
+        content: what is signed.
+        algorithm: RocketMQ's HmacSHA1 unless another one is given.
+
+    Raises:
+        ConfigurationError: the secret is empty (RocketMQ's code 10015).
+    """
+    if not secret_key:
+        raise ConfigurationError(
+            "The secret key is empty.", remedy="Give the secret of the account.", key="secret_key"
+        )
+    # A lone surrogate has no UTF-8 bytes; Java writes a question mark for it, too.
+    key = secret_key.encode("utf-8", "replace")
+    return base64.b64encode(hmac.digest(key, content, _HASHES[algorithm])).decode("ascii")
+
+
+def is_same_signature(expected: str, given: str) -> bool:
+    """Tell whether two signatures are the same, as slowly wherever they differ."""
+    return hmac.compare_digest(
+        expected.encode("utf-8", "replace"), given.encode("utf-8", "replace")
+    )
+
+
+def rocketmq_content(fields: Mapping[str, str | None], body: bytes | None = None) -> bytes:
+    """Return what RocketMQ signs of a request (AclUtils.combineRequestContent).
+
+    The values stand in the order of their names, without names and without anything between them.
+    So two requests whose values differ only in where one ends sign the same; what Checkback signs
+    has lengths in it for that reason.
+
+    Args:
+        fields: the request's fields by name; those without a value and the signature are skipped.
+        body: the request's body.
+    """
+    signed = {name: value for name, value in fields.items() if name != SIGNATURE_FIELD}
+    # Java compares strings by UTF-16 units, Python by code points.
+    names = sorted(signed, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
+    values = "".join(signed[name] or "" for name in names)
+    return values.encode("utf-8", "replace") + (body or b"")

@@ -1,0 +1,91 @@
+"""Reads YAML as nodes that know their lines. A scalar keeps its text: 01234567 stays as it is.
+
+No message from here repeats what stands in the file, but for names that this package knows: a
+missing blank makes a secret part of a key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import yaml
+
+from checkback.security.findings import Findings
+
+_NULL: Final = "tag:yaml.org,2002:null"
+_QUOTED: Final = re.compile(r"""\s*(?:'[^\n]*'|"[^\n]*")""")
+
+
+def compose(text: str, findings: Findings) -> yaml.Node | None:
+    """Return the only document of a text; None if it is empty or no YAML, which is noted."""
+    try:
+        return yaml.compose(text, yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = 1 if mark is None else mark.line + 1
+        said = _QUOTED.sub("", error.problem or error.context or "it can't be read")
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        said = "there is a character that YAML does not take"
+    except (ValueError, OverflowError):
+        line, said = 1, "there is an escaped character that does not exist"
+    except RecursionError:
+        line, said = 1, "it is nested too deep"
+    findings.mistake(
+        line, f"This is no YAML: {said}.", "Correct it; quote texts that begin with * or {."
+    )
+    return None
+
+
+def line_of(node: yaml.Node) -> int:
+    """Return the line where a node begins, from 1."""
+    line: int = node.start_mark.line + 1
+    return line
+
+
+def is_null(node: yaml.Node) -> bool:
+    """Tell whether a node is YAML's null: nothing, ``~`` or ``null`` without quotes."""
+    return bool(node.tag == _NULL)
+
+
+def text_in(node: yaml.Node, what: str, findings: Findings) -> str | None:
+    """Return a scalar's text, empty for null; note a list or mapping as a mistake."""
+    if isinstance(node.value, str):
+        return "" if is_null(node) else node.value
+    findings.mistake(line_of(node), f"{what} is no text.", "Write one word here.")
+    return None
+
+
+def items_in(node: yaml.Node | None, what: str, findings: Findings) -> list[yaml.Node]:
+    """Return a list's items, none for null and nothing; note what is no list as a mistake."""
+    if node is None or is_null(node):
+        return []
+    if isinstance(node, yaml.SequenceNode):
+        return list(node.value)
+    findings.mistake(line_of(node), f"{what} is no list.", "Begin each item with a dash.")
+    return []
+
+
+def entries_in(
+    node: yaml.Node, what: str, known: Collection[str], findings: Findings
+) -> Mapping[str, yaml.Node]:
+    """Return a mapping's values by key; note unknown and repeated keys as mistakes."""
+    found: dict[str, yaml.Node] = {}
+    if not isinstance(node, yaml.MappingNode):
+        findings.mistake(
+            line_of(node), f"{what} has no keys.", f"Write key: value. Keys: {', '.join(known)}."
+        )
+        return found
+    for key, value in node.value:
+        name = key.value if isinstance(key, yaml.ScalarNode) else ""
+        if name not in known:
+            findings.mistake(
+                line_of(key), f"This is no key of {what}.", f"Keys: {', '.join(known)}."
+            )
+        elif name in found:
+            findings.mistake(line_of(key), f"{name} stands here again.", "Leave one of them out.")
+        else:
+            found[name] = value
+    return found

@@ -1,0 +1,181 @@
+"""`checkback acl`, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkback.commands.acl import command
+from checkback.commands.core import execute
+
+RULES = """\
+accounts:
+- accessKey: orders-service
+  secretKey: {env: ORDERS_SECRET}
+  topicPerms: [paid=PUB]
+  groupPerms: [orders=PUB|SUB]
+- accessKey: operator
+  secretKey: hunter2-hunter2
+  admin: true
+"""
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> str:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text(RULES, "utf-8")
+    return str(file)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = execute(command, arguments)
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
+    code, printed = run(capsys, *arguments, "--output", "json")
+    return code, json.loads(printed)
+
+
+def test_a_half_is_explained_step_by_step(rules: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["check", "--file", rules, "--access-key", "orders-service", "--topic", "paid"]
+    asked += ["--group", "orders", "--perm", "PUB", "--address", "10.0.0.1"]
+    code, told = run_json(capsys, *asked)
+
+    assert (code, told["allowed"], told["denial"]) == (0, True, None)
+    assert told["signature_taken_for"] == "right"
+    assert [step["rule"] for step in told["steps"]] == [
+        "access key",
+        "signature",
+        "admin",
+        "global white list",
+        "white list of the account",
+        "topic paid",
+        "group orders",
+        "permissions",
+    ]
+    code, text = run(capsys, *asked)
+    assert code == 0
+    assert "6.  topic paid" in text
+    assert "Allowed, if the signature is right" in text
+
+
+@pytest.mark.parametrize(
+    ("asked", "denial", "says"),
+    [
+        (["--topic", "paid"], "no access key", "There is no access key."),
+        (["--access-key", "x", "--topic", "paid"], "unknown access key", "No account has"),
+        (["--access-key", "operator", "--admin", "--unsigned"], "wrong signature", "not made"),
+        (["--access-key", "orders-service", "--admin"], "admin needed", "for admins"),
+        (
+            ["--access-key", "orders-service", "--topic", "paid", "--perm", "PUB|SUB"],
+            "no permission",
+            "It needs SUB and has PUB for 'paid'.",
+        ),
+    ],
+)
+def test_a_denial_is_an_exit_code_and_says_why(
+    rules: str, capsys: pytest.CaptureFixture[str], asked: list[str], denial: str, says: str
+) -> None:
+    code, told = run_json(capsys, "check", "--file", rules, *asked)
+
+    assert (code, told["allowed"], told["denial"]) == (1, False, denial)
+    assert says in told["steps"][-1]["says"]
+
+
+def test_a_proven_address_counts_before_the_signature(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("globalWhiteRemoteAddresses: [10.0.0.*]", "utf-8")
+    asked = ["check", "--file", str(file), "--topic", "paid", "--address", "10.0.0.1"]
+
+    assert run(capsys, *asked)[0] == 1
+    assert run(capsys, *asked, "--proven-address")[0] == 0
+
+
+def test_nothing_wanted_is_nothing_decided(rules: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "check", "--file", rules)[0] == 2
+
+
+def test_lint_needs_the_secrets_unless_told_otherwise(
+    rules: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, told = run_json(capsys, "lint", rules)
+    assert (code, [one["line"] for one in told["mistakes"]]) == (1, [3])
+    assert [one["line"] for one in told["warnings"]] == [7]
+
+    code, told = run_json(capsys, "lint", rules, "--without-secrets")
+    assert (code, told["mistakes"]) == (0, [])
+
+    monkeypatch.setenv("ORDERS_SECRET", "hunter2-hunter2")
+    code, told = run_json(capsys, "lint", rules)
+    assert (code, told["mistakes"], told["accounts"]) == (0, [], ["orders-service", "operator"])
+    assert "hunter2" not in str(told)
+
+
+def test_lint_prints_a_line_per_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("accounts:\n- accessKey: orders\n  secretKey: 12345\n", "utf-8")
+    code, text = run(capsys, "lint", str(file))
+
+    assert code == 1
+    assert text.splitlines() == [
+        "mistake in line 2: accessKey has 6 characters. It needs 7 or more.",
+        (
+            "mistake in line 3: The secret has 5 characters. It needs 7 or more; 32 by chance are"
+            " safe."
+        ),
+        (
+            "warning in line 3: The secret itself stands in the file. Write {env: NAME} or"
+            " {file: PATH}."
+        ),
+        "2 mistakes, 1 warnings.",
+    ]
+
+
+def test_a_file_that_is_not_there_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = run(capsys, "lint", str(tmp_path / "absent.yml"))
+
+    assert code == 2
+    assert "can't be read" in text
+
+
+def test_grants_are_printed_as_a_shell_takes_them(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["grants", "--principal", "User:orders", "--group", "orders", "--topic", "paid"]
+    code, text = run(capsys, *asked, "--bootstrap-servers", "b:1", "--topic-prefix", "eu.")
+
+    assert code == 0
+    assert (
+        "# to say commit or rollback:\n"
+        "kafka-acls --bootstrap-server b:1 --add --allow-principal User:orders --operation Write"
+        " --topic eu.RMQ_SYS_TRANS_OP_HALF_TOPIC\n"
+    ) in text
+    optional = [line for line in text.splitlines() if line.startswith("# kafka-acls")]
+    assert [line.split()[-1] for line in optional] == [
+        "eu.RMQ_SYS_TRANS_HALF_TOPIC", "eu.RMQ_SYS_TRANS_STATUS_TOPIC", "paid",
+    ]  # fmt: skip
+
+
+def test_groups_of_one_principal_share_their_topics(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["grants", "--principal", "User:shop", "--group", "orders", "--group", "stock"]
+    code, told = run_json(capsys, *asked)
+    found = [(one["name"], tuple(one["operations"])) for one in told["grants"]]
+
+    assert code == 0
+    assert len(found) == len(set(found))
+    assert {"orders", "stock"} <= {name for name, _ in found}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [["--group", "orders"], ["--principal", "User:x"], ["--principal", "User:x", "--pipeline"]],
+)  # fmt: skip
+def test_grants_need_to_know_for_whom(capsys: pytest.CaptureFixture[str], asked: list[str]) -> None:
+    assert run(capsys, "grants", *asked)[0] == 2

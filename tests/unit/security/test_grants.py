@@ -1,0 +1,103 @@
+"""The least rights, and the exact commands that give them."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.topics import TopicNames
+from checkback.security.grants import (
+    Grant,
+    Resource,
+    kafka_acls_command,
+    pipeline_grants,
+    producer_grants,
+)
+
+NAMES = TopicNames("eu.")
+
+
+def rights(grants: list[Grant], *, is_optional: bool = False) -> set[tuple[str, str, str]]:
+    return {
+        (grant.resource.value, grant.name + ("*" if grant.is_prefix else ""), operation)
+        for grant in grants
+        if grant.is_optional is is_optional
+        for operation in grant.operations
+    }
+
+
+def test_a_producer_reads_only_what_is_its_own() -> None:
+    found = producer_grants(NAMES, "orders", ["paid"])
+
+    assert rights(found) == {
+        ("topic", "eu.RMQ_SYS_TRANS_HALF_TOPIC", "Write"),
+        ("topic", "eu.RMQ_SYS_TRANS_OP_HALF_TOPIC", "Write"),
+        ("topic", "eu.RMQ_SYS_TRANS_CHECK_orders", "Read"),
+        ("topic", "eu.RMQ_SYS_TRANS_CHECK_orders", "Create"),
+        ("group", "orders", "Read"),
+    }
+    assert rights(found, is_optional=True) == {
+        ("topic", "eu.RMQ_SYS_TRANS_HALF_TOPIC", "DescribeConfigs"),
+        ("topic", "eu.RMQ_SYS_TRANS_STATUS_TOPIC", "Read"),
+        ("topic", "paid", "Describe"),
+        ("topic", "paid", "DescribeConfigs"),
+    }
+
+
+def test_the_pipeline_writes_to_the_topics_that_are_named() -> None:
+    found = pipeline_grants(NAMES, "checkback", ["paid", "done"])
+
+    assert rights(found) == {
+        ("topic", "eu.RMQ_SYS_TRANS_HALF_TOPIC", "Read"),
+        ("topic", "eu.RMQ_SYS_TRANS_OP_HALF_TOPIC", "Read"),
+        ("topic", "eu.RMQ_SYS_TRANS_FEEDBACK_TOPIC", "Read"),
+        ("topic", "eu.RMQ_SYS_TRANS_FEEDBACK_TOPIC", "Write"),
+        ("topic", "eu.RMQ_SYS_TRANS_SETTLED_TOPIC", "Read"),
+        ("topic", "eu.RMQ_SYS_TRANS_SETTLED_TOPIC", "Write"),
+        ("topic", "eu.TRANS_CHECK_MAX_TIME_TOPIC", "Write"),
+        ("topic", "eu.RMQ_SYS_TRANS_REFUSED_TOPIC", "Write"),
+        ("topic", "paid", "Write"),
+        ("topic", "done", "Write"),
+        ("topic", "eu.RMQ_SYS_TRANS_CHECK_*", "Write"),
+        ("transactional-id", "checkback-*", "Write"),
+        ("group", "checkback-marker-*", "Read"),
+    }
+    assert ("group", "checkback", "Read") in rights(found, is_optional=True)
+
+
+def test_with_groups_the_pipeline_may_ask_only_them() -> None:
+    found = rights(pipeline_grants(NAMES, "checkback", ["paid"], ["orders", "stock"]))
+
+    assert {name for _, name, _ in found if "CHECK_" in name} == {
+        "eu.RMQ_SYS_TRANS_CHECK_orders",
+        "eu.RMQ_SYS_TRANS_CHECK_stock",
+        "eu.TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+
+
+def test_the_command_is_what_a_shell_takes() -> None:
+    grant = Grant(Resource.TRANSACTIONAL_ID, "check back-", ("Read", "Write"), "test", True)
+    command = kafka_acls_command(grant, "User:CN=orders,O=Shop & Co", "a:1,b:2", "my login")
+
+    assert shlex.split(command) == [
+        "kafka-acls", "--bootstrap-server", "a:1,b:2", "--command-config", "my login", "--add",
+        "--allow-principal", "User:CN=orders,O=Shop & Co", "--operation", "Read", "--operation",
+        "Write", "--transactional-id", "check back-", "--resource-pattern-type", "prefixed",
+    ]  # fmt: skip
+
+
+def test_without_brokers_a_variable_stands_in_the_command() -> None:
+    grant = Grant(Resource.GROUP, "orders", ("Read",), "test")
+
+    assert kafka_acls_command(grant, "User:orders", "") == (
+        'kafka-acls --bootstrap-server "$BOOTSTRAP_SERVERS" --add --allow-principal User:orders'
+        " --operation Read --group orders"
+    )
+
+
+@pytest.mark.parametrize("principal", ["", "orders", ":orders", "User:"])
+def test_a_principal_has_a_type(principal: str) -> None:
+    with pytest.raises(ConfigurationError, match="no Kafka principal"):
+        kafka_acls_command(Grant(Resource.GROUP, "orders", ("Read",), ""), principal, "a:1")

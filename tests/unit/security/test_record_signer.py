@@ -1,0 +1,93 @@
+"""A signed record: checkback.security.record_signer."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from pathlib import Path
+
+import pytest
+
+from checkback.client.options import ProducerOptions
+from checkback.operations.signing import operator_signer
+from checkback.protocol.configuration import MASK, Settings
+from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.properties import SIGNED_TAIL
+from checkback.protocol.record_size import headers_bytes_max
+from checkback.protocol.records import Op, half_headers
+from checkback.protocol.signed_content import signed_content
+from checkback.security import SignatureAlgorithm
+from checkback.security.record_signer import RecordSigner
+
+SECRET = "a-secret-of-tests"  # noqa: S105 - of no account
+HALF = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={"a": "b"})
+
+
+def signer(**changes: object) -> RecordSigner:
+    return RecordSigner("account", SECRET, lambda: 1_700_000_000_000.7, "10.0.0.1", **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("algorithm", list(SignatureAlgorithm))
+def test_a_signature_is_the_hmac_of_the_content(algorithm: SignatureAlgorithm) -> None:
+    headers = signer(algorithm=algorithm).half("half", b"k", b"body", HALF)
+
+    content = signed_content("half", None, b"k", b"body", headers[:-1], algorithm.value)
+    name = {"HmacSHA1": hashlib.sha1, "HmacSHA256": hashlib.sha256}[algorithm.value]
+    expected = base64.b64encode(hmac.new(SECRET.encode(), content, name).digest())
+    assert headers[-1] == ("Signature", expected)
+    assert headers[: len(HALF)] == HALF
+    assert tuple(name for name, _ in headers[len(HALF) :]) == ("__BORNHOST", *SIGNED_TAIL)
+    assert headers[-2] == ("BORN_TIMESTAMP", b"1700000000000")
+
+
+def test_signing_leaves_the_headers_that_it_was_given() -> None:
+    op = Op(1, 2, "g", "u", 8)
+    headers = op.headers()
+
+    signed = signer().op("op", 1, op.key(), op.value(), headers)
+
+    assert headers == op.headers()
+    added = headers_bytes_max(signed[len(headers) :])
+    assert added <= signer().headers_bytes_max()
+
+
+def test_an_address_is_stated_in_full() -> None:
+    made = RecordSigner("account", SECRET, lambda: 0, "fe80::1").half("half", None, b"", HALF)
+
+    assert dict(made)["__BORNHOST"] == b"fe80:0000:0000:0000:0000:0000:0000:0001"
+
+
+def test_an_address_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="born_host is 'somewhere'"):
+        RecordSigner("account", SECRET, lambda: 0, "somewhere")
+
+
+def test_nothing_shows_the_secret() -> None:
+    options = ProducerOptions(access_key="account", secret_key=SECRET)
+    settings = Settings(access_key="account", secret_key=SECRET)
+
+    assert SECRET not in repr(signer()) + repr(options) + repr(options.signer(lambda: 0))
+    assert SECRET not in repr(settings)
+    assert settings.masked()["secret_key"] == MASK
+
+
+def test_an_option_that_makes_no_signer_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="only one is set"):
+        ProducerOptions(access_key="account")
+    with pytest.raises(ConfigurationError, match="only one is set"):
+        Settings(secret_key=SECRET)
+    with pytest.raises(ConfigurationError, match="signature_algorithm is 'MD5'"):
+        ProducerOptions(signature_algorithm="MD5")
+
+
+def test_an_operator_signs_where_access_is_controlled(tmp_path: Path) -> None:
+    assert operator_signer(Settings()) is None
+    rules = str(tmp_path / "plain_acl.yml")
+    with pytest.raises(ConfigurationError, match="what no admin account signed"):
+        operator_signer(Settings(acl_file=rules))
+
+    signed = operator_signer(Settings(acl_file=rules, access_key="root", secret_key=SECRET))
+
+    assert signed is not None
+    assert signed.access_key == "root"
