@@ -1,10 +1,10 @@
-"""The producer side: what an application uses. Pure Python, no Spark.
+"""The producer side: what an application uses. librdkafka and Python, no Spark.
 
 What is listed here is what stays stable.
 """
 
 from checkback.client.asyncio_producer import AsyncTransactionListener, AsyncTransactionMQProducer
-from checkback.client.counters import Counters, Event
+from checkback.client.counters import ClientEvent, Counters
 from checkback.client.lifecycle import ServiceState
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt, MessageQueue
@@ -17,9 +17,9 @@ from checkback.client.transaction_producer import TransactionMQProducer
 __all__ = [
     "AsyncTransactionListener",
     "AsyncTransactionMQProducer",
+    "ClientEvent",
     "Counters",
     "DefaultMQProducer",
-    "Event",
     "LocalTransactionState",
     "Message",
     "MessageExt",

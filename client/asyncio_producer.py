@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
+from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
 from checkback.client.listener import LocalTransactionState, TransactionListener
+from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt
 from checkback.client.options import ProducerKeywords
-from checkback.client.results import SendResult, TransactionSendResult
-from checkback.client.transaction_producer import TransactionMQProducer
-
-Result = TypeVar("Result")
+from checkback.client.results import SendResult, SendStatus, TransactionSendResult
+from checkback.client.tracing import UNTRACED, Step
+from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
+from checkback.client.validation import check_message_class
 
 
 class AsyncTransactionListener(ABC):
@@ -36,7 +37,7 @@ class AsyncTransactionListener(ABC):
 class AsyncTransactionMQProducer:
     """A transactional producer whose calls are awaited and whose listener has coroutines.
 
-    Underneath is a :class:`TransactionMQProducer`: one thread waits per transaction under way.
+    Underneath is a :class:`TransactionMQProducer`; no thread waits for a transaction under way.
     A transaction that has begun goes on when the task that awaits it is cancelled; its outcome
     is then known to the listener alone, and sent as an op all the same.
 
@@ -57,17 +58,19 @@ class AsyncTransactionMQProducer:
         *,
         bootstrap_servers: str,
         transaction_listener: AsyncTransactionListener,
-        sends_max: int = 64,
+        sends_max: int = 1_000,
         **options: Unpack[ProducerKeywords],
     ) -> None:
         self._bridge = _Bridge(transaction_listener)
-        self._producer = TransactionMQProducer(
+        self._listener = transaction_listener
+        self._producer = _LoopProducer(
             producer_group,
             bootstrap_servers=bootstrap_servers,
             transaction_listener=self._bridge,
             **options,
         )
-        self._threads = ThreadPoolExecutor(sends_max, f"checkback-async-{producer_group}")
+        self._room = asyncio.Semaphore(sends_max)
+        self._under_way: set[asyncio.Task[TransactionSendResult]] = set()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -82,34 +85,82 @@ class AsyncTransactionMQProducer:
         await self.shutdown()
 
     @property
+    def producer_group(self) -> str:
+        """The group that the producer belongs to."""
+        return self._producer.producer_group
+
+    @property
     def counters(self) -> Counters:
         """What the producer counts."""
         return self._producer.counters
 
     async def start(self) -> None:
         """As :meth:`TransactionMQProducer.start`; the listener runs in this loop from now on."""
-        self._bridge.loop = asyncio.get_running_loop()
-        await self._in_thread(self._producer.start)
+        loop = self._bridge.loop = asyncio.get_running_loop()
+        self._producer.inbox = Inbox(loop)
+        await asyncio.to_thread(self._producer.start)
 
     async def shutdown(self) -> int:
         """As :meth:`TransactionMQProducer.shutdown`; the loop goes on serving the listener."""
-        left = await self._in_thread(self._producer.shutdown)
-        self._threads.shutdown(wait=False)
-        return left
+        return await asyncio.to_thread(self._producer.shutdown)
 
     async def send_message_in_transaction(
         self, message: Message, arg: Any = None
     ) -> TransactionSendResult:
         """As :meth:`TransactionMQProducer.send_message_in_transaction`."""
-        send = self._producer.send_message_in_transaction
-        return await self._in_thread(lambda: send(message, arg))
+        async with self._room:
+            await self._producer.learn_topic(message)
+            task = asyncio.create_task(self._producer.transact(self._listener, message, arg))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+            return await asyncio.shield(task)
 
     async def send(self, message: Message) -> SendResult:
         """As :meth:`TransactionMQProducer.send`, by turns or by key."""
-        return await self._in_thread(lambda: self._producer.send(message))
+        async with self._room:
+            await self._producer.learn_topic(message)
+            return await asyncio.wrap_future(self._producer.send_async(message))
 
-    async def _in_thread(self, call: Callable[[], Result]) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+class _LoopProducer(TransactionMQProducer):
+    """The producer, with the steps of a transaction in an event loop."""
+
+    inbox: Inbox
+
+    async def learn_topic(self, message: Message) -> None:
+        """Ask for a topic that is not known yet in a thread: it would hold up the loop."""
+        topic = getattr(message, "topic", None)
+        if isinstance(topic, str) and not self._facts.knows(topic):
+            await asyncio.to_thread(self._facts.prepare, topic)
+
+    async def transact(
+        self, listener: AsyncTransactionListener, message: Message, arg: Any
+    ) -> TransactionSendResult:
+        """Do what :meth:`send_message_in_transaction` does, and wait in the loop."""
+        self._require_running()
+        check_message_class(message)
+        tracing = self.options.tracing or UNTRACED
+        with self._running, tracing.transaction(message) as carrying:
+            half = self._begin(carrying)
+            with tracing.step(Step.HALF, half.message):
+                for report, timeout_s in self._halves.tries(half, self.inbox.report):
+                    await report.wait(timeout_s)
+            self._note_stored(half)
+            outcome = NOT_RUN
+            if half.status is SendStatus.SEND_OK:
+                with tracing.step(Step.LOCAL_TRANSACTION, half.message) as told:
+                    outcome = await self._await_listener(listener, half.message, arg)
+                    told.ended(outcome.state, outcome.exception)
+            with tracing.step(Step.OP, half.message):
+                return self._finish(half, outcome)
+
+    async def _await_listener(
+        self, listener: AsyncTransactionListener, message: Message, arg: Any
+    ) -> CallbackResult:
+        try:
+            return result_of(await listener.execute_local_transaction(message, arg))
+        except Exception as error:
+            return self._failed_listener(message, error)
 
 
 class _Bridge(TransactionListener):

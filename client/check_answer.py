@@ -6,18 +6,30 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from checkback.client.broker_clock import BrokerClock
-from checkback.client.counters import Counters, Event
+from checkback.client.callback_result import EVENTS_BY_STATE, CallbackResult, run_listener
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.doubts import Doubts
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import MessageExt
-from checkback.client.op_sender import OpSender
-from checkback.client.outcome import EVENTS_BY_STATE, Outcome, run_listener
+from checkback.client.op_producer import OpProducer
+from checkback.client.stored_halves import StoredHalves
+from checkback.client.tracing import UNTRACED, Tracing
 from checkback.protocol.records import Op
 
 _log = logging.getLogger(__name__)
 
-PAUSE_BETWEEN_TRIES_S = 0.5
+PAUSE_BETWEEN_TRIES_S: Final = 0.5
+NEVER_RAN: Final = CallbackResult(
+    LocalTransactionState.ROLLBACK_MESSAGE,
+    "it was in doubt whether the half was stored; the local transaction did not run",
+)
+COPIED: Final = CallbackResult(
+    LocalTransactionState.ROLLBACK_MESSAGE,
+    "this is a copy: the half of this transaction id stands elsewhere",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,38 +39,68 @@ class CheckAnswers:
     Args:
         listener: knows how the local transaction ended.
         producer_group: whose requests these are.
+        doubts: halves whose local transactions certainly did not run, in this process.
         ops: sends the answers.
         counters: counts them.
         clock: tells how old a request is.
-        check_interval_ms: a request that is older is skipped: the next one is on its way.
         try_timeout_s: how long one try to send an answer may take.
         stopping: set when the producer shuts down; an unsent answer is then left to others.
+        tracing: hears of each check.
+        stored: where signed halves of this process stand; None where nothing is signed.
     """
 
     listener: TransactionListener
     producer_group: str
-    ops: OpSender
+    doubts: Doubts
+    ops: OpProducer
     counters: Counters
     clock: BrokerClock
-    check_interval_ms: int
     try_timeout_s: float
     stopping: threading.Event
+    tracing: Tracing = UNTRACED
+    stored: StoredHalves | None = None
 
     def answer(self, request: MessageExt) -> bool:
-        """Answer a request; tell whether it is done with, by an answer or because it is old."""
+        """Answer a request; tell whether it is done with, by an answer or because it is old.
+
+        One that is older than the pipeline's check interval is skipped: the next is on its way.
+        """
         if self._is_old(request):
-            self.counters.add(Event.CHECK_SKIPPED)
+            self.counters.add(ClientEvent.CHECK_SKIPPED)
             return True
-        outcome = run_listener(lambda: self.listener.check_local_transaction(request))
+        if request.transaction_id in self.doubts:
+            return self._roll_back_doubtful(request)
+        if self._is_copy(request):
+            _log.warning(
+                "Half %d/%d is a copy of transaction %s; answered rollback",
+                request.half_queue, request.queue_offset, request.transaction_id,
+            )  # fmt: skip
+            return self._send(request, self._op(request, COPIED))
+        with self.tracing.check(request) as told:
+            outcome = run_listener(lambda: self.listener.check_local_transaction(request))
+            told.ended(outcome.state, outcome.exception)
+            return self._answer(request, outcome)
+
+    def _answer(self, request: MessageExt, outcome: CallbackResult) -> bool:
         if outcome.exception is not None:
-            self.counters.add(Event.LISTENER_FAILED)
+            self.counters.add(ClientEvent.LISTENER_FAILED)
             _log.error(
                 "check_local_transaction failed on transaction %s; answered unknown",
                 request.transaction_id, exc_info=outcome.exception,
             )  # fmt: skip
         return self._send(request, self._op(request, outcome))
 
-    def _op(self, request: MessageExt, outcome: Outcome) -> Op:
+    def _is_copy(self, request: MessageExt) -> bool:
+        place = request.half_queue, request.queue_offset
+        return self.stored is not None and self.stored.is_copy(request.transaction_id, *place)
+
+    def _roll_back_doubtful(self, request: MessageExt) -> bool:
+        done = self._send(request, self._op(request, NEVER_RAN))
+        if done:
+            self.counters.add(ClientEvent.DOUBT_SETTLED)
+        return done
+
+    def _op(self, request: MessageExt, outcome: CallbackResult) -> Op:
         return Op(
             half_partition=request.half_queue,
             half_offset=request.queue_offset,
@@ -75,10 +117,12 @@ class CheckAnswers:
                 return True
             if self.stopping.wait(PAUSE_BETWEEN_TRIES_S):
                 return False
-        self.counters.add(Event.CHECK_ANSWERED)
+        self.counters.add(ClientEvent.CHECK_ANSWERED)
         self.counters.add(EVENTS_BY_STATE[LocalTransactionState(op.state)])
         return True
 
     def _is_old(self, request: MessageExt) -> bool:
+        if request.check_interval_ms is None:
+            return False
         age_ms = self.clock.age_ms(request.requested_at_ms, time.time() * 1000)
-        return age_ms > self.check_interval_ms
+        return age_ms > request.check_interval_ms

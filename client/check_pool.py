@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-Job = TypeVar("Job")
+Check = TypeVar("Check")
 
 WAIT_S: Final = 0.05
 """How soon a waiting thread notices that the pool was closed."""
 
 
-class CheckPool(Generic[Job]):
+class CheckPool(Generic[Check]):
     """RocketMQ's check pool: grows beyond the least size only when the queue is full.
 
     The threads are daemons: a listener that hangs must not keep the process from ending.
@@ -28,12 +28,12 @@ class CheckPool(Generic[Job]):
     """
 
     def __init__(
-        self, name: str, *, least: int, most: int, held: int, work: Callable[[Job], None]
+        self, name: str, *, least: int, most: int, held: int, work: Callable[[Check], None]
     ) -> None:
         self._name = name
         self._most = most
         self._work = work
-        self._jobs: queue.Queue[Job] = queue.Queue(held)
+        self._jobs: queue.Queue[Check] = queue.Queue(held)
         self._threads: list[threading.Thread] = []
         self._busy_since_s: dict[threading.Thread, float] = {}
         self._closing = threading.Event()
@@ -45,7 +45,7 @@ class CheckPool(Generic[Job]):
         free = self._jobs.maxsize - self._jobs.qsize()
         return free or (1 if len(self._threads) < self._most else 0)
 
-    def offer(self, job: Job) -> None:
+    def offer(self, job: Check) -> None:
         """Take a job in, waiting for room where there is none; dropped once closed."""
         if self._jobs.full():
             self._grow()

@@ -47,6 +47,7 @@ def read_check_request(
         queue_offset=_number(headers, names.TRAN_PREPARED_QUEUE_OFFSET),
         check_times=_number(headers, names.TRANSACTION_CHECK_TIMES),
         requested_at_ms=requested_at_ms,
+        check_interval_ms=_interval_ms(headers),
     )
 
 
@@ -60,6 +61,11 @@ def _user_properties(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, s
         # The client writes it always, empty when the application set none.
         found.pop(names.CHECK_IMMUNITY_TIME_IN_SECONDS, None)
     return found
+
+
+def _interval_ms(headers: Sequence[tuple[str, bytes | None]]) -> int | None:
+    text = _text(headers, names.TRANSACTION_CHECK_INTERVAL_MS)
+    return int(text) if text.isascii() and text.isdigit() else None
 
 
 def _text(headers: Sequence[tuple[str, bytes | None]], name: str) -> str:

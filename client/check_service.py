@@ -12,36 +12,37 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from kafka.errors import KafkaError
-from kafka.structs import OffsetAndMetadata, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as KafkaMessage
 
+from checkback.client.callback_result import remark_of
 from checkback.client.check_answer import CheckAnswers
-from checkback.client.check_group import CheckGroup
 from checkback.client.check_offsets import CheckOffsets
 from checkback.client.check_pool import CheckPool
 from checkback.client.check_request import read_check_request
-from checkback.client.counters import Counters, Event
+from checkback.client.counters import ClientEvent, Counters
 from checkback.client.message import MessageExt
 from checkback.client.options import ProducerOptions
-from checkback.client.outcome import remark_of
-from checkback.protocol.errors import BrokerError, InvalidMessageError
+from checkback.protocol.errors import InvalidMessageError
 
 _log = logging.getLogger(__name__)
 
-POLL_TIMEOUT_MS: Final = 100
+POLL_S: Final = 0.1
+AT_ONCE_MAX: Final = 100
 PAUSE_AFTER_ERROR_S: Final = 1.0
 STUCK_LOOK_S: Final = 0.1
-CLOSE_TIMEOUT_MS: Final = 1_000
-TOPIC_SEEN_TIMEOUT_MS: Final = 5_000
+CLOSE_S: Final = 1.0
+CHECK_INTERVAL_MS: Final = 60_000
+"""The pipeline's default, for as long as no request said another one."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckJob:
     """A request and where it stands on the check topic."""
 
-    partition: TopicPartition
+    partition: int
     offset: int
     request: MessageExt
 
@@ -59,7 +60,7 @@ class CheckService:
 
     def __init__(
         self,
-        open_consumer: Callable[[], Any],
+        open_consumer: Callable[[], Consumer],
         check_topic: str,
         answers: CheckAnswers,
         counters: Counters,
@@ -69,12 +70,12 @@ class CheckService:
         self._check_topic = check_topic
         self._answers = answers
         self._counters = counters
-        self._offsets: dict[TopicPartition, CheckOffsets] = {}
-        self._committed: dict[TopicPartition, int] = {}
+        self._offsets: dict[int, CheckOffsets] = {}
+        self._committed: dict[int, int] = {}
+        self._paused = False
         self._lock = threading.Lock()
         self._answered = threading.Event()
-        self._check_interval_ms = options.check_interval_ms
-        self._join_max_ms = options.check_session_timeout_ms
+        self._check_interval_ms = CHECK_INTERVAL_MS
         self._pool: CheckPool[CheckJob] = CheckPool(
             f"checkback-check-{answers.producer_group}",
             least=options.check_thread_pool_min_size,
@@ -97,7 +98,7 @@ class CheckService:
         left = self._pool.close(timeout_s)
         self._answered.set()
         # Committing and leaving the group takes a moment, also when the pool took all the time.
-        self._thread.join(max(CLOSE_TIMEOUT_MS / 1000, deadline_s - time.monotonic()))
+        self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
         return left
 
     def _run(self) -> None:
@@ -105,7 +106,7 @@ class CheckService:
             try:
                 self._read_until_stopped_or_stuck()
                 self._wait_while_stuck()
-            except (KafkaError, BrokerError) as error:
+            except KafkaException as error:
                 _log.warning("Check requests can't be read, trying again: %s", remark_of(error))
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
             except Exception:
@@ -114,40 +115,36 @@ class CheckService:
 
     def _read_until_stopped_or_stuck(self) -> None:
         consumer = self._open_consumer()
-        group = CheckGroup(self._forget)
         try:
-            self._subscribe(consumer, group)
+            consumer.subscribe(
+                [self._check_topic],
+                on_assign=self._given,
+                on_revoke=self._taken,
+                on_lost=self._lost,
+            )
             while not self._answers.stopping.is_set() and not self._stuck():
-                if self._join_is_lost(group):
-                    return
                 self._read_once(consumer)
             if self._answers.stopping.is_set():
                 self._answered.wait()
             self._commit(consumer)
         finally:
-            consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
+            consumer.close()
             self._forget(list(self._offsets))
 
-    def _subscribe(self, consumer: Any, group: CheckGroup) -> None:
-        """Subscribe, and wait until the topic is seen.
+    def _given(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        _log.info("Given %d partitions of %s", len(partitions), self._check_topic)
+        self._paused = False
 
-        A consumer that joins before is given nothing, and joins again as soon as it sees it.
-        """
-        consumer.subscribe([self._check_topic], listener=group)
-        consumer.end_offsets([TopicPartition(self._check_topic, 0)], TOPIC_SEEN_TIMEOUT_MS)
+    def _taken(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Commit what was answered, so that the next owner does not answer it again."""
+        try:
+            self._commit(consumer)
+        except KafkaException as error:
+            _log.info("Answered checks are not committed: %s", remark_of(error))
+        self._lost(consumer, partitions)
 
-    def _join_is_lost(self, group: CheckGroup) -> bool:
-        """Tell whether a join takes longer than the brokers wait for a member that is silent.
-
-        kafka-python 3.0.12 forgets a join that began because the topic's partitions had changed,
-        when a poll ends between its two answers. It sends no heartbeats then, is put out of the
-        group, and never comes back by itself.
-        """
-        if group.joining_for_ms(time.monotonic()) <= self._join_max_ms:
-            return False
-        self._counters.add(Event.CHECKS_REJOINED)
-        _log.warning("Joining the group for its checks took too long, joining anew")
-        return True
+    def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._forget([one.partition for one in partitions])
 
     def _stuck(self) -> bool:
         """Tell whether no thread has answered for as long as one check follows the other."""
@@ -157,38 +154,46 @@ class CheckService:
         """Stay out of the group while the listener hangs, so that others get its checks."""
         if not self._stuck():
             return
-        self._counters.add(Event.CHECKS_GIVEN_UP)
+        self._counters.add(ClientEvent.CHECKS_GIVEN_UP)
         _log.error(
             "check_local_transaction hangs; checks are left to other processes until it ends"
         )
         while self._stuck() and not self._answers.stopping.wait(STUCK_LOOK_S):
             pass
 
-    def _read_once(self, consumer: Any) -> None:
+    def _read_once(self, consumer: Consumer) -> None:
         room = self._pool.room()
-        paused = consumer.paused()
-        if room and paused:
-            consumer.resume(*paused)
-        elif not room and not paused:
+        if room and self._paused:
+            consumer.resume(consumer.assignment())
+        elif not room and not self._paused:
             # Polling goes on while paused, or the group would take us for dead.
-            consumer.pause(*consumer.assignment())
-        for partition, records in consumer.poll(POLL_TIMEOUT_MS, max_records=room or 1).items():
-            for record in records:
-                self._take_up(partition, record)
+            consumer.pause(consumer.assignment())
+        self._paused = not room
+        for record in consumer.consume(min(room, AT_ONCE_MAX) or 1, POLL_S):
+            error = record.error()
+            if error is None:
+                self._take_up(record)
+            elif error.fatal():
+                raise KafkaException(error)
+            else:
+                _tell(error)
         self._commit(consumer)
 
-    def _take_up(self, partition: TopicPartition, record: Any) -> None:
-        self._counters.add(Event.CHECK_RECEIVED)
+    def _take_up(self, record: KafkaMessage) -> None:
+        self._counters.add(ClientEvent.CHECK_RECEIVED)
+        partition, offset = record.partition() or 0, record.offset() or 0
         with self._lock:
-            self._offsets.setdefault(partition, CheckOffsets()).started(record.offset)
+            self._offsets.setdefault(partition, CheckOffsets()).started(offset)
         try:
-            request = read_check_request(record.key, record.value, record.headers, record.timestamp)
+            request = _request_of(record)
         except InvalidMessageError as error:
-            self._counters.add(Event.CHECK_UNREADABLE)
-            _log.warning("Check request at %s/%d skipped: %s", partition, record.offset, error)
-            self._finished(partition, record.offset)
-        else:
-            self._pool.offer(CheckJob(partition, record.offset, request))
+            self._counters.add(ClientEvent.CHECK_UNREADABLE)
+            _log.warning("Check request at %d/%d skipped: %s", partition, offset, error)
+            self._finished(partition, offset)
+            return
+        if request.check_interval_ms is not None:
+            self._check_interval_ms = request.check_interval_ms
+        self._pool.offer(CheckJob(partition, offset, request))
 
     def _work(self, job: CheckJob) -> None:
         try:
@@ -199,12 +204,12 @@ class CheckService:
         if done:
             self._finished(job.partition, job.offset)
 
-    def _finished(self, partition: TopicPartition, offset: int) -> None:
+    def _finished(self, partition: int, offset: int) -> None:
         with self._lock:
             if partition in self._offsets:
                 self._offsets[partition].finished(offset)
 
-    def _commit(self, consumer: Any) -> None:
+    def _commit(self, consumer: Consumer) -> None:
         with self._lock:
             due = {
                 partition: offset
@@ -213,13 +218,29 @@ class CheckService:
                 and offset != self._committed.get(partition)
             }
         if due:
-            consumer.commit(
-                {partition: OffsetAndMetadata(offset, "", -1) for partition, offset in due.items()}
-            )
+            places = [TopicPartition(self._check_topic, *place) for place in due.items()]
+            consumer.commit(offsets=places, asynchronous=False)
             self._committed.update(due)
 
-    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+    def _forget(self, partitions: Iterable[int]) -> None:
         with self._lock:
             for partition in partitions:
                 self._offsets.pop(partition, None)
                 self._committed.pop(partition, None)
+
+
+def _tell(error: KafkaError) -> None:
+    """Log what librdkafka mends by itself; of connections only that all of them are broken."""
+    known = error.code() == KafkaError._TRANSPORT
+    _log.log(logging.DEBUG if known else logging.WARNING, "Check requests: %s", error.str())
+
+
+def _request_of(record: KafkaMessage) -> MessageExt:
+    """Read a check request.
+
+    Raises:
+        InvalidMessageError: it does not say which half it asks about.
+    """
+    return read_check_request(
+        record.key(), record.value(), record.headers() or [], record.timestamp()[1]
+    )

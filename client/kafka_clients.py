@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from checkback.client.options import ProducerOptions
-from checkback.protocol.connection import kafka_python_settings
-from checkback.protocol.errors import BrokerError
+from checkback.client.send_errors import error_of
+from checkback.protocol.connection import confluent_settings
+from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+Settings = dict[str, Any]
 
 CHECK_METADATA_AGE_MAX_MS: Final = 10_000
 SHARE_OF_KAFKA: Final = 0.9
+BROKERS_SHARE: Final = 0.7
+"""Of a send's time, what the leader may wait for its replicas: its word must come in time."""
 RECONNECT_BACKOFF_MAX_MS: Final = 1_000
-"""kafka-python's 30 s would keep a broker that is back out of use for ten budgets."""
+"""librdkafka's 10 s would keep a broker that is back out of use for three budgets."""
+HALF_RETRIES: Final = 3
+"""librdkafka's own tries of a half that was on the wire; what was never sent does not count.
+
+Few: that a partition has too few replicas shows only when they are used up, and another one
+may take the half then.
+"""
+RETRY_BACKOFF_MS: Final = 50
+OP_LINGER_MS: Final = 5
+"""Nobody waits for an op, and a batch of them costs as much as one."""
+MESSAGE_BYTES_LEAST: Final = 1_000
+SOCKET_TIMEOUT_LEAST_MS: Final = 1_000
 
 
 class KafkaClients:
@@ -33,113 +52,148 @@ class KafkaClients:
 
     def __init__(self, bootstrap_servers: str, client_id: str, options: ProducerOptions) -> None:
         self.options = options
-        self._base = {
-            "client_id": client_id,
-            **kafka_python_settings(bootstrap_servers, options.kafka),
-            "bootstrap_timeout_ms": options.start_timeout_ms,
-            "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MAX_MS,
+        self._base: Settings = {
+            "client.id": client_id,
+            **confluent_settings(bootstrap_servers, options.kafka),
+            "reconnect.backoff.max.ms": RECONNECT_BACKOFF_MAX_MS,
+            # With librdkafka's "rebootstrap" a cluster that is back is found a second later: the
+            # brokers are forgotten when none answers, and a budget may be over by then.
+            "metadata.recovery.strategy": "none",
+            # A topic that nobody made must be an error: made by chance, it has chance's settings.
+            "allow.auto.create.topics": False,
         }
 
-    def idempotent_producer(self, kafka_client: Callable[..., Any]) -> Any:
+    @property
+    def bootstrap_servers(self) -> str:
+        """The brokers as they were given."""
+        return str(self._base["bootstrap.servers"])
+
+    def half_producer(self, on_error: Callable[[Any], None]) -> Producer:
         """Open a producer whose own tries on the same partition store a record at most once.
 
         Args:
-            kafka_client: makes the network client that it uses.
-
-        Raises:
-            BrokerError: Kafka can't be reached.
+            on_error: called in the thread that polls with each error of a connection.
         """
-        return self._open_producer(enable_idempotence=True, kafka_client=kafka_client)
+        return self._open_producer(
+            on_error,
+            {
+                "enable.idempotence": True,
+                "max.in.flight": 5,
+                "retries": HALF_RETRIES,
+                "linger.ms": 0,
+            },
+        )
 
-    def single_try_producer(self, kafka_client: Callable[..., Any]) -> Any:
+    def plain_producer(self, on_error: Callable[[Any], None]) -> Producer:
         """Open a producer that tries once: what is tried again, and where, its caller says.
 
         Args:
-            kafka_client: makes the network client that it uses.
-
-        Raises:
-            BrokerError: Kafka can't be reached.
+            on_error: called in the thread that polls with each error of a connection.
         """
-        return self._open_producer(
-            enable_idempotence=False, acks="all", retries=0, kafka_client=kafka_client
-        )
+        return self._open_producer(on_error, {"acks": "all", "retries": 0, "linger.ms": 0})
 
-    def check_consumer(self, group: str) -> Any:
+    def op_producer(
+        self, on_error: Callable[[Any], None], on_failure: Callable[[Any, Any], None]
+    ) -> Producer:
+        """Open a producer that repeats until the budget is over; an op may be there twice.
+
+        Args:
+            on_error: called in the thread that polls with each error of a connection.
+            on_failure: called there with the error and the record of each op that was not stored.
+        """
+        ours = {
+            "acks": "all",
+            "linger.ms": OP_LINGER_MS,
+            "on_delivery": on_failure,
+            "delivery.report.only.error": True,
+        }
+        return self._open_producer(on_error, ours)
+
+    def check_consumer(self, group: str) -> Consumer:
         """Open a consumer of check requests, which commits only when told.
 
         It reads what is committed, because a request of an aborted batch was never counted, and
         from the beginning, because a request before the group's first poll waits for an answer.
-
-        Raises:
-            BrokerError: Kafka can't be reached.
         """
-        ours = {
-            "group_id": group,
-            "enable_auto_commit": False,
-            "auto_offset_reset": "earliest",
-            "isolation_level": "read_committed",
+        session_ms = self.options.check_session_timeout_ms
+        ours: Settings = {
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
             # A killed process keeps its share of the checks until its session is over, and with
             # Kafka's 45 s a group was seen without answers for 90 s.
-            "session_timeout_ms": self.options.check_session_timeout_ms,
-            "heartbeat_interval_ms": max(1, self.options.check_session_timeout_ms // 3),
-            "group_instance_id": self.options.instance_name or None,
+            "session.timeout.ms": session_ms,
+            "heartbeat.interval.ms": max(1, session_ms // 3),
             # A group that met before the brokers all knew its new topic was given nothing to
             # read, and meets again only when the metadata changes.
-            "metadata_max_age_ms": CHECK_METADATA_AGE_MAX_MS,
+            "topic.metadata.refresh.interval.ms": CHECK_METADATA_AGE_MAX_MS,
         }
-        return self._open(KafkaConsumer, {**self._base, **ours})
+        if self.options.instance_name:
+            ours["group.instance.id"] = self.options.instance_name
+        consumer: Consumer = self._open(Consumer, {**self._base, **ours})
+        return consumer
 
-    def reader(self) -> Any:
-        """Open a consumer without a group.
-
-        Raises:
-            BrokerError: Kafka can't be reached.
-        """
-        return self._open(KafkaConsumer, self._base)
-
-    def admin(self) -> Any:
-        """Open an admin client."""
-        return self._open(KafkaAdminClient, self._base)
-
-    def quick_admin(self) -> Any:
-        """Open an admin client for a question that may wait no longer than a send may."""
-        budget_ms = self.options.send_msg_timeout_ms
-        quick = {"bootstrap_timeout_ms": budget_ms, "request_timeout_ms": budget_ms}
-        return self._open(KafkaAdminClient, {**self._base, **quick})
-
-    def op_producer(self) -> Any:
-        """Open a producer that repeats until the budget is over; an op may be there twice.
-
-        Raises:
-            BrokerError: Kafka can't be reached.
-        """
-        return self._open_producer(enable_idempotence=False, acks="all")
-
-    def _open_producer(self, **settings: Any) -> Any:
-        budget_ms = self.options.send_msg_timeout_ms
-        ours = {
-            # Kafka's own tries end a little before the caller's budget: its verdict says whether
-            # the record was ever on the wire, the end of the budget does not.
-            "request_timeout_ms": int(budget_ms * SHARE_OF_KAFKA),
-            "delivery_timeout_ms": int(budget_ms * SHARE_OF_KAFKA),
-            "max_block_ms": budget_ms,
-            "bootstrap_timeout_ms": budget_ms,
-            "reconnect_backoff_max_ms": min(RECONNECT_BACKOFF_MAX_MS, budget_ms // 4),
-            "max_request_size": self.options.max_message_size + HEADER_ROOM_BYTES,
-            "compression_type": self.options.compression_type,
-            # A topic that nobody made must be an error: made by chance, it has chance's settings.
-            "allow_auto_create_topics": False,
-            "metrics_enabled": False,
+    def status_consumer(self) -> Consumer:
+        """Open a consumer of what the pipeline tells; it joins no group and commits nothing."""
+        ours: Settings = {
+            "group.id": "checkback-status",  # required by librdkafka
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
         }
-        return self._open(KafkaProducer, {**self._base, **ours, **settings})
+        consumer: Consumer = self._open(Consumer, {**self._base, **ours})
+        return consumer
 
-    def _open(self, kind: Callable[..., Any], settings: dict[str, Any]) -> Any:
+    def admin(self) -> AdminClient:
+        """Open an admin client. It ends when it is let go of."""
+        # A quarter of the time that importing the client takes; most processes need it once.
+        from confluent_kafka.admin import AdminClient
+
+        # Its log goes nowhere: nobody polls it.
+        admin: AdminClient = self._open(AdminClient, {**self._base, "log_level": 0})
+        return admin
+
+    def _open_producer(self, on_error: Callable[[Any], None], ours: Settings) -> Producer:
+        budget_ms = self.options.send_msg_timeout_ms
+        common: Settings = {
+            # Kafka's own tries end a little before the caller's budget: its verdict says more of
+            # the record than the end of the budget does.
+            "message.timeout.ms": max(1, int(budget_ms * SHARE_OF_KAFKA)),
+            "request.timeout.ms": max(1, int(budget_ms * BROKERS_SHARE)),
+            "socket.timeout.ms": max(SOCKET_TIMEOUT_LEAST_MS, budget_ms),
+            "reconnect.backoff.ms": min(100, budget_ms // 8),
+            "reconnect.backoff.max.ms": min(RECONNECT_BACKOFF_MAX_MS, max(10, budget_ms // 4)),
+            "retry.backoff.ms": RETRY_BACKOFF_MS,
+            "message.max.bytes": max(
+                MESSAGE_BYTES_LEAST, self.options.max_message_size + HEADER_ROOM_BYTES
+            ),
+            "compression.type": self.options.compression_type or "none",
+            "partitioner": "murmur2_random",  # the Java client's choice for a key
+            "error_cb": on_error,
+        }
+        producer: Producer = self._open(Producer, {**self._base, **common, **ours})
+        return producer
+
+    def _open(self, kind: Callable[..., Any], settings: Settings) -> Any:
         try:
-            return kind(**settings)
-        except KafkaError as error:
-            servers = ",".join(self._base["bootstrap_servers"])
-            raise BrokerError(
-                f"Kafka at {servers} could not be reached: {type(error).__name__}.",
-                remedy="Check bootstrap_servers, the network and the security settings.",
-                bootstrap_servers=servers,
+            return kind(settings, logger=_LibrdkafkaLog())
+        except KafkaException as error:
+            raise ConfigurationError(
+                f"librdkafka does not take the Kafka settings: {error_of(error).str()}",
+                remedy="Check what `kafka` says.",
             ) from error
+
+
+class _LibrdkafkaLog:
+    """librdkafka's log lines, as INFO at most.
+
+    It tells as an error each try to connect, several times a second while a broker is away. What
+    that means for the application, its sends and the check service say.
+    """
+
+    def __init__(self) -> None:
+        self._log = logging.getLogger("checkback.client.librdkafka")
+
+    def log(self, level: int, text: str, *details: object) -> None:
+        """Take a line; called in the thread that polls."""
+        self._log.log(min(level, logging.INFO), text, *details)

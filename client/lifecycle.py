@@ -17,6 +17,7 @@ from checkback.client.counters import Counters
 from checkback.client.kafka_clients import KafkaClients
 from checkback.client.options import ProducerKeywords, ProducerOptions
 from checkback.client.running import Running
+from checkback.client.unique_ids import unique_ids
 from checkback.client.validation import check_group
 from checkback.protocol.errors import LifeCycleError
 from checkback.protocol.topics import TopicNames
@@ -58,6 +59,7 @@ class ManagedProducer(ABC):
         self._state = ServiceState.CREATE_JUST
         self._state_lock = threading.Lock()
         self._process_id = os.getpid()
+        self._new_id = unique_ids()
 
     def __enter__(self) -> Self:
         self.start()
@@ -89,8 +91,11 @@ class ManagedProducer(ABC):
                     f"The producer of group {self.producer_group} is {self._state.value}.",
                     remedy="Make a new one; each can be started once.",
                 )
-            self._open()
             self._process_id = os.getpid()
+            # Again: a producer made before a fork and started after it would share its ids
+            # with its siblings.
+            self._new_id = unique_ids()
+            self._open()
             self._state = ServiceState.RUNNING
 
     def shutdown(self) -> int:

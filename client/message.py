@@ -78,8 +78,10 @@ class MessageExt(Message):
         msg_id: UNIQ_KEY; the same as ``transaction_id``.
         half_queue: partition of the half topic that holds the half.
         queue_offset: offset of the half in it.
-        check_times: the how-manieth request for this half this is, from 1.
+        check_times: which check request for this half this is, counted from 1.
         requested_at_ms: when the request was written, milliseconds since the epoch.
+        check_interval_ms: the pipeline's; after that long the next request is on its way. None
+            where the request does not say.
     """
 
     _: KW_ONLY
@@ -89,3 +91,4 @@ class MessageExt(Message):
     queue_offset: int = -1
     check_times: int = 0
     requested_at_ms: int = 0
+    check_interval_ms: int | None = None

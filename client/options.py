@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict
 
-from checkback.client.counters import Event
+from checkback.client.counters import ClientEvent
+from checkback.client.tracing import Tracing
 from checkback.protocol.errors import ConfigurationError
+from checkback.security.record_signer import RecordSigner, algorithm_of
 
 Compression = Literal["gzip", "snappy", "lz4", "zstd"]
 
@@ -19,7 +21,6 @@ LEAST: Final[Mapping[str, int]] = {
     "check_thread_pool_min_size": 1,
     "check_thread_pool_max_size": 1,
     "check_request_hold_max": 1,
-    "check_interval_ms": 1,
     "check_session_timeout_ms": 1,
     "shutdown_timeout_ms": 0,
     "start_timeout_ms": 1,
@@ -46,8 +47,6 @@ class ProducerOptions:
         check_thread_pool_min_size: threads that answer checks from the start.
         check_thread_pool_max_size: threads that answer checks when the queue is full.
         check_request_hold_max: checks that wait for a thread; reading pauses when it is full.
-        check_interval_ms: the pipeline's; a check request older than that is skipped, because
-            the next one is already on its way.
         check_session_timeout_ms: time after which others take over the checks of a process that
             died without a word. Until then nobody of the group may be asked, so it is less than
             Kafka's 45 s; the brokers have a least value, as delivered 6 s.
@@ -57,7 +56,14 @@ class ProducerOptions:
             of one group may not share it. Empty for none.
         shutdown_timeout_ms: how long shutdown waits for what is running.
         start_timeout_ms: how long start waits for the brokers.
+        access_key: the account in whose name halves and ops are signed; empty for none. It is
+            needed where the pipeline has access control (docs/security.md).
+        secret_key: the account's secret.
+        born_host: the address that signed records state; empty for none.
+        signature_algorithm: the account's, HmacSHA256 or HmacSHA1.
         on_event: called with each event that is counted.
+        tracing: hears of each step of transactions and checks; None for nobody. See
+            `checkback.client.opentelemetry`.
 
     Raises:
         ConfigurationError: a value is out of bounds or contradicts another.
@@ -75,12 +81,16 @@ class ProducerOptions:
     check_thread_pool_min_size: int = 1
     check_thread_pool_max_size: int = 1
     check_request_hold_max: int = 2_000
-    check_interval_ms: int = 60_000
     check_session_timeout_ms: int = 10_000
     instance_name: str = ""
     shutdown_timeout_ms: int = 10_000
     start_timeout_ms: int = 10_000
-    on_event: Callable[[Event], None] | None = None
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+    born_host: str = ""
+    signature_algorithm: str = "HmacSHA256"
+    on_event: Callable[[ClientEvent], None] | None = None
+    tracing: Tracing | None = None
 
     def __post_init__(self) -> None:
         for name, least in LEAST.items():
@@ -95,6 +105,24 @@ class ProducerOptions:
                 remedy="Raise the one or lower the other.",
                 key="check_thread_pool_max_size",
             )
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ConfigurationError(
+                "Of access_key and secret_key only one is set.",
+                remedy="Set both, or neither for records without a signature.",
+                key="access_key",
+            )
+        algorithm_of(self.signature_algorithm)
+
+    def signer(self, now_ms: Callable[[], float]) -> RecordSigner | None:
+        """Return what signs records, None where no account is set.
+
+        Args:
+            now_ms: the brokers' time as well as it is known.
+        """
+        if not self.access_key:
+            return None
+        algorithm = algorithm_of(self.signature_algorithm)
+        return RecordSigner(self.access_key, self.secret_key, now_ms, self.born_host, algorithm)
 
 
 class ProducerKeywords(TypedDict, total=False):
@@ -112,9 +140,13 @@ class ProducerKeywords(TypedDict, total=False):
     check_thread_pool_min_size: int
     check_thread_pool_max_size: int
     check_request_hold_max: int
-    check_interval_ms: int
     check_session_timeout_ms: int
     instance_name: str
     shutdown_timeout_ms: int
     start_timeout_ms: int
-    on_event: Callable[[Event], None] | None
+    access_key: str
+    secret_key: str
+    born_host: str
+    signature_algorithm: str
+    on_event: Callable[[ClientEvent], None] | None
+    tracing: Tracing | None

@@ -6,26 +6,33 @@ import itertools
 import logging
 import threading
 import time
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any
 
-from kafka.partitioner.default import murmur2
+from confluent_kafka import Message as KafkaMessage
+from confluent_kafka import Producer
 
+from checkback.client.broker_watch import BrokerWatch
 from checkback.client.budget import Budget
-from checkback.client.counters import Counters, Event
-from checkback.client.kafka_channel import RenewedChannel
+from checkback.client.callback_result import remark_of
+from checkback.client.counters import ClientEvent, Counters
 from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerOptions
-from checkback.client.outcome import remark_of
-from checkback.client.plain_send import PlainRecord, PlainSend
+from checkback.client.plain_send import BY_KEY, PlainRecord, PlainSend, PlainTry
+from checkback.client.polled_producer import PolledProducer
 from checkback.client.queue_selection import MessageQueueSelector, choose_partition
 from checkback.client.results import SendResult
 from checkback.client.timers import Timers
+from checkback.client.topic_facts import TopicFacts
 from checkback.protocol import properties as names
-from checkback.protocol.errors import InvalidMessageError, SendError
+from checkback.protocol.errors import (
+    BrokerError,
+    InvalidMessageError,
+    NotFoundError,
+    SendError,
+)
 from checkback.protocol.properties import Headers
 
 _log = logging.getLogger(__name__)
@@ -37,18 +44,32 @@ class PlainSender:
     """Sends plain messages through a Kafka producer that tries once.
 
     Args:
-        channel: holds that producer.
+        open_producer: opens it, given what hears of its connections.
+        facts: knows the topics.
+        new_id: makes message ids.
         options: time, tries, and how many may wait.
         counters: told of each outcome.
     """
 
     def __init__(
-        self, channel: RenewedChannel, options: ProducerOptions, counters: Counters
+        self,
+        open_producer: Callable[[Callable[[Any], None]], Producer],
+        facts: TopicFacts,
+        new_id: Callable[[], str],
+        options: ProducerOptions,
+        counters: Counters,
     ) -> None:
-        self._channel = channel
+        self._brokers = BrokerWatch()
+        self._polled = PolledProducer(
+            lambda: open_producer(self._brokers.connection_failed),
+            "checkback-plain",
+            self._sample,
+        )
+        self._facts = facts
+        self._new_id = new_id
         self._options = options
         self._counters = counters
-        self._faults = channel.faults if options.send_latency_fault_enable else None
+        self._faults = self._brokers.faults if options.send_latency_fault_enable else None
         self._turns = itertools.count()
         self._timers = Timers("checkback-plain-sends")
         self._room = threading.BoundedSemaphore(options.async_sends_max)
@@ -95,8 +116,7 @@ class PlainSender:
         Raises:
             BrokerError: it does not exist or may not be seen.
         """
-        leaders = self._channel.current().leaders(topic)
-        return [MessageQueue(topic, partition) for partition in sorted(leaders)]
+        return [MessageQueue(topic, partition) for partition in self._leaders(topic)]
 
     def by_turns(self, message: Message) -> Choice:
         """Choose by turns, avoiding the broker of the last try; by key where there is one."""
@@ -104,10 +124,14 @@ class PlainSender:
         if message.queue_id is not None:
             return self.fixed(MessageQueue(topic, message.queue_id))
         if message.key is not None:
-            return self.fixed(MessageQueue(topic, self._partition_of_key(topic, message.key)))
+            self._leaders(topic)  # there has to be such a topic
+            return lambda _: (MessageQueue(topic, BY_KEY), None)
 
         def choose(last_broker: int | None) -> tuple[MessageQueue, int | None]:
-            leaders = self._channel.current().leaders(topic)
+            if last_broker is not None:
+                self._brokers.silent(last_broker)
+                self._facts.refresh(topic)
+            leaders = self._leaders(topic)
             partition = choose_partition(
                 leaders,
                 next(self._turns),
@@ -131,7 +155,7 @@ class PlainSender:
         Raises:
             InvalidMessageError: there is no such queue.
         """
-        leaders = self._channel.current().leaders(queue.topic)
+        leaders = self._leaders(queue.topic)
         if queue.queue_id not in leaders:
             raise InvalidMessageError(
                 f"{queue.topic} has no queue {queue.queue_id}; it has {len(leaders)}.",
@@ -141,37 +165,64 @@ class PlainSender:
 
     def close(self, timeout_s: float) -> None:
         """Send what waits, then close."""
-        self._channel.close(timeout_s)
+        self._polled.close(timeout_s)
         self._timers.close()
 
     def _new_send(self, message: Message, choice: Choice, tries_max: int) -> PlainSend:
         return PlainSend(
-            record=_record(message),
+            record=self._record(message),
             choose=choice,
             hand_over=self._hand_over,
             after=self._timers.after,
             budget=Budget(_now_ms(), self._options.send_msg_timeout_ms, tries_max),
             counters=self._counters,
+            left_early=lambda attempt: self._brokers.is_away(attempt.broker),
+            done=self._polled.done,
             try_again_not_store_ok=self._options.retry_another_broker_when_not_store_ok,
         )
 
-    def _hand_over(self, record: PlainRecord, queue: MessageQueue) -> Any:
-        return self._channel.current().producer.send(
-            queue.topic, record.body, record.key, record.headers, queue.queue_id
+    def _hand_over(self, record: PlainRecord, attempt: PlainTry) -> None:
+        topic, partition = attempt.queue.topic, attempt.queue.queue_id
+        self._polled.producer.produce(
+            topic, record.body, record.key, partition, attempt, None, 0, record.headers
+        )
+
+    def _record(self, message: Message) -> PlainRecord:
+        msg_id = self._new_id()
+        return PlainRecord(
+            msg_id=msg_id,
+            body=message.body,
+            key=message.record_key(),
+            headers=plain_headers(message, msg_id),
         )
 
     def _take_room(self) -> None:
         if not self._room.acquire(blocking=False):
-            self._counters.add(Event.SEND_FAILED)
+            self._counters.add(ClientEvent.SEND_FAILED)
             raise SendError(
                 f"{self._options.async_sends_max} sends wait for Kafka already (async_sends_max).",
                 remedy="Slow down, or wait for some of the futures.",
                 in_doubt=False,
             )
 
-    def _partition_of_key(self, topic: str, key: bytes) -> int:
-        """Return the partition that any Kafka client with default settings would choose."""
-        return int(murmur2(key) & 0x7FFFFFFF) % len(self.queues(topic))
+    def _leaders(self, topic: str) -> Mapping[int, int | None]:
+        """Return the leader broker of each partition.
+
+        Raises:
+            BrokerError: the topic does not exist or may not be seen.
+        """
+        try:
+            return self._facts.topic(topic).leaders
+        except NotFoundError as error:
+            raise BrokerError(error.message, remedy=error.remedy, topic=topic) from error
+
+    def _sample(self, stored: KafkaMessage) -> None:
+        topic, partition, latency_s = stored.topic(), stored.partition(), stored.latency()
+        if topic is None or partition is None or latency_s is None:
+            return
+        leader = self._leaders(topic).get(partition)
+        if leader is not None:
+            self._brokers.answered(leader, latency_s * 1000)
 
 
 def _log_failure(done: Future[SendResult]) -> None:
@@ -189,16 +240,6 @@ def plain_headers(message: Message, msg_id: str) -> Headers:
     if message.tags:
         headers.append((names.TAGS, message.tags.encode()))
     return headers
-
-
-def _record(message: Message) -> PlainRecord:
-    msg_id = uuid.uuid4().hex
-    return PlainRecord(
-        msg_id=msg_id,
-        body=message.body,
-        key=message.record_key(),
-        headers=plain_headers(message, msg_id),
-    )
 
 
 def _now_ms() -> float:

@@ -7,15 +7,16 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Unpack
 
-from checkback.client.kafka_channel import RenewedChannel
 from checkback.client.lifecycle import ManagedProducer
 from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerKeywords
 from checkback.client.plain_sender import PlainSender, plain_headers
 from checkback.client.queue_selection import MessageQueueSelector
 from checkback.client.results import SendResult
-from checkback.client.topic_limits import TopicLimits, record_bytes
+from checkback.client.topic_facts import TopicFacts
 from checkback.client.validation import check_message, check_not_delayed
+from checkback.protocol.errors import BrokerError, NotFoundError
+from checkback.protocol.record_size import record_bytes_max
 
 SendCallback = Callable[["Future[SendResult]"], None]
 """Gets the finished future, in a thread of the producer's: it must not block."""
@@ -37,7 +38,7 @@ class DefaultMQProducer(ManagedProducer):
         self, producer_group: str, *, bootstrap_servers: str, **options: Unpack[ProducerKeywords]
     ) -> None:
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
-        self._limits = TopicLimits(self._clients.quick_admin)
+        self._facts = TopicFacts(self._clients.admin, self.options.send_msg_timeout_ms / 1000)
         self._plain: PlainSender | None = None
         self._plain_lock = threading.Lock()
 
@@ -135,8 +136,11 @@ class DefaultMQProducer(ManagedProducer):
         self._require_running()
         check_message(message, self.topics, self.options.max_message_size)
         check_not_delayed(message)
-        size = record_bytes(message.body, message.record_key(), plain_headers(message, ""))
-        self._limits.check(message.topic, message, size)
+        size = record_bytes_max(message.record_key(), message.body, plain_headers(message, ""))
+        try:
+            self._facts.check(message.topic, message, size)
+        except NotFoundError as error:
+            raise BrokerError(error.message, remedy=error.remedy, topic=message.topic) from error
         return self._plain_sender()
 
     def _open(self) -> None:
@@ -146,9 +150,13 @@ class DefaultMQProducer(ManagedProducer):
         """Return the sender, opened when it is first needed: a second connection to Kafka."""
         with self._plain_lock:
             if self._plain is None:
-                timeout_s = self.options.send_msg_timeout_ms / 1000
-                channel = RenewedChannel(self._clients.single_try_producer, "", timeout_s)
-                self._plain = PlainSender(channel, self.options, self.counters)
+                self._plain = PlainSender(
+                    self._clients.plain_producer,
+                    self._facts,
+                    self._new_id,
+                    self.options,
+                    self.counters,
+                )
             return self._plain
 
     def _close(self, left_s: Callable[[], float]) -> int:

@@ -23,8 +23,8 @@ def choose_partition(
 ) -> int:
     """Return the partition whose turn it is, among those that are best to take.
 
-    RocketMQ's order: brokers that are available, else reachable, else any; the broker of the last
-    try is avoided where there is another. On Kafka, partitions without a leader come last.
+    RocketMQ's order: brokers that are available, else reachable, the broker of the last try not
+    among them; else any. On Kafka, partitions without a leader come last.
 
     Args:
         leaders: the leader broker of each partition, None where it has none.
@@ -36,25 +36,26 @@ def choose_partition(
     """
     order = sorted(leaders)
     choices = [partition for partition in order if partition not in barred] or order
-    choices = _narrow(choices, lambda one: leaders[one] is not None)
+    choices = _narrow(choices, lambda one: leaders[one] is not None) or choices
+    others = [one for one in choices if leaders[one] != last_broker]
     if faults is not None:
         table = faults
-        choices = _narrow(
-            choices,
+        others = _narrow(
+            others,
             lambda one: table.available(_broker(leaders, one), now_ms),
             lambda one: table.reachable(_broker(leaders, one)),
         )
-    choices = _narrow(choices, lambda one: leaders[one] != last_broker)
+    choices = others or choices
     return choices[turn % len(choices)]
 
 
 def _narrow(choices: list[int], *tests: Callable[[int], bool]) -> list[int]:
-    """Return the choices that pass the first test that any passes, all if none does."""
+    """Return the choices that pass the first test that any passes, none if none does."""
     for test in tests:
         passing = [choice for choice in choices if test(choice)]
         if passing:
             return passing
-    return choices
+    return []
 
 
 def _broker(leaders: Mapping[int, int | None], partition: int) -> int:

@@ -16,12 +16,18 @@ class SendStatus(Enum):
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
     """Never seen on Kafka, which does not flush before it answers; kept for its callers."""
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
-    """The leader has it, the replicas did not confirm in time (Kafka's REQUEST_TIMED_OUT)."""
+    """The leader has it, the replicas did not confirm in time (Kafka's REQUEST_TIMED_OUT).
+
+    Of plain sends only: a half is repeated until its time is over, and ends as a SendError then.
+    """
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
-    """The leader has it, too few replicas do (Kafka's NOT_ENOUGH_REPLICAS_AFTER_APPEND)."""
+    """The leader has it, too few replicas do (Kafka's NOT_ENOUGH_REPLICAS_AFTER_APPEND).
+
+    Of a half only when each of its tries was answered so.
+    """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class SendResult:
     """A message that was stored.
 
@@ -48,7 +54,7 @@ class SendResult:
         return f"{self.message_queue.topic}-{self.message_queue.queue_id}-{self.queue_offset}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class TransactionSendResult(SendResult):
     """A half message that was stored, and how its local transaction ended.
 

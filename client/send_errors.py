@@ -4,70 +4,59 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafka import errors
+from confluent_kafka import KafkaError, KafkaException
 
 from checkback.client.results import SendStatus
 
-REJECTED_CODES: Final = frozenset(
-    kind.errno
-    for kind in (
-        errors.CorruptRecordError,
-        errors.MessageSizeTooLargeError,
-        errors.InvalidTopicError,
-        errors.RecordListTooLargeError,
-        errors.NotEnoughReplicasError,
-        errors.InvalidRequiredAcksError,
-        errors.TopicAuthorizationFailedError,
-        errors.ClusterAuthorizationFailedError,
-        errors.InvalidTimestampError,
-        errors.PolicyViolationError,
-        errors.OutOfOrderSequenceNumberError,
-        errors.InvalidProducerEpochError,
-        errors.UnknownProducerIdError,
-        errors.UnsupportedCompressionTypeError,
-        errors.InvalidRecordError,
-    )
+REFUSALS: Final = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.INVALID_REQUIRED_ACKS,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+        KafkaError.INVALID_RECORD,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._QUEUE_FULL,
+        KafkaError._STATE,
+    }
 )
-"""Answers that a broker gives before it appends: the record is certainly not stored.
+"""Answers by which a record is certainly not stored, and which the next broker would give too.
 
-NOT_LEADER is not among them: a leader that loses its office while it waits for the replicas says
-so of a record that it did append (DelayedProduce), and the new leader may have it.
+NOT_ENOUGH_REPLICAS is not among them: an earlier try of librdkafka's may have been appended by a
+leader that lost its replicas then, and librdkafka's Python face does not tell of earlier tries.
+NOT_LEADER is not either: a leader that loses its office while it waits for the replicas says so
+of a record that it did append (DelayedProduce), and the new leader may have it.
 """
 
-ELSEWHERE_CODES: Final = frozenset({errors.NotEnoughReplicasError.errno})
-"""Rejections that concern the partition: another one may take the record."""
-
-RENEWING: Final = (
-    errors.OutOfOrderSequenceNumberError,
-    errors.InvalidProducerEpochError,
-    errors.UnknownProducerIdError,
-)
-"""Rejections that concern the producer's sequence, which kafka-python then begins anew."""
-
 STATUS_BY_CODE: Final = {
-    errors.RequestTimedOutError.errno: SendStatus.FLUSH_SLAVE_TIMEOUT,
-    errors.NotEnoughReplicasAfterAppendError.errno: SendStatus.SLAVE_NOT_AVAILABLE,
+    KafkaError.REQUEST_TIMED_OUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: SendStatus.SLAVE_NOT_AVAILABLE,
 }
 """Answers of a leader that has the record, of which the replicas are not sure."""
 
-SUCCESS_CODES: Final = frozenset({0, errors.DuplicateSequenceNumberError.errno})
+
+def error_of(raised: KafkaException) -> KafkaError:
+    """Return the error that an exception of librdkafka's Python face carries."""
+    carried: object = raised.args[0]
+    return carried if isinstance(carried, KafkaError) else KafkaError(KafkaError._FAIL)
 
 
-def is_certain_rejection(code: int) -> bool:
-    """Tell whether a broker's answer means that the record is certainly not stored."""
-    return code in REJECTED_CODES
+def is_refusal(code: int) -> bool:
+    """Tell whether the record is certainly not stored, and would not be at another try.
 
-
-def is_tried_again(error: BaseException) -> bool:
-    """Tell whether a send that failed so may succeed when it is tried again.
-
-    Connections, timeouts, leaders that move, too few replicas: yes. Rights, sizes and formats:
-    no, the next broker would say the same (RocketMQ tries an ACL refusal three times).
+    Connections, timeouts, leaders that move, too few replicas: no. Rights, sizes and formats:
+    yes, the next broker would say the same (RocketMQ tries an ACL refusal three times).
     """
-    return bool(getattr(error, "retriable", False)) or isinstance(error, RENEWING)
+    return code in REFUSALS
 
 
-def not_safely_stored(error: BaseException) -> SendStatus | None:
+def not_safely_stored(code: int) -> SendStatus | None:
     """Return the status of a record that the leader has and the replicas may not, else None."""
-    code = getattr(error, "errno", None)
-    return STATUS_BY_CODE.get(code) if isinstance(code, int) else None
+    return STATUS_BY_CODE.get(code)

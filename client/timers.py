@@ -15,8 +15,9 @@ _log = logging.getLogger(__name__)
 class Timers:
     """Runs actions at their time, in one daemon thread that starts with the first of them."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self._name = name
+        self._now_s = now_s
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()  # equal times stay in order, and actions uncompared
         self._changed = threading.Condition()
@@ -25,7 +26,7 @@ class Timers:
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> None:
         """Run an action after a while; it must not block. Dropped once closed."""
-        at_s = time.monotonic() + delay_ms / 1000
+        at_s = self._now_s() + delay_ms / 1000
         with self._changed:
             if self._closed:
                 return
@@ -53,7 +54,7 @@ class Timers:
         """Wait for the next action and return it, None once closed."""
         with self._changed:
             while not self._closed:
-                left_s = self._due[0][0] - time.monotonic() if self._due else None
+                left_s = self._due[0][0] - self._now_s() if self._due else None
                 if left_s is not None and left_s <= 0:
                     return heapq.heappop(self._due)[2]
                 self._changed.wait(left_s)

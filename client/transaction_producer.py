@@ -5,36 +5,50 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 from checkback.client.broker_clock import BrokerClock
+from checkback.client.callback_result import EVENTS_BY_STATE, CallbackResult, remark_of, result_of
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
-from checkback.client.counters import Event
-from checkback.client.doubt_settler import Doubt, DoubtSettler
-from checkback.client.half_sender import HalfRecord, HalfSender, StoredHalf
-from checkback.client.kafka_channel import RenewedChannel, close_producer
+from checkback.client.check_topic import create_check_topic, require_half_and_op, topic_exists
+from checkback.client.counters import ClientEvent
+from checkback.client.doubts import Doubts
+from checkback.client.half_producer import ID_AT, Half, HalfProducer
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageQueue
-from checkback.client.op_sender import OpSender
+from checkback.client.op_producer import OpProducer
 from checkback.client.options import ProducerKeywords
-from checkback.client.outcome import EVENTS_BY_STATE, Outcome, run_listener
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
-from checkback.client.topic_limits import record_bytes
-from checkback.client.topic_setup import create_topic, require_half_and_op
-from checkback.client.validation import check_message, check_timers, drop_delay
+from checkback.client.status_watch import StatusWatch
+from checkback.client.stored_halves import StoredHalves
+from checkback.client.tracing import UNTRACED, Step, Tracing
+from checkback.client.validation import (
+    IMMUNITY_TIME_MAX_S,
+    check_content,
+    check_message_class,
+    check_timers,
+    check_topic,
+    drop_delay,
+)
 from checkback.protocol import properties as names
-from checkback.protocol.errors import ConfigurationError, SendError
-from checkback.protocol.records import Op, half_headers
+from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.properties import Headers
+from checkback.protocol.record_size import record_bytes_max
+from checkback.protocol.records import half_headers
 from checkback.protocol.topics import plan_check_topic
 
 _log = logging.getLogger(__name__)
 
-NOT_RUN = Outcome(
+IMMUNITY_AT: Final = names.HALF_PROTOCOL_ORDER.index(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
+IMMUNITY_BYTES: Final = len(str(IMMUNITY_TIME_MAX_S))
+TEMPLATES_MAX: Final = 10_000
+"""Topics and queues beyond that have their headers made for each message."""
+
+NOT_RUN = CallbackResult(
     LocalTransactionState.ROLLBACK_MESSAGE,
     "the half was not safely stored, the local transaction did not run",
 )
@@ -88,20 +102,35 @@ class TransactionMQProducer(DefaultMQProducer):
 
         Raises:
             InvalidMessageError: the message can't be sent as it is; nothing was sent.
+            NotFoundError: its topic does not exist; nothing was sent.
             LifeCycleError: not started, shut down, or forked.
-            SendError: the half was not stored, or nobody knows (field ``in_doubt``); the local
-                transaction did not run.
+            SendError: the half was not stored, or nobody knows (field ``in_doubt``), or the
+                pipeline refuses new transactions; the local transaction did not run.
         """
         self._require_running()
         with self._running:
-            message = self._checked(message)
-            half = self._store(message)
+            if self.options.tracing is not None:
+                return self._send_traced(self.options.tracing, message, arg)
+            half = self._begin(message)
+            self._store(half)
             outcome = NOT_RUN
             if half.status is SendStatus.SEND_OK:
-                outcome = self._run_local_transaction(message, arg)
-                self._ops.send_one_way(self._op(message, half, outcome))
-            self.counters.add(EVENTS_BY_STATE[outcome.state])
-            return self._result(message, half, outcome)
+                outcome = self._run_local_transaction(half.message, arg)
+            return self._finish(half, outcome)
+
+    def _send_traced(self, tracing: Tracing, message: Message, arg: Any) -> TransactionSendResult:
+        check_message_class(message)
+        with tracing.transaction(message) as carrying:
+            half = self._begin(carrying)
+            with tracing.step(Step.HALF, half.message):
+                self._store(half)
+            outcome = NOT_RUN
+            if half.status is SendStatus.SEND_OK:
+                with tracing.step(Step.LOCAL_TRANSACTION, half.message) as told:
+                    outcome = self._run_local_transaction(half.message, arg)
+                    told.ended(outcome.state, outcome.exception)
+            with tracing.step(Step.OP, half.message):
+                return self._finish(half, outcome)
 
     def broker_latencies_ms(self) -> dict[int, float]:
         """Return how long each leader broker took for its last answer to half messages.
@@ -110,68 +139,85 @@ class TransactionMQProducer(DefaultMQProducer):
             LifeCycleError: not started, shut down, or forked.
         """
         self._require_running()
-        faults = self._channel.faults.snapshot()
+        faults = self._halves.brokers.faults.snapshot()
         return {broker: fault.latency_ms for broker, fault in faults.items()}
 
     def _open(self) -> None:
         self._create_check_topic()
+        require_half_and_op(self._facts, self.topics)
         options = self.options
-        self._channel = RenewedChannel(
-            self._clients.idempotent_producer,
+        doubts = Doubts()
+        self._templates: dict[tuple[str, int | None], tuple[Headers, int]] = {}
+        self._queues: dict[int, MessageQueue] = {}
+        self._budget_s = options.send_msg_timeout_ms / 1000
+        signer = options.signer(lambda: self._clock.now_ms(time.time() * 1000))
+        self._signature_bytes = 0 if signer is None else signer.headers_bytes_max()
+        self._stored = None if signer is None else StoredHalves()
+        self._halves = HalfProducer(
+            self._clients.half_producer,
             self.topics.half,
-            options.send_msg_timeout_ms / 1000,
-        )
-        try:
-            require_half_and_op(self._channel.current(), self.topics)
-            # Apart from the halves': a lost op must not cost them their producer.
-            self._op_producer = self._clients.op_producer()
-        except BaseException:
-            self._channel.close(0)
-            raise
-        self._halves = HalfSender(
-            self._channel,
-            self.topics.half,
+            self._facts,
+            doubts,
             self.counters,
             self._clock,
             budget_ms=options.send_msg_timeout_ms,
             tries_max=self._tries_max,
             avoid_faults=options.send_latency_fault_enable,
+            signer=signer,
         )
-        self._ops = OpSender(self._op_producer, self.topics.op, self.counters, self._clock)
-        self._doubts = DoubtSettler(
-            self._clients.reader, self.topics.half, self.producer_group, self._ops, self.counters
+        # Apart from the halves': a lost op must not cost them their producer.
+        self._ops = OpProducer(
+            self._clients.op_producer,
+            lambda: self._halves.polled,
+            self.topics.op,
+            self.producer_group,
+            self.counters,
+            signer,
         )
-        self._doubts.start()
-        self._checks = self._new_check_service()
+        self._status = self._new_status_watch()
+        self._checks = self._new_check_service(doubts)
         self._checks.start()
 
     def _close(self, left_s: Callable[[], float]) -> int:
         left = super()._close(left_s) + self._checks.close(left_s())
-        self._doubts.close(left_s())
-        self._channel.close(left_s())
-        close_producer(self._op_producer, left_s())
+        if self._status is not None:
+            self._status.close(left_s())
+        self._halves.close(left_s())
+        self._ops.close(left_s())
         return left
 
     def _create_check_topic(self) -> None:
         plan = plan_check_topic(
             self.topics, self.producer_group, max_message_bytes=self.options.max_message_size
         )
-        admin = self._clients.admin()
-        try:
-            create_topic(admin, plan)
-        finally:
-            admin.close()
+        create_check_topic(
+            self._facts.admin,
+            plan,
+            self._clients.bootstrap_servers,
+            self.options.start_timeout_ms / 1000,
+        )
 
-    def _new_check_service(self) -> CheckService:
+    def _new_status_watch(self) -> StatusWatch | None:
+        """Follow what the pipeline tells, if there is a topic for it."""
+        topic, timeout_s = self.topics.status, self.options.start_timeout_ms / 1000
+        if not topic_exists(self._facts.admin, topic, self._clients.bootstrap_servers, timeout_s):
+            return None
+        watch = StatusWatch(self._clients.status_consumer, topic)
+        watch.start(timeout_s)
+        return watch
+
+    def _new_check_service(self, doubts: Doubts) -> CheckService:
         answers = CheckAnswers(
             listener=self.transaction_listener,
             producer_group=self.producer_group,
+            doubts=doubts,
             ops=self._ops,
             counters=self.counters,
             clock=self._clock,
-            check_interval_ms=self.options.check_interval_ms,
             try_timeout_s=self.options.send_msg_timeout_ms / 1000,
             stopping=threading.Event(),
+            tracing=self.options.tracing or UNTRACED,
+            stored=self._stored,
         )
         return CheckService(
             lambda: self._clients.check_consumer(self.producer_group),
@@ -181,95 +227,129 @@ class TransactionMQProducer(DefaultMQProducer):
             self.options,
         )
 
-    def _checked(self, message: Message) -> Message:
-        """Return the message as it is sent, with its transaction id.
+    def _begin(self, message: Message) -> Half:
+        """Return the half of a message, checked, with a copy of the message for the listener.
 
         Raises:
-            InvalidMessageError: it can't be sent as it is.
+            InvalidMessageError: it can't be sent as it is, or is too large for a topic.
+            NotFoundError: there is no such topic.
         """
-        check_message(message, self.topics, self.options.max_message_size)
+        check_message_class(message)
+        if self._status is not None:
+            self._status.require_accepting()
+        template, size = self._template(message.topic, message.queue_id)
+        check_content(message, self.options.max_message_size)
+        if message.delay_time_level or message.properties:
+            message = self._without_delay(message)
+        copy = object.__new__(type(message))
+        copy.__dict__.update(message.__dict__)
+        transaction_id = copy.transaction_id = self._new_id()
+        headers = template.copy()
+        headers[ID_AT] = (names.UNIQ_KEY, transaction_id.encode())
+        if message.properties or message.keys or message.tags:
+            copy.properties = dict(message.properties)
+            _add_own(headers, message)
+        key = message.record_key()
+        size += record_bytes_max(key, message.body, headers[len(template) :])
+        self._facts.check(message.topic, message, size)
+        self._facts.check(self.topics.half, message, size)
+        return Half(copy, key, headers, self._new_id, self._budget_s)
+
+    def _template(self, topic: str, queue_id: int | None) -> tuple[Headers, int]:
+        """Return the headers that all halves for that topic and queue have alike, and their bytes.
+
+        Raises:
+            InvalidMessageError: no message may be sent there.
+        """
+        known = self._templates.get((topic, queue_id))
+        if known is None:
+            check_topic(topic, self.topics)
+            template = half_headers(
+                producer_group=self.producer_group,
+                transaction_id=self._new_id(),
+                real_topic=topic,
+                properties={},
+                real_queue_id=queue_id,
+            )
+            known = (
+                template,
+                record_bytes_max(None, b"", template) + (IMMUNITY_BYTES + self._signature_bytes),
+            )
+            if len(self._templates) < TEMPLATES_MAX:
+                self._templates[topic, queue_id] = known
+        return known
+
+    def _without_delay(self, message: Message) -> Message:
+        """Return a message as it is sent: without a delay, which a transaction can't have.
+
+        Raises:
+            InvalidMessageError: it has a timer property.
+        """
         check_timers(message)
+        if not drop_delay(message):
+            return message
         properties = dict(message.properties)
-        if drop_delay(message):
-            properties.pop(names.DELAY, None)
-            self.counters.add(Event.DELAY_DROPPED)
-            _log.warning("Delay level of a transactional message dropped: %s", message.topic)
-        return replace(
-            message, properties=properties, delay_time_level=0, transaction_id=uuid.uuid4().hex
-        )
+        properties.pop(names.DELAY, None)
+        self.counters.add(ClientEvent.DELAY_DROPPED)
+        _log.warning("Delay level of a transactional message dropped: %s", message.topic)
+        return replace(message, properties=properties, delay_time_level=0)
 
-    def _half_record(self, message: Message) -> HalfRecord:
-        """Return the half of a message.
+    def _store(self, half: Half) -> None:
+        self._halves.store(half)
+        self._note_stored(half)
 
-        Raises:
-            InvalidMessageError: it is too large for the half topic, or would be for the real one.
-        """
-        properties = dict(message.properties)
-        if message.keys:
-            properties[names.KEYS] = message.keys
-        if message.tags:
-            properties[names.TAGS] = message.tags
-        headers = half_headers(
-            producer_group=self.producer_group,
-            transaction_id=message.transaction_id,
-            real_topic=message.topic,
-            properties=properties,
-            real_queue_id=message.queue_id,
-        )
-        half = HalfRecord(message.body, message.record_key(), headers)
-        size = record_bytes(half.body, half.key, half.headers)
-        for topic in (self.topics.half, message.topic):
-            self._limits.check(topic, message, size)
-        return half
+    def _note_stored(self, half: Half) -> None:
+        if self._stored is not None:
+            self._stored.add(half.message.transaction_id, half.partition, half.offset)
+        self.counters.add(ClientEvent.SENT)
 
-    def _store(self, message: Message) -> StoredHalf:
-        """Store the half; one of which it is not known where it is, is rolled back when found."""
-        sent_at_ms = self._clock.now_ms(time.time() * 1000)
-        partition: object = None
+    def _run_local_transaction(self, message: Message, arg: Any) -> CallbackResult:
         try:
-            half = self._halves.send(self._half_record(message))
-            if half.status is not SendStatus.SEND_OK:
-                partition = half.partition
-        except SendError as error:
-            partition = error.fields.get("partition")
-            raise
-        finally:
-            if isinstance(partition, int):
-                self._doubts.settle(Doubt(partition, message.transaction_id, sent_at_ms))
-        self.counters.add(Event.SENT)
-        return half
+            return result_of(self.transaction_listener.execute_local_transaction(message, arg))
+        except Exception as error:
+            return self._failed_listener(message, error)
 
-    def _run_local_transaction(self, message: Message, arg: Any) -> Outcome:
-        outcome = run_listener(
-            lambda: self.transaction_listener.execute_local_transaction(message, arg)
-        )
-        if outcome.exception is not None:
-            self.counters.add(Event.LISTENER_FAILED)
-            _log.error(
-                "The local transaction of %s failed; a check will ask how it ended",
-                message.transaction_id, exc_info=outcome.exception,
-            )  # fmt: skip
-        return outcome
+    def _failed_listener(self, message: Message, error: Exception) -> CallbackResult:
+        self.counters.add(ClientEvent.LISTENER_FAILED)
+        _log.error(
+            "The local transaction of %s failed; a check will ask how it ended",
+            message.transaction_id, exc_info=error,
+        )  # fmt: skip
+        return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
 
-    def _op(self, message: Message, half: StoredHalf, outcome: Outcome) -> Op:
-        return Op(
-            half_partition=half.partition,
-            half_offset=half.offset,
-            producer_group=self.producer_group,
-            transaction_id=message.transaction_id,
-            state=int(outcome.state),
-            remark=outcome.remark,
-        )
-
-    def _result(
-        self, message: Message, half: StoredHalf, outcome: Outcome
-    ) -> TransactionSendResult:
+    def _finish(self, half: Half, outcome: CallbackResult) -> TransactionSendResult:
+        """Send the op, one-way, where the local transaction ran, and return the result."""
+        transaction_id = half.message.transaction_id
+        if half.status is SendStatus.SEND_OK:
+            self._ops.send_one_way(
+                half.partition, half.offset, transaction_id, outcome.state, outcome.remark
+            )
+        self.counters.add(EVENTS_BY_STATE[outcome.state])
         return TransactionSendResult(
             send_status=half.status,
-            msg_id=message.transaction_id,
-            message_queue=MessageQueue(self.topics.half, half.partition),
+            msg_id=transaction_id,
+            message_queue=self._queue(half.partition),
             queue_offset=half.offset,
-            transaction_id=message.transaction_id,
+            transaction_id=transaction_id,
             local_transaction_state=outcome.state,
             exception=outcome.exception,
         )
+
+    def _queue(self, partition: int) -> MessageQueue:
+        queue = self._queues.get(partition)
+        if queue is None:
+            queue = self._queues[partition] = MessageQueue(self.topics.half, partition)
+        return queue
+
+
+def _add_own(headers: Headers, message: Message) -> None:
+    """Put the message's own headers behind those that all halves of its topic have."""
+    for name, value in message.properties.items():
+        if name == names.CHECK_IMMUNITY_TIME_IN_SECONDS:
+            headers[IMMUNITY_AT] = (name, value.encode())
+        else:
+            headers.append((name, value.encode()))
+    if message.keys:
+        headers.append((names.KEYS, message.keys.encode()))
+    if message.tags:
+        headers.append((names.TAGS, message.tags.encode()))

@@ -18,7 +18,12 @@ GROUP_LENGTH_MAX: Final = 120
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
 """RocketMQ's name for 'no name given', refused at start as there."""
 ROCKETMQ_ONLY_CHARACTERS: Final = re.compile(r"[%|]")
+PROPERTIES_BYTES_MAX: Final = 32_767
+"""RocketMQ's: its brokers keep the length of all properties in 16 bits. A byte is counted after
+each name and each value, as there."""
 INT32_MAX: Final = 2_147_483_647
+IMMUNITY_TIME_MAX_S: Final = 31_536_000
+"""A year: what is meant in milliseconds is more than that, and would never be asked for."""
 
 
 def check_group(group: str) -> None:
@@ -40,10 +45,43 @@ def check_message(message: Message, topics: TopicNames, max_message_size: int) -
     Raises:
         InvalidMessageError: says which limit the message breaks.
     """
+    check_message_class(message)
     check_topic(message.topic, topics)
+    check_content(message, max_message_size)
+
+
+def check_message_class(message: Message) -> None:
+    """Refuse what is no message.
+
+    Raises:
+        InvalidMessageError: says what it is.
+    """
+    if not isinstance(message, Message):
+        raise InvalidMessageError(
+            f"The message is a {type(message).__name__}.",
+            remedy="Give a checkback.client.Message.",
+        )
+
+
+def check_content(message: Message, max_message_size: int) -> None:
+    """Refuse a message that can't be sent as it is, whatever its topic.
+
+    Raises:
+        InvalidMessageError: says which limit the message breaks.
+    """
+    _check_key(message.key)
     _check_body(message.body, max_message_size)
-    _check_properties(message)
-    _check_queue_id(message.queue_id)
+    if message.key is not None and not isinstance(message.key, bytes):
+        raise InvalidMessageError(
+            f"The key is a {type(message.key).__name__}.",
+            remedy="Encode it to bytes; RocketMQ's keys, which are text, are the argument keys.",
+        )
+    if message.properties:
+        _check_properties(message)
+    _check_text("keys", message.keys)
+    _check_text("tags", message.tags)
+    if message.queue_id is not None:
+        _check_queue_id(message.queue_id)
 
 
 def check_topic(topic: str, topics: TopicNames) -> None:
@@ -106,6 +144,14 @@ def _name_problem(what: str, name: str, length_max: int) -> str | None:
     return None
 
 
+def _check_key(key: bytes | None) -> None:
+    if key is not None and not isinstance(key, bytes):
+        raise InvalidMessageError(
+            f"The key is a {type(key).__name__}.",
+            remedy="Encode it to bytes, or give it as keys: the first of them is the record's key.",
+        )
+
+
 def _check_body(body: bytes, max_message_size: int) -> None:
     if not isinstance(body, bytes):
         raise InvalidMessageError(
@@ -130,10 +176,20 @@ def _check_properties(message: Message) -> None:
             remedy="Choose other names; keys and tags have arguments of their own.",
             properties=reserved,
         )
+    size = 0
     for name, value in message.properties.items():
         _check_property(name, value)
-    for name, value in (("keys", message.keys), ("tags", message.tags)):
-        _check_text(name, value)
+        size += len(name.encode()) + len(value.encode()) + 2
+    if size > PROPERTIES_BYTES_MAX:
+        raise InvalidMessageError(
+            f"The properties have {size} bytes; at most {PROPERTIES_BYTES_MAX} are allowed.",
+            remedy="Put large values into the body.",
+            size=size,
+            limit=PROPERTIES_BYTES_MAX,
+        )
+    immunity = message.properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
+    if immunity is not None:
+        _check_immunity_time(immunity)
 
 
 def _check_property(name: str, value: str) -> None:
@@ -151,6 +207,8 @@ def _check_text(name: str, value: str) -> None:
         raise InvalidMessageError(
             f"The property {name} is a {type(value).__name__}.", remedy="Give it as a text."
         )
+    if value.isascii():
+        return
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -160,8 +218,18 @@ def _check_text(name: str, value: str) -> None:
         ) from error
 
 
-def _check_queue_id(queue_id: int | None) -> None:
-    if queue_id is not None and not 0 <= queue_id <= INT32_MAX:
+def _check_immunity_time(text: str) -> None:
+    digits = text.isascii() and text.isdigit()
+    if not digits or len(text) > len(str(IMMUNITY_TIME_MAX_S)) or int(text) > IMMUNITY_TIME_MAX_S:
+        raise InvalidMessageError(
+            f"{names.CHECK_IMMUNITY_TIME_IN_SECONDS} is {text!r}.",
+            remedy=f"It must be a whole number of seconds from 0 to {IMMUNITY_TIME_MAX_S}.",
+            property=names.CHECK_IMMUNITY_TIME_IN_SECONDS,
+        )
+
+
+def _check_queue_id(queue_id: int) -> None:
+    if not 0 <= queue_id <= INT32_MAX:
         raise InvalidMessageError(
             f"queue_id is {queue_id}.", remedy=f"It must be between 0 and {INT32_MAX}."
         )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Unpack
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.errors import TopicAlreadyExistsError
 from kafka.structs import TopicPartition
 
 from checkback.client import (
@@ -17,7 +19,7 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.client.options import ProducerKeywords
-from checkback.protocol.properties import text_value
+from checkback.protocol.properties import TRANSACTION_CHECK_INTERVAL_MS, text_value
 from checkback.protocol.records import check_headers
 from checkback.protocol.topics import TopicNames, TopicPlan, plan_topics
 
@@ -60,6 +62,15 @@ class Checkback:
             max_message_bytes=4_194_304,
         )
         self.create(*plans, **changes)
+        self.create_real()
+
+    def create_real(self) -> None:
+        """Create the real topics of tests and examples, which all tests on a broker share."""
+        admin: Any = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        for topic in ("paid", "done"):
+            with suppress(TopicAlreadyExistsError):
+                admin.create_topics({topic: {"num_partitions": 4}}, wait_for_metadata=True)
+        admin.close()
 
     def create(self, *plans: TopicPlan, **changes: Any) -> None:
         admin: Any = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
@@ -123,11 +134,22 @@ class Checkback:
     def ops(self, least: int = 0) -> list[Any]:
         return self.read(self.names.op, least)
 
-    def ask(self, half: Any, times: int = 1, group: str = "orders") -> None:
-        """Write a check request for a half, as the pipeline does."""
+    def ask(
+        self,
+        half: Any,
+        times: int = 1,
+        group: str = "orders",
+        interval_ms: int = 60_000,
+        partition: int | None = None,
+        age_ms: int = 0,
+    ) -> None:
+        """Write a check request for a half, as the pipeline did `age_ms` ago."""
         producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers)
         headers = check_headers(half.headers, half.partition, half.offset, times)
-        producer.send(self.names.check(group), half.value, half.key, headers).get(10)
+        headers.append((TRANSACTION_CHECK_INTERVAL_MS, b"%d" % interval_ms))
+        asked_ms = int(time.time() * 1000) - age_ms
+        topic = self.names.check(group)
+        producer.send(topic, half.value, half.key, headers, partition, asked_ms).get(10)
         producer.close()
 
 

@@ -11,12 +11,12 @@ from tests.integration.client.playing import Checkback, header
 from checkback.client import (
     AsyncTransactionListener,
     AsyncTransactionMQProducer,
-    Event,
     LocalTransactionState,
     Message,
     MessageExt,
     SendStatus,
 )
+from checkback.client.counters import ClientEvent
 from checkback.protocol import properties as names
 from checkback.protocol.topics import TopicPlan
 
@@ -67,7 +67,7 @@ def test_local_transactions_and_checks_run_in_the_loop(checkback: Checkback, uni
             halves = await asyncio.to_thread(checkback.halves, 8)
             await asyncio.to_thread(checkback.ask, halves[0])
             async with asyncio.timeout(15):
-                while not producer.counters.snapshot()[Event.CHECK_ANSWERED]:
+                while not producer.counters.snapshot()[ClientEvent.CHECK_ANSWERED]:
                     await asyncio.sleep(0.02)
 
     asyncio.run(run())

@@ -5,23 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
-from functools import partial
 
-import pytest
-from kafka.structs import TopicPartition
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
-from checkback.client import (
-    Event,
-    LocalTransactionState,
-    Message,
-    MessageExt,
-    check_service,
-    kafka_clients,
-)
-from checkback.client.check_group import CheckGroup
+from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.client.counters import ClientEvent
 from checkback.protocol import properties as names
+from checkback.protocol.topics import TopicPlan
 
 ORDER = Message("paid", b"body", keys="o-1", tags="t", properties={"a": "b"}, queue_id=3)
 
@@ -43,7 +33,7 @@ def test_an_answer_is_an_op_from_a_check(checkback: Checkback, listener: Scripte
     assert header(answer, names.COMMIT_OR_ROLLBACK) == "8"
     assert header(answer, names.FROM_TRANSACTION_CHECK) == "true"
     assert header(answer, names.UNIQ_KEY) == result.transaction_id
-    eventually(lambda: producer.counters.snapshot()[Event.CHECK_ANSWERED] == 1)
+    eventually(lambda: producer.counters.snapshot()[ClientEvent.CHECK_ANSWERED] == 1)
 
 
 def test_the_listener_gets_the_message_as_it_was_sent(
@@ -79,28 +69,23 @@ def test_an_exception_is_answered_unknown_with_a_remark(
     assert header(answer, names.REMARK) == "OSError: database away"
 
 
-def test_a_request_older_than_the_check_interval_is_skipped(
+def test_a_request_older_than_the_pipelines_check_interval_is_skipped(
     checkback: Checkback, listener: Scripted
 ) -> None:
     listener.execute = unanswered
-    first = checkback.producer(listener)
-    first.send_message_in_transaction(ORDER)
+    # By the writer's time, so that the test can write an old request.
+    by_writer = {"message.timestamp.type": "CreateTime"}
+    checkback.create(TopicPlan(checkback.names.check("orders"), 1, by_writer))
+    producer = checkback.producer(listener)
+    producer.send_message_in_transaction(ORDER)  # tells it the broker's time
     (half,) = checkback.halves(1)
-    first.shutdown()
-    checkback.ask(half)
-    time.sleep(0.3)  # the broker's clock can't be set
+    checkback.ask(half, times=1)
+    checkback.ask(half, times=2, interval_ms=30_000, age_ms=60_000)
+    checkback.ask(half, times=3)
 
-    second = checkback.producer(listener, check_interval_ms=200)
-    second.send_message_in_transaction(ORDER)  # tells it the broker's time
-    eventually(lambda: second.counters.snapshot()[Event.CHECK_RECEIVED] == 1)
-
-    eventually(
-        lambda: (
-            second.counters.snapshot()[Event.CHECK_SKIPPED]
-            + second.counters.snapshot()[Event.CHECK_ANSWERED]
-        )
-    )
-    assert listener.checked == []
+    eventually(lambda: producer.counters.snapshot()[ClientEvent.CHECK_ANSWERED] == 2)
+    assert [message.check_times for message in listener.checked] == [1, 3]
+    assert producer.counters.snapshot()[ClientEvent.CHECK_SKIPPED] == 1
 
 
 def test_an_unreadable_request_holds_nothing_up(checkback: Checkback, listener: Scripted) -> None:
@@ -113,7 +98,7 @@ def test_an_unreadable_request_holds_nothing_up(checkback: Checkback, listener: 
     checkback.ask(half)
 
     eventually(lambda: listener.checked)
-    eventually(lambda: producer.counters.snapshot()[Event.CHECK_UNREADABLE] == 1)
+    eventually(lambda: producer.counters.snapshot()[ClientEvent.CHECK_UNREADABLE] == 1)
 
 
 def test_a_request_that_was_answered_is_not_answered_after_a_restart(
@@ -124,13 +109,13 @@ def test_a_request_that_was_answered_is_not_answered_after_a_restart(
     first.send_message_in_transaction(ORDER)
     (half,) = checkback.halves(1)
     checkback.ask(half)
-    eventually(lambda: first.counters.snapshot()[Event.CHECK_ANSWERED] == 1)
+    eventually(lambda: first.counters.snapshot()[ClientEvent.CHECK_ANSWERED] == 1)
     first.shutdown()
 
     second = checkback.producer(listener)
     checkback.ask(half, times=2)
 
-    eventually(lambda: second.counters.snapshot()[Event.CHECK_ANSWERED] == 1)
+    eventually(lambda: second.counters.snapshot()[ClientEvent.CHECK_ANSWERED] == 1)
     assert [message.check_times for message in listener.checked] == [1, 2]
 
 
@@ -170,12 +155,12 @@ def test_a_full_queue_pauses_and_loses_nothing(checkback: Checkback, listener: S
     (half,) = checkback.halves(1)
     for times in range(1, 9):
         checkback.ask(half, times)
-    eventually(lambda: producer.counters.snapshot()[Event.CHECK_RECEIVED] >= 3)
-    assert producer.counters.snapshot()[Event.CHECK_RECEIVED] <= 4
+    eventually(lambda: producer.counters.snapshot()[ClientEvent.CHECK_RECEIVED] >= 3)
+    assert producer.counters.snapshot()[ClientEvent.CHECK_RECEIVED] <= 4
 
     gate.set()
 
-    eventually(lambda: producer.counters.snapshot()[Event.CHECK_ANSWERED] == 8)
+    eventually(lambda: producer.counters.snapshot()[ClientEvent.CHECK_ANSWERED] == 8)
     assert [message.check_times for message in listener.checked] == list(range(1, 9))
 
 
@@ -219,59 +204,33 @@ def test_a_listener_that_hangs_gives_its_checks_to_another_process(
 
     hanging = Scripted()
     hanging.execute, hanging.check = unanswered, hang
-    stuck = checkback.producer(hanging, check_interval_ms=500, shutdown_timeout_ms=100)
+    stuck = checkback.producer(hanging, shutdown_timeout_ms=100)
     stuck.send_message_in_transaction(ORDER)
     (half,) = checkback.halves(1)
 
     def asked() -> bool:
         """Ask again each time: until it has joined its group, requests get too old for it."""
-        checkback.ask(half)
+        checkback.ask(half, interval_ms=500)
         return bool(hanging.checked)
 
     eventually(asked)
 
     checkback.producer(listener)
-    eventually(lambda: stuck.counters.snapshot()[Event.CHECKS_GIVEN_UP])
+    eventually(lambda: stuck.counters.snapshot()[ClientEvent.CHECKS_GIVEN_UP])
     checkback.ask(half, times=2)
 
     eventually(lambda: [one for one in listener.checked if one.check_times == 2], 30)
     never.set()
 
 
-def test_a_group_is_joined_when_its_topic_is_seen_and_not_before(
-    checkback: Checkback, listener: Scripted, unique: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who joins before is given nothing, and the second join is one that may be forgotten."""
-    given: list[set[TopicPartition]] = []
-    monkeypatch.setattr(
-        CheckGroup, "on_partitions_assigned", lambda _, assigned: given.append(set(assigned))
-    )
-    # The first joins slowly, on a new broker.
-    groups = [f"{unique}-{number}" for number in range(4)]
-
-    def joined(least: int) -> bool:
-        return len(given) >= least
-
-    for number, group in enumerate(groups, start=1):
-        checkback.producer(listener, group)
-        eventually(partial(joined, number))
-
-    assert given == [{TopicPartition(checkback.names.check(group), 0)} for group in groups]
-
-
-def test_a_join_that_was_forgotten_is_made_anew(
-    checkback: Checkback, listener: Scripted, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_service, "POLL_TIMEOUT_MS", 1)
-    monkeypatch.setattr(kafka_clients, "CHECK_METADATA_AGE_MAX_MS", 200)
-    producer = checkback.producer(listener, check_session_timeout_ms=6_000)
+def test_a_check_topic_that_grows_is_read_whole(checkback: Checkback, listener: Scripted) -> None:
+    listener.execute = unanswered
+    producer = checkback.producer(listener)
     producer.send_message_in_transaction(ORDER)
     (half,) = checkback.halves(1)
-    checkback.ask(half)
-    eventually(lambda: producer.counters.snapshot()[Event.CHECK_ANSWERED])
 
-    checkback.grow(checkback.names.check("orders"), 2)
+    checkback.grow(checkback.names.check("orders"), 3)
+    for partition in range(3):
+        checkback.ask(half, times=partition + 1, partition=partition)
 
-    eventually(lambda: producer.counters.snapshot()[Event.CHECKS_REJOINED])
-    checkback.ask(half, times=2)
-    eventually(lambda: producer.counters.snapshot()[Event.CHECK_ANSWERED] == 2)
+    eventually(lambda: producer.counters.snapshot()[ClientEvent.CHECK_ANSWERED] == 3)

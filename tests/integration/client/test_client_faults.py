@@ -12,12 +12,12 @@ from tests.integration.client.playing import Checkback, Scripted, eventually, he
 
 from checkback.client import (
     DefaultMQProducer,
-    Event,
     LocalTransactionState,
     Message,
     SendResult,
     SendStatus,
 )
+from checkback.client.counters import ClientEvent
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol import properties as names
 from checkback.protocol.errors import BrokerError, SendError
@@ -51,7 +51,7 @@ def test_a_broker_stopped_between_half_and_op_changes_no_result(
 
     assert result.send_status is SendStatus.SEND_OK
     assert result.local_transaction_state is LocalTransactionState.COMMIT_MESSAGE
-    eventually(lambda: producer.counters.snapshot()[Event.OP_FAILED] == 1)
+    eventually(lambda: producer.counters.snapshot()[ClientEvent.OP_FAILED] == 1)
 
     own_broker.restart()
     assert checkback.ops() == []
@@ -93,18 +93,21 @@ def test_a_broker_slower_than_the_budget_leaves_a_doubt_and_no_second_half(
         own_broker.resume()
 
     assert failure.value.fields["in_doubt"] is True
-    assert producer.counters.snapshot()[Event.SEND_IN_DOUBT] == 1
+    assert producer.counters.snapshot()[ClientEvent.SEND_IN_DOUBT] == 1
     assert len(listener.executed) == 1
     after = [producer.send_message_in_transaction(ORDER) for _ in range(8)]
     ids = [header(half, names.UNIQ_KEY) for half in checkback.halves(9)]
     assert len(ids) == len(set(ids))
     assert {result.transaction_id for result in after} <= set(ids)
     (doubtful,) = set(ids) - {result.transaction_id for result in [first, *after]}
-    assert producer.counters.snapshot()[Event.SEND_IN_DOUBT] == 1
+    assert producer.counters.snapshot()[ClientEvent.SEND_IN_DOUBT] == 1
 
-    # It was found, and is rolled back without being asked for.
-    rollback = eventually(lambda: [op for op in checkback.ops() if op.key.decode() == doubtful])[0]
+    # Asked for it, the producer rolls it back without asking the listener, which never saw it.
     (half,) = [one for one in checkback.halves() if header(one, names.UNIQ_KEY) == doubtful]
+    checkback.ask(half)
+    rollback = eventually(lambda: [op for op in checkback.ops() if op.key.decode() == doubtful])[0]
+    assert listener.checked == []
+    eventually(lambda: producer.counters.snapshot()[ClientEvent.DOUBT_SETTLED] == 1)
     assert header(rollback, names.COMMIT_OR_ROLLBACK) == "12"
     assert (rollback.partition, int(rollback.value)) == (half.partition, half.offset)
 
@@ -126,7 +129,6 @@ def test_a_broker_that_is_slow_within_the_budget_is_waited_for(
 def test_one_half_that_the_broker_refuses_does_not_break_the_others(
     checkback: Checkback, listener: Scripted, unique: str
 ) -> None:
-    """A refusal ends kafka-python's idempotent producer for good; ours gets a new one."""
     producer = checkback.producer(listener)
     producer.send_message_in_transaction(ORDER)
     lower_the_limit(checkback)

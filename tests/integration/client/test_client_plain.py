@@ -14,13 +14,13 @@ from tests.integration.client.playing import Checkback, Scripted, eventually, he
 
 from checkback.client import (
     DefaultMQProducer,
-    Event,
     Message,
     MessageQueue,
     SendResult,
     SendStatus,
     ServiceState,
 )
+from checkback.client.counters import ClientEvent
 from checkback.protocol import properties as names
 from checkback.protocol.errors import BrokerError, InvalidMessageError, LifeCycleError
 from checkback.protocol.topics import TopicPlan
@@ -116,7 +116,7 @@ def test_async_gives_a_future_and_calls_back(
 
     assert {result.send_status for result in results} == {SendStatus.SEND_OK}
     eventually(lambda: len(called) == 20)
-    assert producer.counters.snapshot()[Event.SENT] == 20
+    assert producer.counters.snapshot()[ClientEvent.SENT] == 20
     assert len(checkback.read(topic, 20)) == 20
 
 

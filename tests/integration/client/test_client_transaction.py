@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from kafka.partitioner.default import murmur2
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
 from checkback.client import (
-    Event,
+    ClientEvent,
     LocalTransactionState,
     Message,
     MessageQueue,
@@ -16,8 +18,10 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.protocol import properties as names
-from checkback.protocol.errors import InvalidMessageError, LifeCycleError
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import InvalidMessageError, LifeCycleError, NotFoundError, SendError
 from checkback.protocol.topics import TopicPlan
+from checkback.streaming.start_records import publish_status
 
 ORDER = Message("paid", b"\x00body", keys="o-1 o-2", tags="t", properties={"a": "b"})
 
@@ -44,14 +48,14 @@ def test_a_half_carries_what_the_pipeline_needs_in_protocol_order(
 @pytest.mark.parametrize(
     ("returned", "state", "event"),
     [
-        (LocalTransactionState.COMMIT_MESSAGE, "8", Event.COMMITTED),
-        (LocalTransactionState.ROLLBACK_MESSAGE, "12", Event.ROLLED_BACK),
-        (LocalTransactionState.UNKNOW, "0", Event.UNKNOWN),
-        (None, "0", Event.UNKNOWN),
+        (LocalTransactionState.COMMIT_MESSAGE, "8", ClientEvent.COMMITTED),
+        (LocalTransactionState.ROLLBACK_MESSAGE, "12", ClientEvent.ROLLED_BACK),
+        (LocalTransactionState.UNKNOW, "0", ClientEvent.UNKNOWN),
+        (None, "0", ClientEvent.UNKNOWN),
     ],
 )
 def test_the_op_says_how_the_local_transaction_ended(
-    checkback: Checkback, listener: Scripted, returned: Any, state: str, event: Event
+    checkback: Checkback, listener: Scripted, returned: Any, state: str, event: ClientEvent
 ) -> None:
     listener.execute = lambda *_: returned
     producer = checkback.producer(listener)
@@ -112,15 +116,44 @@ def test_an_exception_is_unknown_with_a_remark_and_kept_on_the_result(
     assert result.exception is failure
     assert header(op, names.COMMIT_OR_ROLLBACK) == "0"
     assert header(op, names.REMARK) == "ValueError: no such account"
-    assert producer.counters.snapshot()[Event.LISTENER_FAILED] == 1
+    assert producer.counters.snapshot()[ClientEvent.LISTENER_FAILED] == 1
 
 
-def test_halves_take_all_partitions_by_turns(checkback: Checkback, listener: Scripted) -> None:
-    producer = checkback.producer(listener)
-    results = [producer.send_message_in_transaction(ORDER) for _ in range(8)]
+def half_queues(producer: TransactionMQProducer, messages: Iterable[Message]) -> list[int]:
+    results = [producer.send_message_in_transaction(message) for message in messages]
+    return [result.message_queue.queue_id for result in results if result.message_queue]
 
-    queues = [result.message_queue.queue_id for result in results if result.message_queue]
+
+def test_halves_without_a_key_take_all_partitions_by_turns(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    queues = half_queues(checkback.producer(listener), [Message("paid", b"x")] * 8)
     assert sorted(queues) == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_the_key_of_a_half_chooses_as_the_java_client_does(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    keys = [f"o-{number}" for number in range(12)]
+    queues = half_queues(
+        checkback.producer(listener), [Message("paid", b"x", keys=k) for k in keys]
+    )
+    assert queues == [(murmur2(key.encode()) & 0x7FFFFFFF) % 4 for key in keys]
+    assert len(set(queues)) > 1
+
+
+def test_a_topic_that_is_not_there_is_said_before_the_local_transaction_runs(
+    checkback: Checkback, listener: Scripted, unique: str
+) -> None:
+    producer = checkback.producer(listener)
+    for _ in range(2):
+        with pytest.raises(NotFoundError, match=f"{unique}nowhere can't be seen"):
+            producer.send_message_in_transaction(Message(f"{unique}nowhere", b"x"))
+    assert (listener.executed, checkback.halves()) == ([], [])
+
+    checkback.create(TopicPlan(f"{unique}nowhere", 1))
+    producer.send_message_in_transaction(Message(f"{unique}nowhere", b"x"))
+    assert len(listener.executed) == 1
 
 
 def test_a_delay_level_is_dropped_and_counted(checkback: Checkback, listener: Scripted) -> None:
@@ -128,7 +161,7 @@ def test_a_delay_level_is_dropped_and_counted(checkback: Checkback, listener: Sc
     producer.send_message_in_transaction(Message("paid", b"x", delay_time_level=3))
     producer.send_message_in_transaction(Message("paid", b"x", properties={"DELAY": "3"}))
 
-    assert producer.counters.snapshot()[Event.DELAY_DROPPED] == 2
+    assert producer.counters.snapshot()[ClientEvent.DELAY_DROPPED] == 2
     assert [header(half, names.DELAY) for half in checkback.halves(2)] == [None, None]
 
 
@@ -156,11 +189,11 @@ def test_what_the_real_topic_does_not_take_is_said_before_sending(
 
 
 def test_counters_call_back(checkback: Checkback, listener: Scripted) -> None:
-    heard: list[Event] = []
+    heard: list[ClientEvent] = []
     producer = checkback.producer(listener, on_event=heard.append)
     producer.send_message_in_transaction(ORDER)
 
-    assert heard == [Event.SENT, Event.COMMITTED]
+    assert heard == [ClientEvent.SENT, ClientEvent.COMMITTED]
 
 
 def test_a_producer_that_starts_creates_its_check_topic(
@@ -209,3 +242,33 @@ def test_two_halves_of_one_message_are_two_transactions(
 
     assert len({result.transaction_id for result in results}) == 2
     assert eventually(lambda: len(checkback.ops(2)) == 2)
+
+
+def test_a_pipeline_that_refuses_transactions_is_heard_before_the_local_transaction(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    connection = {"bootstrap.servers": checkback.bootstrap_servers}
+
+    def start_pipeline(*, rejects: bool) -> None:
+        settings = Settings(topic_prefix=checkback.prefix, reject_transactions=rejects)
+        assert publish_status(settings, connection, 1)
+
+    start_pipeline(rejects=True)
+    producer = checkback.producer(listener)
+    with pytest.raises(SendError) as raised:
+        producer.send_message_in_transaction(Message("paid", b"a"))
+    assert raised.value.fields == {"in_doubt": False, "code": "NO_PERMISSION"}
+    assert listener.executed == []
+    assert checkback.read(checkback.names.half) == []
+
+    start_pipeline(rejects=False)
+    eventually(lambda: is_sent(producer), 10)
+    assert len(listener.executed) == 1
+
+
+def is_sent(producer: TransactionMQProducer) -> bool:
+    try:
+        producer.send_message_in_transaction(Message("paid", b"a"))
+    except SendError:
+        return False
+    return True

@@ -1,4 +1,4 @@
-"""The page for those who come from RocketMQ names what exists."""
+"""The page for users of RocketMQ names only things that exist."""
 
 from __future__ import annotations
 

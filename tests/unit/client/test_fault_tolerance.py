@@ -1,4 +1,4 @@
-"""RocketMQ's tables: how long which latency bans a broker."""
+"""RocketMQ's tables: how long each latency bans a broker."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which queue is next, with leaders, faults, turn and clock given."""
+"""Which queue is next, for given leaders, faults, turn and clock."""
 
 from checkback.client.fault_tolerance import FaultTable
 from checkback.client.queue_selection import choose_partition
@@ -39,6 +39,23 @@ def test_an_available_broker_is_taken_before_a_banned_one() -> None:
     assert chosen == {1}
     after = {choose_partition(LEADERS, turn, faults=faults, now_ms=2_000) for turn in range(6)}
     assert after == {0, 1, 2}
+
+
+def test_the_broker_of_the_last_try_is_avoided_before_an_available_one_is_looked_for() -> None:
+    """RocketMQ's two filters hold together: available and not the last, reachable and not it."""
+    faults = FaultTable()
+    faults.answered(1, latency_ms=600, now_ms=0)  # banned for 2 s, but reachable
+    faults.failed(3, now_ms=0, reachable=False)
+    chosen = {choose_partition(LEADERS, turn, last_broker=2, faults=faults) for turn in range(6)}
+    assert chosen == {0}
+
+
+def test_with_all_others_at_fault_the_broker_of_the_last_try_is_one_of_any() -> None:
+    faults = FaultTable()
+    for broker in (1, 3):
+        faults.failed(broker, now_ms=0, reachable=False)
+    chosen = {choose_partition(LEADERS, turn, last_broker=2, faults=faults) for turn in range(6)}
+    assert chosen == {0, 1, 2}
 
 
 def test_a_reachable_broker_is_taken_before_an_unreachable_one() -> None:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from kafka import errors
+from confluent_kafka import KafkaError
 
+from checkback.client import doubts
 from checkback.client.broker_clock import BrokerClock
+from checkback.client.broker_watch import BrokerWatch
 from checkback.client.budget import Budget
+from checkback.client.callback_result import REMARK_LENGTH_MAX, remark_of, result_of, run_listener
 from checkback.client.check_request import read_check_request
-from checkback.client.counters import Counters, Event
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.doubts import Doubts
 from checkback.client.listener import LocalTransactionState
 from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerKeywords, ProducerOptions
-from checkback.client.outcome import REMARK_LENGTH_MAX, outcome_of, remark_of, run_listener
 from checkback.client.results import SendResult, SendStatus
-from checkback.client.send_errors import is_certain_rejection, is_tried_again, not_safely_stored
-from checkback.client.topic_limits import record_bytes
+from checkback.client.send_errors import is_refusal, not_safely_stored
+from checkback.client.unique_ids import unique_ids
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
 from checkback.protocol.records import check_headers, half_headers
 
@@ -83,13 +86,13 @@ def test_what_a_listener_returns() -> None:
     commit = LocalTransactionState.COMMIT_MESSAGE
     assert run_listener(lambda: commit).state is commit
     assert run_listener(lambda: None).state is LocalTransactionState.UNKNOW
-    assert outcome_of("COMMIT").state is LocalTransactionState.UNKNOW
-    assert outcome_of("COMMIT").remark == "the listener returned a str"
+    assert result_of("COMMIT").state is LocalTransactionState.UNKNOW
+    assert result_of("COMMIT").remark == "the listener returned a str"
 
 
 def test_a_number_is_no_state() -> None:
-    """8 is COMMIT_MESSAGE's value, but a listener that returns it did not say so."""
-    assert outcome_of(8).state is LocalTransactionState.UNKNOW
+    """8 is COMMIT_MESSAGE's value, but a listener that returns 8 did not return COMMIT_MESSAGE."""
+    assert result_of(8).state is LocalTransactionState.UNKNOW
 
 
 def test_a_remark_is_one_short_line() -> None:
@@ -99,12 +102,12 @@ def test_a_remark_is_one_short_line() -> None:
 
 
 def test_a_callback_that_fails_stops_no_count(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(event: Event) -> None:
+    def fail(event: ClientEvent) -> None:
         raise RuntimeError(event)
 
     counters = Counters(fail)
-    counters.add(Event.SENT)
-    assert counters.snapshot()[Event.SENT] == 1
+    counters.add(ClientEvent.SENT)
+    assert counters.snapshot()[ClientEvent.SENT] == 1
 
 
 def test_offset_message_id() -> None:
@@ -118,37 +121,63 @@ def test_offset_message_id() -> None:
     assert dataclasses.replace(stored, queue_offset=-1).offset_msg_id == ""
 
 
-def test_which_errors_are_tried_again() -> None:
+def test_what_is_refused_is_certainly_not_stored_and_would_be_again() -> None:
     again = [
-        errors.KafkaConnectionError(), errors.RequestTimedOutError(), errors.KafkaTimeoutError(),
-        errors.NotLeaderForPartitionError(), errors.NotEnoughReplicasError(),
-        errors.OutOfOrderSequenceNumberError(),
+        KafkaError._TRANSPORT, KafkaError._MSG_TIMED_OUT, KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, KafkaError.UNKNOWN,
     ]  # fmt: skip
     never = [
-        errors.TopicAuthorizationFailedError(), errors.MessageSizeTooLargeError(),
-        errors.InvalidRecordError(), ValueError(),
+        KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
     ]  # fmt: skip
-    assert all(is_tried_again(error) for error in again)
-    assert not any(is_tried_again(error) for error in never)
+    assert not any(is_refusal(code) for code in again)
+    assert all(is_refusal(code) for code in never)
 
 
-def test_which_answers_mean_certainly_not_stored() -> None:
-    assert is_certain_rejection(errors.NotEnoughReplicasError.errno)
-    assert is_certain_rejection(errors.TopicAuthorizationFailedError.errno)
-    for doubtful in (
-        errors.NotLeaderForPartitionError,
-        errors.NotEnoughReplicasAfterAppendError,
-        errors.RequestTimedOutError,
-        errors.UnknownError,
-    ):
-        assert not is_certain_rejection(doubtful.errno)
+def test_too_few_replicas_are_no_proof_that_an_earlier_try_was_not_appended() -> None:
+    assert not is_refusal(KafkaError.NOT_ENOUGH_REPLICAS)
 
 
 def test_which_errors_mean_stored_but_not_safely() -> None:
-    assert not_safely_stored(errors.RequestTimedOutError()) is SendStatus.FLUSH_SLAVE_TIMEOUT
-    after_append = errors.NotEnoughReplicasAfterAppendError()
+    assert not_safely_stored(KafkaError.REQUEST_TIMED_OUT) is SendStatus.FLUSH_SLAVE_TIMEOUT
+    after_append = KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND
     assert not_safely_stored(after_append) is SendStatus.SLAVE_NOT_AVAILABLE
-    assert not_safely_stored(errors.KafkaTimeoutError()) is None
+    assert not_safely_stored(KafkaError._MSG_TIMED_OUT) is None
+
+
+def test_the_brokers_number_is_read_from_librdkafkas_error() -> None:
+    watch = BrokerWatch()
+    watch.connection_failed(KafkaError(KafkaError._TRANSPORT, "kafka-2:9092/2: Connect failed"))
+    watch.connection_failed(KafkaError(KafkaError._TRANSPORT, "kafka:9092/bootstrap: Connect"))
+    assert [watch.is_away(broker) for broker in (1, 2, None)] == [False, True, False]
+    assert watch.is_left_alone(2)
+    watch.answered(2, latency_ms=1)
+    assert watch.all_there()
+
+
+def test_doubts_forget_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doubts, "HELD_MAX", 2)
+    held = Doubts()
+    for name in ("a", "b", "c"):
+        held.add(name)
+    assert [name in held for name in ("a", "b", "c")] == [False, True, True]
+
+
+def test_ids_are_32_digits_and_differ() -> None:
+    new_id = unique_ids()
+    ids = {new_id() for _ in range(1_000)} | {unique_ids()() for _ in range(100)}
+    assert len(ids) == 1_100
+    assert {len(one) for one in ids} == {32}
+
+
+def test_a_check_request_says_the_pipelines_interval() -> None:
+    half = half_headers(producer_group="g", transaction_id="id", real_topic="t", properties={})
+    headers = check_headers(half, 3, 42, 2)
+    assert read_check_request(None, b"x", headers, 0).check_interval_ms is None
+    headers.append(("TRANSACTION_CHECK_INTERVAL_MS", b"2000"))
+    request = read_check_request(None, b"x", headers, 0)
+    assert request.check_interval_ms == 2_000
+    assert "TRANSACTION_CHECK_INTERVAL_MS" not in request.properties
 
 
 def test_a_check_request_gives_back_the_message() -> None:
@@ -174,8 +203,3 @@ def test_a_check_request_that_does_not_say_for_which_half_is_unreadable(missing:
     headers = [one for one in check_headers(half, 3, 42, 2) if one[0] != missing]
     with pytest.raises(InvalidMessageError, match=missing):
         read_check_request(None, b"x", headers, 0)
-
-
-def test_the_size_of_a_record_counts_headers_in_utf8() -> None:
-    small = record_bytes(b"x", None, [])
-    assert record_bytes(b"x", None, [("é", b"12")]) - small >= 4

@@ -1,9 +1,10 @@
-"""The parts with threads of their own: the check pool, the timers, what runs."""
+"""The parts with threads of their own: the check pool, the timers, the running transactions."""
 
 from __future__ import annotations
 
 import threading
 import time
+from queue import SimpleQueue
 
 from checkback.client.check_pool import CheckPool
 from checkback.client.running import Running
@@ -50,16 +51,15 @@ def test_a_pool_says_for_how_long_all_its_threads_are_stuck() -> None:
 
 
 def test_timers_run_in_the_order_of_their_time() -> None:
-    timers, ran, end = Timers("test"), [], threading.Event()
+    now_s, ran = 0.0, SimpleQueue[str]()
+    timers = Timers("test", lambda: now_s)
 
-    def late() -> None:
-        ran.append("late")
-        end.set()
-
-    timers.after(20, late)
-    timers.after(0, lambda: ran.append("soon"))
-    assert end.wait(10)
-    assert ran == ["soon", "late"]
+    timers.after(20, lambda: ran.put("late"))
+    timers.after(0, lambda: ran.put("soon"))
+    assert ran.get(timeout=10) == "soon"
+    now_s = 0.02
+    timers.after(1, lambda: ran.put("later"))  # has the thread look at the clock again
+    assert ran.get(timeout=10) == "late"
     timers.close()
 
 

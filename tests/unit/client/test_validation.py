@@ -1,4 +1,4 @@
-"""What can't be sent, and that the message names the limit."""
+"""What can't be sent; the error names the limit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import pytest
 
 from checkback.client.message import Message
 from checkback.client.validation import (
+    PROPERTIES_BYTES_MAX,
     check_group,
     check_message,
     check_not_delayed,
@@ -70,14 +71,44 @@ def test_the_body_has_at_least_one_byte_and_at_most_the_limit() -> None:
         check(Message("t", "text"))  # type: ignore[arg-type]
 
 
+def test_the_key_is_bytes() -> None:
+    check(Message("t", b"x", key=b"k"))
+    with pytest.raises(InvalidMessageError, match="The key is a str"):
+        check(Message("t", b"x", key="k"))  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", ["PGROUP", "UNIQ_KEY", "TRAN_MSG", "KEYS", "Signature"])
 def test_reserved_properties_are_refused(name: str) -> None:
     with pytest.raises(InvalidMessageError, match=f"The properties {name} are the system's"):
         check(Message("t", b"x", properties={name: "x"}))
 
 
+def test_properties_of_more_bytes_than_rocketmq_takes_are_refused() -> None:
+    most = PROPERTIES_BYTES_MAX - len("ab") - 2
+    check(Message("t", b"x", properties={"ab": "x" * most}))
+    for properties in ({"ab": "x" * (most + 1)}, {"ab": "x" * (most - 1) + "ü"}):
+        with pytest.raises(InvalidMessageError, match="properties have"):
+            check(Message("t", b"x", properties=properties))
+
+
 def test_the_immunity_time_is_the_applications_to_set() -> None:
     check(Message("t", b"x", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": "10"}))
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "", "ten", "1758000000000", "31536001"])
+def test_impossible_immunity_times_are_refused(text: str) -> None:
+    with pytest.raises(InvalidMessageError, match="CHECK_IMMUNITY_TIME_IN_SECONDS is"):
+        check(Message("t", b"x", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": text}))
+
+
+def test_what_is_no_message_is_refused() -> None:
+    with pytest.raises(InvalidMessageError, match="The message is a NoneType"):
+        check(None)  # type: ignore[arg-type]
+
+
+def test_a_key_that_is_text_is_refused() -> None:
+    with pytest.raises(InvalidMessageError, match=r"The key is a str\. Encode it to bytes"):
+        check(Message("t", b"x", key="k"))  # type: ignore[arg-type]
 
 
 def test_what_is_no_text_in_utf8_is_refused() -> None:

@@ -6,22 +6,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from checkback.client.counters import Event
+from checkback.client.counters import ClientEvent
 from checkback.client.listener import LocalTransactionState
 
 REMARK_LENGTH_MAX: Final = 1_024
 """A remark travels in a header; a traceback's worth of text has no place there."""
 
 EVENTS_BY_STATE: Final = {
-    LocalTransactionState.COMMIT_MESSAGE: Event.COMMITTED,
-    LocalTransactionState.ROLLBACK_MESSAGE: Event.ROLLED_BACK,
-    LocalTransactionState.UNKNOW: Event.UNKNOWN,
+    LocalTransactionState.COMMIT_MESSAGE: ClientEvent.COMMITTED,
+    LocalTransactionState.ROLLBACK_MESSAGE: ClientEvent.ROLLED_BACK,
+    LocalTransactionState.UNKNOW: ClientEvent.UNKNOWN,
 }
 """What is counted when an op says so."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallbackResult:
     """The end of a callback.
 
     Args:
@@ -35,22 +35,25 @@ class Outcome:
     exception: Exception | None = None
 
 
-def run_listener(callback: Callable[[], LocalTransactionState | None]) -> Outcome:
+_RETURNED: Final = {state: CallbackResult(state) for state in LocalTransactionState}
+
+
+def run_listener(callback: Callable[[], LocalTransactionState | None]) -> CallbackResult:
     """Run a callback of the listener. None, any other value and an exception mean UNKNOW."""
     try:
-        return outcome_of(callback())
+        return result_of(callback())
     except Exception as error:
-        return Outcome(LocalTransactionState.UNKNOW, remark_of(error), error)
+        return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
 
 
-def outcome_of(returned: object) -> Outcome:
+def result_of(returned: object) -> CallbackResult:
     """Return the outcome of what a callback returned."""
     if isinstance(returned, LocalTransactionState):
-        return Outcome(returned)
+        return _RETURNED[returned]
     if returned is None:
-        return Outcome(LocalTransactionState.UNKNOW)
+        return _RETURNED[LocalTransactionState.UNKNOW]
     kind = type(returned).__name__
-    return Outcome(LocalTransactionState.UNKNOW, f"the listener returned a {kind}")
+    return CallbackResult(LocalTransactionState.UNKNOW, f"the listener returned a {kind}")
 
 
 def remark_of(error: BaseException) -> str:

@@ -1,0 +1,119 @@
+"""Looks at Checkback's topics when a producer starts, and makes its group's check topic."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from checkback.client.send_errors import error_of
+from checkback.client.topic_facts import TopicFacts
+from checkback.protocol.errors import BrokerError, NotFoundError
+from checkback.protocol.topics import TopicNames, TopicPlan
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_log = logging.getLogger(__name__)
+
+SEEN_LOOK_S: Final = 0.05
+
+
+def require_half_and_op(facts: TopicFacts, topics: TopicNames) -> None:
+    """See to it that both topics are there, with as many partitions each.
+
+    Args:
+        facts: learns both topics on the way.
+        topics: their names.
+
+    Raises:
+        BrokerError: one is missing, may not be seen, or they have not as many partitions.
+    """
+    half, op = (_partitions(facts, topic) for topic in (topics.half, topics.op))
+    if half != op:
+        raise BrokerError(
+            f"{topics.half} has {half} partitions and {topics.op} has {op}.",
+            remedy="They must have as many: run `checkback topics create` and see what differs.",
+            half_partitions=half,
+            op_partitions=op,
+        )
+
+
+def _partitions(facts: TopicFacts, topic: str) -> int:
+    try:
+        return len(facts.topic(topic).leaders)
+    except (BrokerError, NotFoundError) as error:
+        raise BrokerError(
+            error.message,
+            remedy="Run `checkback topics create`, and check topic_prefix and access rights.",
+            topic=topic,
+        ) from error
+
+
+def create_check_topic(
+    admin: AdminClient, plan: TopicPlan, bootstrap_servers: str, timeout_s: float
+) -> None:
+    """Create a group's check topic unless it exists. Where it does, no right for that is needed.
+
+    Args:
+        admin: an open Kafka admin client.
+        plan: what the topic has to be.
+        bootstrap_servers: for the text of an error.
+        timeout_s: how long Kafka may take.
+
+    Raises:
+        BrokerError: Kafka can't be reached, or refused.
+    """
+    from confluent_kafka.admin import NewTopic
+
+    deadline_s = time.monotonic() + timeout_s
+    if topic_exists(admin, plan.name, bootstrap_servers, timeout_s):
+        return
+    wanted = NewTopic(
+        plan.name,
+        num_partitions=plan.partitions or -1,
+        replication_factor=plan.replication_factor,
+        config=dict(plan.configs),
+    )
+    try:
+        admin.create_topics([wanted], request_timeout=timeout_s)[plan.name].result(timeout_s)
+    except (KafkaException, TimeoutError) as error:
+        problem = error.args[0] if error.args else None
+        if isinstance(problem, KafkaError) and problem.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return
+        said = problem.str() if isinstance(problem, KafkaError) else "no answer in time"
+        raise BrokerError(
+            f"The topic {plan.name} can't be created: {said}",
+            remedy="Create it by hand, or allow the producer to.",
+            topic=plan.name,
+        ) from error
+    _log.info("Created the check topic %s", plan.name)
+    while not topic_exists(admin, plan.name, bootstrap_servers, timeout_s):
+        if time.monotonic() > deadline_s:
+            return  # the consumer sees it when the brokers do
+        time.sleep(SEEN_LOOK_S)
+
+
+def topic_exists(admin: AdminClient, topic: str, bootstrap_servers: str, timeout_s: float) -> bool:
+    """Tell whether a topic is there and may be seen.
+
+    Args:
+        admin: an open Kafka admin client.
+        topic: its name.
+        bootstrap_servers: for the text of an error.
+        timeout_s: how long Kafka may take.
+
+    Raises:
+        BrokerError: Kafka can't be reached.
+    """
+    try:
+        found = admin.list_topics(topic, timeout_s).topics[topic]
+    except KafkaException as error:
+        raise BrokerError(
+            f"Kafka at {bootstrap_servers} could not be reached: {error_of(error).str()}.",
+            remedy="Check bootstrap_servers, the network and the security settings.",
+            bootstrap_servers=bootstrap_servers,
+        ) from error
+    return found.error is None

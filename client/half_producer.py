@@ -1,0 +1,343 @@
+"""Stores half messages: waited for, acknowledged by all replicas, never twice under one id.
+
+On one partition librdkafka's idempotent producer repeats what it must. Where another partition may
+help, the half goes there under a new transaction id: nobody knows for certain that the first has
+nothing, and a second half with the same id would be committed by a check as well (RocketMQ #9909).
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
+from confluent_kafka import Message as KafkaMessage
+
+from checkback.client.broker_clock import BrokerClock
+from checkback.client.broker_watch import BrokerWatch
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.doubts import Doubts
+from checkback.client.message import Message
+from checkback.client.polled_producer import PolledProducer, Report, ThreadReport
+from checkback.client.queue_selection import choose_partition
+from checkback.client.results import SendStatus
+from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
+from checkback.client.topic_facts import TopicFacts
+from checkback.protocol.errors import SendError
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER, UNIQ_KEY, Headers
+from checkback.security.record_signer import RecordSigner
+
+_log = logging.getLogger(__name__)
+
+Waiting = TypeVar("Waiting", bound=Report)
+
+NOT_RUN: Final = "The local transaction did not run."
+BY_KEY: Final = -1
+SHARE_OF_A_TRY: Final = 0.3
+"""Of the budget. After it a half whose broker is away is tried elsewhere."""
+LEAST_SHARE_OF_A_TRY: Final = SHARE_OF_A_TRY
+"""Of the budget. A try with less would end in doubt for want of time, not of a broker."""
+SHORT_OF_REPLICAS_S: Final = 5.0
+"""How long a partition that had too few replicas is left alone."""
+ID_AT: Final = HALF_PROTOCOL_ORDER.index(UNIQ_KEY)
+
+
+class Half:
+    """A half message on its way, and where it is stored in the end.
+
+    Args:
+        message: the sender's message with its transaction id; the producer's own copy.
+        key: the record's.
+        headers: the record's, the transaction id at its place in protocol order.
+        new_id: makes another transaction id.
+        budget_s: time for all tries.
+    """
+
+    __slots__ = (
+        "deadline_s", "headers", "key", "message", "new_id", "offset", "partition", "status"
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        message: Message,
+        key: bytes | None,
+        headers: Headers,
+        new_id: Callable[[], str],
+        budget_s: float,
+    ) -> None:
+        self.message = message
+        self.key = key
+        self.headers = headers
+        self.new_id = new_id
+        self.deadline_s = time.monotonic() + budget_s
+        self.partition = -1
+        self.offset = -1
+        self.status = SendStatus.SEND_OK
+
+    def left_s(self) -> float:
+        """Return the time that is left for its tries."""
+        return max(0.0, self.deadline_s - time.monotonic())
+
+    def rename(self) -> None:
+        """Give it another transaction id."""
+        transaction_id = self.new_id()
+        self.message.transaction_id = transaction_id
+        self.headers = list(self.headers)
+        self.headers[ID_AT] = (UNIQ_KEY, transaction_id.encode())
+
+
+class HalfProducer:
+    """Writes half messages, by the record's key where there is one, by turns where there is none.
+
+    Args:
+        open_producer: opens an idempotent producer, given what hears of its connections.
+        half_topic: where to.
+        facts: knows its partitions.
+        doubts: gets the ids of halves of which nobody knows whether they are stored.
+        counters: further tries and doubts are counted.
+        clock: learns the brokers' time.
+        budget_ms: time for all tries of one half.
+        tries_max: how many tries there are in it.
+        avoid_faults: whether slow and failing brokers are left alone for a while.
+        signer: signs each half as it is sent, None for no signature.
+    """
+
+    def __init__(
+        self,
+        open_producer: Callable[[Callable[[Any], None]], Producer],
+        half_topic: str,
+        facts: TopicFacts,
+        doubts: Doubts,
+        counters: Counters,
+        clock: BrokerClock,
+        *,
+        budget_ms: int,
+        tries_max: int,
+        avoid_faults: bool,
+        signer: RecordSigner | None = None,
+    ) -> None:
+        self.brokers = BrokerWatch()
+        self._open_producer = open_producer
+        self._half_topic = half_topic
+        self._facts = facts
+        self._doubts = doubts
+        self._counters = counters
+        self._clock = clock
+        self._budget_s = budget_ms / 1000
+        self._share_s = self._budget_s * SHARE_OF_A_TRY
+        self._tries_max = tries_max
+        self._avoid_faults = avoid_faults
+        self._signer = signer
+        self._turns = itertools.count()
+        self._short_until_s: dict[int, float] = {}
+        self._renewing = threading.Lock()
+        self.polled = self._open()
+
+    def store(self, half: Half) -> None:
+        """Store a half; where to, it says itself then.
+
+        Raises:
+            SendError: it was not stored; with the field ``in_doubt`` true: it may have been, and
+                if so the answer to its check is rollback.
+        """
+        for report, timeout_s in self.tries(half, ThreadReport):
+            report.wait(timeout_s)
+
+    def tries(
+        self, half: Half, new_report: Callable[[deque[Any]], Waiting]
+    ) -> Generator[tuple[Waiting, float], None, None]:
+        """Try to store a half: give each report to wait for, and for how long at most.
+
+        Raises:
+            SendError: as :meth:`store`.
+        """
+        tried: set[int] = set()
+        for left in range(self._tries_max - 1, -1, -1):
+            partition = self._next_partition(tried) if half.key is None else BY_KEY
+            polled = self.polled
+            report: Any = new_report(polled.done)
+            problem = self._hand_over(polled, half, partition, report)
+            if problem is None:
+                movable = left > 0 and partition != BY_KEY
+                # Another try begins only when more than that is left.
+                yield report, self._share_s
+                if report.message is None and not (movable and self._is_left(partition, tried)):
+                    yield report, half.left_s()
+                if self._is_stored(half, report):
+                    return
+                problem = report.error
+            tried.add(partition)
+            code = None if problem is None else problem.code()
+            if not self._helps_elsewhere(polled, tried, partition, code, half, left):
+                raise self._given_up(half, problem)
+            self._try_anew(half)
+
+    def close(self, timeout_s: float) -> int:
+        """Send what is held, then close; return how many halves were given up."""
+        return self.polled.close(timeout_s)
+
+    def _open(self) -> PolledProducer:
+        return PolledProducer(
+            lambda: self._open_producer(self.brokers.connection_failed),
+            f"checkback-{self._half_topic}",
+            self._sample,
+        )
+
+    def _hand_over(
+        self, polled: PolledProducer, half: Half, partition: int, report: Any
+    ) -> KafkaError | None:
+        """Give a half to librdkafka; return why it did not take it, None when it did."""
+        headers = half.headers
+        if self._signer is not None:
+            # At each try: the id may be another one, and the time is.
+            headers = self._signer.half(self._half_topic, half.key, half.message.body, headers)
+        try:
+            polled.producer.produce(
+                self._half_topic,
+                half.message.body,
+                half.key,
+                partition,
+                report,
+                None,
+                0,
+                headers,
+            )
+        except BufferError:
+            return KafkaError(KafkaError._QUEUE_FULL)
+        except RuntimeError:
+            return KafkaError(KafkaError._STATE)  # it was closed meanwhile
+        except KafkaException as error:
+            return error_of(error)
+        return None
+
+    def _is_stored(self, half: Half, report: Any) -> bool:
+        """Tell whether the half is stored, and note where, and how safely."""
+        message: Any = report.message
+        if message is None:
+            return False
+        half.partition = message.partition()
+        if report.error is None:
+            offset = message.offset()
+            half.offset = -1 if offset is None else offset
+            return offset is not None
+        status = not_safely_stored(report.error.code())
+        if status is None:
+            return False
+        half.status = status
+        self._doubts.add(half.message.transaction_id)
+        self._counters.add(ClientEvent.SEND_IN_DOUBT)
+        return True
+
+    def _next_partition(self, tried: set[int]) -> int:
+        """Return the partition whose turn it is, among those that are best to take."""
+        topic = self._facts.topic(self._half_topic)
+        turn = next(self._turns)
+        if not (tried or self._short_until_s or self._avoid_faults) and self.brokers.all_there():
+            return topic.led[turn % len(topic.led)]
+        now_s = time.monotonic()
+        for one, until_s in list(self._short_until_s.items()):
+            if until_s < now_s:
+                self._short_until_s.pop(one, None)
+        barred = tried | self._short_until_s.keys()
+        barred |= {one for one in topic.led if self.brokers.is_left_alone(topic.leaders[one])}
+        return choose_partition(
+            topic.leaders,
+            turn,
+            barred=frozenset(barred),
+            faults=self.brokers.faults if self._avoid_faults else None,
+            now_ms=now_s * 1000,
+        )
+
+    def _is_left(self, partition: int, tried: set[int]) -> bool:
+        """Tell whether the broker of a partition is away, and that of another one is not."""
+        away = self.brokers.is_away(self._leader(partition))
+        return away and self._has_another(tried | {partition})
+
+    def _has_another(self, tried: set[int]) -> bool:
+        topic = self._facts.topic(self._half_topic)
+        others = (topic.leaders.get(one) for one in topic.led if one not in tried)
+        return any(not self.brokers.is_away(leader) for leader in others)
+
+    def _leader(self, partition: int | None) -> int | None:
+        return self._facts.topic(self._half_topic).leaders.get(
+            partition if partition is not None else -1
+        )
+
+    def _helps_elsewhere(
+        self,
+        polled: PolledProducer,
+        tried: set[int],
+        partition: int,
+        code: int | None,
+        half: Half,
+        left: int,
+    ) -> bool:
+        """Tell whether another try may do better, and note what this one says of the brokers."""
+        self._note(polled, partition, code)
+        if left == 0 or half.left_s() < self._budget_s * LEAST_SHARE_OF_A_TRY:
+            return False
+        if code == KafkaError._FATAL:
+            return True
+        if partition == BY_KEY or (code is not None and is_refusal(code)):
+            return False
+        return self._has_another(tried)
+
+    def _note(self, polled: PolledProducer, partition: int, code: int | None) -> None:
+        if code == KafkaError._FATAL:
+            self._renew(polled)
+        elif code == KafkaError.NOT_ENOUGH_REPLICAS:
+            self._short_until_s[partition] = time.monotonic() + SHORT_OF_REPLICAS_S
+        elif code is None or not is_refusal(code):
+            leader = self._leader(partition)
+            if leader is not None:
+                self.brokers.silent(leader)
+        self._facts.refresh(self._half_topic)
+
+    def _renew(self, used: PolledProducer) -> None:
+        """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
+        with self._renewing:
+            if self.polled is not used:
+                return
+            self.polled = self._open()
+        _log.warning("librdkafka gave up a producer; opened another")
+        threading.Thread(target=used.close, args=(0,), daemon=True).start()
+
+    def _try_anew(self, half: Half) -> None:
+        self._doubts.add(half.message.transaction_id)
+        _log.info("The half of %s is tried elsewhere", half.message.transaction_id)
+        half.rename()
+        self._counters.add(ClientEvent.SEND_RETRIED)
+
+    def _given_up(self, half: Half, problem: KafkaError | None) -> SendError:
+        said = problem.str() if problem is not None else "there was no answer in time"
+        if problem is not None and is_refusal(problem.code()):
+            self._counters.add(ClientEvent.SEND_FAILED)
+            return SendError(
+                f"The half message was not stored: {said}. {NOT_RUN}",
+                remedy="Send it again when Kafka takes messages.",
+                in_doubt=False,
+            )
+        self._doubts.add(half.message.transaction_id)
+        self._counters.add(ClientEvent.SEND_IN_DOUBT)
+        return SendError(
+            f"It is in doubt whether the half message was stored: {said}. {NOT_RUN}",
+            remedy="Send the message again when Kafka answers; a check settles the doubtful one.",
+            in_doubt=True,
+            transaction_id=half.message.transaction_id,
+        )
+
+    def _sample(self, message: KafkaMessage) -> None:
+        """Learn from one of the records that were just stored: the time, and how fast it went."""
+        kind, stored_at_ms = message.timestamp()
+        if kind == TIMESTAMP_LOG_APPEND_TIME:
+            self._clock.learn(stored_at_ms, time.time() * 1000)
+        latency_s = message.latency()
+        if message.topic() == self._half_topic and latency_s is not None:
+            leader = self._leader(message.partition())
+            if leader is not None:
+                self.brokers.answered(leader, latency_s * 1000)

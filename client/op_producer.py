@@ -1,0 +1,151 @@
+"""Sends ops: one-way after a local transaction, confirmed after a check."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as KafkaMessage
+
+from checkback.client.callback_result import remark_of
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.listener import LocalTransactionState
+from checkback.client.polled_producer import PolledProducer, ThreadReport
+from checkback.protocol.properties import OP_PROTOCOL_ORDER, UNIQ_KEY, Headers
+from checkback.protocol.records import Op
+from checkback.security.record_signer import RecordSigner
+
+_log = logging.getLogger(__name__)
+
+PAUSE_S: Final = 0.02
+"""Between two looks at the reports of ops, for which nobody waits."""
+ID_AT: Final = OP_PROTOCOL_ORDER.index(UNIQ_KEY)
+
+
+class OpProducer:
+    """Writes ops into the partition number of their half.
+
+    Those after a local transaction go through a producer of their own, in batches; only their
+    failures are reported. An answer to a check is waited for, and goes with the halves.
+
+    Args:
+        open_producer: opens the producer of ops, given what hears of its connections and failures.
+        confirming: the producer of halves.
+        op_topic: where to.
+        producer_group: of the ops.
+        counters: failures are counted as OP_FAILED.
+        signer: signs each op, None for no signature.
+    """
+
+    def __init__(
+        self,
+        open_producer: Callable[[Callable[[Any], None], Callable[[Any, Any], None]], Producer],
+        confirming: Callable[[], PolledProducer],
+        op_topic: str,
+        producer_group: str,
+        counters: Counters,
+        signer: RecordSigner | None = None,
+    ) -> None:
+        self._signer = signer
+        self._confirming = confirming
+        self._op_topic = op_topic
+        self._producer_group = producer_group
+        self._counters = counters
+        self._headers = {state: self._template(state) for state in LocalTransactionState}
+        self._polled = PolledProducer(
+            lambda: open_producer(_connection_failed, self._not_stored),
+            f"checkback-{op_topic}",
+            pause_s=PAUSE_S,
+        )
+        self._produce = self._polled.producer.produce
+
+    def send_one_way(
+        self,
+        half_partition: int,
+        half_offset: int,
+        transaction_id: str,
+        state: LocalTransactionState,
+        remark: str = "",
+    ) -> None:
+        """Send and return. A failure changes nothing for the caller: the check settles it."""
+        key = transaction_id.encode()
+        if remark:
+            op = self._op(half_partition, half_offset, transaction_id, state, remark)
+            headers = op.headers()
+        else:
+            headers = self._headers[state].copy()
+            headers[ID_AT] = (UNIQ_KEY, key)
+        value = b"%d" % half_offset
+        try:
+            headers = self._signed(half_partition, key, value, headers)
+            self._produce(self._op_topic, value, key, half_partition, None, None, 0, headers)
+        except Exception as error:
+            # One-way: whatever it was, the check settles it.
+            self._failed(transaction_id, half_partition, half_offset, remark_of(error))
+
+    def send_confirmed(self, op: Op, timeout_s: float) -> bool:
+        """Send and wait; tell whether the op was stored. A failure is logged and counted."""
+        polled = self._confirming()
+        report = ThreadReport(polled.done)
+        headers = self._signed(op.half_partition, op.key(), op.value(), op.headers())
+        try:
+            polled.producer.produce(
+                self._op_topic, op.value(), op.key(), op.half_partition, report, None, 0, headers
+            )
+        except (BufferError, RuntimeError, KafkaException) as error:
+            self._failed(op.transaction_id, op.half_partition, op.half_offset, remark_of(error))
+            return False
+        report.wait(timeout_s)
+        if report.message is not None and report.error is None:
+            return True
+        said = report.error.str() if report.error is not None else "no answer in time"
+        self._failed(op.transaction_id, op.half_partition, op.half_offset, said)
+        return False
+
+    def close(self, timeout_s: float) -> None:
+        """Send what is held, then close."""
+        self._polled.close(timeout_s)
+
+    def _signed(self, partition: int, key: bytes, value: bytes, headers: Headers) -> Headers:
+        if self._signer is None:
+            return headers
+        return self._signer.op(self._op_topic, partition, key, value, headers)
+
+    def _template(self, state: LocalTransactionState) -> Headers:
+        return self._op(0, 0, "", state).headers()
+
+    def _op(
+        self,
+        half_partition: int,
+        half_offset: int,
+        transaction_id: str,
+        state: LocalTransactionState,
+        remark: str = "",
+    ) -> Op:
+        return Op(
+            half_partition=half_partition,
+            half_offset=half_offset,
+            producer_group=self._producer_group,
+            transaction_id=transaction_id,
+            state=int(state),
+            remark=remark,
+        )
+
+    def _not_stored(self, error: KafkaError, message: KafkaMessage) -> None:
+        key, value = message.key() or b"", message.value() or b""
+        self._failed(
+            bytes(key).decode(), message.partition(), int(bytes(value) or b"-1"), error.str()
+        )
+
+    def _failed(self, transaction_id: str, partition: int | None, offset: int, said: str) -> None:
+        self._counters.add(ClientEvent.OP_FAILED)
+        _log.warning(
+            "The op of transaction %s (half %s/%d) was not sent, a check will ask again: %s",
+            transaction_id, partition, offset, said,
+        )  # fmt: skip
+
+
+def _connection_failed(error: KafkaError) -> None:
+    _log.debug("The producer of ops: %s", error.str())

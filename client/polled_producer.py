@@ -1,0 +1,125 @@
+"""A librdkafka producer, the thread that polls it, and those who wait for its reports.
+
+A report is delivered inside librdkafka's poll. Whoever waits is woken after the poll, not inside
+it: a thread that wakes while the poll goes on takes the interpreter from it again and again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaError, Message
+
+_log = logging.getLogger(__name__)
+
+POLL_S: Final = 0.15
+DRAIN_LOOK_S: Final = 0.005
+JOIN_S: Final = 1.0
+
+
+class Report(Protocol):
+    """What waits for the report of one record. Each is for one record, and never used twice."""
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        """Take the report; called inside the poll."""
+
+    def wake(self) -> None:
+        """Wake whoever waits; called after the poll."""
+
+
+class ThreadReport:
+    """A report that one thread waits for.
+
+    Args:
+        done: where it puts itself when the report is there.
+    """
+
+    __slots__ = ("_done", "_lock", "error", "message")
+
+    def __init__(self, done: deque[Any]) -> None:
+        self._done = done
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self.error: KafkaError | None = None
+        self.message: Message | None = None
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        """Take the report."""
+        self.error = error
+        self.message = message
+        self._done.append(self)
+
+    def wake(self) -> None:
+        """Let the thread go on."""
+        self._lock.release()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for the report, at most so long."""
+        self._lock.acquire(timeout=timeout_s)
+
+
+class PolledProducer:
+    """Owns a producer and polls it in a daemon thread. Threads may share it.
+
+    Args:
+        open_producer: opens it.
+        name: of the thread.
+        sample: called after a poll with one of the records that it reported as stored.
+        pause_s: between two polls, where nobody waits for the reports.
+    """
+
+    def __init__(
+        self,
+        open_producer: Callable[[], Any],
+        name: str,
+        sample: Callable[[Message], None] | None = None,
+        pause_s: float = 0,
+    ) -> None:
+        self.producer: Any = open_producer()  # its published types lack close()
+        self.done: deque[Any] = deque()
+        self._sample = sample
+        self._pause_s = pause_s
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float) -> int:
+        """Send what waits, then close; return how many records were given up for want of time."""
+        deadline_s = time.monotonic() + timeout_s
+        while len(self.producer) and time.monotonic() < deadline_s:
+            time.sleep(DRAIN_LOOK_S)
+        left = len(self.producer)
+        if left:
+            self.producer.purge()
+        self._closing.set()
+        self._thread.join(JOIN_S)
+        self.producer.poll(0)
+        self._wake()
+        self.producer.close()
+        return left
+
+    def _run(self) -> None:
+        poll, done, closing = self.producer.poll, self.done, self._closing
+        while not closing.is_set():
+            try:
+                poll(POLL_S)
+                if done:
+                    self._wake()
+                if self._pause_s:
+                    closing.wait(self._pause_s)
+            except Exception:
+                _log.exception("A report of librdkafka could not be handled")
+
+    def _wake(self) -> None:
+        done = self.done
+        if self._sample is not None and done:
+            report = done[0]
+            if report.error is None and report.message is not None:
+                self._sample(report.message)
+        while done:
+            done.popleft().wake()

@@ -1,0 +1,76 @@
+"""A producer's counters for prometheus-client; needs `pip install checkback[prometheus]`.
+
+expose(producer)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import Lock
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from checkback.client.counters import ClientEvent, Counters
+from checkback.metrics.table import metric_of
+
+EVENTS: Final = metric_of("checkback_client_events_total")
+
+
+class CountingProducer(Protocol):
+    """A producer of this package."""
+
+    @property
+    def producer_group(self) -> str:
+        """The group it belongs to."""
+        ...
+
+    @property
+    def counters(self) -> Counters:
+        """What it counts."""
+        ...
+
+
+class _Producers(Collector):
+    """All producers of one registry: Prometheus takes each metric once."""
+
+    def __init__(self) -> None:
+        self._counted: list[tuple[str, Counters]] = []
+
+    def add(self, producer: CountingProducer) -> None:
+        # The counters, not the producer: a count that vanished with it would look like a restart.
+        if not any(counters is producer.counters for _, counters in self._counted):
+            self._counted.append((producer.producer_group, producer.counters))
+
+    def collect(self) -> Iterator[Metric]:
+        counts: dict[tuple[str, ClientEvent], int] = {}
+        for group, counters in list(self._counted):
+            for event, number in counters.snapshot().items():
+                counts[group, event] = counts.get((group, event), 0) + number
+        names = [label.name for label in EVENTS.labels]
+        family = CounterMetricFamily(EVENTS.name, EVENTS.help, labels=names)
+        for (group, event), number in counts.items():
+            family.add_metric([group, event.value], number)
+        yield family
+
+
+_producers: Final[WeakKeyDictionary[CollectorRegistry, _Producers]] = WeakKeyDictionary()
+_lock: Final = Lock()
+
+
+def expose(producer: CountingProducer, registry: CollectorRegistry = REGISTRY) -> None:
+    """Show a producer's counters in a registry; those of one group are added up.
+
+    Args:
+        producer: whose; a second call with it changes nothing.
+        registry: where; prometheus-client's own if not given.
+    """
+    with _lock:
+        known = _producers.get(registry)
+        if known is None:
+            known = _producers[registry] = _Producers()
+            registry.register(known)
+        known.add(producer)

@@ -1,0 +1,95 @@
+"""Knows what the pipeline told its clients last: whether it refuses new transactions.
+
+Read when the producer starts, and followed after that: a change is known about a second after the
+pipeline's start. While the brokers do not answer, what was known last counts. Without the topic, or
+the right to read it, nothing is known, and every transaction is tried.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+
+from checkback.client.callback_result import remark_of
+from checkback.protocol.errors import SendError
+from checkback.protocol.status import PipelineStatus
+
+_log = logging.getLogger(__name__)
+
+POLL_S: Final = 0.5
+
+
+class StatusWatch:
+    """Follows the status topic in a thread.
+
+    Args:
+        open_consumer: opens a consumer of it.
+        topic: the status topic.
+    """
+
+    def __init__(self, open_consumer: Callable[[], Consumer], topic: str) -> None:
+        self._open_consumer = open_consumer
+        self._place = TopicPartition(topic, 0, OFFSET_BEGINNING)
+        self._status: PipelineStatus | None = None
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self, timeout_s: float) -> None:
+        """Read what is there, then follow; returns without it when the brokers take longer."""
+        consumer = self._open_consumer()
+        try:
+            self._read_to_end(consumer, time.monotonic() + timeout_s)
+        except KafkaException as error:
+            _log.info("The pipeline's status is not known: %s", remark_of(error))
+        self._thread = threading.Thread(
+            target=self._follow, args=(consumer,), name="checkback-status", daemon=True
+        )
+        self._thread.start()
+
+    def require_accepting(self) -> None:
+        """Refuse a transaction that the pipeline would refuse.
+
+        Raises:
+            SendError: the pipeline said that it refuses new transactions; nothing was sent.
+        """
+        if self._status is not None and self._status.reject_transactions:
+            raise SendError(
+                "The pipeline refuses new transactions (reject_transactions).",
+                remedy="Send again when it takes them; nothing was stored, the local transaction "
+                "did not run.",
+                in_doubt=False,
+                code="NO_PERMISSION",
+            )
+
+    def close(self, timeout_s: float) -> None:
+        """Stop following."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _read_to_end(self, consumer: Consumer, deadline_s: float) -> None:
+        left_s = max(0.1, deadline_s - time.monotonic())
+        first, end = consumer.get_watermark_offsets(self._place, left_s)
+        consumer.assign([self._place])
+        at = first
+        while at < end and time.monotonic() < deadline_s:
+            message = consumer.poll(POLL_S)
+            if message is not None and message.error() is None:
+                self._take(message)
+                at = (message.offset() or 0) + 1
+
+    def _follow(self, consumer: Consumer) -> None:
+        while not self._stopping.is_set():
+            message = consumer.poll(POLL_S)
+            if message is not None and message.error() is None:
+                self._take(message)
+        consumer.close()
+
+    def _take(self, message: Message) -> None:
+        # A record that can't be read says nothing; what was known stays.
+        self._status = PipelineStatus.from_json(message.value()) or self._status

@@ -1,0 +1,220 @@
+"""What the brokers say of topics: who leads which partition, and how large a record may be.
+
+Asked when a topic is first used. After that a send is answered from memory, and what has become
+old is asked for in the background.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from checkback.client.callback_result import remark_of
+from checkback.client.message import Message
+from checkback.client.send_errors import error_of
+from checkback.protocol.errors import BrokerError, InvalidMessageError, NotFoundError
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_log = logging.getLogger(__name__)
+
+LEADERS_KEPT_S: Final = 10.0
+LIMITS_KEPT_S: Final = 300.0
+UNSEEN_KEPT_S: Final = 30.0
+"""How long nobody asks again about a topic that can't be asked about (no right to)."""
+UNASKED: Final = (None, 0.0)
+SECOND_LOOK_S: Final = 0.3
+"""A topic that was made a moment ago is not known to every broker yet."""
+
+
+@dataclass(slots=True)
+class Topic:
+    """What is known of a topic's partitions.
+
+    Args:
+        leaders: the leader broker of each partition, None where it has none.
+        led: its partitions that have a leader, in order; all of them where none has.
+        until_s: when they have to be asked for again, by the monotonic clock.
+    """
+
+    leaders: Mapping[int, int | None]
+    led: tuple[int, ...]
+    until_s: float
+
+
+class TopicFacts:
+    """Knows the topics that one producer sends to. Threads may share it.
+
+    Args:
+        open_admin: opens an admin client; called once, when there is a first question.
+        timeout_s: how long a question may take.
+    """
+
+    def __init__(self, open_admin: Callable[[], AdminClient], timeout_s: float) -> None:
+        self._open_admin = open_admin
+        self._admin: AdminClient | None = None
+        self._timeout_s = timeout_s
+        self._topics: dict[str, Topic] = {}
+        self._limits: dict[str, tuple[int | None, float]] = {}
+        self._learning = threading.Lock()
+        self._asking: set[str] = set()
+        self._lock = threading.Lock()
+
+    @property
+    def admin(self) -> AdminClient:
+        """The admin client that asks."""
+        with self._lock:
+            if self._admin is None:
+                self._admin = self._open_admin()
+            return self._admin
+
+    def knows(self, topic: str) -> bool:
+        """Tell whether a send to a topic is answered from memory."""
+        return self._limits.get(topic, UNASKED)[1] > time.monotonic()
+
+    def prepare(self, topic: str) -> None:
+        """Ask for a topic, so that the next send to it is answered from memory."""
+        try:
+            self._learn_limit(topic)
+        except NotFoundError:
+            return  # the send says so
+
+    def topic(self, name: str) -> Topic:
+        """Return what is known of a topic's partitions.
+
+        Raises:
+            NotFoundError: it does not exist.
+            BrokerError: it may not be seen, or Kafka does not answer.
+        """
+        known = self._topics.get(name)
+        if known is None:
+            return self._ask(name)
+        if known.until_s < time.monotonic():
+            self.refresh(name)
+        return known
+
+    def refresh(self, name: str) -> None:
+        """Ask for a topic's partitions in the background, unless that is being done."""
+        with self._lock:
+            if name in self._asking:
+                return
+            self._asking.add(name)
+        threading.Thread(
+            target=self._refresh, args=(name,), name="checkback-topics", daemon=True
+        ).start()
+
+    def check(self, topic: str, message: Message, size: int) -> None:
+        """Refuse a message whose record is larger than a topic takes, or that has no topic.
+
+        A topic that can't be asked (no right to describe it, no answer) counts as one without a
+        limit: then the broker's own refusal says it later.
+
+        Args:
+            topic: the topic to ask about.
+            message: the message, for the text.
+            size: of its record.
+
+        Raises:
+            NotFoundError: there is no such topic.
+            InvalidMessageError: names the topic's limit.
+        """
+        limit, until_s = self._limits.get(topic, UNASKED)
+        if until_s < time.monotonic():
+            limit = self._learn_limit(topic)
+        if limit is not None and size > limit:
+            raise InvalidMessageError(
+                f"The message for {message.topic} makes a record of up to {size} bytes;"
+                f" {topic} takes at most {limit} (max.message.bytes).",
+                remedy="Make it smaller, or raise the topic's limit.",
+                size=size,
+                limit=limit,
+            )
+
+    def _learn_limit(self, topic: str) -> int | None:
+        """Ask for a topic's limit, unless another thread did meanwhile.
+
+        Raises:
+            NotFoundError: there is no such topic.
+        """
+        with self._learning:
+            limit, until_s = self._limits.get(topic, UNASKED)
+            if until_s >= time.monotonic():
+                return limit
+            try:
+                self._ask(topic)
+            except BrokerError as error:
+                _log.info("Nothing is known of %s: %s", topic, remark_of(error))
+                limit, kept_s = None, UNSEEN_KEPT_S
+            else:
+                limit, kept_s = self._ask_limit(topic), LIMITS_KEPT_S
+            self._limits[topic] = limit, time.monotonic() + kept_s
+            return limit
+
+    def _refresh(self, name: str) -> None:
+        try:
+            self._ask(name)
+        except (BrokerError, NotFoundError) as error:
+            _log.info("The leaders of %s could not be asked for: %s", name, remark_of(error))
+        finally:
+            with self._lock:
+                self._asking.discard(name)
+
+    def _ask(self, name: str) -> Topic:
+        """Ask for a topic's partitions, and remember them."""
+        found = self._metadata(name)
+        if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            time.sleep(min(SECOND_LOOK_S, self._timeout_s / 4))
+            found = self._metadata(name)
+        if found.error is not None:
+            raise _unseen(name, found.error)
+        now_s = time.monotonic()
+        leaders = {
+            number: None if one.leader < 0 else one.leader
+            for number, one in sorted(found.partitions.items())
+        }
+        led = tuple(number for number, leader in leaders.items() if leader is not None)
+        found_now = Topic(leaders, led or tuple(leaders), now_s + LEADERS_KEPT_S)
+        self._topics[name] = found_now
+        return found_now
+
+    def _metadata(self, name: str) -> Any:
+        try:
+            return self.admin.list_topics(name, self._timeout_s).topics[name]
+        except KafkaException as error:
+            raise BrokerError(
+                f"The topic {name} can't be seen: {error_of(error).str()}.",
+                remedy="Check bootstrap_servers, the brokers and the network.",
+                topic=name,
+            ) from error
+
+    def _ask_limit(self, name: str) -> int | None:
+        from confluent_kafka.admin import ConfigResource, ResourceType
+
+        asked = ConfigResource(ResourceType.TOPIC, name)
+        try:
+            described = self.admin.describe_configs([asked], request_timeout=self._timeout_s)
+            return int(described[asked].result(self._timeout_s)["max.message.bytes"].value)
+        except (KafkaException, TimeoutError, KeyError) as error:
+            _log.info("The record limit of %s is not known: %s", name, remark_of(error))
+            return None
+
+
+def _unseen(name: str, error: KafkaError) -> BrokerError | NotFoundError:
+    if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return NotFoundError(
+            f"The topic {name} can't be seen: it does not exist.",
+            remedy="Create it, and check its name and topic_prefix.",
+            topic=name,
+        )
+    return BrokerError(
+        f"The topic {name} can't be seen: {error.str()}.",
+        remedy="Check topic_prefix, access rights and the brokers.",
+        topic=name,
+    )

@@ -1,0 +1,67 @@
+"""Where a producer tells what it does while it does it, for whoever draws traces of that.
+
+Nothing here knows a tracing library. `checkback.client.opentelemetry` has the adapter for one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
+from typing import Final, Protocol
+
+from checkback.client.listener import LocalTransactionState
+from checkback.client.message import Message, MessageExt
+
+
+class Step(StrEnum):
+    """What happens inside a transaction; the values name the spans."""
+
+    HALF = "half"
+    LOCAL_TRANSACTION = "local transaction"
+    OP = "op"
+
+
+class Told(Protocol):
+    """Takes how a step ended."""
+
+    def ended(self, state: LocalTransactionState, error: Exception | None) -> None:
+        """Note the state that was told, and what the listener raised, if it did."""
+
+
+class Tracing(ABC):
+    """What a producer tells; blocks may be entered in several threads at once."""
+
+    @abstractmethod
+    def transaction(self, message: Message) -> AbstractContextManager[Message]:
+        """Enclose a transaction; yield the message to send, with the trace in its properties."""
+
+    @abstractmethod
+    def step(self, step: Step, message: Message) -> AbstractContextManager[Told]:
+        """Enclose a step of the transaction that encloses it."""
+
+    @abstractmethod
+    def check(self, request: MessageExt) -> AbstractContextManager[Told]:
+        """Enclose the answer to a check request; the request has the half's properties."""
+
+
+class _ToldToNobody:
+    def ended(self, state: LocalTransactionState, error: Exception | None) -> None:
+        """Do nothing."""
+
+
+class _Untraced(Tracing):
+    """Tells nobody."""
+
+    def transaction(self, message: Message) -> AbstractContextManager[Message]:
+        return nullcontext(message)
+
+    def step(self, step: Step, message: Message) -> AbstractContextManager[Told]:  # noqa: ARG002
+        return _NOBODY
+
+    def check(self, request: MessageExt) -> AbstractContextManager[Told]:  # noqa: ARG002
+        return _NOBODY
+
+
+_NOBODY: Final[AbstractContextManager[Told]] = nullcontext(_ToldToNobody())
+UNTRACED: Final[Tracing] = _Untraced()

@@ -1,0 +1,147 @@
+"""What the client signs, and how it answers to checks of copies of its halves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from checkback.client import LocalTransactionState
+from checkback.client.broker_clock import BrokerClock
+from checkback.client.check_answer import CheckAnswers
+from checkback.client.counters import Counters
+from checkback.client.doubts import Doubts
+from checkback.client.half_producer import Half, HalfProducer
+from checkback.client.message import Message
+from checkback.client.op_producer import OpProducer
+from checkback.client.polled_producer import PolledProducer
+from checkback.client.stored_halves import HELD_MAX, StoredHalves
+from checkback.client.topic_facts import Topic
+from checkback.protocol.records import Op, half_headers
+from checkback.security.record_signer import RecordSigner
+
+STORED = SimpleNamespace(
+    partition=lambda: 1,
+    offset=lambda: 7,
+    topic=lambda: "any",
+    timestamp=lambda: (0, 0),
+    latency=lambda: None,
+)
+SIGNER = RecordSigner("account", "secret-of-account", lambda: 1_000)
+
+
+class Producer:
+    """librdkafka's producer, as far as the client uses it; keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+
+    def produce(self, *record: Any) -> None:
+        self.sent.append(record)
+        report = record[4]
+        if report is not None:
+            report(None, STORED)
+
+    def poll(self, timeout_s: float) -> int:
+        # As librdkafka: a thread that polls and finds nothing must not spin.
+        time.sleep(min(timeout_s, 0.01))
+        return 0
+
+    def close(self) -> None:
+        pass
+
+    def flush(self, _timeout_s: float) -> int:
+        return 0
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_a_half_is_signed_as_it_is_sent() -> None:
+    kafka: Any = Producer()
+    facts: Any = SimpleNamespace(topic=lambda _: Topic({0: 1}, (0,), 0.0))
+    producer = HalfProducer(
+        lambda _: kafka, "half", facts, Doubts(), Counters(), BrokerClock(),
+        budget_ms=5_000, tries_max=1, avoid_faults=False, signer=SIGNER,
+    )  # fmt: skip
+    headers = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={})
+
+    producer.store(Half(Message("t", b"body"), b"k", headers, lambda: "v", 5))
+    producer.close(1)
+
+    [(topic, value, key, *_, sent)] = kafka.sent
+    assert (topic, value, key) == ("half", b"body", b"k")
+    assert sent == SIGNER.half("half", b"k", b"body", headers)
+
+
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_an_op_is_signed_as_it_is_sent(is_confirmed: bool) -> None:
+    kafka: Any = Producer()
+    polled = PolledProducer(lambda: kafka, "test")
+    opened: Any = lambda *_: kafka  # noqa: E731
+    ops = OpProducer(opened, lambda: polled, "op", "g", Counters(), SIGNER)
+    op = Op(2, 41, "g", "u", 8)
+
+    if is_confirmed:
+        assert ops.send_confirmed(op, 5)
+    else:
+        ops.send_one_way(2, 41, "u", LocalTransactionState.COMMIT_MESSAGE)
+    ops.close(1)
+    polled.close(1)
+
+    [(_, value, key, partition, *_, sent)] = kafka.sent
+    assert (value, key, partition) == (b"41", b"u", 2)
+    assert sent == SIGNER.op("op", 2, b"u", b"41", op.headers())
+
+
+@pytest.mark.parametrize(
+    ("offset", "state"),
+    [
+        (7, LocalTransactionState.COMMIT_MESSAGE),
+        (8, LocalTransactionState.ROLLBACK_MESSAGE),
+    ],
+)
+def test_a_copy_of_a_half_is_rolled_back(offset: int, state: LocalTransactionState) -> None:
+    sent: list[Op] = []
+    # Finds every transaction committed.
+    listener: Any = SimpleNamespace(
+        check_local_transaction=lambda _: LocalTransactionState.COMMIT_MESSAGE
+    )
+
+    def send_confirmed(op: Op, _: float) -> bool:
+        sent.append(op)
+        return True
+
+    ops: Any = SimpleNamespace(send_confirmed=send_confirmed)
+    stored = StoredHalves()
+    stored.add("u", 1, 7)
+    checks = CheckAnswers(
+        listener=listener,
+        producer_group="g",
+        doubts=Doubts(),
+        ops=ops,
+        counters=Counters(),
+        clock=BrokerClock(),
+        try_timeout_s=1,
+        stopping=threading.Event(),
+        stored=stored,
+    )
+    request: Any = SimpleNamespace(
+        transaction_id="u", half_queue=1, queue_offset=offset, check_interval_ms=None
+    )
+
+    assert checks.answer(request)
+    assert [op.state for op in sent] == [int(state)]
+
+
+def test_stored_halves_forget_the_oldest() -> None:
+    stored = StoredHalves()
+    for number in range(HELD_MAX + 1):
+        stored.add(str(number), 0, number)
+
+    assert not stored.is_copy("0", 1, 1)
+    assert stored.is_copy("1", 1, 1)
+    assert not stored.is_copy("1", 0, 1)

@@ -1,0 +1,213 @@
+"""The tries of a half: where each goes, under which id, and what is certain in the end."""
+
+from __future__ import annotations
+
+import queue
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from checkback.client.broker_clock import BrokerClock
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.doubts import Doubts
+from checkback.client.half_producer import Half, HalfProducer
+from checkback.client.message import Message
+from checkback.client.results import SendStatus
+from checkback.client.topic_facts import Topic, TopicFacts
+from checkback.protocol.errors import SendError
+from checkback.protocol.records import half_headers
+
+TOO_FEW = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
+TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+AWAY = "nothing yet, and the broker's connection breaks"
+
+
+class Stored:
+    """librdkafka's report of a record that it stored, as far as it is looked at."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._place = topic, partition
+
+    def topic(self) -> str:
+        return self._place[0]
+
+    def partition(self) -> int:
+        return self._place[1]
+
+    def offset(self) -> int:
+        return 40 + self._place[1]
+
+    def timestamp(self) -> tuple[int, int]:
+        return 0, -1
+
+    def latency(self) -> float:
+        return 0.001
+
+
+class Kafka:
+    """A producer that answers each record as it was told to, in the poll after it."""
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.sent: list[tuple[int, str]] = []
+        self.waiting: queue.Queue[tuple[Any, KafkaError | None, Stored]] = queue.Queue()
+        self.on_error: Any = None
+        self.opened = 0
+
+    def open(self, on_error: Any) -> Any:
+        self.on_error = on_error
+        self.opened += 1
+        return self
+
+    def produce(
+        self, topic: str, _body: bytes, _key: Any, partition: int, report: Any, *rest: Any
+    ) -> None:
+        self.sent.append((partition, dict(rest[-1])["UNIQ_KEY"].decode()))
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        if answer is AWAY:  # a KafkaError can not be compared with a text
+            self.on_error(KafkaError(KafkaError._TRANSPORT, f"h:1/{partition + 1}: refused"))
+            return
+        error = answer if isinstance(answer, KafkaError) else None
+        self.waiting.put((report, error, Stored(topic, partition)))
+
+    def poll(self, timeout_s: float) -> None:
+        with suppress(queue.Empty):
+            report, error, message = self.waiting.get(timeout=timeout_s or 0.001)
+            report(error, message)
+
+    def purge(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 0
+
+
+class World:
+    """A half producer over three partitions, led by the brokers 1, 2 and 3."""
+
+    def __init__(self, *answers: object, budget_ms: int = 5_000, tries_max: int = 3) -> None:
+        self.kafka = Kafka(*answers)
+        self.doubts = Doubts()
+        self.counters = Counters()
+        facts: Any = SimpleNamespace(
+            topic=lambda _: Topic({0: 1, 1: 2, 2: 3}, (0, 1, 2), 0.0), refresh=lambda _: None
+        )
+        self.ids = (f"id-{number}" for number in range(9))
+        self.producer = HalfProducer(
+            self.kafka.open, "half", facts, self.doubts, self.counters, BrokerClock(),
+            budget_ms=budget_ms, tries_max=tries_max, avoid_faults=False,
+        )  # fmt: skip
+        self.budget_s = budget_ms / 1000
+
+    def half(self, key: bytes | None = None) -> Half:
+        first = next(self.ids)
+        headers = half_headers(
+            producer_group="g", transaction_id=first, real_topic="t", properties={}
+        )
+        message = Message("t", b"x", transaction_id=first)
+        return Half(message, key, headers, lambda: next(self.ids), self.budget_s)
+
+    def store(self, key: bytes | None = None) -> Half:
+        half = self.half(key)
+        self.producer.store(half)
+        return half
+
+
+def test_a_stored_half_knows_where_it_is() -> None:
+    world = World()
+    halves = [world.store() for _ in range(3)]
+    assert [(half.partition, half.offset) for half in halves] == [(0, 40), (1, 41), (2, 42)]
+    assert len(world.doubts) == 0
+
+
+def test_too_few_replicas_send_it_elsewhere_under_another_id() -> None:
+    world = World(TOO_FEW, TOO_FEW)
+    half = world.store()
+    assert sorted(partition for partition, _ in world.kafka.sent) == [0, 1, 2]
+    assert [name for _, name in world.kafka.sent] == ["id-0", "id-1", "id-2"]
+    assert half.message.transaction_id == "id-2"
+    assert [f"id-{number}" in world.doubts for number in range(3)] == [True, True, False]
+    assert world.counters.snapshot()[ClientEvent.SEND_RETRIED] == 2
+
+
+def test_no_id_is_written_twice_whatever_happens() -> None:
+    for answers in ([TOO_FEW] * 3, [AWAY, TOO_FEW], [TOO_FEW, AWAY, None]):
+        world = World(*answers, budget_ms=500)
+        with suppress(SendError):
+            world.store()
+        ids = [one for _, one in world.kafka.sent]
+        assert len(ids) == len(set(ids))
+
+
+def test_a_partition_short_of_replicas_is_left_alone_for_a_while() -> None:
+    world = World(TOO_FEW)
+    world.store()
+    assert 0 not in {world.store().partition for _ in range(6)}
+
+
+def test_a_half_with_a_key_stays_on_its_partition_and_ends_in_doubt() -> None:
+    world = World(TOO_FEW)
+    with pytest.raises(SendError) as failure:
+        world.store(key=b"k")
+    assert failure.value.fields == {"in_doubt": True, "transaction_id": "id-0"}
+    assert "id-0" in world.doubts
+    assert [partition for partition, _ in world.kafka.sent] == [-1]
+
+
+def test_a_refusal_is_certain_and_not_tried_again() -> None:
+    world = World(TOO_LARGE)
+    with pytest.raises(SendError, match="did not run") as failure:
+        world.store()
+    assert failure.value.fields["in_doubt"] is False
+    assert len(world.kafka.sent) == 1
+    assert len(world.doubts) == 0
+
+
+def test_a_broker_that_is_away_is_left_before_the_time_is_over() -> None:
+    world = World(AWAY, budget_ms=1_000)
+    half = world.store()
+    assert half.partition != 0
+    assert "id-0" in world.doubts
+    assert 0 not in {world.store().partition for _ in range(6)}
+
+
+def test_with_no_time_left_nobody_knows() -> None:
+    world = World(AWAY, tries_max=1, budget_ms=50)
+    with pytest.raises(SendError, match="no answer in time") as failure:
+        world.store()
+    assert failure.value.fields["in_doubt"] is True
+    assert world.counters.snapshot()[ClientEvent.SEND_IN_DOUBT] == 1
+
+
+def test_what_only_the_leader_has_is_a_status_and_a_doubt() -> None:
+    world = World(KafkaError(KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+    half = world.store()
+    assert (half.status, half.offset) == (SendStatus.SLAVE_NOT_AVAILABLE, -1)
+    assert "id-0" in world.doubts
+
+
+@pytest.mark.parametrize("error", [BufferError("queue full"), RuntimeError("closed")])
+def test_what_librdkafka_did_not_take_is_certain(error: Exception) -> None:
+    world = World(error)
+    with pytest.raises(SendError) as failure:
+        world.store()
+    assert failure.value.fields["in_doubt"] is False
+
+
+def test_a_producer_that_librdkafka_gave_up_is_replaced() -> None:
+    world = World(KafkaException(KafkaError(KafkaError._FATAL)))
+    world.store()
+    assert world.kafka.opened == 2
+
+
+def test_facts_are_asked_for_by_name() -> None:
+    """The stand-in of these tests has what the real one has."""
+    assert {"topic", "refresh"} <= set(dir(TopicFacts))

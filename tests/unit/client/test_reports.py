@@ -1,0 +1,186 @@
+"""Who waits for librdkafka's reports: threads, coroutines, and nobody for ops."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from checkback.client.check_topic import require_half_and_op
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.listener import LocalTransactionState
+from checkback.client.loop_inbox import Inbox
+from checkback.client.op_producer import OpProducer
+from checkback.client.polled_producer import PolledProducer, ThreadReport
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.records import Op
+from checkback.protocol.topics import TopicNames
+
+STORED: Any = SimpleNamespace()
+COMMIT = LocalTransactionState.COMMIT_MESSAGE
+
+
+class Producer:
+    """Reports what it was told to, when it is polled."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self.sent: list[tuple[Any, ...]] = []
+        self.reports: deque[Any] = deque()
+        self.silent = silent
+        self.purged = False
+        self.closed = False
+        self.error: KafkaError | None = None
+
+    def produce(self, *record: Any) -> None:
+        self.sent.append(record)
+        self.reports.append(record[4])
+
+    def poll(self, timeout_s: float) -> None:
+        time.sleep(min(timeout_s, 0.001))
+        while self.reports and (not self.silent or self.purged):
+            report = self.reports.popleft()
+            if report is not None:
+                report(self.error, STORED)
+
+    def purge(self) -> None:
+        self.purged = True
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __len__(self) -> int:
+        return len(self.reports)
+
+
+def send(polled: PolledProducer) -> ThreadReport:
+    report = ThreadReport(polled.done)
+    polled.producer.produce("t", b"x", None, 0, report)
+    return report
+
+
+def test_a_thread_goes_on_after_the_poll_that_had_its_report() -> None:
+    polled = PolledProducer(Producer, "test")
+    report = send(polled)
+    report.wait(10)
+    assert report.message is STORED
+    assert polled.close(1) == 0
+
+
+def test_a_thread_whose_time_is_over_goes_on_without_a_report() -> None:
+    polled = PolledProducer(lambda: Producer(silent=True), "test")
+    report = send(polled)
+    report.wait(0.01)
+    assert report.message is None
+    assert polled.close(0) == 1
+
+
+def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
+    producer = Producer(silent=True)
+    polled = PolledProducer(lambda: producer, "test")
+    report = send(polled)
+    waiting = threading.Thread(target=report.wait, args=(30,))
+    waiting.start()
+    assert polled.close(0.02) == 1
+    waiting.join(10)
+    assert not waiting.is_alive()
+    assert (producer.purged, producer.closed) == (True, True)
+
+
+def test_coroutines_are_woken_by_one_call_into_their_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run() -> int:
+        inbox = Inbox(asyncio.get_running_loop())
+        done: deque[Any] = deque()
+        reports = [inbox.report(done) for _ in range(5)]
+        waits = [asyncio.ensure_future(report.wait(10)) for report in reports]
+        await asyncio.sleep(0)
+        calls = 0
+        call = inbox.loop.call_soon_threadsafe
+
+        def counted(*arguments: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            return call(*arguments)
+
+        monkeypatch.setattr(inbox.loop, "call_soon_threadsafe", counted)
+        for report in reports:
+            report(None, STORED)
+            report.wake()
+        await asyncio.gather(*waits)
+        return calls
+
+    assert asyncio.run(run()) == 1
+
+
+def test_a_coroutine_may_wait_a_second_time() -> None:
+    async def run() -> Any:
+        inbox = Inbox(asyncio.get_running_loop())
+        report = inbox.report(deque())
+        await report.wait(0.001)
+        assert report.message is None
+        report(None, STORED)
+        inbox.loop.call_later(0.001, report.wake)
+        await report.wait(10)
+        return report.message
+
+    assert asyncio.run(run()) is STORED
+
+
+class Ops:
+    """A producer of ops with both of its Kafka producers."""
+
+    def __init__(self) -> None:
+        self.one_way, self.confirming = Producer(), Producer()
+        self.counters = Counters()
+        self.failed: Any = None
+        self.polled = PolledProducer(lambda: self.confirming, "test")
+        self.ops = OpProducer(self.open, lambda: self.polled, "op", "g", self.counters)
+
+    def open(self, _on_error: Any, on_failure: Any) -> Any:
+        self.failed = on_failure
+        return self.one_way
+
+
+def test_an_op_one_way_is_the_protocols_op() -> None:
+    ops = Ops()
+    ops.ops.send_one_way(2, 41, "id", COMMIT)
+    ops.ops.send_one_way(2, 42, "id", LocalTransactionState.UNKNOW, "ValueError: no")
+    plain = Op(2, 41, "g", "id", 8)
+    remarked = Op(2, 42, "g", "id", 0, remark="ValueError: no")
+    assert [(one[1], one[2], one[3], one[7]) for one in ops.one_way.sent] == [
+        (op.value(), op.key(), 2, op.headers()) for op in (plain, remarked)
+    ]
+
+
+def test_an_op_that_failed_is_counted() -> None:
+    ops = Ops()
+    record = SimpleNamespace(key=lambda: b"id", value=lambda: b"41", partition=lambda: 2)
+    ops.failed(KafkaError(KafkaError._MSG_TIMED_OUT), record)
+    assert ops.counters.snapshot()[ClientEvent.OP_FAILED] == 1
+
+
+@pytest.mark.parametrize("error", [None, KafkaError(KafkaError._MSG_TIMED_OUT)])
+def test_an_answer_to_a_check_is_confirmed(error: KafkaError | None) -> None:
+    ops = Ops()
+    ops.confirming.error = error
+    assert ops.ops.send_confirmed(Op(2, 41, "g", "id", 8), 10) is (error is None)
+    assert ops.counters.snapshot()[ClientEvent.OP_FAILED] == (0 if error is None else 1)
+
+
+def test_half_and_op_topic_have_as_many_partitions() -> None:
+    names = TopicNames("p-")
+    counts = {names.half: 4, names.op: 3}
+    facts: Any = SimpleNamespace(
+        topic=lambda name: SimpleNamespace(leaders=dict.fromkeys(range(counts[name])))
+    )
+    with pytest.raises(BrokerError, match=r"has 4 partitions and .* has 3"):
+        require_half_and_op(facts, names)
+    counts[names.op] = 4
+    require_half_and_op(facts, names)

@@ -1,0 +1,97 @@
+"""What a producer makes of the pipeline's status."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from checkback.client.status_watch import StatusWatch
+from checkback.protocol.errors import SendError
+from checkback.protocol.status import PipelineStatus
+from checkback.testing.waiting import wait_until
+
+REJECTING = PipelineStatus(reject_transactions=True, check_interval_ms=60_000, time_ms=7)
+
+
+class Record:
+    def __init__(self, value: bytes | None, offset: int) -> None:
+        self._value, self._offset = value, offset
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def offset(self) -> int:
+        return self._offset
+
+    def error(self) -> None:
+        return None
+
+
+class Topic:
+    """A consumer of a topic with these records; more may follow."""
+
+    def __init__(self, *values: bytes | None) -> None:
+        self.values = list(values)
+        self.at = 0
+        self.is_closed = False
+
+    def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
+        return 0, len(self.values)
+
+    def assign(self, _: object) -> None:
+        self.at = 0
+
+    def poll(self, _: float) -> Record | None:
+        if self.at == len(self.values):
+            return None
+        self.at += 1
+        return Record(self.values[self.at - 1], self.at - 1)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def started(topic: Topic) -> StatusWatch:
+    watch = StatusWatch(lambda: topic, "status")  # type: ignore[arg-type,return-value]
+    watch.start(5)
+    return watch
+
+
+def test_the_last_status_counts_and_is_followed() -> None:
+    accepting = PipelineStatus(reject_transactions=False, check_interval_ms=1, time_ms=8)
+    topic = Topic(accepting.to_json(), REJECTING.to_json())
+    watch = started(topic)
+
+    with pytest.raises(SendError) as raised:
+        watch.require_accepting()
+
+    assert raised.value.fields["in_doubt"] is False
+    topic.values.append(accepting.to_json())
+    wait_until(lambda: topic.at == 3)
+    watch.close(5)
+    watch.require_accepting()
+    assert topic.is_closed
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"{}", b'{"reject_transactions": 1}'])
+def test_what_is_no_status_changes_nothing(value: bytes | None) -> None:
+    assert PipelineStatus.from_json(value) is None
+    nothing_known, known = started(Topic(value)), started(Topic(REJECTING.to_json(), value))
+
+    nothing_known.require_accepting()
+    with pytest.raises(SendError):
+        known.require_accepting()
+
+    nothing_known.close(5)
+    known.close(5)
+
+
+def test_a_topic_that_can_not_be_read_says_nothing() -> None:
+    class Forbidden(Topic):
+        def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
+            raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+
+    watch = started(Forbidden())
+
+    watch.require_accepting()
+    watch.close(5)

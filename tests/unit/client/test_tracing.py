@@ -1,0 +1,104 @@
+"""Spans of transactions and checks, and the trace context that goes with the half."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import NoOpTracerProvider
+
+from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.client.opentelemetry import OpenTelemetryTracing
+from checkback.client.tracing import UNTRACED, Step
+
+COMMIT = LocalTransactionState.COMMIT_MESSAGE
+GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.fixture
+def exporter() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracing(exporter: InMemorySpanExporter) -> OpenTelemetryTracing:
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return OpenTelemetryTracing(provider)
+
+
+def finished(exporter: InMemorySpanExporter) -> dict[str, Any]:
+    return {span.name: span for span in exporter.get_finished_spans()}
+
+
+def send(tracing: OpenTelemetryTracing, message: Message) -> Message:
+    """Go through the steps as a producer does; return what would be sent."""
+    with tracing.transaction(message) as carrying:
+        carrying.transaction_id = "t-1"
+        with tracing.step(Step.HALF, carrying):
+            pass
+        with tracing.step(Step.LOCAL_TRANSACTION, carrying) as told:
+            told.ended(COMMIT, None)
+        with tracing.step(Step.OP, carrying):
+            pass
+    return carrying
+
+
+def test_the_steps_are_spans_below_that_of_the_transaction(
+    tracing: OpenTelemetryTracing, exporter: InMemorySpanExporter
+) -> None:
+    send(tracing, Message("paid", b"x"))
+
+    spans = finished(exporter)
+    whole = spans.pop("transaction paid")
+    assert spans.keys() == {"half", "local transaction", "op"}
+    assert all(span.parent.span_id == whole.context.span_id for span in spans.values())
+    assert spans["half"].attributes["checkback.transaction_id"] == "t-1"
+    assert spans["local transaction"].attributes["checkback.state"] == "COMMIT_MESSAGE"
+
+
+def test_the_message_carries_the_transactions_context_and_a_given_one_is_its_parent(
+    tracing: OpenTelemetryTracing, exporter: InMemorySpanExporter
+) -> None:
+    sent = send(tracing, Message("paid", b"x", properties={"traceparent": GIVEN, "a": "b"}))
+
+    whole = finished(exporter)["transaction paid"]
+    _, trace_id, span_id, _ = sent.properties["traceparent"].split("-")
+    assert trace_id == GIVEN.split("-")[1]
+    assert int(span_id, 16) == whole.context.span_id
+    assert f"{whole.parent.span_id:016x}" == GIVEN.split("-")[2]
+    assert sent.properties["a"] == "b"
+
+
+def test_a_check_goes_on_with_the_trace_of_its_half(
+    tracing: OpenTelemetryTracing, exporter: InMemorySpanExporter
+) -> None:
+    sent = send(tracing, Message("paid", b"x"))
+    request = MessageExt("paid", b"x", properties=sent.properties, check_times=2)
+    with tracing.check(request) as told:
+        told.ended(LocalTransactionState.UNKNOW, ValueError("no database"))
+
+    spans = finished(exporter)
+    whole, check = spans["transaction paid"], spans["check paid"]
+    assert check.context.trace_id == whole.context.trace_id
+    assert check.parent.span_id == whole.context.span_id
+    assert check.attributes["checkback.check_times"] == 2
+    assert not check.status.is_ok
+    assert check.events[0].attributes["exception.message"] == "no database"
+
+
+def test_a_process_without_a_tracer_sends_the_message_as_it_is() -> None:
+    sent = send(OpenTelemetryTracing(NoOpTracerProvider()), Message("paid", b"x"))
+
+    assert sent.properties == {}
+
+
+def test_untraced_changes_nothing() -> None:
+    message = Message("paid", b"x")
+    with UNTRACED.transaction(message) as carrying:
+        assert carrying is message
+        with UNTRACED.step(Step.OP, message) as told:
+            told.ended(COMMIT, None)
