@@ -1,6 +1,6 @@
-"""Forwarding: sending the finals of plain committed halves without making Python objects of them.
+"""Sends the finals of plain committed halves without making Python objects of them.
 
-It is the fast way of the ordinary case, and only that: what it leaves, the rest of the sink does.
+It is the fast way for the ordinary case only. What it leaves, the rest of the sink does.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ from typing import Any
 import numpy as np
 from confluent_kafka import KafkaError
 
-from checkback.sinks.ledger_notes import NOTED_HEADERS, Names, NotingReader, names_of
-from checkback.sinks.lookup import LOOKUP_CONSUMER
-from checkback.sinks.native import Native
-from checkback.sinks.native_clients import (
+from checkback.sinks.kafka.lookup import END_TOLD, LOOKUP_CONSUMER
+from checkback.sinks.kafka.real_topics import KnownTopic
+from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.ledger.notes import NOTED_HEADERS, Names, NotingReader, names_of
+from checkback.sinks.native.clients import (
     Bools,
+    ForwardedCount,
     Ints,
     NativeReader,
     NativeSender,
-    Progress,
     Sending,
     Stop,
     native_notes,
 )
-from checkback.sinks.real_topics import KnownTopic
-from checkback.sinks.transaction import MarkedProducer
+from checkback.sinks.native.library import Native
+from checkback.sinks.plan import Lookup
+from checkback.state.outcome import REST_UNKNOWN
 
 FindTopic = Callable[[str], KnownTopic | None]
 
@@ -54,7 +56,7 @@ class Forwarder:
             BrokerError: librdkafka does not take the settings.
         """
         if self._reader is None:
-            settings = {**LOOKUP_CONSUMER, **self.connection}
+            settings = {**LOOKUP_CONSUMER, **END_TOLD, **self.connection}
             self._reader = NativeReader(self.native, settings, self.topic)
         return self._reader
 
@@ -86,7 +88,7 @@ class Forwarding:
         forwarder: reads the half topic.
         producer: whose transaction is open.
         sender: the same producer's.
-        noting: takes the names of all records of the partitions that are read, for the ledger.
+        noting: takes, for the ledger, the names of all records of the partitions that are read.
     """
 
     forwarder: Forwarder
@@ -94,12 +96,11 @@ class Forwarding:
     sender: NativeSender
     noting: NotingReader | None = None
 
-    def forward(self, partition: int, offsets: Ints, find_topic: FindTopic) -> Bools:
+    def forward(self, lookup: Lookup, find_topic: FindTopic) -> Bools:
         """Send the finals of committed halves, and return which of them are left to do.
 
         Args:
-            partition: of the half topic.
-            offsets: int64[n], ascending, without repeats.
+            lookup: the halves.
             find_topic: what is known of a real topic; None for one that is left to Python.
 
         Returns:
@@ -110,7 +111,7 @@ class Forwarding:
             RejectedOutputError, ProducerLostError: as MarkedProducer.send.
         """
 
-        def deal_with(why: Stop, progress: Progress) -> None:
+        def deal_with(why: Stop, progress: ForwardedCount) -> None:
             match why:
                 case Stop.FULL:
                     self.producer.make_room()
@@ -120,13 +121,17 @@ class Forwarding:
                 case _:
                     self.producer.refuse(progress.said.decode(), KafkaError(progress.code))
 
-        sending = Sending(self.sender, deal_with)
+        partition, offsets = lookup.partition, lookup.offset
         if self.noting is None:
             left = np.ones(len(offsets), dtype=bool)
+            sending = Sending(self.sender, lookup.identity, deal_with)
             self.forwarder.reader.forward(partition, offsets, left, sending)
             return left
         every = self.noting.wanted[partition]
         is_asked = np.isin(every, offsets, assume_unique=True)
         left = is_asked.copy()
+        decided = np.full((len(every), 2), REST_UNKNOWN, np.int64)
+        decided[is_asked] = lookup.identity
+        sending = Sending(self.sender, decided, deal_with)
         self.noting.keep(partition, self.forwarder.forward(partition, every, left, sending))
         return left[is_asked]

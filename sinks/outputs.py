@@ -2,29 +2,59 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from confluent_kafka import Message
-
+from checkback.metrics.log_lines import facts
+from checkback.protocol.errors import CheckbackError
+from checkback.protocol.properties import PGROUP, UNIQ_KEY, first_value, text_value
+from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
-from checkback.protocol.refusals import RefusedReason
+from checkback.protocol.refusals import REASON_TEXTS, RecordOrigin, RefusedReason
 from checkback.protocol.topics import TopicNames
-from checkback.sinks import routing
+from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.forwarding import Forwarding
-from checkback.sinks.lessons import Lessons, Position
-from checkback.sinks.lookup import RecordSource
+from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
+from checkback.sinks.kafka.rejections import KnownRejections
+from checkback.sinks.kafka.routing import Refusal, Router, as_target, group_of
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.sink_record import NOW, SinkRecord
+from checkback.sinks.kafka.source_record import SourceRecord
 from checkback.sinks.plan import Lookup, half_lookups, op_lookups
-from checkback.sinks.real_topics import KnownTopic, TopicDirectory
-from checkback.sinks.report import BatchReport
-from checkback.sinks.transaction import Output
 from checkback.state import Action, Outcome, pack_settled
+from checkback.state.identity import identity_words
+from checkback.state.outcome import REST_UNKNOWN
+
+_log = logging.getLogger(__name__)
 
 COMMIT: Final = int(Action.COMMIT)
 """Compared with for every message, for which an enum's member is slow."""
+DISCARD_WHYS: Final = {
+    int(Action.DISCARD_CHECK_LIMIT): "check_limit",
+    int(Action.DISCARD_EXPIRED): "expired",
+}
+"""Names that a report counts discards by."""
 LIBRDKAFKA_BATCH_BYTES: Final = 1_000_000
 """librdkafka's batch.size: a topic that takes less needs its batches cut by flushing."""
+
+Words = tuple[int, int]
+"""An identity, as state/identity.py has it."""
+
+
+@dataclass(slots=True)
+class _Room:
+    """What of one topic waits to be sent, where its batches have to be cut.
+
+    Args:
+        bytes_max: what a batch may have.
+    """
+
+    bytes_max: int
+    waiting_bytes: int = 0
+    waiting_suspects: int = 0
 
 
 @dataclass(slots=True)
@@ -32,51 +62,59 @@ class BatchOutputs:
     """Makes the outputs of one try; what it does is counted in the report.
 
     Args:
-        names: the names of the topics.
+        settings: the sink's.
         halves: reads the half topic.
         ops: reads the op topic.
         directory: what is known of topics.
-        lessons: of the tries before.
+        known: of the tries before.
         flush: sends what is queued; called where a topic's limit cuts a batch.
         report: takes the counts.
+        now_ms: when the try began.
         forwarding: sends the finals of plain halves; without it every final is made here.
     """
 
-    names: TopicNames
+    settings: SinkSettings
     halves: RecordSource
     ops: RecordSource
     directory: TopicDirectory
-    lessons: Lessons
+    known: KnownRejections
     flush: Callable[[], None]
     report: BatchReport
-    last_finals: dict[str, Position] = field(default_factory=dict)
+    now_ms: int
     forwarding: Forwarding | None = None
-    _refused: str = field(init=False)
-    _known: dict[str, KnownTopic] = field(default_factory=dict)
-    _narrow: dict[str, int] = field(default_factory=dict)
-    _unflushed_bytes: dict[str, int] = field(default_factory=dict)
+    _names: TopicNames = field(init=False)
+    _router: Router = field(init=False)
+    _topics: dict[str, KnownTopic] = field(default_factory=dict)
+    _rooms: dict[str, _Room] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._refused = self.names.refused  # put together anew each time it is asked for
+        self._names = self.settings.topics
+        interval_ms, wary = self.settings.check_interval_ms, self.known.is_wary
+        self._router = Router(self._names, self._find, self.now_ms, interval_ms, wary)
 
     def of(
         self, outcomes: Sequence[Outcome], batch_id: int, state_partition: int
-    ) -> Iterator[Output]:
-        """Yield the outputs: what halves become, refused ops, then one settled mark per page."""
+    ) -> Iterator[SinkRecord]:
+        """Yield the outputs: what halves become, refused ops, then one settled mark per page.
+
+        Raises:
+            CheckbackError: the brokers do not answer, or refuse what can't be done without.
+        """
+        topic = self._names.half
         for every in half_lookups(outcomes):
             lookup = self._forwarded(every)
             found = self.halves.read(lookup.partition, lookup.offset)
-            for (offset, half), (_, action, detail) in zip(found, lookup, strict=True):
-                position = (lookup.partition, offset)
-                if action == COMMIT and half is not None:
-                    yield self._final(half, position)
-                else:
-                    yield self._other(half, position, action, detail)
+            decided = map(tuple, lookup.identity.tolist())
+            for (offset, half), (_, action, detail), words in zip(
+                found, lookup, decided, strict=True
+            ):
+                origin = RecordOrigin(topic, lookup.partition, offset)
+                yield self._with_room(self._of_half(half, origin, action, detail, words))
         for lookup in op_lookups(outcomes):
             found = self.ops.read(lookup.partition, lookup.offset)
             for (offset, op), (_, _, detail) in zip(found, lookup, strict=True):
-                reason, topic = RefusedReason(detail), self.names.op
-                yield routing.refused(op, topic, lookup.partition, offset, reason, self.names)
+                origin = RecordOrigin(self._names.op, lookup.partition, offset)
+                yield self._with_room(self._of_op(op, origin, detail))
         for outcome in outcomes:
             if len(outcome.action):
                 yield self._settled_mark(outcome, batch_id, state_partition)
@@ -86,86 +124,152 @@ class BatchOutputs:
         is_left = lookup.action != COMMIT
         if self.forwarding is None or is_left.all():
             return lookup
-        offsets = lookup.offset[~is_left]
-        left = self.forwarding.forward(lookup.partition, offsets, self._find_plain)
+        left = self.forwarding.forward(lookup.only(~is_left), self._find_plain)
         self.report.counts["finals"] += len(left) - int(left.sum())
         is_left[~is_left] = left
         return lookup.only(is_left)
 
     def _find_plain(self, topic: str) -> KnownTopic | None:
         known = self._find(topic)
-        return None if topic in self._narrow or topic == self._refused else known
+        if known is None or known.is_system or known.rejects_markers or topic in self._rooms:
+            return None
+        return known
 
-    def _final(self, half: Message, position: Position) -> Output:
-        output = routing.final_or_refused(half, *position, self._find, self.names)
-        topic = output.topic
-        if topic != self._refused and self.lessons:
-            reason = self.lessons.refusal(topic, position)
-            if reason is not None:
-                names = self.names
-                output = routing.refused(half, names.half, *position, reason, names, topic)
-        counts = self.report.counts
-        if output.topic == self._refused:
-            counts["finals_refused"] += 1
-            return output
-        counts["finals"] += 1
-        if topic in self._narrow:
-            self._make_room(output)
-        self.last_finals[topic] = position
-        return output
+    def _of_half(
+        self,
+        half: SourceRecord | None,
+        origin: RecordOrigin,
+        action: int,
+        detail: int,
+        decided: Words,
+    ) -> SinkRecord:
+        """Return what becomes of a half; whatever goes wrong with it ends as a refused record."""
+        try:
+            made = self._made(half, origin, action, detail, decided)
+            if self.known and isinstance(made, SinkRecord):
+                made = self.known.refusal(made) or made
+        except (CheckbackError, MemoryError):
+            raise
+        except Exception as error:
+            made = Refusal(RefusedReason.RECORD_NOT_MADE, f"{type(error).__name__}: {error}")
+        if action == Action.CHECK and half is not None:
+            return self._check_or_feedback(made, half, origin, detail)
+        if isinstance(made, Refusal):
+            self.report.counts["finals_refused"] += action == COMMIT and half is not None
+            return self._refused(half, origin, made)
+        self.report.counts["finals"] += action == COMMIT
+        why = DISCARD_WHYS.get(action)
+        if why is not None:
+            self.report.discarded[why] += 1
+        return made
 
-    def _other(self, half: Message | None, position: Position, action: int, detail: int) -> Output:
-        names = self.names
+    def _of_op(self, op: SourceRecord | None, origin: RecordOrigin, reason: int) -> SinkRecord:
+        return self._refused(op, origin, Refusal(RefusedReason(reason)))
+
+    def _made(
+        self,
+        half: SourceRecord | None,
+        origin: RecordOrigin,
+        action: int,
+        detail: int,
+        decided: Words,
+    ) -> SinkRecord | Refusal:
         if half is None:
             self.report.counts["halves_lost"] += 1
-            wanted = Action(action).name.lower()
-            return routing.refused(
-                None, names.half, *position, RefusedReason.HALF_LOST, names, wanted
-            )
-        match action:
-            case Action.CHECK:
-                return self._check(half, position, detail)
-            case Action.REFUSE_HALF:
-                return routing.refused(half, names.half, *position, RefusedReason(detail), names)
-            case _:
-                expired = action == Action.DISCARD_EXPIRED
-                why = DISCARDED_EXPIRED if expired else DISCARDED_CHECK_LIMIT
-                return routing.discarded(half, *position, detail, why, names)
+            return Refusal(RefusedReason.HALF_LOST, Action(action).name.lower())
+        if not _is_decided(half, decided):
+            return Refusal(RefusedReason.HALF_REPLACED, Action(action).name.lower())
+        if action == COMMIT:
+            return self._router.final(half, origin)
+        if action == Action.CHECK:
+            return self._router.check_request(half, origin, detail)
+        if action == Action.REFUSE_HALF:
+            return Refusal(RefusedReason(detail))
+        expired = action == Action.DISCARD_EXPIRED
+        why = DISCARDED_EXPIRED if expired else DISCARDED_CHECK_LIMIT
+        return self._router.discarded(half, origin, detail, why)
 
-    def _check(self, half: Message, position: Position, check_times: int) -> Output:
-        output = routing.check_request(half, *position, check_times, self.names)
-        group = output.topic.removeprefix(self.names.check(""))
-        closed = output.topic in self.lessons.closed_topics
-        if not closed and self.directory.find(output.topic) is not None:
+    def _check_or_feedback(
+        self, made: SinkRecord | Refusal, half: SourceRecord, origin: RecordOrigin, check_times: int
+    ) -> SinkRecord:
+        group = group_of(half)
+        if isinstance(made, SinkRecord):
             self.report.asked_groups[group] += 1
-            return output
+            return made
         self.report.undelivered_groups[group] += 1
-        return routing.undelivered_check(*position, check_times, self.names)
+        return self._router.undelivered_check(origin, check_times)
+
+    def _refused(
+        self, record: SourceRecord | None, origin: RecordOrigin, refusal: Refusal
+    ) -> SinkRecord:
+        self.report.refused[refusal.reason.name] += 1
+        if _log.isEnabledFor(logging.INFO):
+            _log_refusal(record, origin, refusal)
+        is_bare = origin in self.known.bare
+        return self._router.refused(record, origin, refusal, is_bare=is_bare)
 
     def _find(self, topic: str) -> KnownTopic | None:
-        """Look a final's topic up; once in a try, since it is asked for every message."""
-        known = self._known.get(topic)
+        """Look a topic up; once in a try, since it is asked for every message."""
+        known = self._topics.get(topic)
         if known is not None:
             return known
         known = self.directory.find(topic)
         if known is None:
             return None
-        self._known[topic] = known
-        one_by_one = topic in self.lessons.one_by_one
-        if one_by_one or known.record_batch_bytes_max < LIBRDKAFKA_BATCH_BYTES:
-            self._narrow[topic] = 0 if one_by_one else known.record_batch_bytes_max
+        known = as_target(topic, known, self._names, self.settings.message_bytes_max)
+        self._topics[topic] = known
+        bytes_max = known.record_batch_bytes_max
+        cut_bytes = min(known.batch_cut_bytes or bytes_max, bytes_max)
+        if cut_bytes < LIBRDKAFKA_BATCH_BYTES or topic in self.known.suspects:
+            self._rooms[topic] = _Room(cut_bytes)
         return known
 
-    def _make_room(self, output: Output) -> None:
-        """Flush where one batch of several records would be more than the topic takes."""
-        size = routing.record_bytes_max(output.key, output.value, output.headers)
-        waiting = self._unflushed_bytes.get(output.topic, 0)
-        if waiting and waiting + size > self._narrow[output.topic]:
+    def _with_room(self, output: SinkRecord) -> SinkRecord:
+        """Flush where the output must not be in one batch of records with those that wait."""
+        room = self._rooms.get(output.topic) if self._rooms else None
+        if room is None:
+            return output
+        size = record_bytes_max(output.key, output.value, output.headers)
+        suspects = self.known.suspects.get(output.topic)
+        is_suspect = suspects is not None and output.origin in suspects.origins
+        group_size = suspects.group_size if is_suspect and suspects is not None else 0
+        is_other_kind = bool(room.waiting_suspects) != is_suspect
+        is_full = room.waiting_bytes + size > room.bytes_max
+        if room.waiting_bytes and (
+            is_full or is_other_kind or (is_suspect and room.waiting_suspects >= group_size)
+        ):
             self.flush()
-            waiting = 0
-        self._unflushed_bytes[output.topic] = waiting + size
+            room.waiting_bytes = room.waiting_suspects = 0
+        room.waiting_bytes += size
+        room.waiting_suspects += is_suspect
+        return output
 
-    def _settled_mark(self, outcome: Outcome, batch_id: int, state_partition: int) -> Output:
+    def _settled_mark(self, outcome: Outcome, batch_id: int, state_partition: int) -> SinkRecord:
         key = b"%d:%d" % (outcome.partition, outcome.page)
         mark = pack_settled(outcome, batch_id)
-        return Output(self.names.settled, state_partition, key, mark, [], routing.NOW)
+        return SinkRecord(self._names.settled, state_partition, key, mark, [], NOW)
+
+
+def _log_refusal(record: SourceRecord | None, origin: RecordOrigin, refusal: Refusal) -> None:
+    headers = None if record is None else record.headers()
+    known = facts(
+        transaction_id=text_value(headers or [], UNIQ_KEY) or "",
+        reason=refusal.reason.name,
+        **origin._asdict(),
+    )
+    _log.info("Refused, %s: %s", REASON_TEXTS[refusal.reason], refusal.detail, extra=known)
+
+
+def _is_decided(half: SourceRecord, decided: Words) -> bool:
+    """Tell whether a half is the one that was decided, not another one that stands in its place.
+
+    A topic that was made again, or lost its end when brokers failed, has other halves at offsets
+    that the state knows. One that can't be read passes here, and is refused for that.
+    """
+    headers = half.headers()
+    if decided[1] == REST_UNKNOWN or headers is None:
+        return True
+    group, transaction_id = (first_value(headers, name) for name in (PGROUP, UNIQ_KEY))
+    if group is None or transaction_id is None:
+        return False
+    return identity_words(group, transaction_id) == decided

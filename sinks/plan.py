@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.state import Action, Outcome
+from checkback.state.outcome import REST_UNKNOWN
 
 NEEDS_HALF = np.zeros(len(Action) + 1, dtype=bool)
 NEEDS_HALF[
@@ -32,16 +33,25 @@ class Lookup:
         offset: int64[n], ascending, of the records.
         action: uint8[n], state.Action.
         detail: int32[n], check times or reason code.
+        identity: int64[n, 2], both words of the half that was decided; the second is REST_UNKNOWN
+            where the record is about none.
     """
 
     partition: int
     offset: NDArray[np.int64]
     action: NDArray[np.uint8]
     detail: NDArray[np.int32]
+    identity: NDArray[np.int64]
 
-    def only(self, chosen: NDArray[np.bool_]) -> Lookup:
-        """Return the chosen ones of them, bool[n]."""
-        return Lookup(self.partition, self.offset[chosen], self.action[chosen], self.detail[chosen])
+    def only(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Lookup:
+        """Return the chosen ones of them, by bool[n] or by their positions."""
+        return Lookup(
+            self.partition,
+            self.offset[chosen],
+            self.action[chosen],
+            self.detail[chosen],
+            self.identity[chosen],
+        )
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         return zip(self.offset.tolist(), self.action.tolist(), self.detail.tolist(), strict=True)
@@ -78,5 +88,12 @@ def _ascending(
     offset = np.concatenate([offsets for offsets, _, _ in found])
     action = np.concatenate([outcome.action[chosen] for _, outcome, chosen in found])
     detail = np.concatenate([outcome.detail[chosen] for _, outcome, chosen in found])
+    identity = np.concatenate([_identities(outcome)[chosen] for _, outcome, chosen in found])
     order = np.argsort(offset, kind="stable")
-    return Lookup(partition, offset[order], action[order], detail[order])
+    return Lookup(partition, offset, action, detail, identity).only(order)
+
+
+def _identities(outcome: Outcome) -> NDArray[np.int64]:
+    if outcome.identity is None or outcome.identity_rest is None:
+        return np.full((len(outcome.action), 2), REST_UNKNOWN, np.int64)
+    return np.column_stack((outcome.identity, outcome.identity_rest))

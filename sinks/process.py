@@ -5,25 +5,31 @@ than its last. A producer kept in a worker was therefore superseded in nearly ev
 one costs some 55 ms and three connections. The tasks instead ask this process, of which an executor
 has one per core; it keeps producers, consumers and what is known of topics.
 
-It ends with the process that Spark starts workers from, and loses nothing by being killed: the task
-that waits for it fails, Spark tries again, and the next one fences what this one left.
+It ends with the process that Spark starts workers from. A kill loses nothing: the task that waits
+for it fails, Spark tries again, and the next process fences the transaction that this one left.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import sys
 import time
 import traceback
 from contextlib import suppress
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Final
 
+from checkback.metrics.log_lines import log_context, write_log_lines
 from checkback.protocol.errors import CheckbackError, OperationalError
+from checkback.sinks.process_key import key_file, read_key
 from checkback.sinks.writers import WriteRequest, Writers
+
+_log = logging.getLogger("checkback.sinks.process")  # it runs as __main__
 
 WAITING_TASKS_MAX: Final = 64
 LOOK_S: Final = 1.0
@@ -38,25 +44,34 @@ def serve(address: str, owner_pid: int) -> None:
         owner_pid: process without which this one has nothing to do.
     """
     writers, writing = Writers(), Lock()
-    with Listener(address, "AF_UNIX", backlog=WAITING_TASKS_MAX) as listener:
+    key = read_key(Path(address))
+    with Listener(address, "AF_UNIX", backlog=WAITING_TASKS_MAX, authkey=key) as listener:
         Thread(target=_end_with, args=(owner_pid, writing, address), daemon=True).start()
         while True:
-            # A task that was killed hangs up early; Spark knows.
-            with suppress(EOFError, OSError), listener.accept() as connection, writing:
+            # A task that was killed hangs up early; Spark knows. Who has no key is not answered.
+            lost = suppress(EOFError, OSError, AuthenticationError)
+            with lost, listener.accept() as connection, writing:
                 _answer(connection, writers)
 
 
 def _answer(connection: Connection, writers: Writers) -> None:
     request: WriteRequest = connection.recv()
+    write_log_lines(request.settings.log_format, request.settings.log_level)
+    with log_context(batch_id=request.batch_id, state_partition=request.state_partition):
+        connection.send(_written(request, writers))
+
+
+def _written(request: WriteRequest, writers: Writers) -> object:
     try:
-        answer: object = writers.write(request)
+        return writers.write(request)
     except CheckbackError as error:
-        answer = error
+        # The driver tells it, once.
+        _log.info("The batch was not written: %s", error)
+        return error
     except Exception as error:
         # Raised again by the task that asked; not every error can travel, its text can.
         trace = traceback.format_exc()
-        answer = OperationalError(f"The sink failed: {type(error).__name__}: {error}", trace=trace)
-    connection.send(answer)
+        return OperationalError(f"The sink failed: {type(error).__name__}: {error}", trace=trace)
 
 
 def _end_with(owner_pid: int, writing: Lock, address: str) -> None:
@@ -64,10 +79,12 @@ def _end_with(owner_pid: int, writing: Lock, address: str) -> None:
     # A transaction that is being written is finished: nobody has to wait for its timeout then.
     # Not one that hangs: librdkafka has calls that a broker's end leaves without one (#5456).
     writing.acquire(timeout=LAST_WRITE_S)
-    for left in (Path(address), Path(address).with_suffix(".lock")):
+    path = Path(address)
+    ended = path.parent.glob(f"{path.name}-*.ended")
+    for left in (path, path.with_suffix(".lock"), key_file(path), *ended):
         left.unlink(missing_ok=True)
     with suppress(OSError):  # others are still at work beside it
-        Path(address).parent.rmdir()
+        path.parent.rmdir()
     os._exit(0)
 
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import fcntl
 import os
+import stat
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Final
 
 from checkback.protocol.errors import OperationalError
+from checkback.sinks.process_key import read_key, write_key
 from checkback.sinks.writers import WriteAnswer, WriteRequest
 
 START_TIMEOUT_S: Final = 60.0
 START_PAUSE_S: Final = 0.01
+ENDED: Final = ".ended"
+"""Of a file beside the socket: the process ended while it wrote for that state partition."""
 ADDRESS_BYTES_MAX: Final = 100
 """A Unix socket's path may have 104 bytes on some systems, 108 on others."""
 
@@ -37,29 +42,39 @@ class SinkProcess:
     owner_pid: int
 
     @classmethod
-    def of(cls, state_partition: int) -> SinkProcess:
-        """Return the one that writes a state partition: as many as cores share them all."""
+    def of(cls, state_partition: int, processes: int | None = None) -> SinkProcess:
+        """Return the one that writes a state partition: as many as cores share them all.
+
+        Args:
+            state_partition: number of the state partition.
+            processes: how many cores the executor has; None: those this process may run on.
+        """
         owner_pid = os.getppid()
-        slot = state_partition % (os.cpu_count() or 1)
+        slot = state_partition % (processes or _own_cores())
         return cls(_folder() / f"{owner_pid}-{slot}", owner_pid)
 
     def write(self, request: WriteRequest) -> WriteAnswer:
-        """Have it write, and wait.
+        """Let the process write, and wait for its answer.
+
+        A process that died over this request before goes without its compiled part.
 
         Raises:
-            CheckbackError: what it raised.
-            OperationalError: it ended, or can't be started.
+            CheckbackError: the process raised it.
+            OperationalError: the process ended, or can't be started.
         """
+        ended = self.address.with_name(f"{self.address.name}-{request.state_partition}{ENDED}")
         with self._connected() as connection:
             try:
-                connection.send(request)
+                connection.send(request._replace(is_native=not ended.exists()))
                 answer = connection.recv()
             except (EOFError, OSError) as error:
+                ended.touch()
                 raise OperationalError(
                     "The sink's process ended while it wrote.",
                     remedy="The task is tried again. If that goes on, look whether the system was "
                     "out of memory.",
                 ) from error
+        ended.unlink(missing_ok=True)
         if isinstance(answer, WriteAnswer):
             return answer
         raise answer
@@ -75,12 +90,14 @@ class SinkProcess:
             yield connection
 
     def _connect(self) -> Connection | None:
+        """Return a connection; None where nobody listens who has the key, or not any more."""
         try:
-            return Client(str(self.address), "AF_UNIX")
-        except (FileNotFoundError, ConnectionRefusedError):
+            return Client(str(self.address), "AF_UNIX", authkey=read_key(self.address))
+        except (OSError, EOFError, AuthenticationError):
             return None
 
     def _start(self) -> Connection:
+        write_key(self.address)
         # What a worker may import (a cluster's zip, say), its child has to find as well.
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         command = [sys.executable, "-m", "checkback.sinks.process", str(self.address)]
@@ -110,18 +127,29 @@ def _folder() -> Path:
     folder = Path(tempfile.gettempdir()) / name
     if len(str(folder)) > ADDRESS_BYTES_MAX - len("/4194304-999.lock"):
         folder = Path("/tmp") / name  # noqa: S108 - its owner and rights are looked at
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077:
+    with suppress(FileExistsError):  # a link, too; it is looked at below
+        folder.mkdir(mode=0o700, parents=True)
+    status = folder.lstat()
+    is_own = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid()
+    if not is_own or status.st_mode & 0o077:
         raise OperationalError(
-            f"{folder} can be entered by others.",
+            f"{folder} is no folder of this user's, or can be entered by others.",
             remedy="Remove it, or point TMPDIR at a folder of your own.",
         )
     return folder
 
 
+def _own_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)

@@ -7,6 +7,7 @@ may die; docs/guarantees.md says what then.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,21 +15,24 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.sinks.batch_report import BatchReport, report_of
 from checkback.sinks.forwarding import Forwarder, Forwarding
-from checkback.sinks.ledger_notes import NotingReader
-from checkback.sinks.lessons import Lessons, Position
-from checkback.sinks.lookup import RecordSource
-from checkback.sinks.loss import explain_loss
-from checkback.sinks.native_clients import native_sender
+from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.kafka.marker import Marker
+from checkback.sinks.kafka.producer_loss import explain_loss
+from checkback.sinks.kafka.real_topics import TopicDirectory
+from checkback.sinks.kafka.rejections import KnownRejections
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError, RejectedOutputError
+from checkback.sinks.ledger.notes import NotingReader
+from checkback.sinks.native.clients import native_sender
 from checkback.sinks.outputs import BatchOutputs
-from checkback.sinks.real_topics import TopicDirectory
-from checkback.sinks.report import BatchReport, report_of
-from checkback.sinks.settings import SinkSettings
-from checkback.sinks.transaction import MarkedProducer, ProducerLostError, RejectedOutputError
 from checkback.state import Outcome
 
-TRIES: Final = 200
-"""Each try that is rejected teaches one thing more; none of a sound batch is."""
+_log = logging.getLogger(__name__)
+
+TRIES: Final = 1_000
+"""Each try that is rejected shows one thing more, at the least that a topic is to be closed."""
 LOST_TRIES: Final = 3
 
 
@@ -44,6 +48,7 @@ class BatchWriter:
         directory: what is known of topics.
         forwarder: reads the half topic for plain finals; None where the compiled part is not to be
             used.
+        is_native: whether the compiled part may be used for the next batch.
     """
 
     settings: SinkSettings
@@ -52,9 +57,9 @@ class BatchWriter:
     ops: RecordSource
     directory: TopicDirectory
     forwarder: Forwarder | None = None
+    is_native: bool = True
     _producer: MarkedProducer | None = None
-    _lessons: Lessons = field(default_factory=Lessons)
-    _last_finals: dict[str, Position] = field(default_factory=dict)
+    _known: KnownRejections = field(default_factory=KnownRejections)
     _begun_s: float | None = None
     _last_batch: int = -1
     _tries: int = 0
@@ -73,12 +78,12 @@ class BatchWriter:
             What was decided and done.
 
         Raises:
-            CheckpointError: the marker is gone.
+            CheckpointError: the marker is gone, or not what this start can have left.
             FencedError: another job writes for the same state partition.
             BrokerError: Kafka did not take what it must take.
         """
         report = report_of(self.state_partition, outcomes)
-        self._lessons = Lessons()
+        self._known = KnownRejections(is_wary=self._has_stumbled)
         self.directory.expect_change()
         lost = 0
         for self._tries in range(1, TRIES + 1):
@@ -87,16 +92,18 @@ class BatchWriter:
             except RejectedOutputError as rejected:
                 # Aborting and going on left sequence numbers behind that the broker then refused.
                 self.close()
-                self._lessons.learn(
-                    rejected.rejections, self.settings.topics, self.directory, self._last_finals
-                )
+                _log.info("Kafka rejected records; trying without them")
+                self._known.learn(rejected.rejections, self.settings.topics, self.directory)
             except ProducerLostError as error:
                 self.close()
+                _log.warning("The producer is lost, trying again: %s", error)
+                self._known.is_wary |= error.was_rejected
                 lost += 1
                 if lost == LOST_TRIES:
                     raise explain_loss(error, self.settings, batch_id, self._open_ms()) from error
             else:
-                self._has_stumbled = self._tries > 1  # the next batch is likely to, as well
+                # The next batch is likely to, as well.
+                self._has_stumbled = self._tries > 1 or _is_refusing(self._known, written)
                 return written
         raise BrokerError(
             f"Kafka rejected batch {batch_id} of state partition {self.state_partition} "
@@ -122,21 +129,25 @@ class BatchWriter:
         has_output = any(len(outcome.action) for outcome in outcomes)
         if not has_output and marker is not None and not marker.is_due_for_renewal(now_ms):
             return report
-        outputs = self._outputs(producer, report)
-        self._last_finals = outputs.last_finals
+        outputs = self._outputs(producer, report, now_ms)
+        producer.tracks_records = self._known.is_wary
         producer.begin()
         self._begun_s = time.monotonic()
-        with self._forwarding(producer) as outputs.forwarding:
+        with self._forwarding(producer, outputs.report) as outputs.forwarding:
             for output in outputs.of(outcomes, batch_id, self.state_partition):
                 producer.send(output)
         producer.commit(batch_id, now_ms)
         return outputs.report
 
     @contextmanager
-    def _forwarding(self, producer: MarkedProducer) -> Iterator[Forwarding | None]:
+    def _forwarding(
+        self, producer: MarkedProducer, report: BatchReport
+    ) -> Iterator[Forwarding | None]:
         # Of finals that are forwarded Kafka's rejection is not told one by one: the commit fails.
         # The next try sends them in Python, and learns which they were.
-        if self.forwarder is None or self._tries > 1 or self._has_stumbled:
+        if self.forwarder is None or not self.is_native or self._tries > 1 or self._known.is_wary:
+            if self.settings.native_sink:
+                report.counts["native_fallbacks"] += 1
             yield None
             return
         noting = self.halves if isinstance(self.halves, NotingReader) else None
@@ -147,17 +158,23 @@ class BatchWriter:
         begun_s = self._begun_s
         return 0 if begun_s is None else int((time.monotonic() - begun_s) * 1_000)
 
-    def _outputs(self, producer: MarkedProducer, report: BatchReport) -> BatchOutputs:
-        # Each try counts anew what the sink does, on top of what the pages decided.
-        tried = BatchReport(self.state_partition, report.counts.copy(), pages=report.pages)
+    def _outputs(self, producer: MarkedProducer, report: BatchReport, now_ms: int) -> BatchOutputs:
+        # Each try counts again what the sink does, on top of what the pages decided.
+        tried = BatchReport(
+            self.state_partition,
+            report.counts.copy(),
+            finished=report.finished,
+            pages=report.pages,
+        )
         return BatchOutputs(
-            self.settings.topics,
+            self.settings,
             self.halves,
             self.ops,
             self.directory,
-            self._lessons,
+            self._known,
             producer.flush,
             tried,
+            now_ms,
         )
 
     def _open(self, batch_id: int, first_batch: int) -> MarkedProducer:
@@ -169,12 +186,33 @@ class BatchWriter:
         if self._producer is None:
             native = None if self.forwarder is None else self.forwarder.native
             self._producer = MarkedProducer(self.settings, self.state_partition, native)
-        if self._producer.marker is None and batch_id > first_batch:
+        self._require_own(self._producer.marker, batch_id, first_batch)
+        return self._producer
+
+    def _require_own(self, marker: Marker | None, batch_id: int, first_batch: int) -> None:
+        """Refuse to conclude anything from a marker that this start can't have left."""
+        own = self.settings.epoch
+        if marker is None:
+            # Every start writes all markers before its first batch.
+            wrong = "is gone" if own or batch_id > first_batch else ""
+        elif marker.is_by_hand:
+            wrong = "was set by hand"
+        elif marker.epoch != own:
+            wrong = f"is of epoch {marker.epoch}, this start's is {own},"
+        elif marker.next_batch > batch_id + 1:
+            wrong = f"is past batch {marker.next_batch - 1}"
+        else:
+            return
+        if wrong:
             raise CheckpointError(
-                f"The marker of state partition {self.state_partition} is gone before batch "
+                f"The marker of state partition {self.state_partition} {wrong} before batch "
                 f"{batch_id}: whether that batch was written can't be known.",
                 remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
                 state_partition=self.state_partition,
                 batch_id=batch_id,
             )
-        return self._producer
+
+
+def _is_refusing(known: KnownRejections, written: BatchReport) -> bool:
+    """Tell whether a batch that was measured would have been rejected otherwise."""
+    return known.is_wary and bool(written.counts["finals_refused"])

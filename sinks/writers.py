@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
+from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.forwarding import Forwarder
-from checkback.sinks.ledger_notes import NotingReader
-from checkback.sinks.ledger_rows import Batch, packed, write_noting
-from checkback.sinks.lookup import RecordReader
-from checkback.sinks.native import native
-from checkback.sinks.real_topics import TopicDirectory
-from checkback.sinks.report import BatchReport
-from checkback.sinks.settings import SinkSettings
+from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.real_topics import TopicDirectory
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.ledger.notes import NotingReader
+from checkback.sinks.ledger.rows import LedgerBatch, packed, write_noting
+from checkback.sinks.native.library import native
 from checkback.sinks.writer import BatchWriter
 from checkback.state import Outcome
 
@@ -29,6 +29,7 @@ class WriteRequest(NamedTuple):
         batch_id: Spark's batch.
         first_batch: the first batch that must not find a marker, see BatchWriter.write.
         outcomes: packed, of all its pages.
+        is_native: whether the compiled part may be used; not after a process ended over it.
     """
 
     settings: SinkSettings
@@ -36,10 +37,11 @@ class WriteRequest(NamedTuple):
     batch_id: int
     first_batch: int
     outcomes: list[bytes]
+    is_native: bool = True
 
 
 class WriteAnswer(NamedTuple):
-    """What became of it: a BatchReport in JSON, and the packed ledger rows."""
+    """What became of a request: a BatchReport in JSON, and the packed ledger rows."""
 
     report: str
     ledger: list[bytes]
@@ -55,8 +57,9 @@ class Writers:
     _directories: dict[str, TopicDirectory] = field(default_factory=dict)
 
     def write(self, request: WriteRequest) -> WriteAnswer:
-        """Write it unless it is written, see BatchWriter.write for what may be raised."""
+        """Write what is asked for unless it is written. BatchWriter.write says what it raises."""
         writer = self._writer(request.settings, request.state_partition)
+        writer.is_native = request.is_native
         outcomes = [Outcome.unpack(blob) for blob in request.outcomes]
         if request.settings.keeps_ledger:
             return self._write_for_ledger(writer, outcomes, request)
@@ -74,13 +77,14 @@ class Writers:
 
         halves = self._reader(settings, settings.topics.half)
         ops = self._reader(settings, settings.topics.op)
-        batch = Batch(settings.query_id, request.batch_id)
-        find_names = None if writer.forwarder is None else writer.forwarder.names
+        batch = LedgerBatch(settings.query_id, request.batch_id)
+        forwarder = writer.forwarder if writer.is_native else None
+        find_names = None if forwarder is None else forwarder.names
         report, rows = write_noting(outcomes, batch, halves, ops, write, find_names)
         return WriteAnswer(report.to_json(), list(packed(rows)))
 
     def _writer(self, settings: SinkSettings, state_partition: int) -> BatchWriter:
-        key = (settings.query_id, settings.session, state_partition)
+        key = (settings.query_id, settings.epoch, state_partition)
         if key not in self._writers:
             self._writers[key] = BatchWriter(
                 settings,

@@ -35,7 +35,7 @@ class Run:
             check_interval_ms=self.random.choice((1, 5, 10)) * pace_ms,
             check_max=self.random.choice((1, 2, 5)),
             half_retention_ms=self.random.choice((40, 10_000)) * pace_ms,
-            verdict_memory_ms=self.random.choice((20, 400)) * pace_ms,
+            verdict_retention_ms=self.random.choice((20, 400)) * pace_ms,
             check_enabled=True,
             reject_transactions=False,
         )

@@ -40,11 +40,12 @@ class LossyEngine(PagedEngine):
         now: int,
         rules: Rules,
         budget: int = 2**31,
+        read_until: int = 2**62,
         *,
         wake_all: bool = False,
     ) -> tuple[set[Act], Tally[Counter]]:
         before = dict(self.rows)
-        decided = super().batch(records, now, rules, budget, wake_all=wake_all)
+        decided = super().batch(records, now, rules, budget, read_until, wake_all=wake_all)
         self.batches += 1
         if self.batches % 9 == 0:
             self.rows = before
@@ -60,11 +61,12 @@ class DeafEngine(PagedEngine):
         now: int,
         rules: Rules,
         budget: int = 2**31,
+        read_until: int = 2**62,
         *,
         wake_all: bool = False,
     ) -> tuple[set[Act], Tally[Counter]]:
         heard = [record for record in records if record.source % 3]
-        return super().batch(heard, now, rules, budget, wake_all=wake_all)
+        return super().batch(heard, now, rules, budget, read_until, wake_all=wake_all)
 
 
 def broken(run: Run, engine: type[PagedEngine]) -> Run:

@@ -9,7 +9,7 @@ def cause_of(error: KafkaException | SystemError) -> KafkaError:
     """Return the error code and text behind an exception.
 
     On a fatal error confluent-kafka leaves an exception pending while delivery reports still come
-    in; Python then reports the callback as broken and chains the real cause behind it.
+    in; Python then reports the callback as broken and chains the real cause to it.
 
     Raises:
         SystemError: it came from elsewhere.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from checkback.protocol.errors import BrokerError, CheckbackError, FencedError
-from checkback.sinks.settings import SinkSettings
-from checkback.sinks.transaction import ProducerLostError
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.transaction import ProducerLostError
 
 
 def explain_loss(

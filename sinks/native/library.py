@@ -1,4 +1,4 @@
-"""The compiled part of the sink, sinks/forward.c, as functions; without it the sink is slower.
+"""The compiled part of the sink, forward.c, as functions; without it the sink is slower.
 
 It is built with the package where there is a C compiler, and needs nothing but what it finds in the
 process: librdkafka's functions are those of the copy that confluent-kafka loaded.
@@ -20,10 +20,17 @@ import confluent_kafka.cimpl
 from confluent_kafka import KafkaException, Producer
 
 from checkback.protocol import properties
+from checkback.protocol.record_size import (
+    HEADER_OVERHEAD_BYTES,
+    HEADERS_MAX,
+    RECORD_BATCH_OVERHEAD_BYTES,
+    RECORD_OVERHEAD_BYTES,
+)
+from checkback.protocol.topics import HEADER_ROOM_BYTES
 
 FILE: Final = "forward.native.so"
 """A name that Python does not take for a module's: it is none."""
-INTERFACE: Final = 1
+INTERFACE: Final = 3
 TAKEN_OFF_MAX: Final = 64
 PLUGIN_SETTING: Final = "plugin.library.paths"
 
@@ -42,7 +49,28 @@ class HeaderNames(ctypes.Structure):
         ("real_queue_id", c_char_p),
         ("queue_offset", c_char_p),
         ("queue_id", c_char_p),
+        ("group", c_char_p),
+        ("transaction_id", c_char_p),
     )
+
+
+class RecordSizes(ctypes.Structure):
+    """The sizes that forward.c computes a record's size from."""
+
+    _fields_ = (
+        ("record_overhead_bytes", c_int64),
+        ("header_overhead_bytes", c_int64),
+        ("header_room_bytes", c_int64),
+        ("headers_max", c_int64),
+    )
+
+
+RECORD_SIZES: Final = RecordSizes(
+    RECORD_BATCH_OVERHEAD_BYTES + RECORD_OVERHEAD_BYTES,
+    HEADER_OVERHEAD_BYTES,
+    HEADER_ROOM_BYTES,
+    HEADERS_MAX,
+)
 
 
 _SIGNATURES: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
@@ -54,13 +82,17 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "reader_forget": (None, (c_void_p,)),
     "reader_is_behind_end": (c_int, (c_void_p, c_int32, c_int64, c_int)),
     "reader_free": (None, (c_void_p,)),
-    "sender_new": (c_void_p, (c_void_p, c_void_p, c_int64)),
+    "sender_new": (c_void_p, (c_void_p, c_void_p, c_void_p)),
     "sender_add_topic": (c_int, (c_void_p, c_char_p, c_int64, c_int64, c_int64, c_int)),
     "sender_free": (None, (c_void_p,)),
     "notes_free": (None, (c_void_p,)),
+    "identity_of": (None, (c_char_p, c_int64, c_char_p, c_int64, c_void_p)),
     "forward": (
         c_int,
-        (c_void_p, c_void_p, c_void_p, c_int32, c_void_p, c_void_p, c_int64, c_int, c_void_p),
+        (
+            *(c_void_p, c_void_p, c_void_p, c_int32),
+            *(c_void_p, c_void_p, c_void_p, c_int64, c_int, c_void_p),
+        ),
     ),
 }
 
@@ -81,7 +113,7 @@ class Native:
 
     @property
     def client_settings(self) -> dict[str, Any]:
-        """What a client must be made with for `newest_client` to know it."""
+        """Return the settings by which `newest_client` knows a client."""
         return {PLUGIN_SETTING: self.path}
 
     def newest_client(self) -> int:
@@ -109,7 +141,7 @@ def native() -> Native | None:
 @cache
 def _file() -> str:
     # Executors may have the package as a zip.
-    packed = resources.as_file(resources.files("checkback.sinks") / FILE)
+    packed = resources.as_file(resources.files("checkback.sinks.native") / FILE)
     return str(_unpacked.enter_context(packed))
 
 
@@ -135,6 +167,8 @@ def _header_names() -> HeaderNames:
         properties.REAL_QID,
         properties.TRAN_PREPARED_QUEUE_OFFSET,
         properties.TRAN_HALF_QUEUE_ID,
+        properties.PGROUP,
+        properties.UNIQ_KEY,
     )
     return HeaderNames(ended, *(name.encode() for name in single))
 

@@ -11,25 +11,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from checkback.protocol.errors import BrokerError
-from checkback.protocol.properties import Headers
-from checkback.sinks.deadline import HangingCallError, call_within
-from checkback.sinks.kafka_error import cause_of
-from checkback.sinks.marker import Marker, MarkerStore, require_own_session
-from checkback.sinks.native import Native
-from checkback.sinks.settings import SinkSettings
+from checkback.sinks.kafka.deadline import HangingCallError, call_within
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.marker import Marker, MarkerStore, require_own_epoch
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.sink_record import BY_KEY, SentHeaders, SinkRecord
+from checkback.sinks.kafka.unended import require_endable
 
 Result = TypeVar("Result")
-SentHeaders = list[tuple[str, str | bytes]]
-"""How confluent-kafka types what it sends; a list of bytes is one, but lists are invariant."""
 
 CALL_TIMEOUT_S: Final = 60.0
 CALL_TRIES: Final = 3
-FLUSH_SLICE_S: Final = 1.0
+FLUSH_SLICE_S: Final = 0.1
 HANGING_AFTER_S: Final = 5.0
 """A call that took so much longer than it was given will not come back."""
 QUEUE_KIBIBYTES_MAX: Final = 65_536
@@ -42,28 +41,47 @@ PURGED_CODES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFL
 """Reports of records that an abort took out of the queue: no broker rejected them."""
 
 
-class Output(NamedTuple):
-    """A record to write: topic, partition (-1: by key), key, value, headers, timestamp.
+UNQUEUED_CODES: Final = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._INVALID_ARG,
+    }
+)
+"""Why librdkafka does not queue a record; the producer is as it was."""
 
-    A tuple, because one is made for every message.
-    """
 
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
-    timestamp_ms: int
+class ClientFinder(Protocol):
+    """Finds the client behind a producer: the sink's compiled part sends through it."""
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """What a client must be made with to be found."""
+        ...
+
+    def newest_client(self) -> int:
+        """Return the address of the client that this thread made last."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """What a broker would not take: topic, partition and librdkafka's error code."""
+    """What a broker would not take.
+
+    Args:
+        topic: where it should go.
+        partition: where it should go.
+        code: librdkafka's error code.
+        text: what librdkafka said.
+        record: the record; None where records are not tracked.
+    """
 
     topic: str
     partition: int
     code: int
     text: str
+    record: SinkRecord | None = None
 
 
 class RejectedOutputError(BrokerError):
@@ -78,6 +96,9 @@ class RejectedOutputError(BrokerError):
 class ProducerLostError(BrokerError):
     """The producer can't be used any more: fenced, or a fatal error. A new one may go on."""
 
+    was_rejected: bool = False
+    """Whether it was for a record that was rejected, of which nothing more is known."""
+
 
 @dataclass(slots=True)
 class MarkedProducer:
@@ -87,11 +108,15 @@ class MarkedProducer:
         settings: the sink's.
         state_partition: number of the state partition.
         native: the sink's compiled part, if it is to send through the same producer.
+        tracks_records: whether rejections have to name the record; it costs a callback for each.
+        init_timeout_s: how long the brokers may take to end a predecessor's transaction.
     """
 
     settings: SinkSettings
     state_partition: int
-    native: Native | None = None
+    native: ClientFinder | None = None
+    tracks_records: bool = False
+    init_timeout_s: float = CALL_TIMEOUT_S
     marker: Marker | None = field(default=None, init=False)
     client: int = field(default=0, init=False)
     _producer: Producer = field(init=False)
@@ -100,16 +125,35 @@ class MarkedProducer:
 
     def __post_init__(self) -> None:
         self._markers = MarkerStore(self.settings)
-        self._look_at_marker()  # before init, too: a job that is over must not fence its successor
+        # Before init, too: a job that is over must not fence its successor.
+        self._look_at(self._markers.read_hastily([self.state_partition]))
         self._producer = Producer(self._configuration())
         if self.native is not None:
             self.client = self.native.newest_client()
-        self._guard(lambda: self._producer.init_transactions(CALL_TIMEOUT_S))
-        self._look_at_marker()
+        self._initialise()
+        self._look_at(self._markers.read([self.state_partition]))
 
-    def _look_at_marker(self) -> None:
-        self.marker = self._markers.read([self.state_partition]).get(self.state_partition)
-        require_own_session(self.marker, self.settings.session)
+    def _initialise(self) -> None:
+        """Fence the predecessor and have the brokers end its transaction.
+
+        Raises:
+            BrokerError: a topic that rejects the end of a transaction keeps them from it.
+            ProducerLostError: anything else.
+        """
+
+        def initialise() -> None:
+            try:
+                self._producer.init_transactions(self.init_timeout_s)
+            except KafkaException as error:
+                if cause_of(error).code() == KafkaError.CONCURRENT_TRANSACTIONS:
+                    require_endable(self.settings, self.state_partition)
+                raise
+
+        self._guard(initialise)
+
+    def _look_at(self, markers: dict[int, Marker]) -> None:
+        self.marker = markers.get(self.state_partition)
+        require_own_epoch(self.marker, self.settings.epoch)
 
     @property
     def producer(self) -> Producer:
@@ -132,13 +176,14 @@ class MarkedProducer:
         self._rejections.clear()
         self._guard(self._producer.begin_transaction)
 
-    def send(self, output: Output) -> None:
+    def send(self, output: SinkRecord) -> None:
         """Queue one record; waits while the queue is full.
 
         Raises:
             RejectedOutputError: the record is larger than the producer takes at all.
             ProducerLostError: fenced by a successor.
         """
+        report = partial(self._delivered, record=output) if self.tracks_records else None
         while True:
             try:
                 self._producer.produce(
@@ -146,13 +191,17 @@ class MarkedProducer:
                     output.value,
                     output.key,
                     output.partition,
+                    report,
                     headers=cast("SentHeaders", output.headers),
                     timestamp=output.timestamp_ms,
                 )
             except BufferError:
                 self.make_room()
             except (KafkaException, SystemError) as error:
-                self.refuse(output.topic, cause_of(error), output.partition)
+                self.refuse(output.topic, cause_of(error), output)
+            except (ValueError, TypeError, OverflowError) as error:
+                cause = KafkaError(KafkaError._INVALID_ARG, f"{type(error).__name__}: {error}")
+                self.refuse(output.topic, cause, output)
             else:
                 return
 
@@ -165,16 +214,21 @@ class MarkedProducer:
         self._guard(lambda: self._producer.poll(0.1))
         self._raise_rejections()
 
-    def refuse(self, topic: str, cause: KafkaError, partition: int = -1) -> None:
+    def refuse(self, topic: str, cause: KafkaError, record: SinkRecord | None = None) -> None:
         """Raise what it means that librdkafka did not even queue a record.
 
         Raises:
-            RejectedOutputError: it is larger than the producer takes at all.
+            RejectedOutputError: this record is not taken; or others were not, before it.
             ProducerLostError: anything else.
         """
-        if cause.code() != KafkaError.MSG_SIZE_TOO_LARGE:
+        if cause.code() not in UNQUEUED_CODES:
+            self._guard(
+                lambda: self._producer.poll(FLUSH_SLICE_S)
+            )  # for the reports that led to it
+            self._raise_rejections()
             raise self._lost(cause)
-        raise RejectedOutputError([Rejection(topic, partition, cause.code(), cause.str())])
+        partition = BY_KEY if record is None else record.partition
+        raise RejectedOutputError([Rejection(topic, partition, cause.code(), cause.str(), record)])
 
     def flush(self) -> None:
         """Send what is queued and wait until the brokers have it.
@@ -187,6 +241,12 @@ class MarkedProducer:
         while left and time.monotonic() < deadline_s:
             left = self._guard(lambda: self._producer.flush(FLUSH_SLICE_S))
             self._raise_rejections()
+        if left:
+            raise ProducerLostError(
+                f"The brokers did not take what state partition {self.state_partition} sent in "
+                f"{CALL_TIMEOUT_S:.0f} s.",
+                remedy="Check the brokers.",
+            )
 
     def commit(self, batch_id: int, now_ms: int) -> None:
         """Move the marker behind the batch and commit both.
@@ -195,7 +255,7 @@ class MarkedProducer:
             RejectedOutputError: records were rejected.
             ProducerLostError: fenced, or in doubt: a new producer reads the marker and knows.
         """
-        self.commit_marker(Marker(batch_id + 1, now_ms, self.settings.session))
+        self.commit_marker(Marker(batch_id + 1, now_ms, self.settings.epoch))
 
     def commit_marker(self, moved: Marker) -> None:
         """Set the marker and commit it with what was sent.
@@ -247,6 +307,8 @@ class MarkedProducer:
             "partitioner": "murmur2_random",
             # How long a topic that vanished is waited for; its default holds a batch up for 30 s.
             "topic.metadata.propagation.max.ms": 2_000,
+            # A partition that was added must be known by when somebody asks for it.
+            "topic.metadata.refresh.interval.ms": 30_000,
             # Being fenced is all in a day's work here, and whatever else goes wrong is raised.
             "log_level": 0,
             **self.settings.connection,
@@ -258,13 +320,13 @@ class MarkedProducer:
             "on_delivery": self._delivered,
         }
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(
+        self, error: KafkaError | None, message: Message, record: SinkRecord | None = None
+    ) -> None:
         if error is not None and error.code() not in PURGED_CODES:
-            self._rejections.append(
-                Rejection(
-                    message.topic() or "", message.partition() or 0, error.code(), error.str()
-                )
-            )
+            topic, partition = message.topic() or "", message.partition() or 0
+            rejection = Rejection(topic, partition, error.code(), error.str(), record)
+            self._rejections.append(rejection)
 
     def _raise_rejections(self) -> None:
         if not self._rejections:
@@ -289,17 +351,18 @@ class MarkedProducer:
                     raise self._lost(cause) from error
 
     def _lost(self, cause: KafkaError) -> ProducerLostError:
-        return ProducerLostError(
+        error = ProducerLostError(
             f"The producer of state partition {self.state_partition} is lost: {cause.str()}.",
             remedy="Check the brokers, and that no second job runs over the same checkpoint.",
             code=cause.name(),
         )
+        error.was_rejected = cause.txn_requires_abort()
+        return error
 
 
 __all__ = [
     "CALL_TIMEOUT_S",
     "MarkedProducer",
-    "Output",
     "ProducerLostError",
     "RejectedOutputError",
     "Rejection",

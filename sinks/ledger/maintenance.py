@@ -1,4 +1,4 @@
-"""Keeping a ledger small to read: files of one batch each become few, and old ones go.
+"""Keeps a ledger quick to read: puts the small files of many batches together, deletes old files.
 
 Both can run beside the job: it only appends, and files that are younger than the retention, such as
 those of a batch that is being written, are left alone.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from checkback.protocol.errors import UsageError
-from checkback.sinks.ledger import FILE_BYTES, DeltaLedger, delta_errors
+from checkback.sinks.ledger.table import FILE_BYTES, DeltaLedger, delta_errors
 
 RETENTION_H: Final = 168
 """Delta's own default; below it, readers of an older version may find its files gone."""

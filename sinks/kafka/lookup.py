@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -15,6 +16,13 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from numpy.typing import NDArray
 
 from checkback.protocol.errors import BrokerError
+from checkback.protocol.refusals import RecordOrigin
+from checkback.sinks.kafka.source_record import (
+    UNREADABLE_CODES,
+    PlacedRecord,
+    UnreadableRecord,
+    readable,
+)
 
 RUN_GAP_MAX: Final = 512
 """Offsets that are read over rather than sought across: a seek costs as much as ~1,000 records."""
@@ -31,6 +39,8 @@ LOOKUP_CONSUMER: Final[dict[str, Any]] = {
     "auto.offset.reset": "earliest",
     # Its default of 1,000 ms made the job five times slower: it is slept after every pause.
     "fetch.queue.backoff.ms": 1,
+    # Its default of 500 ms is slept for each batch that can't be unpacked.
+    "fetch.error.backoff.ms": 20,
     "fetch.wait.max.ms": 50,
     # A page of halves is read, then a seek: what was fetched beyond it was fetched in vain, and
     # with the defaults that was more than half (27 against 16 us of processor time per message).
@@ -41,13 +51,16 @@ LOOKUP_CONSUMER: Final[dict[str, Any]] = {
     "log_level": 0,
 }
 
+END_TOLD: Final = {"enable.partition.eof": True}
+"""A wanted record that is gone, with no other after it, is then known to be at once."""
+
 
 class RecordSource(Protocol):
     """Where the sink looks records up: a RecordReader, or what stands in for one."""
 
     def read(
         self, partition: int, offsets: NDArray[np.int64]
-    ) -> Iterator[tuple[int, Message | None]]:
+    ) -> Iterator[tuple[int, PlacedRecord | None]]:
         """Yield (offset, record) in ascending order; None for a record that is gone."""
         ...
 
@@ -73,11 +86,15 @@ class RecordReader:
     _is_amid_run: bool = False
     _batch: list[Message] = field(default_factory=list)
     _index: int = 0
+    _sought: int = -1  # the offset that was asked for, while nothing has come since
+    _why_unreadable: str = ""
 
     def read(
         self, partition: int, offsets: NDArray[np.int64]
-    ) -> Iterator[tuple[int, Message | None]]:
+    ) -> Iterator[tuple[int, PlacedRecord | None]]:
         """Yield (offset, record) in ascending order; None for a record that is gone.
+
+        What can't be read is there, without what can't be read of it.
 
         Args:
             partition: partition of the topic.
@@ -98,7 +115,7 @@ class RecordReader:
 
     def _read_run(
         self, partition: int, wanted: NDArray[np.int64]
-    ) -> Iterator[tuple[int, Message | None]]:
+    ) -> Iterator[tuple[int, PlacedRecord | None]]:
         self._go_to(partition, int(wanted[0]))
         self._is_amid_run = True
         message: Message | None = None
@@ -106,20 +123,30 @@ class RecordReader:
         for offset in wanted.tolist():
             while at < offset:
                 if self._index >= len(self._batch):
-                    self._batch, self._index = self._consume(), 0
+                    self._batch, self._index = self._consume(offset), 0
                     if not self._batch:
-                        at = GONE
+                        at = offset if self._why_unreadable else GONE
+                        message = None
                         break
                 message = self._batch[self._index]
                 self._index += 1
-                at = message.offset() or 0
-            yield offset, (message if at == offset else None)
+                at = _last_offset(message)
+            yield offset, self._found(offset, message, at)
         self._position = at + 1
-        if offset < at < GONE:
+        if int(wanted[-1]) < at < GONE:
             # Read but not wanted here: the next run may want it.
             self._index -= 1
             self._position = at
         self._is_amid_run = False
+
+    def _found(self, offset: int, message: Message | None, at: int) -> PlacedRecord | None:
+        if self._why_unreadable:
+            place = RecordOrigin(self.topic, self._partition, offset)
+            record, self._why_unreadable = UnreadableRecord(place, self._why_unreadable), ""
+            return record
+        if message is None or at != offset or message.error() is not None:
+            return None
+        return readable(message)
 
     def _go_to(self, partition: int, offset: int) -> None:
         # A run that was given up, because its try was, has left the position where it began, and
@@ -127,31 +154,50 @@ class RecordReader:
         near = self._position <= offset <= self._position + RUN_GAP_MAX and not self._is_amid_run
         if partition == self._partition and near:
             return
+        self._seek(partition, offset)
+
+    def _seek(self, partition: int, offset: int) -> None:
         if self._consumer is None:
-            self._consumer = Consumer({**LOOKUP_CONSUMER, **self.connection})
+            self._consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **self.connection})
         self._consumer.assign([TopicPartition(self.topic, partition, offset)])
         self._partition = partition
-        self._position = offset
+        self._position = self._sought = offset
         self._batch = []
         self._index = 0
 
-    def _consume(self) -> list[Message]:
-        """Return the next records; none when the partition holds nothing from here on."""
-        consumer = self._consumer
-        if consumer is None:
-            return []
+    def _consume(self, wanted: int) -> list[Message]:
+        """Return the next records, and the partition's end where that is behind the wanted offset.
+
+        None when the partition holds nothing from here on, or the wanted record can't be read.
+        """
         for _ in range(SILENCE_POLLS_MAX):
-            first_one = consumer.poll(POLL_S)
-            # consume() alone waits its timeout out unless it gets as many as it asked for: a
-            # second for each look-up near a partition's end.
-            more = [] if first_one is None else consumer.consume(CONSUME_MESSAGES_MAX, 0.0)
-            messages = [one for one in (first_one, *more) if one is not None and _is_record(one)]
+            told = self._poll()
+            usable = list(takewhile(_is_readable, told))
+            messages = [one for one in usable if _is_record(one) or _last_offset(one) >= wanted]
+            if len(usable) < len(told):
+                self._why_unreadable = str(told[len(usable)].error())
+                # It may have been one before the wanted record, which is then asked for by itself.
+                if not messages and self._sought == wanted:
+                    return []
+                self._why_unreadable = ""
+                self._seek(self._partition, _last_offset(messages[-1]) + 1 if messages else wanted)
+            elif messages:
+                self._sought = -1
             if messages:
                 return messages
             first, end = self._range()
             if first == end or self._position >= end:
                 return []
         raise silence_error(TopicPartition(self.topic, self._partition, self._position))
+
+    def _poll(self) -> list[Message]:
+        consumer = self._consumer
+        if consumer is None:
+            return []
+        first = consumer.poll(POLL_S)
+        # consume() alone waits its timeout out unless it gets as many as it asked for: a second for
+        # each look-up near a partition's end.
+        return [] if first is None else [first, *consumer.consume(CONSUME_MESSAGES_MAX, 0.0)]
 
     def _range(self) -> tuple[int, int]:
         partition = TopicPartition(self.topic, self._partition)
@@ -178,6 +224,11 @@ GONE: Final = 2**62
 """Stands for the offset of the record after the last one."""
 
 
+def _is_readable(message: Message) -> bool:
+    error = message.error()
+    return error is None or error.code() not in UNREADABLE_CODES
+
+
 def _is_record(message: Message) -> bool:
     error = message.error()
     if error is not None:
@@ -185,7 +236,26 @@ def _is_record(message: Message) -> bool:
     return error is None
 
 
-_PASSING: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+def _last_offset(message: Message) -> int:
+    """Return the offset up to which a partition is read with this.
+
+    A partition's end says where the next record will stand: all before it was read, or is no record
+    that a reader sees, such as the end of a transaction.
+    """
+    error, offset = message.error(), message.offset() or 0
+    if error is None:
+        return offset
+    return offset - 1 if error.code() == KafkaError._PARTITION_EOF else -1
+
+
+_PASSING: Final = (
+    KafkaError._PARTITION_EOF,
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    # A reader that commits nothing, of partitions that its caller assigns, has a group only because
+    # librdkafka wants one. It reads without a right to that group.
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+)
 
 
 def require_passing(error: KafkaError, topic: str | None, partition: int | None) -> None:

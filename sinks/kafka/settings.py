@@ -21,9 +21,13 @@ class SinkSettings:
         connection: librdkafka settings that reach the brokers, secrets included.
         transaction_timeout_ms: after which the broker aborts an abandoned transaction.
         message_bytes_max: largest record that any topic of ours takes.
-        session: number of the job's session; see sinks.session.
+        epoch: number of the job's epoch; see sinks.kafka.epoch.
         keeps_ledger: whether tasks return ledger rows beside their reports.
         native_sink: whether plain finals go through the sink's compiled part, where there is one.
+        check_interval_ms: the pipeline's, which check requests tell; None leaves it out.
+        processes: how many sink processes an executor has; None: one for each core of its host.
+        log_format: of the sink processes' own log lines.
+        log_level: of the same; may change from batch to batch.
     """
 
     application_id: str
@@ -32,9 +36,13 @@ class SinkSettings:
     connection: Mapping[str, Any]
     transaction_timeout_ms: int
     message_bytes_max: int
-    session: int = 0
+    epoch: int = 0
     keeps_ledger: bool = False
     native_sink: bool = True
+    check_interval_ms: int | None = None
+    processes: int | None = None
+    log_format: str = "text"
+    log_level: str = "WARNING"
 
     @property
     def topics(self) -> TopicNames:

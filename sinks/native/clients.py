@@ -1,4 +1,4 @@
-"""The clients that sinks/forward.c reads and sends through, and what it is told and tells."""
+"""The clients that forward.c reads and sends through, and what goes in and out."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from confluent_kafka import KafkaError, TopicPartition
 from numpy.typing import NDArray
 
 from checkback.protocol.errors import BrokerError
-from checkback.protocol.topics import HEADER_ROOM_BYTES
-from checkback.sinks.lookup import (
+from checkback.sinks.kafka.lookup import (
     POLL_S,
     RUN_GAP_MAX,
     SILENCE_POLLS_MAX,
     require_passing,
     silence_error,
 )
-from checkback.sinks.native import Native
-from checkback.sinks.real_topics import KnownTopic
+from checkback.sinks.kafka.real_topics import KnownTopic
+from checkback.sinks.native.library import RECORD_SIZES, Native
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 
 class Stop(IntEnum):
-    """Why forward.c came back."""
+    """Why forward.c returned."""
 
     DONE = 0
     SILENT = 1
@@ -42,7 +41,7 @@ class Stop(IntEnum):
     NO_MEMORY = 6
 
 
-class Progress(ctypes.Structure):
+class ForwardedCount(ctypes.Structure):
     """Where forwarding stands, and what it stopped for.
 
     Attributes:
@@ -64,7 +63,7 @@ class Progress(ctypes.Structure):
     @property
     def said(self) -> bytes:
         """The text."""
-        start = ctypes.addressof(self) + Progress.text.offset
+        start = ctypes.addressof(self) + ForwardedCount.text.offset
         length: int = self.text_len
         return ctypes.string_at(start, length)
 
@@ -117,7 +116,7 @@ class NativeNotes(ctypes.Structure):
 def native_notes(
     native: Native, headers: tuple[str, str, str], count: int
 ) -> Iterator[NativeNotes]:
-    """Give notes for so many offsets; what they hold is gone at the end."""
+    """Give notes for that many offsets; what they hold is gone at the end."""
     notes = NativeNotes(headers, count)
     try:
         yield notes
@@ -155,7 +154,8 @@ def native_sender(native: Native, producer: int) -> Iterator[NativeSender]:
         producer: address of the client.
     """
     names = ctypes.addressof(native.names)
-    address = native.functions.sender_new(producer, names, HEADER_ROOM_BYTES)
+    sizes = ctypes.addressof(RECORD_SIZES)
+    address = native.functions.sender_new(producer, names, sizes)
     if not address:
         raise MemoryError
     try:
@@ -166,7 +166,7 @@ def native_sender(native: Native, producer: int) -> Iterator[NativeSender]:
 
 @dataclass(slots=True)
 class _Silence:
-    """How long nothing came."""
+    """Counts the polls without a record at one offset."""
 
     offset: int = -1
     polls: int = 0
@@ -188,11 +188,13 @@ class Sending(NamedTuple):
 
     Args:
         to: the producer.
+        decided: int64[n, 2], of the half at each offset, see plan.Lookup.
         deal_with: told of what stands against sending on; raises if that is final.
     """
 
     to: NativeSender
-    deal_with: Callable[[Stop, Progress], None]
+    decided: Ints
+    deal_with: Callable[[Stop, ForwardedCount], None]
 
 
 class NativeReader:
@@ -244,7 +246,7 @@ class NativeReader:
         Raises:
             BrokerError: the topic can't be read, or the brokers gave nothing for a minute.
         """
-        progress, silence = Progress(), _Silence()
+        progress, silence = ForwardedCount(), _Silence()
         try:
             while why := self._step(partition, offsets, left, sending, notes, progress):
                 if why == Stop.SILENT:
@@ -272,7 +274,7 @@ class NativeReader:
         left: Bools,
         sending: Sending | None,
         notes: NativeNotes | None,
-        progress: Progress,
+        progress: ForwardedCount,
     ) -> Stop:
         why: int = self._functions.forward(
             self._address,
@@ -280,6 +282,7 @@ class NativeReader:
             ctypes.byref(notes) if notes is not None else None,
             partition,
             offsets.ctypes.data,
+            sending.decided.ctypes.data if sending is not None else None,
             left.ctypes.data,
             len(offsets),
             int(POLL_S * 1_000),

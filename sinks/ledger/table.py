@@ -1,8 +1,8 @@
 """The ledger: a Delta table with one row per transaction event, written once by the driver.
 
-Kafka comes first: a batch's tasks have written and committed when its rows get here. They carry the
-batch's number as Delta's application transaction, so a batch that is replayed, because the job died
-before Spark's own commit, finds its number in the table and writes nothing.
+Kafka comes first: a batch's tasks have written and committed before its rows get here. The rows
+carry the batch's number as Delta's application transaction. So a batch that Spark replays, because
+the job died before Spark's own commit, finds its number in the table and writes nothing.
 
 It is written by delta-rs (the `deltalake` package), in the driver and not by Spark: a million rows
 took Spark 10-20 s of processor time and delta-rs 0.4 s, a commit of a few rows takes 10 ms, and
@@ -27,8 +27,13 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError, DeltaProtocolError
 
-from checkback.protocol.errors import ConfigurationError, NotFoundError, PrerequisiteError
-from checkback.sinks.ledger_rows import LEDGER_SCHEMA, Batch, unpacked
+from checkback.protocol.errors import (
+    CheckpointError,
+    ConfigurationError,
+    NotFoundError,
+    PrerequisiteError,
+)
+from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, unpacked
 
 PARTITION_COLUMN: Final = "day"
 TABLE_NAME: Final = "checkback ledger"
@@ -129,20 +134,21 @@ class DeltaLedger:
             self._written[query_id] = found
         return self._written[query_id]
 
-    def append(self, batch: Batch, blobs: Sequence[bytes]) -> bool:
+    def append(self, batch: LedgerBatch, blobs: Sequence[bytes]) -> bool:
         """Write a batch's rows, all or none; return whether they were still missing.
 
         Args:
-            batch: which it is; lower numbers than the last one's are taken as written.
+            batch: which it is; the last one's number is taken as written.
             blobs: rows as `ledger_rows.packed` packs them; without any, nothing is written.
 
         Raises:
+            CheckpointError: a later batch is written.
             PrerequisiteError: the table can't be written; the batch may be given again.
         """
         if not blobs:
             return False
-        written = self.last_batch(batch.query_id)
-        if written is not None and written >= batch.batch_id:
+        self.require_not_ahead(batch.query_id, batch.batch_id)
+        if self.last_batch(batch.query_id) == batch.batch_id:
             return False
         transaction = Transaction(transaction_name(batch.query_id), batch.batch_id)
         with delta_errors(self.path):
@@ -159,6 +165,29 @@ class DeltaLedger:
         if self._uncompacted >= COMPACT_EVERY:
             self._compact()
         return True
+
+    def require_not_ahead(self, query_id: str, planned: int) -> None:
+        """Refuse a checkpoint that has not planned what is written here: it is an older copy.
+
+        Its next batches would bear numbers that stand here with other contents, and be left out.
+
+        Args:
+            query_id: of the checkpoint.
+            planned: the last batch that it has planned, -1 before the first.
+
+        Raises:
+            CheckpointError: a later batch is written.
+        """
+        written = self.last_batch(query_id)
+        if written is not None and written > planned:
+            raise CheckpointError(
+                f"The ledger at {self.path} has batch {written} of this checkpoint, which has "
+                f"planned no batch after {planned}: the checkpoint is an older copy.",
+                remedy="Use the newest checkpoint; if it is lost, run `checkback checkpoint "
+                "rebuild`: see docs/operating/recovering.md.",
+                written=written,
+                planned=planned,
+            )
 
     def _compact(self) -> None:
         """Put the small files together; if somebody else is just doing so, another time."""

@@ -1,4 +1,4 @@
-"""A job's session: who may write over a checkpoint, decided once at start.
+"""A job's epoch: who may write over a checkpoint, decided once at start.
 
 Every start takes the next number and writes it into the markers of all state partitions. A task
 that finds a later number than its own stops, so of two jobs over one checkpoint the younger writes
@@ -20,40 +20,46 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
-from checkback.sinks.marker import Marker, MarkerStore, require_own_session
-from checkback.sinks.settings import SinkSettings
-from checkback.sinks.transaction import MarkedProducer, ProducerLostError
+from checkback.sinks.kafka.marker import (
+    Marker,
+    MarkerStore,
+    require_not_by_hand,
+    require_own_epoch,
+)
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
 
-LATEST_SESSION: Final = 2**62
+LATEST_EPOCH: Final = 2**62
 """Later than any: who opens a producer with it is let in by every marker but a retired one."""
-RETIRED: Final = LATEST_SESSION + 1
+RETIRED: Final = LATEST_EPOCH + 1
 TRIES: Final = 10
 PARALLEL: Final = 8
 LOOK_TIMEOUT_S: Final = 2.0
 
 
-def begin_session(
+def begin_epoch(
     settings: SinkSettings, partitions: int, marked: Collection[int], next_batch: int
 ) -> SinkSettings:
     """Take the checkpoint over from whoever wrote before; return the settings to write with.
 
     Args:
-        settings: the sink's; their session does not matter.
+        settings: the sink's; their epoch does not matter.
         partitions: number of state partitions.
         marked: state partitions whose marker was there when the start looked.
         next_batch: what the marker of one that never had any is set to.
 
     Raises:
         FencedError: a still younger job took over meanwhile.
-        CheckpointError: the checkpoint was replaced, or a marker vanished since the start looked.
+        CheckpointError: the checkpoint was replaced, or a marker vanished or was set by hand since
+            the start looked.
         BrokerError: Kafka did not take it.
     """
-    first = _Takeover(settings, marked, next_batch).take(0, None)
-    rest = _Takeover(settings, marked, next_batch)
+    first = _Fencing(settings, marked, next_batch).take(0, None)
+    rest = _Fencing(settings, marked, next_batch)
     with ThreadPoolExecutor(PARALLEL) as pool:
         for _ in pool.map(lambda number: rest.take(number, first), range(1, partitions)):
             pass
-    return replace(settings, session=first)
+    return replace(settings, epoch=first)
 
 
 def retire(settings: SinkSettings, partitions: int) -> None:
@@ -67,21 +73,21 @@ def retire(settings: SinkSettings, partitions: int) -> None:
         partitions: its number of state partitions.
     """
     for number in range(partitions):
-        _Takeover(settings, (), 0).take(number, RETIRED)
+        _Fencing(settings, (), 0).take(number, RETIRED)
 
 
 @dataclass(frozen=True, slots=True)
-class _Takeover:
+class _Fencing:
     settings: SinkSettings
     marked: Collection[int]
     next_batch: int
 
-    def take(self, state_partition: int, session: int | None) -> int:
-        """Write the session into one marker; None: the one after that which is found there."""
+    def take(self, state_partition: int, epoch: int | None) -> int:
+        """Write the epoch into one marker; None: the one after that which is found there."""
         lost = ""
         for _ in range(TRIES):
             try:
-                return self._try(state_partition, session)
+                return self._try(state_partition, epoch)
             except ProducerLostError as error:
                 lost = error.message
         raise BrokerError(
@@ -90,16 +96,18 @@ class _Takeover:
             state_partition=state_partition,
         )
 
-    def _try(self, state_partition: int, session: int | None) -> int:
-        let_in = replace(self.settings, session=RETIRED if session == RETIRED else LATEST_SESSION)
+    def _try(self, state_partition: int, epoch: int | None) -> int:
+        let_in = replace(self.settings, epoch=RETIRED if epoch == RETIRED else LATEST_EPOCH)
         producer = _open(let_in, state_partition)
         try:
             found = producer.marker
             if found is None and state_partition in self.marked:
                 raise _vanished(state_partition)
+            if found is not None and epoch != RETIRED:
+                require_not_by_hand({state_partition: found}, self.settings.marker_group)
             found = found or Marker(self.next_batch, 0)
-            taken = found.session + 1 if session is None else session
-            require_own_session(found, taken)
+            taken = found.epoch + 1 if epoch is None else epoch
+            require_own_epoch(found, taken)
             producer.begin()
             producer.commit_marker(Marker(found.next_batch, int(time.time() * 1_000), taken))
         finally:
@@ -108,11 +116,11 @@ class _Takeover:
 
 
 @dataclass(slots=True)
-class SessionWatch:
+class EpochWatch:
     """Tells an older job that a younger one has taken over, also when it has nothing to write.
 
     Args:
-        settings: the sink's, with the own session.
+        settings: the sink's, with the own epoch.
     """
 
     settings: SinkSettings
@@ -128,8 +136,8 @@ class SessionWatch:
             self._markers = MarkerStore(self.settings)
         with suppress(BrokerError):
             # Number 0 is the first that a younger job takes.
-            found = self._markers.read([0], LOOK_TIMEOUT_S)
-            require_own_session(found.get(0), self.settings.session)
+            found = self._markers.read_hastily([0], LOOK_TIMEOUT_S)
+            require_own_epoch(found.get(0), self.settings.epoch)
 
     def close(self) -> None:
         """Give the connection up."""

@@ -2,8 +2,8 @@
 
 Numbers come from the outcomes' arrays, names from the headers of the records that the sink reads
 for its finals anyway; both are put together by position, so that no row is ever a Python object.
-Nothing here depends on what Kafka took: a replayed batch, of which Kafka has everything already,
-gives the same rows again.
+Nothing here depends on what Kafka took: a replayed batch gives the same rows again, though Kafka
+has all of it already.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.ledger_notes import FindNames, Ints, NotingReader
-from checkback.sinks.lookup import RecordSource
-from checkback.sinks.report import BatchReport
+from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.ledger.notes import FindNames, Ints, NotingReader
 from checkback.state import Action, Outcome
 
 LEDGER_SCHEMA: Final = pa.schema(
@@ -78,7 +78,7 @@ WriteOutcomes = Callable[[Sequence[Outcome], NotingReader, NotingReader], BatchR
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LedgerBatch:
     """Which batch rows belong to.
 
     Args:
@@ -92,7 +92,7 @@ class Batch:
 
 def write_noting(
     outcomes: Sequence[Outcome],
-    batch: Batch,
+    batch: LedgerBatch,
     halves: RecordSource,
     ops: RecordSource,
     write: WriteOutcomes,
@@ -133,6 +133,8 @@ def without_prepared(outcome: Outcome) -> Outcome:
         offset=outcome.offset[kept],
         detail=outcome.detail[kept],
         source_offset=outcome.source_offset[kept],
+        identity=None if outcome.identity is None else outcome.identity[kept],
+        identity_rest=None if outcome.identity_rest is None else outcome.identity_rest[kept],
     )
 
 
@@ -197,7 +199,7 @@ class _Rows:
         now_ms = found[0][0].now_ms
         return cls(partition, now_ms, of_ops, joined("action"), half, joined("detail"), record)
 
-    def with_names(self, reader: NotingReader, batch: Batch) -> pa.RecordBatch:
+    def with_names(self, reader: NotingReader, batch: LedgerBatch) -> pa.RecordBatch:
         """Return them as rows of the ledger; the reader noted the names."""
         names = reader.names(self.partition)
         at = pa.array(np.searchsorted(reader.wanted[self.partition], self.record))

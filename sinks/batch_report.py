@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 from checkback.state import Counter as StateCounter
 from checkback.state import Outcome
+from checkback.state.outcome import FINISH_NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class PageStatus:
         pending: halves without a verdict.
         oldest_ms: store time of the oldest of them, -1 where there is none.
         overdue: of those pending, how many are to be asked and wait for their turn.
+        wake_at_ms: the first batch after this time calls the page; None if it keeps nothing.
+        state_bytes: size of the page's row in the state, 0 where it has none.
     """
 
     partition: int
@@ -28,6 +31,8 @@ class PageStatus:
     pending: int
     oldest_ms: int
     overdue: int = 0
+    wake_at_ms: int | None = None
+    state_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -40,6 +45,9 @@ class BatchReport:
             finals_refused, halves_lost.
         asked_groups: groups that check requests were sent to, with how many.
         undelivered_groups: groups whose check topic does not exist, with how many requests.
+        refused: by the name of the reason, how many records were written to the refused topic.
+        discarded: by why (check_limit, expired), how many halves went to the discarded topic.
+        finished: how many halves got a commit or rollback at which age, as Outcome has it.
         pages: the status of every page that the batch touched.
         skipped: whether an earlier try of the batch had already written everything.
     """
@@ -48,6 +56,9 @@ class BatchReport:
     counts: Counter[str] = field(default_factory=Counter)
     asked_groups: Counter[str] = field(default_factory=Counter)
     undelivered_groups: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    discarded: Counter[str] = field(default_factory=Counter)
+    finished: list[int] = field(default_factory=lambda: [0] * FINISH_NUMBERS)
     pages: list[PageStatus] = field(default_factory=list)
     skipped: bool = False
 
@@ -60,6 +71,9 @@ class BatchReport:
                 "counts": dict(self.counts),
                 "asked_groups": dict(self.asked_groups),
                 "undelivered_groups": dict(self.undelivered_groups),
+                "refused": dict(self.refused),
+                "discarded": dict(self.discarded),
+                "finished": self.finished,
                 "pages": [asdict(page) for page in self.pages],
                 "skipped": self.skipped,
             }
@@ -74,6 +88,9 @@ class BatchReport:
             Counter(raw["counts"]),
             Counter(raw["asked_groups"]),
             Counter(raw["undelivered_groups"]),
+            Counter(raw["refused"]),
+            Counter(raw["discarded"]),
+            raw["finished"],
             [PageStatus(**page) for page in raw["pages"]],
             raw["skipped"],
         )
@@ -84,6 +101,8 @@ def report_of(state_partition: int, outcomes: Sequence[Outcome]) -> BatchReport:
     report = BatchReport(state_partition)
     for outcome in outcomes:
         _add_counters(report.counts, outcome)
+        if outcome.finished is not None:
+            report.finished = added(report.finished, outcome.finished.tolist())
         report.pages.append(
             PageStatus(
                 int(outcome.partition),
@@ -91,6 +110,8 @@ def report_of(state_partition: int, outcomes: Sequence[Outcome]) -> BatchReport:
                 int(outcome.pending),
                 int(outcome.oldest_ms),
                 int(outcome.counters[StateCounter.CHECKS_DEFERRED]),
+                None if outcome.wake_at_ms is None else int(outcome.wake_at_ms),
+                int(outcome.state_bytes),
             )
         )
     return report
@@ -102,6 +123,11 @@ def merged_counts(reports: Iterable[BatchReport]) -> Counter[str]:
     for report in reports:
         total.update(report.counts)
     return total
+
+
+def added(left: Sequence[int], right: Sequence[int]) -> list[int]:
+    """Return the sums of two rows of numbers."""
+    return [one + other for one, other in zip(left, right, strict=True)]
 
 
 def _add_counters(counts: Counter[str], outcome: Outcome) -> None:

@@ -6,9 +6,9 @@
  * body and its headers stay where librdkafka put them.
  *
  * Only what is plain is done here: a committed half whose real topic is known and takes it. All the
- * rest is left to sinks/routing.py, and all that is done is done as there; one test runs both.
+ * rest is left to sinks/kafka/routing.py, and all that is done is done as there; one test runs both.
  *
- * No function of librdkafka is linked: sinks/native.py hands in those of the copy that
+ * No function of librdkafka is linked: sinks/native/library.py hands in those of the copy that
  * confluent-kafka brings, whose header its wheels leave out. The declarations below are from
  * rdkafka.h, whose binary interface is kept within version 2.
  */
@@ -62,6 +62,8 @@ typedef struct {
 
 enum { V_RKT = 2, V_PARTITION, V_VALUE, V_KEY, V_MSGFLAGS = 7, V_TIMESTAMP, V_HEADERS = 10 };
 enum { CONSUMER = 1, MSG_F_COPY = 2, QUEUE_FULL = -184, BY_KEY = -1 };
+/* What a consumer says in place of a record. */
+enum { PARTITION_END = -191, BAD_MESSAGE = -199, BAD_COMPRESSION = -198, NOT_IMPLEMENTED = -170 };
 
 typedef resp_err on_new_function(rd_kafka_t *, const rd_kafka_conf_t *, void *, char *, size_t);
 
@@ -115,11 +117,21 @@ static const char *const function_names[] = {LIBRDKAFKA(NAME) NULL};
 /* The names of the functions that use_librdkafka wants, in its order; NULL ends them. */
 const char *const *librdkafka_functions(void) { return function_names; }
 
-enum { INTERFACE = 1 }; /* of this file to sinks/native.py: raised with every change of it */
+enum { INTERFACE = 3 }; /* of this file to sinks/native/library.py: raised with every change of it */
 
 int interface_version(void) { return INTERFACE; }
 
-void use_librdkafka(void *const *functions) { memcpy(&kafka, functions, sizeof kafka); }
+static uint32_t crc32_of_byte[256];
+
+/* To be called before all else. */
+void use_librdkafka(void *const *functions) {
+    memcpy(&kafka, functions, sizeof kafka);
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t sum = byte;
+        for (int bit = 0; bit < 8; bit++) sum = sum >> 1 ^ (sum & 1 ? 0xedb88320u : 0);
+        crc32_of_byte[byte] = sum;
+    }
+}
 
 /* A plugin of librdkafka's (plugin.library.paths), to be told of each client that is made: nothing
  * else of confluent-kafka's public interface leads to the client behind a Producer or Consumer. */
@@ -195,7 +207,7 @@ void reader_forget(reader *from) {
     from->partition = -1;
 }
 
-/* Make the record at an offset, or the first behind it, the next one. Returns librdkafka's code. */
+/* Make the record at an offset, or the first after it, the next one. Returns librdkafka's code. */
 static resp_err go_to(reader *from, int32_t partition, int64_t offset) {
     int64_t gap = offset - from->position;
     if (partition == from->partition && gap >= 0 && gap <= from->gap_max) return 0;
@@ -256,20 +268,25 @@ typedef struct topic {
 /* Names of headers. */
 typedef struct {
     const char *const *taken_off; /* ended by NULL; at most 64 */
-    const char *real_topic, *real_queue_id, *queue_offset, *queue_id;
+    const char *real_topic, *real_queue_id, *queue_offset, *queue_id, *group, *transaction_id;
 } header_names;
+
+/* Upper bounds of what Kafka's message format 2 adds, and of what headers may take unmeasured. */
+typedef struct {
+    int64_t record_overhead_bytes, header_overhead_bytes, header_room_bytes, headers_max;
+} record_sizes;
 
 typedef struct {
     rd_kafka_t *producer;
     const header_names *names;
-    int64_t header_room_bytes;
+    record_sizes sizes;
     topic **topics;
     size_t topic_count, last_found;
 } sender;
 
-sender *sender_new(rd_kafka_t *producer, const header_names *names, int64_t header_room_bytes) {
+sender *sender_new(rd_kafka_t *producer, const header_names *names, const record_sizes *sizes) {
     sender *made = calloc(1, sizeof *made);
-    if (made) *made = (sender){producer, names, header_room_bytes, NULL, 0, 0};
+    if (made) *made = (sender){producer, names, *sizes, NULL, 0, 0};
     return made;
 }
 
@@ -315,10 +332,10 @@ typedef struct {
     int64_t real_queue_id; /* -1: none, or no number */
     uint64_t taken_off;    /* bit i: taken_off[i] stands among them */
     int64_t kept_bytes;    /* upper bound of what the others take */
+    int is_plain;
 } facts;
 
-/* Upper bounds of what Kafka's message format 2 adds, as in sinks/routing.py. */
-enum { HEADER_OVERHEAD = 10, RECORD_OVERHEAD = 61 + 21, NUMBER_MAX = 20 };
+enum { NUMBER_MAX = 20 };
 
 static int64_t number(const char *digits, size_t count, int64_t otherwise) {
     int64_t value = 0;
@@ -335,15 +352,32 @@ static int place_of(const char *const *names, const char *name) {
     return -1;
 }
 
-static facts look(const header_names *names, const rd_kafka_headers_t *headers) {
-    facts found = {.real_queue_id = -1};
+/* Whether a header's name is ASCII and ends where C takes it to end. One with a NUL in it is another
+ * name to the JVM, which decided by it; librdkafka does not tell how long it is, but keeps the value
+ * right behind the NUL that it ends the name with. */
+static int is_plain_name(const char *name, size_t len, const void *value) {
+    uint64_t all = 0, some;
+    size_t i = 0;
+    for (; i + sizeof some <= len; i += sizeof some) {
+        memcpy(&some, name + i, sizeof some);
+        all |= some;
+    }
+    for (; i < len; i++) all |= (unsigned char)name[i];
+    return !(all & 0x8080808080808080u) && (!value || (const char *)value == name + len + 1);
+}
+
+static facts look(const sender *to, const rd_kafka_headers_t *headers) {
+    const header_names *names = to->names;
+    facts found = {.real_queue_id = -1, .is_plain = 1};
     const char *name;
     const void *value;
-    size_t size;
-    for (size_t i = 0; !kafka.header_get_all(headers, i, &name, &value, &size); i++) {
+    size_t size, i = 0;
+    for (; !kafka.header_get_all(headers, i, &name, &value, &size); i++) {
+        size_t len = strlen(name);
+        if (!is_plain_name(name, len, value)) found.is_plain = 0;
         int place = place_of(names->taken_off, name);
         if (place < 0) {
-            found.kept_bytes += HEADER_OVERHEAD + (int64_t)(strlen(name) + size);
+            found.kept_bytes += to->sizes.header_overhead_bytes + (int64_t)(len + size);
             continue;
         }
         found.taken_off |= (uint64_t)1 << place;
@@ -355,6 +389,7 @@ static facts look(const header_names *names, const rd_kafka_headers_t *headers) 
             found.real_queue_id = number(value, size, found.real_queue_id);
         }
     }
+    if ((int64_t)i + 2 > to->sizes.headers_max) found.is_plain = 0; /* a final has two more */
     return found;
 }
 
@@ -362,8 +397,9 @@ static int takes(const sender *to, const topic *real, const facts *found,
                  const rd_kafka_message_t *half) {
     if (!real->handle || (real->needs_key && !half->key)) return 0;
     int64_t bytes = (int64_t)(half->len + half->key_len);
-    if (bytes <= real->batch_bytes_max - to->header_room_bytes) return 1;
-    bytes += RECORD_OVERHEAD + found->kept_bytes + 2 * (HEADER_OVERHEAD + NUMBER_MAX);
+    if (bytes <= real->batch_bytes_max - to->sizes.header_room_bytes) return 1;
+    bytes += to->sizes.record_overhead_bytes + found->kept_bytes;
+    bytes += 2 * (to->sizes.header_overhead_bytes + NUMBER_MAX);
     bytes += (int64_t)(strlen(to->names->queue_offset) + strlen(to->names->queue_id));
     return bytes <= real->batch_bytes_max;
 }
@@ -460,6 +496,128 @@ static int note(notes *made, const rd_kafka_message_t *record) {
     return 0;
 }
 
+/* Identity: the 96 bits that state/identity.py defines; one test compares the two. */
+
+typedef struct {
+    int64_t word, rest; /* rest -1: not known */
+} identity;
+
+typedef struct {
+    uint32_t state[8];
+    uint64_t len;
+    unsigned char block[64];
+} sha256;
+
+static const uint32_t sha256_start[8] = {
+    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+};
+
+static const uint32_t sha256_constants[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+};
+
+static uint32_t rotated(uint32_t word, int bits) { return word >> bits | word << (32 - bits); }
+
+#define ROUND(a, b, c, d, e, f, g, h, i)                                                           \
+    s[h] += (rotated(s[e], 6) ^ rotated(s[e], 11) ^ rotated(s[e], 25)) +                           \
+            ((s[e] & s[f]) ^ (~s[e] & s[g])) + sha256_constants[i] + w[i];                         \
+    s[d] += s[h];                                                                                  \
+    s[h] += (rotated(s[a], 2) ^ rotated(s[a], 13) ^ rotated(s[a], 22)) +                           \
+            ((s[a] & s[b]) ^ (s[a] & s[c]) ^ (s[b] & s[c]));
+
+static void sha256_block(sha256 *to) {
+    uint32_t w[64], s[8];
+    for (int i = 0; i < 16; i++) {
+        const unsigned char *four = to->block + 4 * i;
+        w[i] = (uint32_t)four[0] << 24 | (uint32_t)four[1] << 16 | (uint32_t)four[2] << 8 | four[3];
+    }
+    for (int i = 16; i < 64; i++) {
+        uint32_t a = w[i - 15], b = w[i - 2];
+        w[i] = w[i - 16] + w[i - 7] + (rotated(a, 7) ^ rotated(a, 18) ^ a >> 3) +
+               (rotated(b, 17) ^ rotated(b, 19) ^ b >> 10);
+    }
+    memcpy(s, to->state, sizeof s);
+    for (int i = 0; i < 64; i += 8) {
+        /* Eight rounds at once: each word ends where it began, and none is moved. */
+        ROUND(0, 1, 2, 3, 4, 5, 6, 7, i)
+        ROUND(7, 0, 1, 2, 3, 4, 5, 6, i + 1)
+        ROUND(6, 7, 0, 1, 2, 3, 4, 5, i + 2)
+        ROUND(5, 6, 7, 0, 1, 2, 3, 4, i + 3)
+        ROUND(4, 5, 6, 7, 0, 1, 2, 3, i + 4)
+        ROUND(3, 4, 5, 6, 7, 0, 1, 2, i + 5)
+        ROUND(2, 3, 4, 5, 6, 7, 0, 1, i + 6)
+        ROUND(1, 2, 3, 4, 5, 6, 7, 0, i + 7)
+    }
+    for (int i = 0; i < 8; i++) to->state[i] += s[i];
+}
+
+static void sha256_add(sha256 *to, const void *bytes, size_t count) {
+    for (const unsigned char *from = bytes; count;) {
+        size_t at = to->len % sizeof to->block, some = sizeof to->block - at;
+        if (some > count) some = count;
+        memcpy(to->block + at, from, some);
+        to->len += some, from += some, count -= some;
+        if (at + some == sizeof to->block) sha256_block(to);
+    }
+}
+
+static void sha256_hex(sha256 *to, char hex[64]) {
+    static const unsigned char padding[64] = {0x80};
+    unsigned char bits[8];
+    for (int i = 0; i < 8; i++) bits[i] = (unsigned char)(to->len * 8 >> (56 - 8 * i));
+    sha256_add(to, padding, 64 - (to->len + 8) % 64);
+    sha256_add(to, bits, sizeof bits);
+    for (int i = 0; i < 64; i++)
+        hex[i] = "0123456789abcdef"[to->state[i / 8] >> (28 - i % 8 * 4) & 15];
+}
+
+/* The CRC-32 of zlib and of Spark. */
+static uint32_t crc32_of(const char *bytes, size_t count) {
+    uint32_t sum = UINT32_MAX;
+    for (size_t i = 0; i < count; i++)
+        sum = crc32_of_byte[(sum ^ (unsigned char)bytes[i]) & 255] ^ sum >> 8;
+    return ~sum;
+}
+
+void identity_of(const char *group, int64_t group_len, const char *transaction_id, int64_t id_len,
+                 identity *found) {
+    sha256 sum = {.len = 0};
+    char digits[NUMBER_MAX + 1], hex[64], *end = digits + sizeof digits, *first = end;
+    memcpy(sum.state, sha256_start, sizeof sum.state);
+    *--first = ':';
+    int64_t rest = group_len;
+    do *--first = (char)('0' + rest % 10);
+    while (rest /= 10);
+    sha256_add(&sum, first, (size_t)(end - first));
+    sha256_add(&sum, group, (size_t)group_len);
+    sha256_add(&sum, transaction_id, (size_t)id_len);
+    sha256_hex(&sum, hex);
+    uint64_t word = (uint64_t)crc32_of(group, (size_t)group_len) << 48;
+    word |= (uint64_t)crc32_of(hex, 21) << 16 | (crc32_of(hex + 42, 21) & 0xffff);
+    *found = (identity){(int64_t)word, crc32_of(hex + 21, 21)};
+}
+
+/* Whether a half is the one that was decided, not another one that its offset leads to by now. */
+static int is_decided(const header_names *names, const rd_kafka_headers_t *headers,
+                      const identity *decided) {
+    const void *group = NULL, *transaction_id = NULL;
+    size_t group_len = 0, id_len = 0;
+    identity found;
+    if (decided->rest < 0) return 1;
+    if (kafka.header_get(headers, 0, names->group, &group, &group_len) ||
+        kafka.header_get(headers, 0, names->transaction_id, &transaction_id, &id_len))
+        return 0;
+    identity_of(group, (int64_t)group_len, transaction_id, (int64_t)id_len, &found);
+    return found.word == decided->word && found.rest == decided->rest;
+}
+
 /* Forwarding. */
 
 enum { DONE, SILENT, FULL, TOPIC_UNKNOWN, READING_FAILED, SENDING_FAILED, NO_MEMORY };
@@ -479,13 +637,15 @@ static int stop(progress *state, int why, resp_err code, const void *text, size_
     return why;
 }
 
-/* Make the half at the reader's head ready to be sent, if it is plain. */
-static int prepare(reader *from, sender *to, int32_t partition, progress *state) {
+/* Make the half at the reader's head ready to be sent, if it is plain and the one decided. */
+static int prepare(reader *from, sender *to, int32_t partition, const identity *decided,
+                   progress *state) {
     rd_kafka_message_t *half = from->read[from->next];
     rd_kafka_headers_t *headers = NULL;
     if (kafka.message_headers(half, &headers)) return DONE; /* it has none */
-    facts found = look(to->names, headers);
-    if (found.real_topic_len > sizeof state->text) return DONE;
+    facts found = look(to, headers);
+    if (!found.is_plain || found.real_topic_len > sizeof state->text) return DONE;
+    if (!is_decided(to->names, headers, decided)) return DONE;
     const topic *real = find_topic(to, found.real_topic, found.real_topic_len);
     if (!real) return stop(state, TOPIC_UNKNOWN, 0, found.real_topic, found.real_topic_len);
     if (!takes(to, real, &found, half)) return DONE;
@@ -497,10 +657,10 @@ static int prepare(reader *from, sender *to, int32_t partition, progress *state)
 }
 
 /* Send the final of the half at the reader's head; *left becomes 0, unless it is not plain. */
-static int forward_one(reader *from, sender *to, int32_t partition, uint8_t *left,
-                       progress *state) {
+static int forward_one(reader *from, sender *to, int32_t partition, const identity *decided,
+                       uint8_t *left, progress *state) {
     if (!from->edited) {
-        int why = prepare(from, to, partition, state);
+        int why = prepare(from, to, partition, decided, state);
         if (why != DONE || !from->edited) return why;
     }
     resp_err code = produce(to->producer, from);
@@ -511,11 +671,36 @@ static int forward_one(reader *from, sender *to, int32_t partition, uint8_t *lef
     return DONE;
 }
 
+static int is_unreadable(resp_err code) {
+    return code == BAD_MESSAGE || code == BAD_COMPRESSION || code == NOT_IMPLEMENTED;
+}
+
+/* See to what a consumer was given in place of a record. *is_missing becomes 1 where the wanted record
+ * is gone or can't be read, which is left to Python. */
+static int pass_event(reader *from, int64_t wanted, int *is_missing, progress *state) {
+    rd_kafka_message_t *event = from->read[from->next];
+    if (event->err == PARTITION_END) {
+        *is_missing = event->offset > wanted;
+        if (!*is_missing) take(from);
+        return DONE;
+    }
+    if (is_unreadable(event->err)) {
+        /* It may be one before the wanted record, which then is asked for by itself. */
+        *is_missing = from->position == wanted;
+        reader_forget(from);
+        return DONE;
+    }
+    stop(state, READING_FAILED, event->err, event->payload, event->len);
+    take(from);
+    return READING_FAILED;
+}
+
 /* See to the records at `offsets`, which ascend. Where left[i] is 1, send the final of that half, and
- * make it 0, unless it is gone or not plain. Where there are notes, note every record. Returns why it
- * stopped; called again with the same, it goes on. */
+ * make it 0, unless it is gone, not plain, or another one than decided[i] says. Where there are notes,
+ * note every record. Returns why it stopped; called again with the same, it goes on. */
 int forward(reader *from, sender *to, notes *noted, int32_t partition, const int64_t *offsets,
-            uint8_t *left, int64_t count, int timeout_ms, progress *state) {
+            const identity *decided, uint8_t *left, int64_t count, int timeout_ms,
+            progress *state) {
     while (state->at < count) {
         int64_t wanted = offsets[state->at];
         resp_err code = go_to(from, partition, wanted);
@@ -523,8 +708,11 @@ int forward(reader *from, sender *to, notes *noted, int32_t partition, const int
         rd_kafka_message_t *record = peek(from, timeout_ms);
         if (!record) return SILENT;
         if (record->err) {
-            stop(state, READING_FAILED, record->err, record->payload, record->len);
-            return take(from), READING_FAILED;
+            int is_missing = 0, why = pass_event(from, wanted, &is_missing, state);
+            if (why != DONE) return why;
+            if (is_missing && noted && noted->rows == state->at && note(noted, NULL)) return NO_MEMORY;
+            state->at += is_missing;
+            continue;
         }
         int is_found = record->offset == wanted;
         if (record->offset >= wanted) {
@@ -532,7 +720,8 @@ int forward(reader *from, sender *to, notes *noted, int32_t partition, const int
             if (noted && noted->rows == state->at && note(noted, is_found ? record : NULL))
                 return NO_MEMORY;
             if (is_found && left[state->at]) {
-                int why = forward_one(from, to, partition, &left[state->at], state);
+                int64_t at = state->at;
+                int why = forward_one(from, to, partition, &decided[at], &left[at], state);
                 if (why != DONE) return why;
             }
             state->at++;

@@ -7,11 +7,11 @@ from threading import Thread
 
 
 class HangingCallError(Exception):
-    """The call did not come back; what it works with is to be left alone."""
+    """The call did not return; leave what it works with alone."""
 
 
 def call_within(call: Callable[[], object], timeout_s: float) -> None:
-    """Run a call in a thread of its own and wait for it no longer than that.
+    """Run a call in a thread of its own and wait for it for a limited time.
 
     A call that hangs keeps its thread, which ends with the process.
 

@@ -1,4 +1,4 @@
-"""Noting who the sink's records speak of, while it reads them for its own ends.
+"""Notes the names in the sink's records while the sink reads them.
 
 The ledger wants the names of every transaction that something happened to, the sink the bodies of
 some of them. One pass over the topic serves both: a reader that stands in for the sink's own, reads
@@ -13,12 +13,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Message
 from numpy.typing import NDArray
 
 from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY, text_value
-from checkback.sinks.lookup import RecordSource
-from checkback.sinks.native_clients import NativeNotes
+from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.kafka.source_record import PlacedRecord, UnreadableRecord
+from checkback.sinks.native.clients import NativeNotes
 
 NOTED_HEADERS: Final = (UNIQ_KEY, PGROUP, REAL_TOPIC)
 CHUNK_RECORDS: Final = 4_096
@@ -58,7 +58,8 @@ class _Notes:
     times: list[int | None] = field(default_factory=list)
     packed: list[tuple[pa.Array, ...]] = field(default_factory=list)
 
-    def add(self, record: Message | None) -> None:
+    def add(self, found: PlacedRecord | None) -> None:
+        record = None if isinstance(found, UnreadableRecord) else found
         headers = None if record is None else record.headers()
         if headers and len(headers) > 3 and _stands_in_order(headers):
             self.groups.append(headers[1][1])
@@ -102,7 +103,7 @@ class NotingReader:
     find_names: FindNames | None = None
     _names: dict[int, Names] = field(default_factory=dict)
 
-    def read(self, partition: int, offsets: Ints) -> Iterator[tuple[int, Message | None]]:
+    def read(self, partition: int, offsets: Ints) -> Iterator[tuple[int, PlacedRecord | None]]:
         """Yield (offset, record) for the offsets asked for, as RecordReader does."""
         if partition in self._names:
             yield from self.source.read(partition, offsets)

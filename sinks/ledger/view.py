@@ -1,13 +1,15 @@
-"""What a ledger says is pending: prepared, and without a verdict."""
+"""What a ledger says is pending: prepared, and without a verdict; here and in a Spark session."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import QueryBuilder
 
-from checkback.sinks.ledger import DeltaLedger, delta_errors
+from checkback.sinks.ledger.table import DeltaLedger, delta_errors
 
 PENDING_SQL: Final = """\
 SELECT prepared.transaction_id, prepared.producer_group, prepared.real_topic,
@@ -28,6 +30,21 @@ WHERE prepared.event = 'prepared' AND NOT EXISTS (
 )"""
 """Standard SQL, for Spark as for any other engine; ``{table}`` is the ledger."""
 
+SPARK_SETTINGS: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+"""With them a Spark session knows Delta tables; Delta's own, the same everywhere."""
+
+
+def session_settings(jars: Iterable[Path]) -> dict[str, str]:
+    """Return the settings of a Spark session that reads and writes the ledger.
+
+    Args:
+        jars: Delta's.
+    """
+    return {"spark.jars": ",".join(str(jar) for jar in jars), **SPARK_SETTINGS}
+
 
 def view_statement(path: str, view: str) -> str:
     """Return the Spark statement that makes the view in whatever catalog the session has.
@@ -47,7 +64,7 @@ def read_pending(
 
     Args:
         ledger: the ledger.
-        most: no more than so many.
+        most: how many at most.
         stored_until_ms: only halves stored at that time or before.
         group: only those of this producer group.
 

@@ -1,0 +1,1 @@
+"""Writing to Kafka exactly once: a transaction per state partition and batch, its marker inside."""

@@ -1,0 +1,190 @@
+"""The batch marker: which batch a state partition has to write next.
+
+It is a committed consumer offset on the settled topic's partition of the same number, moved inside
+the Kafka transaction that holds the batch's output: output and marker become visible together or
+not at all. Its metadata says when it was last moved, so that it can be renewed before the brokers
+forget idle groups (offsets.retention.minutes, 7 days by default).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.settings import SinkSettings
+
+RENEWAL_MS: Final = 3_600_000
+BY_HAND: Final = -1
+"""In the place of an epoch; before any."""
+COORDINATOR_PAUSE_S: Final = 0.1
+COORDINATOR_MOVES: Final = frozenset(
+    {
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError._TIMED_OUT,
+    }
+)
+"""The group's coordinator is being found or is loading; librdkafka hands this to the caller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A state partition's marker.
+
+    Args:
+        next_batch: the first batch that has not been written.
+        moved_at_ms: when it was last moved.
+        epoch: number of the job's epoch that moved it; see sinks.kafka.epoch. BY_HAND: no job did.
+    """
+
+    next_batch: int
+    moved_at_ms: int
+    epoch: int = 0
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether somebody else set it: a tool that resets offsets writes none of our metadata."""
+        return self.epoch == BY_HAND
+
+    def is_due_for_renewal(self, now_ms: int) -> bool:
+        """Tell whether it should be moved although the batch has no output.
+
+        Also when it was moved in the future: this clock was set back, the brokers' perhaps not.
+        """
+        return abs(now_ms - self.moved_at_ms) >= RENEWAL_MS
+
+
+class MarkerStore:
+    """Reads markers, and makes the offsets that move them.
+
+    Args:
+        settings: whose markers.
+    """
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+        self._topic = settings.topics.settled
+        # With this, reading waits for a transaction that is about to move a marker (KIP-447).
+        self._consumer = self._open("read_committed")
+        self._hasty: Consumer | None = None
+
+    def read(self, state_partitions: list[int], timeout_s: float = 30.0) -> dict[int, Marker]:
+        """Return the markers of those state partitions that have one."""
+        return self._read(self._consumer, state_partitions, timeout_s)
+
+    def read_hastily(
+        self, state_partitions: list[int], timeout_s: float = 30.0
+    ) -> dict[int, Marker]:
+        """Do the same, but leave out what an open transaction is about to move.
+
+        For a look before fencing: the transaction may be a killed predecessor's, which only the
+        fence ends.
+        """
+        if self._hasty is None:
+            self._hasty = self._open("read_uncommitted")
+        return self._read(self._hasty, state_partitions, timeout_s)
+
+    def _open(self, isolation: str) -> Consumer:
+        return Consumer(
+            {
+                "log_level": 0,  # what goes wrong is raised
+                **self._settings.connection,
+                "group.id": self._settings.marker_group,
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+            }
+        )
+
+    def _read(
+        self, consumer: Consumer, state_partitions: list[int], timeout_s: float
+    ) -> dict[int, Marker]:
+        wanted = [TopicPartition(self._topic, partition) for partition in state_partitions]
+        found = _committed(consumer, wanted, time.monotonic() + timeout_s)
+        return {one.partition: _marker(one) for one in found if one.offset >= 0}
+
+    def offset(self, state_partition: int, marker: Marker) -> TopicPartition:
+        """Return the marker as the offset to send to a transaction."""
+        metadata = json.dumps({"moved_at_ms": marker.moved_at_ms, "epoch": marker.epoch})
+        return TopicPartition(self._topic, state_partition, marker.next_batch, metadata)
+
+    def group_metadata(self) -> Any:
+        """Return what send_offsets_to_transaction wants to know of the group."""
+        return self._consumer.consumer_group_metadata()
+
+    def close(self) -> None:
+        """Give the connections up."""
+        self._consumer.close()
+        if self._hasty is not None:
+            self._hasty.close()
+
+
+def _committed(
+    consumer: Consumer, wanted: list[TopicPartition], until_s: float
+) -> list[TopicPartition]:
+    while True:
+        try:
+            return consumer.committed(wanted, max(1.0, until_s - time.monotonic()))
+        except KafkaException as error:
+            cause = cause_of(error)
+            if cause.code() not in COORDINATOR_MOVES or time.monotonic() > until_s:
+                raise BrokerError(
+                    f"The batch markers can't be read: {cause.str()}.",
+                    remedy="Check the brokers, and the pipeline's rights on its groups.",
+                    code=cause.name(),
+                ) from error
+            time.sleep(COORDINATOR_PAUSE_S)
+
+
+def _marker(found: TopicPartition) -> Marker:
+    """Return the marker out of a committed offset."""
+    if not found.metadata:
+        return Marker(found.offset, 0, BY_HAND)
+    said = json.loads(found.metadata)
+    return Marker(found.offset, int(said.get("moved_at_ms", 0)), int(said.get("epoch", 0)))
+
+
+def require_own_epoch(marker: Marker | None, epoch: int) -> None:
+    """Refuse to write for an epoch that a later one has taken over from.
+
+    Raises:
+        FencedError: the marker was moved by a later epoch.
+    """
+    if marker is not None and marker.epoch > epoch:
+        raise FencedError(
+            f"Another job has taken over this checkpoint: its epoch is {marker.epoch}, this "
+            f"one's {epoch}.",
+            remedy="Let only one run; see docs/operating/bad-days.md.",
+            epoch=epoch,
+            taken_over_by=marker.epoch,
+        )
+
+
+def require_not_by_hand(markers: Mapping[int, Marker], group: str) -> None:
+    """Refuse markers that somebody else set: which batches were written can't be known from them.
+
+    Args:
+        markers: by state partition.
+        group: the consumer group that they are offsets of.
+
+    Raises:
+        CheckpointError: names the state partitions.
+    """
+    set_by_hand = [number for number, marker in sorted(markers.items()) if marker.is_by_hand]
+    if set_by_hand:
+        raise CheckpointError(
+            f"The markers of state partitions {set_by_hand} were set by hand: no job wrote these "
+            f"offsets of consumer group {group}. Whether the next batch was written can't be "
+            "known.",
+            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md. Leave "
+            "that group out when offsets are reset.",
+            state_partitions=set_by_hand,
+            group=group,
+        )

@@ -1,0 +1,194 @@
+"""What is known of the topics that are written to: do they exist, how wide, how large a record.
+
+Looked up, not decided by: whatever a task does with the answer becomes true only with the
+transaction that it commits, so a second try that sees other topics can't contradict the first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.kafka_error import cause_of
+
+TIMEOUT_S: Final = 30.0
+BROKER_DEFAULT_BYTES_MAX: Final = 1_048_588
+KEPT_S: Final = 30.0
+"""How long knowledge is believed: a partition that is added may be asked for at once."""
+MARKER_AGE_MAX_MS: Final = 10_000
+"""A broker gives the end of a transaction its own time and then checks it against the topic's bound
+of age. When it rejects that, it tries for ever, and the transactional id is blocked."""
+MILLISECONDS_MAX: Final = 2**62
+"""A bound of time that is as large or larger is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic that exists.
+
+    Args:
+        partitions: how many.
+        record_batch_bytes_max: its max.message.bytes; it bounds a record batch, not one record.
+        needs_key: it is compacted, and takes no record without a key.
+        before_max_ms: how old a record may be, None for any age.
+        batch_cut_bytes: batches of several records are to be smaller than that; None where
+            record_batch_bytes_max is all that is known.
+        is_system: no final may go there; this Checkback's or another's.
+        rejects_markers: brokers may not end a transaction there, and who wrote to it hangs.
+    """
+
+    partitions: int
+    record_batch_bytes_max: int
+    needs_key: bool = False
+    before_max_ms: int | None = None
+    batch_cut_bytes: int | None = None
+    is_system: bool = False
+    rejects_markers: bool = False
+
+
+@dataclass(slots=True)
+class TopicDirectory:
+    """Topics of a cluster, remembered for half a minute.
+
+    Args:
+        admin: the connection; shared with nobody.
+        clock_s: a clock that is never set.
+    """
+
+    admin: AdminClient
+    clock_s: Callable[[], float] = lambda: time.monotonic()
+    _partitions: dict[str, int] = field(default_factory=dict)
+    _known: dict[str, KnownTopic] = field(default_factory=dict)
+    _taught: dict[str, KnownTopic] = field(default_factory=dict)
+    _is_fresh: bool = False
+    _listed_s: float = 0.0
+    _is_aged: bool = False
+
+    def expect_change(self) -> None:
+        """Allow one new look at the cluster: call it once per task."""
+        self._is_fresh = False
+        self._is_aged = bool(self._known) and self.clock_s() - self._listed_s >= KEPT_S
+
+    def forget_all(self) -> None:
+        """Drop what the brokers told: one of them just contradicted it."""
+        self._known.clear()
+        self._partitions.clear()
+        self._is_fresh = False
+
+    def teach(
+        self, topic: str, *, bytes_max: int | None = None, cut_bytes: int | None = None
+    ) -> None:
+        """Note limits that a rejection told, lower than those that were known.
+
+        Args:
+            topic: the topic.
+            bytes_max: it takes no record that is larger.
+            cut_bytes: it may take no batch of several records that is larger.
+        """
+        old = self._taught.get(topic) or KnownTopic(0, MILLISECONDS_MAX)
+        self._taught[topic] = replace(
+            old,
+            record_batch_bytes_max=min(old.record_batch_bytes_max, bytes_max or MILLISECONDS_MAX),
+            batch_cut_bytes=_least(old.batch_cut_bytes, cut_bytes),
+        )
+        self._known.pop(topic, None)
+
+    def find(self, topic: str) -> KnownTopic | None:
+        """Return what is known of a topic, None where it does not exist.
+
+        All topics are listed at once: asking for one by name makes some brokers create it.
+
+        Raises:
+            BrokerError: the topics can't be listed.
+        """
+        if self._is_aged:
+            self._renew()
+        known = self._known.get(topic)
+        if known is not None:
+            return known
+        if topic not in self._partitions and not self._is_fresh:
+            self._list()
+        if topic not in self._partitions:
+            return None
+        self._look_at([topic])
+        return self._known[topic]
+
+    def all_rejecting_markers(self) -> list[str]:
+        """Return the topics on which the brokers may not be able to end a transaction.
+
+        Raises:
+            BrokerError: the topics can't be listed.
+        """
+        self._list()
+        self._look_at(sorted(self._partitions))
+        return [topic for topic, known in sorted(self._known.items()) if known.rejects_markers]
+
+    def _renew(self) -> None:
+        """Look at everything again; brokers that do not answer leave it as it is known."""
+        self._is_aged = False
+        with suppress(BrokerError):
+            self._list()
+            self._taught.clear()
+            held = [topic for topic in self._known if topic in self._partitions]
+            self._known.clear()
+            self._look_at(held)
+
+    def _list(self) -> None:
+        try:
+            metadata = self.admin.list_topics(timeout=TIMEOUT_S)
+        except KafkaException as error:
+            raise BrokerError(
+                f"The topics can't be listed: {cause_of(error).str()}.",
+                remedy="Check that the brokers are up and that the pipeline may describe topics.",
+            ) from error
+        self._partitions = {
+            name: len(topic.partitions)
+            for name, topic in metadata.topics.items()
+            if topic.error is None
+        }
+        self._is_fresh = True
+        self._listed_s = self.clock_s()
+
+    def _look_at(self, topics: Sequence[str]) -> None:
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not resources:
+            return
+        for resource, future in self.admin.describe_configs(resources).items():
+            partitions = self._partitions[resource.name]
+            try:
+                known = _known_topic(partitions, future.result(TIMEOUT_S))
+            except (KafkaException, FutureTimeoutError):
+                # Not allowed to look: assume the defaults; a broker that disagrees says so later.
+                known = KnownTopic(partitions, BROKER_DEFAULT_BYTES_MAX)
+            self._known[resource.name] = _lowered(known, self._taught.get(resource.name))
+
+
+def _known_topic(partitions: int, configs: dict[str, Any]) -> KnownTopic:
+    settings = {name: str(entry.value or "") for name, entry in configs.items()}
+    bytes_max = int(settings.get("max.message.bytes") or BROKER_DEFAULT_BYTES_MAX)
+    needs_key = "compact" in settings.get("cleanup.policy", "")
+    before_max_ms = int(settings.get("message.timestamp.before.max.ms") or MILLISECONDS_MAX)
+    is_timed_by_sender = settings.get("message.timestamp.type") != "LogAppendTime"
+    is_bounded = is_timed_by_sender and before_max_ms < MILLISECONDS_MAX
+    bound_ms = before_max_ms if is_bounded else None
+    rejects_markers = bound_ms is not None and bound_ms < MARKER_AGE_MAX_MS
+    return KnownTopic(partitions, bytes_max, needs_key, bound_ms, rejects_markers=rejects_markers)
+
+
+def _lowered(known: KnownTopic, taught: KnownTopic | None) -> KnownTopic:
+    if taught is None:
+        return known
+    least = min(known.record_batch_bytes_max, taught.record_batch_bytes_max)
+    return replace(known, record_batch_bytes_max=least, batch_cut_bytes=taught.batch_cut_bytes)
+
+
+def _least(one: int | None, other: int | None) -> int | None:
+    return min((number for number in (one, other) if number is not None), default=None)

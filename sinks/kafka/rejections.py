@@ -1,0 +1,243 @@
+"""What the tries of one batch have shown: which outputs Kafka will not take, and why.
+
+A rejected record costs its whole transaction, and the broker rejects the whole batch of records
+that it is in. Which one it was is found, in this order, by what is known of the topic and looked up
+again after a rejection (sizes, keys, ages); by what the broker says of single records (KIP-467);
+else by sending the suspects in ever smaller groups. When that takes too long, the topic takes
+nothing more of this batch: no sender can hold up the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaError
+
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.record_size import record_bytes_max
+from checkback.protocol.refusals import RecordOrigin, RefusedReason
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.real_topics import TopicDirectory
+from checkback.sinks.kafka.routing import Refusal
+from checkback.sinks.kafka.sink_record import SinkRecord
+from checkback.sinks.kafka.transaction import Rejection
+
+MISSING_CODES: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+"""The topic, or the partition, is gone: or what was known of it is old."""
+TOPIC_REASONS: Final = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: RefusedReason.REAL_TOPIC_DENIED,
+    KafkaError.TOPIC_EXCEPTION: RefusedReason.REAL_TOPIC_MISSING,
+    **dict.fromkeys(MISSING_CODES, RefusedReason.REAL_TOPIC_MISSING),
+}
+"""Why a topic takes nothing."""
+SIZE_CODES: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+RECORD_REASONS: Final = {
+    **dict.fromkeys(SIZE_CODES, RefusedReason.FINAL_TOO_LARGE),
+    KafkaError.INVALID_RECORD: RefusedReason.FINAL_REJECTED,
+    KafkaError.INVALID_TIMESTAMP: RefusedReason.FINAL_REJECTED,
+    KafkaError.INVALID_MSG: RefusedReason.FINAL_REJECTED,
+    KafkaError.POLICY_VIOLATION: RefusedReason.FINAL_REJECTED,
+    KafkaError._INVALID_ARG: RefusedReason.RECORD_NOT_MADE,
+}
+"""Why one record is not taken."""
+BYSTANDER: Final = KafkaError._INVALID_DIFFERENT_RECORD  # type: ignore[attr-defined]  # a stub's gap
+"""What is said of a record that is rejected only because another one of its batch is."""
+TIMEOUTS_MAX: Final = 2
+GROUPS: Final = 16
+"""Into how many groups suspects are divided: a try finds one of them, for a flush each."""
+COST_OF_ANY: Final = 1
+COST_OF_SUSPICION: Final = 3
+COST_MAX: Final = 48
+"""What the search in one topic may cost: 48 tries that name records, or 16 that suspect some."""
+TOTAL_COST_MAX: Final = 96
+"""What it may cost in all topics; from then on each that rejects a record is closed at once."""
+
+
+class Suspects(NamedTuple):
+    """Records of one topic among which one is not taken.
+
+    Args:
+        origins: what they were made of.
+        group_size: how many of them are sent together.
+    """
+
+    origins: frozenset[RecordOrigin | None]
+    group_size: int
+
+
+@dataclass(slots=True)
+class KnownRejections:
+    """What is known of one batch; the next batch begins without any of it.
+
+    Args:
+        is_wary: whether every record is measured and tracked.
+        closed_topics: topics that take nothing, and why.
+        rejected: what records were made of that were not taken, and why.
+        bare: what refused records were made of that were not taken either.
+        suspects: by topic.
+        timeouts: tries that ended because records were not taken in time.
+    """
+
+    is_wary: bool = False
+    closed_topics: dict[str, Refusal] = field(default_factory=dict)
+    rejected: dict[RecordOrigin, Refusal] = field(default_factory=dict)
+    bare: set[RecordOrigin] = field(default_factory=set)
+    suspects: dict[str, Suspects] = field(default_factory=dict)
+    timeouts: int = 0
+    _costs: Counter[str] = field(default_factory=Counter)
+    _looked_again: set[str] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        """Tell whether anything is known that an output has to be compared with."""
+        return bool(self.closed_topics or self.rejected)
+
+    def refusal(self, output: SinkRecord) -> Refusal | None:
+        """Return why an output can't go to its topic, None if nothing is known against it."""
+        found = None if output.origin is None else self.rejected.get(output.origin)
+        return found or self.closed_topics.get(output.topic)
+
+    def learn(
+        self, rejections: Sequence[Rejection], names: TopicNames, directory: TopicDirectory
+    ) -> None:
+        """Draw the conclusion from what Kafka rejected, so that the next try gets past it.
+
+        Args:
+            rejections: of one try.
+            names: topics that have to take everything.
+            directory: forgets what it knows, and learns limits.
+
+        Raises:
+            BrokerError: it rejected what only a change at the broker can make it take.
+        """
+        self.is_wary = True
+        directory.forget_all()
+        told = [one for one in rejections if one.code not in (KafkaError._MSG_TIMED_OUT, BYSTANDER)]
+        if not told:
+            self._look_again(rejections[0])
+            return
+        for topic in dict.fromkeys(one.topic for one in told):
+            of_topic = [one for one in rejections if one.topic == topic]
+            self._learn_of(topic, of_topic, names, directory)
+
+    def _learn_of(
+        self,
+        topic: str,
+        rejections: list[Rejection],
+        names: TopicNames,
+        directory: TopicDirectory,
+    ) -> None:
+        told = [one for one in rejections if one.code != BYSTANDER]
+        told = [one for one in told if one.code != KafkaError._MSG_TIMED_OUT]
+        first, is_ours = (
+            told[0],
+            topic in {names.refused, names.discarded, names.settled, names.feedback},
+        )
+        self._spend(topic, COST_OF_ANY)
+        if first.code in TOPIC_REASONS:
+            self._learn_of_topic(first, is_ours=is_ours)
+        elif first.code not in RECORD_REASONS or topic in (names.settled, names.feedback):
+            raise _hopeless(first)
+        elif topic == names.refused:
+            self._learn_of_refused(told, directory)
+        else:
+            for partition in dict.fromkeys(one.partition for one in told):
+                there = [one for one in rejections if one.partition == partition]
+                self._learn_of_records(there, names, directory)
+        total = sum(self._costs.values())
+        is_spent = self._costs[topic] > COST_MAX or total > TOTAL_COST_MAX
+        if is_spent and not is_ours:
+            detail = f"{topic} rejected too many records of this batch, lastly: {first.text}"
+            self.closed_topics.setdefault(topic, Refusal(RefusedReason.FINAL_REJECTED, detail))
+        elif self._costs[topic] > COST_MAX:
+            raise _hopeless(first)
+
+    def _learn_of_topic(self, rejection: Rejection, *, is_ours: bool) -> None:
+        topic = rejection.topic
+        if rejection.code in MISSING_CODES and topic not in self._looked_again:
+            self._looked_again.add(topic)  # the next try sees whether it is gone, or was changed
+            return
+        if is_ours:
+            raise _hopeless(rejection)
+        refusal = Refusal(TOPIC_REASONS[rejection.code], f"{topic}: {rejection.text}")
+        self.closed_topics[topic] = refusal
+
+    def _learn_of_records(
+        self, rejections: list[Rejection], names: TopicNames, directory: TopicDirectory
+    ) -> None:
+        """Take what was said of the records of one partition."""
+        told = [one for one in rejections if one.code in RECORD_REASONS]
+        if any(one.record is None for one in told):
+            return  # nothing was tracked: the next try does, and measures
+        is_exact = len(told) == 1 or len(told) < len(rejections)
+        if told[0].code in SIZE_CODES:
+            self._learn_size(told, directory)
+        if is_exact:
+            for one in told:
+                self._reject(one, names)
+        elif told[0].code not in SIZE_CODES:
+            self._spend(told[0].topic, COST_OF_SUSPICION - COST_OF_ANY)
+            origins = frozenset(one.record.origin for one in told if one.record is not None)
+            self.suspects[told[0].topic] = Suspects(origins, -(-len(told) // GROUPS))
+
+    def _learn_size(self, told: list[Rejection], directory: TopicDirectory) -> None:
+        topic = told[0].topic
+        sizes = [record_bytes_max(*one.record[2:5]) for one in told if one.record is not None]
+        if len(sizes) == 1:
+            directory.teach(topic, bytes_max=sizes[0] - 1)
+        else:
+            directory.teach(topic, cut_bytes=sum(sizes) // 2)
+
+    def _reject(self, rejection: Rejection, names: TopicNames) -> None:
+        record = rejection.record
+        if record is None or record.origin is None:
+            raise _hopeless(rejection)
+        is_discard = rejection.topic == names.discarded
+        reason = RECORD_REASONS[rejection.code]
+        detail = f"{rejection.topic}: {rejection.text}"
+        self.rejected[record.origin] = Refusal(
+            RefusedReason.DISCARD_REJECTED if is_discard else reason, detail
+        )
+
+    def _learn_of_refused(self, told: list[Rejection], directory: TopicDirectory) -> None:
+        """Have refused records written without what they hold, if that was not tried before."""
+        records = [one.record for one in told if one.record is not None]
+        if len(records) < len(told):
+            return
+        if told[0].code in SIZE_CODES:
+            self._learn_size(told, directory)
+            if len(told) > 1:
+                return
+        found = {record.origin for record in records if record.origin is not None} - self.bare
+        if not found:
+            raise _hopeless(told[0])
+        self.bare |= found
+
+    def _spend(self, topic: str, cost: int) -> None:
+        self._costs[topic] += cost
+
+    def _look_again(self, rejection: Rejection) -> None:
+        """Count a try that only ran out of time.
+
+        A topic that vanished shows as records that found no leader in time, and holds up what the
+        same transaction has for other topics: which one it was, only the cluster knows.
+        """
+        self.timeouts += 1
+        if self.timeouts > TIMEOUTS_MAX:
+            raise _hopeless(rejection)
+
+
+def _hopeless(rejection: Rejection) -> BrokerError:
+    return BrokerError(
+        f"Kafka does not take records for {rejection.topic}: {rejection.text}.",
+        remedy="Check the topic's settings and the pipeline's rights with `checkback doctor`.",
+        topic=rejection.topic,
+    )

@@ -1,0 +1,149 @@
+"""A record of the half or the op topic, as what is made of it reads it.
+
+confluent-kafka raises on a header whose name is no UTF-8, and hands out half a list if asked again;
+librdkafka gives a record of more than 100,000 headers without any, and a batch that unpacks to more
+than 100 MB not at all. Each is one sender's doing and must not stop the others: such a record has
+no headers that can be read, and no more is asked of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import methodcaller
+from typing import Final, Protocol
+
+from confluent_kafka import KafkaError
+
+from checkback.protocol.refusals import RecordOrigin
+
+Headers = list[tuple[str, bytes]]
+
+UNREADABLE_CODES: Final = frozenset(
+    {KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError._NOT_IMPLEMENTED}
+)
+"""What a consumer says of a batch of records that it can't unpack, however often it is asked."""
+
+_headers: Final = methodcaller("headers")
+"""The plain call returns although an error is set, which then strikes somewhere else: CPython's
+short cut for methods without arguments does not look; this way it does."""
+
+
+class SourceRecord(Protocol):
+    """What is asked of a record; few methods, so that tests need no broker."""
+
+    def key(self) -> bytes | None: ...  # noqa: D102
+    def value(self) -> bytes | None: ...  # noqa: D102
+    def headers(self) -> Headers | None: ...  # noqa: D102
+    def timestamp(self) -> tuple[int, int]: ...  # noqa: D102
+
+
+class PlacedRecord(SourceRecord, Protocol):
+    """A record that also says where it stands."""
+
+    def topic(self) -> str | None: ...  # noqa: D102
+    def partition(self) -> int | None: ...  # noqa: D102
+    def offset(self) -> int | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableHeaders:
+    """A record whose headers can't be read.
+
+    Args:
+        message: the record.
+        why: what went wrong.
+    """
+
+    message: PlacedRecord
+    why: str
+
+    def key(self) -> bytes | None:
+        """Return the record's."""
+        return self.message.key()
+
+    def value(self) -> bytes | None:
+        """Return the record's."""
+        return self.message.value()
+
+    def headers(self) -> Headers | None:
+        """Return None: they are not known."""
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return the record's."""
+        return self.message.timestamp()
+
+    def topic(self) -> str | None:
+        """Return the record's."""
+        return self.message.topic()
+
+    def partition(self) -> int | None:
+        """Return the record's."""
+        return self.message.partition()
+
+    def offset(self) -> int | None:
+        """Return the record's."""
+        return self.message.offset()
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableRecord:
+    """Stands for a record that is there, of which the client can't read anything.
+
+    Args:
+        place: topic, partition and offset.
+        why: what the client said.
+    """
+
+    place: RecordOrigin
+    why: str
+
+    def key(self) -> bytes | None:
+        """Return None: it is not known."""
+        return None
+
+    def value(self) -> bytes | None:
+        """Return None: it is not known."""
+        return None
+
+    def headers(self) -> Headers | None:
+        """Return None: they are not known."""
+        return None
+
+    def timestamp(self) -> tuple[int, int]:
+        """Return no time, as for a record that has none."""
+        return 0, 0
+
+    def topic(self) -> str | None:
+        """Return where it stands."""
+        return self.place.topic
+
+    def partition(self) -> int | None:
+        """Return where it stands."""
+        return self.place.partition
+
+    def offset(self) -> int | None:
+        """Return where it stands."""
+        return self.place.offset
+
+
+def readable(message: PlacedRecord) -> PlacedRecord:
+    """Return the record, or what stands for it where its headers can't be read."""
+    try:
+        _headers(message)
+    except Exception as error:
+        cause = error.__cause__ or error
+        return UnreadableHeaders(message, f"{type(cause).__name__}: {cause}")
+    return message
+
+
+def is_unreadable(record: SourceRecord) -> bool:
+    """Tell whether the record has headers, or more, that can't be read."""
+    return isinstance(record, UnreadableHeaders | UnreadableRecord)
+
+
+def why_unreadable(record: SourceRecord) -> str:
+    """Return why a record without headers has none."""
+    if isinstance(record, UnreadableHeaders | UnreadableRecord):
+        return record.why
+    return "it has none, or more than the client reads"

@@ -1,0 +1,1 @@
+"""The ledger: a Delta table with one row per transaction event."""

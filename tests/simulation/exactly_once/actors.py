@@ -1,0 +1,138 @@
+"""Drivers and tasks as threads of which only one runs at a time, in an order that a seed makes.
+
+An actor runs until it waits, and the stage picks the next one by chance. An actor whose process is
+dead is woken once more, and every await of its raises `Crash` until it has ended: what `finally`
+and `except` do on the way reaches nothing, as after a kill.
+"""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from checkback.testing.fake_kafka import Clock, Crash
+
+FOR_EVER = float("inf")
+
+
+@dataclass(slots=True, eq=False)
+class Process:
+    """What dies at once: a driver, or a sink with the producers that it keeps."""
+
+    name: str
+    is_dead: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Actor:
+    """Something that goes on in a process."""
+
+    name: str
+    process: Process
+    body: Callable[[], Any]
+    gate: Any = field(default_factory=_thread.allocate_lock)
+    is_so: Callable[[], bool] | None = None
+    until_ms: float = 0.0
+    is_started: bool = False
+    is_done: bool = False
+    result: Any = None
+    failure: BaseException | None = None
+
+    def is_ready(self, now_ms: float) -> bool:
+        if self.until_ms <= now_ms or self.process.is_dead:
+            return True
+        return self.is_so is not None and self.is_so()
+
+
+class Stage:
+    """Actors, and who of them runs.
+
+    Args:
+        random: picks the next one.
+        clock: moved on when all of them wait.
+    """
+
+    def __init__(self, random: Random, clock: Clock) -> None:
+        self.random = random
+        self.clock = clock
+        self.actors: list[Actor] = []
+        self.current: Actor | None = None
+        self.next_event_ms: Callable[[], float] = lambda: FOR_EVER
+        self.tick: Callable[[], None] = lambda: None
+        self.ended: Callable[[Actor], None] = lambda _actor: None
+        self._gate = _thread.allocate_lock()
+        self._gate.acquire()
+
+    def spawn(self, name: str, process: Process, body: Callable[[], Any]) -> Actor:
+        """Have something begin; it runs when it is picked."""
+        actor = Actor(name, process, body)
+        actor.gate.acquire()
+        self.actors.append(actor)
+        return actor
+
+    def step(self) -> None:
+        """Let one actor run until it waits, or let time pass until one can.
+
+        Raises:
+            AssertionError: all wait for ever.
+        """
+        now_ms = self.clock.now_ms
+        ready = [one for one in self.actors if one.is_ready(now_ms)]
+        if not ready:
+            next_ms = min([one.until_ms for one in self.actors] + [self.next_event_ms()])
+            assert next_ms < FOR_EVER, f"all wait: {[one.name for one in self.actors]}"
+            self.clock.advance_to(next_ms)
+            self.tick()
+            return
+        actor = ready[0] if len(ready) == 1 else self.random.choice(ready)
+        self._let_run(actor)
+        if actor.is_done:
+            self.actors.remove(actor)
+            self.ended(actor)
+
+    def pause(self, is_so: Callable[[], bool] | None, until_ms: float) -> None:
+        """Wait, as the current actor, for something or until then.
+
+        Raises:
+            Crash: its process died meanwhile.
+        """
+        actor = self.current
+        assert actor is not None
+        actor.is_so, actor.until_ms = is_so, until_ms
+        self._gate.release()
+        actor.gate.acquire()
+        if actor.process.is_dead:
+            raise Crash
+
+    def end(self) -> None:
+        """Kill everybody."""
+        for actor in self.actors:
+            actor.process.is_dead = True
+        while self.actors:
+            self.step()
+
+    def _let_run(self, actor: Actor) -> None:
+        self.current = actor
+        if actor.is_started:
+            actor.gate.release()
+        elif actor.process.is_dead:
+            actor.is_done, actor.failure = True, Crash()
+            self.current = None
+            return
+        else:
+            actor.is_started = True
+            _thread.start_new_thread(self._run, (actor,))
+        self._gate.acquire()
+        self.current = None
+
+    def _run(self, actor: Actor) -> None:
+        try:
+            actor.result = actor.body()
+        except BaseException as failure:
+            actor.failure = failure
+        finally:
+            actor.is_done = True
+            self._gate.release()

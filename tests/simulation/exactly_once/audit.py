@@ -1,0 +1,215 @@
+"""What must hold, read from the topics as a read_committed consumer reads them.
+
+What is expected follows from the plans alone: each batch, decided by the real rules in turn, says
+which final messages, check requests, discarded and refused records and settled marks there must be.
+What is found must be that, each once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.exactly_once.application import COMMIT, REAL_TOPICS, Applications
+from tests.simulation.exactly_once.pages import Reference
+
+from checkback.protocol import properties
+from checkback.protocol.properties import ERROR_HEADER_PREFIX, Headers, text_value
+from checkback.state import Action, Outcome, pack_settled
+from checkback.testing.fake_kafka import Cluster
+
+Fact = tuple[Any, ...]
+"""What one record says: its kind, and what it is about."""
+DISCARDS = (Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
+
+
+@dataclass(slots=True)
+class Audit:
+    """Reads along.
+
+    Args:
+        cluster: whose topics.
+        applications: know the truth.
+        reference: knows what had to be decided.
+    """
+
+    cluster: Cluster
+    applications: Applications
+    reference: Reference
+    seen: Counter[Fact] = field(default_factory=Counter)
+    kinds: Counter[str] = field(default_factory=Counter)
+    epochs: set[int] = field(default_factory=set)
+    _expected: Counter[Fact] = field(default_factory=Counter)
+    _batches: list[dict[int, Counter[Fact]]] = field(default_factory=list)
+    _read: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def planned(self, outcomes: dict[int, list[Outcome]]) -> None:
+        """Take in what the next batch has to write, by state partition."""
+        batch = len(self._batches)
+        facts = {
+            number: Counter(fact for one in pages for fact in _facts(one, number, batch))
+            for number, pages in outcomes.items()
+        }
+        self._batches.append(facts)
+        for counted in facts.values():
+            self._expected.update(counted)
+
+    def took_over(self, epoch: int) -> None:
+        """Take in that a start has finished taking over: older ones may write nothing more."""
+        assert epoch not in self.epochs, f"epoch {epoch} was taken twice"
+        self.epochs.add(epoch)
+
+    def marker_moved(self, epoch: int) -> None:
+        """Check who moved a marker."""
+        latest = max(self.epochs, default=0)
+        assert epoch >= latest, f"epoch {epoch} wrote after epoch {latest} had taken over"
+
+    def read_on(self) -> None:
+        """Read what has become visible: nothing twice, nothing that was not decided."""
+        names = self.applications.names
+        checks = [name for name in self.cluster.topics if name.startswith(names.check(""))]
+        for topic in (*REAL_TOPICS, names.refused, names.discarded, names.settled, *checks):
+            self._read_topic(topic)
+        self._read_topic(names.feedback)
+
+    def batch_is_written(self, batch: int) -> None:
+        """Check, when Spark commits a batch, that all of it is in the topics or about to be."""
+        self.read_on()
+        for number in self._batches[batch]:
+            missing = self._missing(batch, number)
+            if missing:
+                self._require_on_the_way(batch, number, missing)
+
+    def at_the_end(self, committed: int, planned: int) -> None:
+        """Check once every transaction has ended.
+
+        Args:
+            committed: the last batch that Spark committed, -1 for none.
+            planned: the last batch that was planned.
+        """
+        self.read_on()
+        for batch in range(committed + 1):
+            for number in self._batches[batch]:
+                missing = self._missing(batch, number)
+                assert not missing, f"batch {batch}, state partition {number} lost {missing}"
+        for batch in range(committed + 1, planned + 1):
+            self._all_or_nothing(batch)
+
+    def _all_or_nothing(self, batch: int) -> None:
+        for number, facts in self._batches[batch].items():
+            missing = self._missing(batch, number)
+            marks = [fact for fact in facts if fact[0] == "mark"]
+            written = [fact for fact in marks if self.seen[fact]]
+            half_done = missing and len(missing) < len(facts) and written
+            assert not half_done, f"batch {batch}, state partition {number} lacks {missing}"
+
+    def _missing(self, batch: int, number: int) -> list[Fact]:
+        return [
+            fact
+            for fact, times in self._batches[batch][number].items()
+            # Of checks that were given back the same one is asked again in a later batch.
+            if self.seen[fact] < min(times, self._expected[fact])
+        ]
+
+    def _require_on_the_way(self, batch: int, number: int, missing: list[Fact]) -> None:
+        """Look behind the last stable offsets, where other transactions hold the reader up."""
+        unread = self._unread_facts()
+        lost = [fact for fact in missing if not unread[fact]]
+        assert not lost, f"batch {batch} is committed, state partition {number} lacks {lost}"
+
+    def _unread_facts(self) -> Counter[Fact]:
+        found: Counter[Fact] = Counter()
+        for (topic, partition), first in self._read.items():
+            log = self.cluster.topics[topic].partitions[partition]
+            for offset in range(first, log.end):
+                if log.is_visible(offset):
+                    fact = self._fact(topic, partition, offset)
+                    found.update([] if fact is None else [fact])
+        return found
+
+    def _read_topic(self, name: str) -> None:
+        topic = self.cluster.topics.get(name)
+        for log in () if topic is None else topic.partitions:
+            first, end = self._read.get((name, log.number), 0), log.last_stable_offset
+            self._read[name, log.number] = end
+            for offset in range(first, end):
+                if log.is_visible(offset):
+                    self._take(name, log.number, offset)
+
+    def _take(self, topic: str, partition: int, offset: int) -> None:
+        fact = self._fact(topic, partition, offset)
+        if fact is None:
+            return
+        self.seen[fact] += 1
+        self.kinds[fact[0]] += 1
+        assert fact in self._expected, f"{topic}-{partition}@{offset}: {fact} was never decided"
+        most = self._expected[fact]
+        assert self.seen[fact] <= most, f"{topic}-{partition}@{offset}: {fact} is there twice"
+        if topic in REAL_TOPICS:
+            self._require_true(fact, topic, partition, offset)
+
+    def _require_true(self, fact: Fact, topic: str, partition: int, offset: int) -> None:
+        transaction = self.applications.transactions[fact[1], fact[2]]
+        record = self.cluster.topics[topic].partitions[partition].records[offset]
+        assert transaction.state == COMMIT, f"{fact}: the application rolled it back"
+        assert record.value == transaction.body, f"{fact}: another body"
+
+    def _fact(self, topic: str, partition: int, offset: int) -> Fact | None:
+        names = self.applications.names
+        record = self.cluster.topics[topic].partitions[partition].records[offset]
+        headers = record.headers
+        if topic == names.settled:
+            # Which batch and page it is of stands in it; any difference is another fact.
+            return ("mark", partition, record.value)
+        if topic == names.refused:
+            return _refused_fact(headers, names.half)
+        if topic == names.feedback:
+            times = _number(headers, properties.TRANSACTION_CHECK_TIMES)
+            return ("check", partition, int(record.value or 0), times)
+        position = (
+            _number(headers, properties.TRAN_HALF_QUEUE_ID),
+            _number(headers, properties.TRAN_PREPARED_QUEUE_OFFSET),
+        )
+        if topic == names.discarded:
+            return ("discard", *position)
+        if topic in REAL_TOPICS:
+            return ("commit", *position)
+        return ("check", *position, _number(headers, properties.TRANSACTION_CHECK_TIMES))
+
+
+def _facts(outcome: Outcome, state_partition: int, batch: int) -> list[Fact]:
+    """Return what a page's decisions have to leave in the topics."""
+    found: list[Fact] = []
+    rows = zip(
+        outcome.action.tolist(),
+        outcome.offset.tolist(),
+        outcome.detail.tolist(),
+        outcome.source_offset.tolist(),
+        strict=True,
+    )
+    for action, offset, detail, source in rows:
+        if action == Action.COMMIT:
+            found.append(("commit", outcome.partition, offset))
+        elif action == Action.CHECK:
+            found.append(("check", outcome.partition, offset, detail))
+        elif action in DISCARDS:
+            found.append(("discard", outcome.partition, offset))
+        elif action == Action.REFUSE_OP:
+            found.append(("refused op", outcome.partition, source))
+    found.append(("mark", state_partition, pack_settled(outcome, batch)))
+    return found
+
+
+def _refused_fact(headers: Headers, half_topic: str) -> Fact:
+    origin = text_value(headers, ERROR_HEADER_PREFIX + "topic")
+    partition = _number(headers, ERROR_HEADER_PREFIX + "partition")
+    offset = _number(headers, ERROR_HEADER_PREFIX + "offset")
+    # A final that has no place is refused instead: final or refused, one of the two and once.
+    return ("commit" if origin == half_topic else "refused op", partition, offset)
+
+
+def _number(headers: Headers, name: str) -> int:
+    found = text_value(headers, name)
+    assert found is not None, f"{name} is missing"
+    return int(found)

@@ -1,0 +1,210 @@
+"""The protocol with one of its parts taken out; each has to be caught within a few seeds.
+
+What is patched is the sink's own code, and in two cases what Spark does around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+from tests.simulation.exactly_once.checkpoint import Checkpoint, Pages, Plan
+from tests.simulation.exactly_once.run import World
+from tests.simulation.exactly_once.spark import Driver
+
+from checkback.sinks.kafka import epoch as epoch_module
+from checkback.sinks.kafka import transaction as transaction_module
+from checkback.sinks.kafka.epoch import LATEST_EPOCH
+from checkback.sinks.kafka.marker import Marker
+from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
+from checkback.sinks.writer import BatchWriter
+from checkback.streaming import preflight as preflight_module
+
+ONE_DRIVER = World(2, two_drivers=False, touched_markers=False, overwrites=False)
+TWO_DRIVERS = replace(ONE_DRIVER, two_drivers=True)
+TOUCHED = replace(ONE_DRIVER, touched_markers=True)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """What is left out, and the world in which that shows.
+
+    Args:
+        broken: puts the broken part in place while it is open.
+        world: what kind of life it takes.
+    """
+
+    broken: Callable[[], AbstractContextManager[Any]]
+    world: World = ONE_DRIVER
+
+
+def _marker_seen_as(changed: Callable[[Marker], Marker]) -> Callable[[], Any]:
+    honest = BatchWriter._open
+
+    def opened(self: BatchWriter, batch_id: int, first_batch: int) -> MarkedProducer:
+        producer = honest(self, batch_id, first_batch)
+        if producer.marker is not None:
+            producer.marker = changed(producer.marker)
+        return producer
+
+    return lambda: patch.object(BatchWriter, "_open", opened)
+
+
+def _own_transactional_ids(*, at_start: bool) -> Callable[[], Any]:
+    """Each producer has an id of its own, so initialising it fences nobody."""
+    honest = MarkedProducer._configuration
+
+    def broken() -> Any:
+        numbers = count()
+
+        def configuration(self: MarkedProducer) -> dict[str, Any]:
+            found = honest(self)
+            if (self.settings.epoch >= LATEST_EPOCH) == at_start:
+                found["transactional.id"] += f"-{next(numbers)}"
+            return found
+
+        return patch.object(MarkedProducer, "_configuration", configuration)
+
+    return broken
+
+
+def _marker_moved_at_once() -> Any:
+    def send(self: MarkedProducer, position: Any, _: Any) -> None:
+        self._markers._consumer.commit(offsets=[position], asynchronous=False)
+
+    return patch.object(MarkedProducer, "_send_offset", send)
+
+
+@contextmanager
+def _marker_moved_afterwards() -> Iterator[None]:
+    honest = MarkedProducer.commit_marker
+
+    def commit(self: MarkedProducer, moved: Marker) -> None:
+        honest(self, moved)
+        position = self._markers.offset(self.state_partition, moved)
+        self._markers._consumer.commit(offsets=[position], asynchronous=False)
+
+    with (
+        patch.object(MarkedProducer, "_send_offset", lambda *_: None),
+        patch.object(MarkedProducer, "commit_marker", commit),
+    ):
+        yield
+
+
+@contextmanager
+def _epoch_not_compared() -> Iterator[None]:
+    with ExitStack() as stack:
+        for module in (epoch_module, transaction_module):
+            stack.enter_context(patch.object(module, "require_own_epoch", lambda *_: None))
+        stack.enter_context(patch.object(BatchWriter, "_require_own", lambda *_: None))
+        yield
+
+
+@contextmanager
+def _marker_kept_over_a_loss() -> Iterator[None]:
+    """A producer that was lost is replaced, but what was known of the marker is kept."""
+    close, opened = BatchWriter.close, BatchWriter._open
+    kept: dict[int, tuple[BatchWriter, Marker | None]] = {}
+
+    def keep_and_close(self: BatchWriter) -> None:
+        if self._producer is not None:
+            kept[id(self)] = self, self._producer.marker
+        close(self)
+
+    def open_with_kept(self: BatchWriter, batch_id: int, first_batch: int) -> MarkedProducer:
+        producer = opened(self, batch_id, first_batch)
+        found = kept.pop(id(self), None)
+        if found is not None and found[1] is not None:
+            producer.marker = found[1]
+        return producer
+
+    with (
+        patch.object(BatchWriter, "close", keep_and_close),
+        patch.object(BatchWriter, "_open", open_with_kept),
+    ):
+        yield
+
+
+def _doubt_counts_as_written() -> Any:
+    honest = BatchWriter._try
+
+    def tried(self: BatchWriter, *arguments: Any) -> Any:
+        try:
+            return honest(self, *arguments)
+        except ProducerLostError:
+            return arguments[-1]
+
+    return patch.object(BatchWriter, "_try", tried)
+
+
+def _marker_read_before_the_fence_only() -> Any:
+    honest = MarkedProducer._look_at
+
+    def look(self: MarkedProducer, markers: dict[int, Marker]) -> None:
+        if not hasattr(self, "_producer"):
+            honest(self, markers)
+
+    return patch.object(MarkedProducer, "_look_at", look)
+
+
+def _marker_one_behind() -> Any:
+    def commit(self: MarkedProducer, batch_id: int, now_ms: int) -> None:
+        self.commit_marker(Marker(batch_id, now_ms, self.settings.epoch))
+
+    return patch.object(MarkedProducer, "commit", commit)
+
+
+def _newest_state() -> Any:
+    def load(self: Checkpoint, state_partition: int, batch: int) -> Pages:
+        self.fates.before("load state")
+        versions = [batch for partition, batch in self.states if partition == state_partition]
+        return self.states[state_partition, max(versions)] if versions else {}
+
+    return patch.object(Checkpoint, "load", load)
+
+
+def _replay_by_its_own_clock() -> Any:
+    honest = Driver._resume
+
+    def resume(self: Driver) -> tuple[int, Plan | None]:
+        batch, plan = honest(self)
+        return batch, plan and Plan(int(self.run.clock.now_ms), plan.starts, plan.ends)
+
+    return patch.object(Driver, "_resume", resume)
+
+
+@contextmanager
+def _set_by_hand_and_believed() -> Iterator[None]:
+    with (
+        patch.object(epoch_module, "require_not_by_hand", lambda *_: None),
+        patch.object(preflight_module, "require_not_by_hand", lambda *_: None),
+    ):
+        yield
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "marker not checked": Mutation(_marker_seen_as(lambda one: replace(one, next_batch=0))),
+    "marker taken for one later": Mutation(
+        _marker_seen_as(lambda one: replace(one, next_batch=one.next_batch + 1))
+    ),
+    "marker one behind": Mutation(_marker_one_behind),
+    "marker read before the fence only": Mutation(_marker_read_before_the_fence_only),
+    "marker moved before the transaction's end": Mutation(_marker_moved_at_once),
+    "marker moved after the transaction's end": Mutation(_marker_moved_afterwards),
+    "marker kept over a lost commit": Mutation(_marker_kept_over_a_loss),
+    "a commit in doubt counts as written": Mutation(_doubt_counts_as_written),
+    "no fence when a task opens": Mutation(_own_transactional_ids(at_start=False)),
+    "no fence when a job starts": Mutation(_own_transactional_ids(at_start=True), TWO_DRIVERS),
+    "epoch not compared": Mutation(_epoch_not_compared, TWO_DRIVERS),
+    "any marker believed by tasks": Mutation(
+        lambda: patch.object(BatchWriter, "_require_own", lambda *_: None), TOUCHED
+    ),
+    "any marker believed by starts": Mutation(_set_by_hand_and_believed, TOUCHED),
+    "state version of the wrong batch": Mutation(_newest_state),
+    "a replay decides by its own clock": Mutation(_replay_by_its_own_clock),
+}
+"""By what is left out or done wrong."""

@@ -1,0 +1,322 @@
+"""One simulated life of a checkpoint: drivers come and go, and all of it follows from one seed.
+
+Real: the sink from `Writers` down (without its compiled part), fencing at start, the look at the
+markers before it, the rules of the pages. Simulated: Kafka, time, Spark's logs, state versions,
+tasks and drivers, applications. Not in it: Spark's JVM, state files and Kafka source, decoding in
+SQL, the ledger, forwarding inside librdkafka, what the brokers themselves may lose, torn files in
+the checkpoint, an operator who sets a marker together with metadata that looks like ours.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from random import Random
+
+from confluent_kafka import TopicPartition
+from tests.simulation.exactly_once.actors import Actor, Stage
+from tests.simulation.exactly_once.application import HALF_PARTITIONS, NARROW_BYTES, Applications
+from tests.simulation.exactly_once.audit import Audit
+from tests.simulation.exactly_once.checkpoint import Checkpoint, ConcurrentLogError, Plan
+from tests.simulation.exactly_once.fates import Chances, Fates
+from tests.simulation.exactly_once.pages import Reference, inputs_of
+from tests.simulation.exactly_once.spark import Driver
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.streaming.preflight import ClusterFacts
+from checkback.testing.fake_kafka import Clock, Cluster, Crash, FakeAdminClient, installed
+from checkback.testing.fake_kafka.groups import Committed, Place
+
+CRASHES = 60
+"""The number after which a run calms down."""
+STEPS_MAX = 60_000
+STARTS_MAX = 400
+EVENTS_PER_BATCH_MAX = 12
+DAY_MS = 86_400_000
+OVERWRITES_WITH_TWO_DRIVERS = False
+"""Whether two drivers meet where ``offsets/N`` can be overwritten; see world_of."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What kind of life it is.
+
+    Args:
+        state_partitions: of the job.
+        two_drivers: a second driver may start while one runs.
+        touched_markers: an operator resets or deletes the markers, or they expire.
+        overwrites: ``offsets/N`` is put where nobody saw one, not created or refused.
+    """
+
+    state_partitions: int
+    two_drivers: bool
+    touched_markers: bool
+    overwrites: bool
+
+
+def world_of(random: Random) -> World:
+    """Draw a world.
+
+    Where a plan can be overwritten two drivers at once may run the same batch with different
+    contents, before the older one learns that it is over: no marker helps against that. Spark
+    itself wants a file system that creates a file or refuses; a local disk and HDFS do.
+    """
+    overwrites = random.random() < 0.3
+    two_drivers = random.random() < 0.5
+    return World(
+        state_partitions=random.choice((1, 2, 2, 3)),
+        two_drivers=two_drivers and (not overwrites or OVERWRITES_WITH_TWO_DRIVERS),
+        touched_markers=random.random() < 0.25,
+        overwrites=overwrites,
+    )
+
+
+class Run:
+    """A checkpoint, the cluster and everybody who works with them.
+
+    Args:
+        seed: of everything that is left to chance.
+        crashes: how many before the world calms down.
+        world: what kind; None: as the seed has it.
+        chances: how likely what is at each await.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        crashes: int = CRASHES,
+        world: World | None = None,
+        chances: Chances | None = None,
+    ) -> None:
+        self.seed, self.crashes_wanted = seed, crashes
+        self.random = Random(seed)
+        self.world = world or world_of(self.random)
+        self.state_partitions = self.world.state_partitions
+        self.clock = Clock()
+        self.stage = Stage(self.random, self.clock)
+        self.fates = Fates(self.stage, self.random, chances or Chances())
+        self.cluster = Cluster(self.fates, self._marker_moved)
+        self.stage.ended = self._expect
+        self.stage.tick = self.cluster.tick
+        self.stage.next_event_ms = self.cluster.coordinator.next_event_ms
+        self.checkpoint = Checkpoint(self.fates, overwrites=self.world.overwrites)
+        self.checkpoint.planned = self._planned
+        self.applications = Applications(self.cluster, self.random)
+        self.names = self.applications.names
+        self.reference = Reference(self.state_partitions)
+        self.audit = Audit(self.cluster, self.applications, self.reference)
+        timeout_ms = self.random.choice((5_000, 15_000, 60_000))
+        self.settings = Settings(
+            state_partitions=self.state_partitions, sink_transaction_timeout_ms=timeout_ms
+        )
+        self.facts = ClusterFacts("simulated", {}, 0)
+        self.sink = SinkSettings("app", "query", "", {}, timeout_ms, 100_000, native_sink=False)
+        self.drivers: list[Driver] = []
+        self.ends: Counter[str] = Counter()
+        self.starts = 0
+        self.is_touched = False
+        self.is_refused = False
+        self._start_at_ms = 0.0
+
+    def go(self) -> Run:
+        """Live it to the end.
+
+        Raises:
+            AssertionError: something does not hold; its note says how to repeat it.
+        """
+        try:
+            with installed(self.cluster):
+                self.applications.make_topics()
+                try:
+                    self._live()
+                    self._end()
+                finally:
+                    self.stage.end()
+        except AssertionError as error:
+            error.add_note(f"repeat: {repeating_command(self.seed, self.crashes_wanted)}")
+            raise
+        return self
+
+    def is_over(self) -> bool:
+        """Tell whether all is calm and everything has its verdict."""
+        if not self.fates.is_calm or self.reference.pending:
+            return False
+        plan = self.checkpoint.plans.get(max(self.checkpoint.plans, default=-1))
+        return plan is not None and dict(plan.ends) == self._ends(plan, None)
+
+    def make_plan(self, batch: int) -> Plan:
+        """Return where the next batch ends: Spark's source looks how far the topics are stable."""
+        self.applications.live()
+        self._perhaps_calm_down()
+        before = self.checkpoint.plans.get(batch - 1)
+        most = None if self.fates.is_calm else self.random.choice((3, EVENTS_PER_BATCH_MAX))
+        starts = {} if before is None else before.ends
+        return Plan(int(self.clock.now_ms), starts, self._ends(before, most))
+
+    def took_over(self, epoch: int) -> None:
+        """Take in that a start has taken over."""
+        if not self.is_touched:
+            self.audit.took_over(epoch)
+
+    def _planned(self, batch: int, plan: Plan) -> None:
+        """Take in that a plan was written."""
+        assert batch == len(self.reference.batches), f"batch {batch} was planned twice"
+        inputs = inputs_of(plan, self.cluster, self.names)
+        self.audit.planned(self.reference.extend(plan, inputs))
+
+    def _expect(self, actor: Actor) -> None:
+        """See how somebody ended; nobody may end with a failure that no user was told of."""
+        failure = actor.failure
+        if failure is None:
+            return
+        known = (Crash, ConcurrentLogError, FencedError, BrokerError, CheckpointError)
+        if not isinstance(failure, known):
+            raise failure
+
+    def refused(self, error: CheckpointError, batch: int | None = None) -> None:
+        """Take in that a start, or a task of a batch, was refused."""
+        # A task that comes to life long after its batch finds a marker that tells it nothing.
+        late = batch is not None and batch in self.checkpoint.commits
+        assert late or self.is_touched, f"refused though nobody touched a marker: {error}"
+
+    def _ends(self, before: Plan | None, most: int | None) -> dict[tuple[str, int], int]:
+        ends = {}
+        for topic in (self.names.half, self.names.op, self.names.feedback):
+            for partition in range(HALF_PARTITIONS):
+                log = self.cluster.topics[topic].partitions[partition]
+                first = 0 if before is None else before.ends[topic, partition]
+                end = log.last_stable_offset
+                ends[topic, partition] = end if most is None else min(end, first + most)
+        return ends
+
+    def _live(self) -> None:
+        for _ in range(STEPS_MAX):
+            self._tend()
+            if self.is_refused or (self._is_still() and self.is_over()):
+                return
+            self.stage.step()
+        raise AssertionError(f"no end after {STEPS_MAX} steps")
+
+    def _is_still(self) -> bool:
+        return not self.drivers
+
+    def _tend(self) -> None:
+        """See after those who ended, start others, and do what operators and brokers do."""
+        for driver in [one for one in self.drivers if one.actor.is_done]:
+            self.drivers.remove(driver)
+            self._ended(driver)
+        if self.is_refused:
+            return
+        if not self.drivers and not self.is_over():
+            self.clock.advance_to(self._start_at_ms)
+            self._start()
+        elif not self.fates.is_calm:
+            self._disturb()
+
+    def _start(self) -> None:
+        self.starts += 1
+        assert self.starts <= STARTS_MAX, "drivers start again and again and get nowhere"
+        self.drivers.append(Driver(self, self.starts))
+
+    def _ended(self, driver: Driver) -> None:
+        failure = driver.actor.failure
+        self.ends[type(failure).__name__] += 1
+        self.fates.tell(f"{driver.process.name} ended: {failure!r}")
+        for process in driver.processes:
+            # Some sinks die with their driver, some finish what they are at.
+            process.is_dead = process.is_dead or self.random.random() < 0.5
+        if failure is None:
+            return
+        if isinstance(failure, CheckpointError) and driver.sink is None:
+            self.refused(failure)
+            self.is_refused = True
+        self._start_at_ms = self.clock.now_ms + self.random.choice((0, 500, 20_000))
+
+    def _perhaps_calm_down(self) -> None:
+        if self.fates.crashes >= self.crashes_wanted and not self.fates.is_calm:
+            self.fates.is_calm = True
+            self.applications.calm_down()
+
+    def _disturb(self) -> None:
+        draw = self.random.random()
+        if draw < 0.006 and self.world.two_drivers and len(self.drivers) == 1:
+            self.fates.met["two drivers"] += 1
+            self._start()
+        elif 0.01 < draw < 0.02:
+            self._trouble_brokers()
+        elif 0.02 < draw < 0.025 and self.world.touched_markers:
+            self._touch_markers()
+
+    def _trouble_brokers(self) -> None:
+        random, now_ms = self.random, self.clock.now_ms
+        until_ms = now_ms + random.choice((100.0, 3_000.0, 20_000.0))
+        match random.randrange(4):
+            case 0:
+                self.fates.met["coordinator moves"] += 1
+                self.cluster.coordinator_moves_until_ms = until_ms
+            case 1:
+                narrow = self.cluster.topics["narrow"]
+                narrow.bytes_max = random.choice((NARROW_BYTES, 1_048_588))
+                self.fates.met["topic's limit changed"] += 1
+            case _:
+                topic = random.choice(list(self.cluster.topics.values()))
+                random.choice(topic.partitions).leaderless_until_ms = until_ms
+                self.fates.met["leader changed"] += 1
+
+    def _touch_markers(self) -> None:
+        """Do to the markers what an operator does by mistake, or what time does."""
+        random, group, settled = self.random, self.sink.marker_group, self.names.settled
+        admin = FakeAdminClient(self.cluster, {})
+        found = self.cluster.group(group).committed
+        self.is_touched = True
+        how = random.choice(("deleted", "expired", "moved", "moved", "to earliest", "to latest"))
+        self.fates.met[f"markers {how}"] += 1
+        self.fates.tell(f"markers {how}")
+        if how == "deleted":
+            admin.delete_consumer_groups([group])
+            return
+        if how == "expired":
+            self.clock.now_ms += random.choice((DAY_MS, 8 * DAY_MS))
+            self.cluster.tick()
+            self.cluster.expire_offsets()
+            return
+        places = list(found) if random.random() < 0.5 else list(found)[:1]
+        log_ends = [one.end for one in self.cluster.topics[settled].partitions]
+        for topic, partition in places:
+            now_at = found[topic, partition].offset
+            to = {"to earliest": 0, "to latest": log_ends[partition]}.get(how)
+            if to is None:
+                to = max(0, now_at + random.choice((-3, -2, -1, 1, 2)))
+            self.cluster.reset_offsets(group, [TopicPartition(topic, partition, to)])
+
+    def _marker_moved(self, group: str, _: Place, entry: Committed) -> None:
+        # Whoever loses the markers also loses who was the latest.
+        if group == self.sink.marker_group and entry.metadata and not self.is_touched:
+            self.audit.marker_moved(int(json.loads(entry.metadata)["epoch"]))
+
+    def _end(self) -> None:
+        """Let every transaction end, and look at everything."""
+        self.fates.is_calm = True
+        self.stage.end()
+        self.clock.now_ms += 200_000
+        self.cluster.tick()
+        self.cluster.tick()
+        committed = max(self.checkpoint.commits, default=-1)
+        self.audit.at_the_end(committed, max(self.checkpoint.plans, default=-1))
+        self.fates.tell(f"{sorted(self.audit.kinds.items())}")
+
+
+def repeating_command(seed: int, crashes: int) -> str:
+    """Return the command that runs exactly this again."""
+    return f"python -m tests.simulation.exactly_once {seed} --crashes {crashes}"
+
+
+def summary(run: Run) -> str:
+    """Return a run in one line; the last number is the same whenever the run is."""
+    kinds = " ".join(f"{kind}={number}" for kind, number in sorted(run.audit.kinds.items()))
+    end = "refused" if run.is_refused else "all settled"
+    counts = f"{run.fates.crashes} crashes, {run.starts} starts, {len(run.checkpoint.commits)}"
+    return f"{counts} batches, {end}, {kinds}, trace {run.fates.hash:08x}"
