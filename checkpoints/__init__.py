@@ -1,1 +1,1 @@
-"""The checkpoint: whose it is, which rules were in force when, how far it has come."""
+"""The checkpoint: its owner, the rules by time, Spark's logs and the state."""

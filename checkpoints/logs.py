@@ -1,8 +1,8 @@
-"""Spark's own small files in a checkpoint: what was planned, what was done, by whom.
+"""Parsers for Spark's log files in a checkpoint: plans, commits, query id, operator metadata.
 
-Each is a version line and JSON documents, one per line (OffsetSeqLog, CommitLog, StreamMetadata and
-OperatorStateMetadata of Spark 4.2.0). Read without Spark, so that a file which Spark would refuse
-can be told from one that it would take.
+Most are a version line followed by JSON documents, one per line (OffsetSeqLog, CommitLog,
+StreamMetadata and OperatorStateMetadata of Spark 4.2.0). They are parsed without Spark, so that
+Checkback can say which file Spark would reject.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ class BrokenLogError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """What ``offsets/N`` says.
+    """The content of ``offsets/N``: the plan of a batch.
 
     Args:
-        timestamp_ms: the batch's time, by which it decides.
-        ends: topic, partition, offset after the last record of the batch; empty without input.
-        conf: the Spark settings that are frozen with the checkpoint.
+        timestamp_ms: the batch's time; its decisions use it.
+        ends: by topic and partition, the offset after the last record of the batch; empty without
+            input.
+        conf: the Spark settings that the checkpoint fixes.
     """
 
     timestamp_ms: int
@@ -40,10 +41,10 @@ class PlannedBatch:
 
     @property
     def state_partitions(self) -> int:
-        """Number of state partitions that the batch runs with.
+        """The number of state partitions that the batch runs with.
 
         Raises:
-            BrokenLogError: the file does not say.
+            BrokenLogError: the file does not hold it.
         """
         try:
             return int(self.conf[SHUFFLE_PARTITIONS])
@@ -53,11 +54,11 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StateStoreInfo:
-    """What a stateful operator's metadata says of its one store.
+    """What a stateful operator's metadata says about its one state store.
 
     Args:
-        operator: Spark's number and name of it.
-        partitions: of its store.
+        operator: Spark's number and name of the operator.
+        partitions: number of partitions of the store.
     """
 
     operator: int
@@ -66,10 +67,10 @@ class StateStoreInfo:
 
 
 def parse_offsets(content: bytes) -> PlannedBatch:
-    """Read ``offsets/N``.
+    """Parse ``offsets/N``.
 
     Raises:
-        BrokenLogError: it is torn, of another version, or no offset log.
+        BrokenLogError: the file is torn, has another version, or is not an offset log.
     """
     lines = _lines_after_version(content)
     if len(lines) < 2:
@@ -86,10 +87,10 @@ def parse_offsets(content: bytes) -> PlannedBatch:
 
 
 def parse_commit(content: bytes) -> int:
-    """Read ``commits/N``; return its watermark, which is always 0 here.
+    """Parse ``commits/N``; return its watermark, which is always 0 here.
 
     Raises:
-        BrokenLogError: it is torn, of another version, or no commit log.
+        BrokenLogError: the file is torn, has another version, or is not a commit log.
     """
     lines = _lines_after_version(content)
     found = _object(lines[0]).get("nextBatchWatermarkMs") if len(lines) == 1 else None
@@ -99,10 +100,10 @@ def parse_commit(content: bytes) -> int:
 
 
 def parse_query_id(content: bytes) -> str:
-    """Read ``metadata``: Spark's id of the query.
+    """Parse ``metadata``; return Spark's id of the query.
 
     Raises:
-        BrokenLogError: it is torn or something else.
+        BrokenLogError: the file is torn or holds something else.
     """
     found = _object(_text(content)).get("id")
     if not isinstance(found, str) or not found:
@@ -111,10 +112,11 @@ def parse_query_id(content: bytes) -> str:
 
 
 def parse_operator(content: bytes) -> StateStoreInfo:
-    """Read ``state/0/_metadata/metadata``.
+    """Parse ``state/0/_metadata/metadata``.
 
     Raises:
-        BrokenLogError: it is torn, of another version, or of another operator than ours.
+        BrokenLogError: the file is torn, has another version, or belongs to another operator than
+            ours.
     """
     lines = _lines_after_version(content)
     try:
@@ -158,5 +160,5 @@ def _object(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise BrokenLogError(f"it is not whole JSON: {error}") from error
     if not isinstance(found, dict):
-        raise BrokenLogError("it is no JSON object")
+        raise BrokenLogError("it is not a JSON object")
     return found

@@ -1,26 +1,85 @@
-"""Which rules were in force when; a replayed batch is decided by those of its own time."""
+"""The history of the rules in a checkpoint; a replayed batch decides by the rules of its own time.
+
+Every start writes a file of its own, ``rules/<epoch>.json``, with all rules up to and including its
+own. The file with the highest epoch counts, so a fenced older job that still writes its file
+changes nothing. No file is ever written twice.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.store import CheckpointStore
+from checkback.protocol.errors import CheckpointError
 from checkback.state import Rules, RulesHistory
 
-FILE: Final = "rules.json"
+FOLDER: Final = "rules"
+FILES_KEPT: Final = 10
+"""How many files are kept. Only the newest is read; the older ones are for people who inspect the
+checkpoint."""
+REMEDY: Final = (
+    "Restore it from a backup, or run `checkback checkpoint rebuild`; see "
+    "docs/operating/recovering.md."
+)
 
 
-def record_rules(folder: CheckpointFolder, now_ms: int, rules: Rules) -> RulesHistory:
-    """Write down that these rules are in force from now on, and return all that were.
+def file_of(epoch: int) -> str:
+    """Return the name of the file that the start with this epoch writes."""
+    return f"{FOLDER}/{epoch}.json"
 
-    A batch that was planned before keeps its timestamp, so it is replayed under the old ones. When
-    the clock was set back since, they begin after that timestamp and hold once it is reached.
+
+def read_rules(store: CheckpointStore) -> RulesHistory:
+    """Return the rules by time; an empty history for a checkpoint that never planned a batch.
+
+    Raises:
+        CheckpointError: a batch is planned, but the rules for it are gone or can't be read.
     """
-    text = folder.read(FILE)
-    history = RulesHistory(()) if text is None else RulesHistory.from_json(text)
-    planned = folder.last_batch("offsets")
-    after_ms = now_ms if planned is None else max(now_ms, folder.planned_at_ms(planned) + 1)
+    numbers = store.own_numbers(FOLDER)
+    if numbers:
+        return RulesHistory.from_json(store.read_own(file_of(numbers[-1])) or "")
+    planned = store.last_batch("offsets")
+    if planned is not None:
+        raise CheckpointError(
+            f"{store.path} has planned batch {planned}, and the rules that it is decided by are "
+            f"gone: no file is left in checkback/{FOLDER}.",
+            remedy=REMEDY,
+            planned_batch=planned,
+        )
+    return RulesHistory(())
+
+
+def record_rules(store: CheckpointStore, epoch: int, now_ms: int, rules: Rules) -> RulesHistory:
+    """Record that these rules hold from now on, and return the whole history.
+
+    An already planned batch keeps its timestamp, so a replay decides by the old rules. If the clock
+    was set back since then, the new rules begin after that timestamp and hold once the clock
+    reaches it.
+
+    Args:
+        store: the checkpoint.
+        epoch: this start's epoch.
+        now_ms: the time from which the rules hold.
+        rules: this start's rules.
+
+    Raises:
+        CheckpointError: as for `read_rules`, or another start has recorded its rules under the same
+            epoch.
+    """
+    history = read_rules(store)
+    planned = store.last_batch("offsets")
+    after_ms = now_ms if planned is None else max(now_ms, store.planned_at_ms(planned) + 1)
     changed = history.with_rules(after_ms, rules)
-    if changed != history:
-        folder.write(FILE, changed.to_json())
+    if planned is None and epoch in store.own_numbers(FOLDER):
+        # No batch depends on this file yet: the checkpoint never ran, its markers expired, and the
+        # epochs began again at the same number.
+        store.delete_own(file_of(epoch))
+    if not store.create_own(file_of(epoch), changed.to_json()):
+        raise CheckpointError(
+            f"Epoch {epoch} has already recorded its rules in {store.path}: the batch markers, "
+            "which hold the epoch, were lost, or this is a copy of another checkpoint.",
+            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+            epoch=epoch,
+        )
+    for number in store.own_numbers(FOLDER)[:-FILES_KEPT]:
+        store.delete_own(file_of(number))
     return changed

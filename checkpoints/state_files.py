@@ -1,8 +1,9 @@
-"""The files of Spark's RocksDB state store, and whether a version of it is complete.
+"""The files of Spark's RocksDB state store, and a check whether a version of the state is complete.
 
-``state/0/<partition>/<version>.zip`` is a snapshot; its ``metadata`` names the table files that
-lie in ``SSTs/``. ``<version>.changelog`` is what one batch changed. A version is read by the newest
-snapshot at or below it and every changelog after that; without a snapshot, from the empty state.
+``state/0/<partition>/<version>.zip`` is a snapshot; its ``metadata`` names the table files in
+``SSTs/``. ``<version>.changelog`` holds the changes of one batch. Spark restores a version from the
+newest snapshot at or below it and every changelog after that; without a snapshot, from the empty
+state.
 """
 
 from __future__ import annotations
@@ -19,31 +20,46 @@ from checkback.checkpoints.files import FolderFiles, UnreadableFileError
 CODEC: Final = "spark.sql.streaming.stateStore.compression.codec"
 _BLOCK_MAGIC: Final = b"LZ4Block"
 END_BLOCK_BYTES: Final = 21
-"""Magic, method and three lengths that are zero: how net.jpountz's block stream ends."""
+"""The end of net.jpountz's block stream: magic, method and three lengths of zero."""
 
 Fault = tuple[str, str]
-"""The file, and what is wrong with it."""
+"""A file, and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """A table file of a snapshot.
+
+    Args:
+        name: as RocksDB calls it.
+        stored_name: as Spark calls it in ``SSTs/``.
+        size: its bytes.
+    """
+
+    name: str
+    stored_name: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
 class StateFiles:
-    """The state's files of one checkpoint.
+    """The state files of one checkpoint.
 
     Args:
-        files: the folder.
-        sizes: what is in it.
+        files: the checkpoint folder.
+        sizes: every file in it with its size.
     """
 
     files: FolderFiles
     sizes: Mapping[str, int]
 
     def faults(self, version: int, partitions: int, conf: Mapping[str, str]) -> list[Fault]:
-        """Return what keeps that version from being read; nothing where it is whole.
+        """Return the faults that keep a version from being read; none if the version is whole.
 
         Args:
-            version: of the state: batch + 1.
-            partitions: how many the state has.
-            conf: the settings that are frozen with the batch.
+            version: version of the state: batch + 1.
+            partitions: number of state partitions.
+            conf: the Spark settings recorded with the batch.
         """
         is_lz4 = conf.get(CODEC, "lz4") == "lz4"
         return [
@@ -53,12 +69,16 @@ class StateFiles:
         ]
 
     def bytes_of(self, partition: int) -> int:
-        """Return what all versions of a partition's state take up."""
+        """Return the size of all versions of a partition's state."""
         start = f"state/0/{partition}/"
         return sum(size for name, size in self.sizes.items() if name.startswith(start))
 
+    def newest_snapshot(self, partition: int, version: int) -> int:
+        """Return the newest snapshot at or below a version; 0, the empty state, without one."""
+        return max((at for at in self._snapshots(partition) if at <= version), default=0)
+
     def _partition_faults(self, number: int, version: int, *, is_lz4: bool) -> Iterator[Fault]:
-        snapshot = max((at for at in self._snapshots(number) if at <= version), default=0)
+        snapshot = self.newest_snapshot(number, version)
         if snapshot:
             yield from self._snapshot_faults(number, snapshot)
         for at in range(snapshot + 1, version + 1):
@@ -78,15 +98,15 @@ class StateFiles:
         except (UnreadableFileError, zipfile.BadZipFile, KeyError, ValueError) as error:
             yield name, f"The snapshot can't be read: {error}."
             return
-        for table, size in tables.items():
-            file = f"state/0/{number}/SSTs/{table}"
+        for table in tables:
+            file = f"state/0/{number}/SSTs/{table.stored_name}"
             found = self.sizes.get(file)
-            if found != size:
-                yield file, f"{name} needs it with {size} bytes, it has {found or 'none'}."
+            if found != table.size:
+                yield file, f"{name} needs it with {table.size} bytes, it has {found or 'none'}."
 
     def _changelog_faults(self, name: str, *, is_lz4: bool) -> Iterator[Fault]:
         if name not in self.sizes:
-            yield name, "The changelog is missing, and no newer snapshot takes its place."
+            yield name, "The changelog is missing, and no newer snapshot replaces it."
             return
         try:
             end = self.files.read_end(name, END_BLOCK_BYTES)
@@ -97,14 +117,26 @@ class StateFiles:
             yield name, "The changelog is cut off."
 
 
-def _table_files(snapshot: bytes) -> dict[str, int]:
+def snapshot_tables(archive: zipfile.ZipFile) -> list[TableFile]:
+    """Return the table files that a snapshot names in its metadata.
+
+    Raises:
+        KeyError, ValueError: its metadata is not as Spark writes it.
+    """
+    text = archive.read("metadata").decode()
+    metadata: dict[str, Any] = json.loads(text.partition("\n")[2])
+    return [
+        TableFile(str(one["localFileName"]), str(one["dfsSstFileName"]), int(one["sizeBytes"]))
+        for one in metadata["sstFiles"]
+    ]
+
+
+def _table_files(snapshot: bytes) -> list[TableFile]:
     with zipfile.ZipFile(io.BytesIO(snapshot)) as archive:
         broken = archive.testzip()
         if broken is not None:
             raise ValueError(f"{broken} has another checksum")
-        text = archive.read("metadata").decode()
-    metadata: dict[str, Any] = json.loads(text.partition("\n")[2])
-    return {str(one["dfsSstFileName"]): int(one["sizeBytes"]) for one in metadata["sstFiles"]}
+        return snapshot_tables(archive)
 
 
 def _is_end_block(end: bytes) -> bool:

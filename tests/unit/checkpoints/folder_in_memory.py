@@ -1,4 +1,4 @@
-"""A checkpoint folder as a dict, with what a sound one of two state partitions holds."""
+"""A checkpoint folder as a dict, with the files of a whole one with two state partitions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def identity(partitions: int = 2) -> bytes:
-    bound = CheckpointIdentity(1, "app", "cluster", 1024, partitions, "half", "op", "settled")
+    bound = CheckpointIdentity(1, "app", "cluster", 1024, partitions, "half", "op", "settled", 4)
     return bound.to_json().encode()
 
 
@@ -73,7 +73,7 @@ def sound(*, committed: int = 3, planned: int = 4) -> FilesInMemory:
         {
             "metadata": b'{"id":"6a5b"}',
             "checkback/identity.json": identity(),
-            "checkback/rules.json": b'{"version": 1, "entries": []}',
+            "checkback/rules/7.json": b'{"version": 1, "entries": []}',
             "state/0/_metadata/metadata": operator(),
             "state/0/0/_metadata/schema": b"schema",
         }

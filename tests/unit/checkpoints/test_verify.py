@@ -1,8 +1,8 @@
-"""What of a checkpoint folder is whole, and up to which batch."""
+"""Which parts of a checkpoint folder are whole, and up to which batch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -15,7 +15,13 @@ from tests.unit.checkpoints.folder_in_memory import (
     sound,
 )
 
-from checkback.checkpoints.verification import Verification, compare_markers, verify
+from checkback.checkpoints.files import UnreadableFileError
+from checkback.operations.checkpoint.verification import (
+    STOP_FIRST,
+    Verification,
+    told_to_stop_first,
+)
+from checkback.operations.checkpoint.verify import compare_markers, verify
 
 
 def codes(found: Verification) -> list[tuple[str, str]]:
@@ -77,7 +83,8 @@ def unreadable(name: str) -> Callable[[FilesInMemory], None]:
         ),
         (with_content("state/0/0/4.zip", b"no zip"), ("state", "state/0/0/4.zip"), 2),
         (without("metadata"), ("missing", "metadata"), 3),
-        (without("checkback/rules.json"), ("missing", "checkback/rules.json"), 3),
+        (without("checkback/rules/7.json"), ("missing", "checkback/rules"), 3),
+        (with_content("checkback/rules/10.json", b"{"), ("torn", "checkback/rules/10.json"), 3),
         (with_content("checkback/identity.json", b"{}"), ("torn", "checkback/identity.json"), 3),
         (
             with_content("checkback/identity.json", identity(5)),
@@ -121,7 +128,7 @@ def test_a_snapshot_needs_its_table_files() -> None:
 
 
 def test_state_is_looked_for_by_the_partitions_of_each_batch() -> None:
-    """As a repartition leaves it: the last batch has three, those before it two."""
+    """The state after a repartition: the last batch has three partitions, those before have two."""
     files = sound(committed=3, planned=3)
     files.contents["offsets/3"] = plan(3)
     files.contents["checkback/identity.json"] = identity(3)
@@ -139,8 +146,8 @@ def test_state_is_looked_for_by_the_partitions_of_each_batch() -> None:
     ("markers", "expected"),
     [
         ({0: 4, 1: 4}, []),
-        ({0: 5, 1: 4}, []),  # the planned batch is written by one
-        ({0: 1, 1: 4}, []),  # one had nothing to write for a while
+        ({0: 5, 1: 4}, []),  # one state partition has written the planned batch
+        ({0: 1, 1: 4}, []),  # one state partition had nothing to write for a while
         ({1: 4}, ["marker-missing"]),
         ({}, ["marker-missing", "marker-missing"]),
         ({0: 6, 1: 4}, ["marker-ahead"]),
@@ -178,3 +185,44 @@ def test_before_the_first_committed_batch_no_marker_is_missed() -> None:
 
     assert compare_markers(found, {}, "app-marker-6a5b").problems == ()
     assert compare_markers(found, {0: 1}, "app-marker-6a5b").written_batch == 0
+
+
+class AtWork(FilesInMemory):
+    """Files of a running pipeline: between two listings it deletes its oldest batch."""
+
+    def sizes(self) -> Mapping[str, int]:
+        listed = super().sizes()
+        oldest = min((name for name in listed if name.startswith("offsets/")), default="")
+        number = oldest.removeprefix("offsets/")
+        if number and int(number) < 3:
+            for log in ("offsets", "commits"):
+                del self.contents[f"{log}/{number}"]
+        return listed
+
+    def read(self, name: str) -> bytes:
+        if name not in self.contents:
+            raise UnreadableFileError("it is gone")
+        return super().read(name)
+
+
+def test_files_that_a_running_pipeline_deletes_are_no_problem() -> None:
+    found = verify(AtWork(sound().contents))
+
+    assert found.problems == ()
+    assert found.whole_batch == 3
+
+
+def test_what_is_torn_beside_a_running_pipeline_is_still_found() -> None:
+    files = AtWork(sound().contents)
+    files.contents["commits/3"] = b"v1"
+
+    assert codes(verify(files)) == [("torn", "commits/3")]
+
+
+def test_nobody_is_told_to_rebuild_what_a_pipeline_uses() -> None:
+    files = sound()
+    files.contents["commits/3"] = b"v1"
+    found = verify(files)
+
+    assert [one.remedy for one in told_to_stop_first(found, True).problems] == [STOP_FIRST]
+    assert told_to_stop_first(found, False).problems == found.problems

@@ -1,0 +1,180 @@
+"""A checkpoint on this machine's disks, read without Java.
+
+Hadoop writes a checksum file beside each file, and its readers compare. So does this one: a torn
+file is found here as well as there.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from checkback.checkpoints.files import OUR_FOLDER, UnreadableFileError
+from checkback.checkpoints.logs import BrokenLogError, PlannedBatch, parse_offsets, parse_query_id
+from checkback.protocol.errors import CheckpointError
+
+_SUMS_HEADER: Final = struct.Struct(">4sI")
+_SUMS_MAGIC: Final = b"crc\0"
+DEFAULT_FILE_SYSTEM: Final = "fs.defaultFS"
+HADOOP_SETTINGS: Final = "HADOOP_CONF_DIR"
+
+
+def local_folder(checkpoint: str, spark: Mapping[str, str]) -> Path | None:
+    """Return the folder of a checkpoint on this machine's disks, None if Hadoop has to be asked.
+
+    Args:
+        checkpoint: the setting.
+        spark: the `spark.*` settings, which may name another file system.
+    """
+    if checkpoint.startswith("file:"):
+        return Path(unquote(urlsplit(checkpoint).path))
+    names_another = any(name.endswith(DEFAULT_FILE_SYSTEM) for name in spark)
+    if "://" in checkpoint or names_another or os.environ.get(HADOOP_SETTINGS):
+        return None
+    return Path(checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCheckpoint:
+    """A checkpoint folder on this machine's disks; see ReadableCheckpoint for the methods.
+
+    Args:
+        folder: where it is.
+    """
+
+    folder: Path
+
+    @property
+    def path(self) -> str:
+        """The folder as text."""
+        return str(self.folder)
+
+    def sizes(self) -> Mapping[str, int]:
+        """Return every file below the folder with its size in bytes; none where it is missing."""
+        return dict(_files_below(self.folder, ""))
+
+    def read(self, name: str) -> bytes:
+        """Return a file's content.
+
+        Raises:
+            UnreadableFileError: it can't be read, or differs from its checksums.
+        """
+        path = self.folder / name
+        try:
+            content = path.read_bytes()
+            sums = path.with_name(f".{path.name}.crc")
+            told = sums.read_bytes() if sums.exists() else None
+        except OSError as error:
+            raise UnreadableFileError(f"{name}: {error.strerror}") from error
+        if told is not None:
+            _require_sums(name, content, told)
+        return content
+
+    def read_end(self, name: str, length: int) -> bytes:
+        """Return the last bytes of a file; the whole file if it is shorter.
+
+        Raises:
+            UnreadableFileError: it can't be read, or differs from its checksums.
+        """
+        return self.read(name)[-length:]
+
+    def read_own(self, name: str) -> str | None:
+        """Return one of our own files as text, None if it does not exist.
+
+        Raises:
+            CheckpointError: it can't be read.
+        """
+        if not (self.folder / OUR_FOLDER / name).exists():
+            return None
+        try:
+            return self.read(f"{OUR_FOLDER}/{name}").decode(errors="replace")
+        except UnreadableFileError as error:
+            raise CheckpointError(
+                f"The checkpoint's {name} can't be read: {error}.",
+                remedy="Run `checkback checkpoint verify`; see docs/operating/recovering.md.",
+                checkpoint=self.path,
+            ) from error
+
+    def query_id(self) -> str | None:
+        """Return Spark's id of the query, None for a checkpoint that never ran."""
+        if not (self.folder / "metadata").exists():
+            return None
+        try:
+            return parse_query_id(self.read("metadata"))
+        except (BrokenLogError, UnreadableFileError):
+            return None
+
+    def batch_times_ms(self, log: str) -> dict[int, int]:
+        """Return by batch the time when its entry in ``offsets`` or ``commits`` was written."""
+        try:
+            with os.scandir(self.folder / log) as found:
+                batches = [one for one in found if one.name.isdigit()]
+        except FileNotFoundError:
+            return {}
+        return {int(one.name): ms for one in batches if (ms := _modified_ms(one)) is not None}
+
+    def last_batch(self, log: str) -> int | None:
+        """Return the highest batch in Spark's ``offsets`` or ``commits`` log, None when empty."""
+        return max(self.batch_times_ms(log), default=None)
+
+    def planned(self, batch: int) -> PlannedBatch:
+        """Return Spark's plan of a batch.
+
+        Raises:
+            CheckpointError: it can't be read.
+        """
+        try:
+            return parse_offsets(self.read(f"offsets/{batch}"))
+        except (BrokenLogError, UnreadableFileError) as error:
+            raise unreadable_plan(batch, error) from error
+
+
+def unreadable_plan(batch: int, error: Exception) -> CheckpointError:
+    """Return the error that says that the plan of a batch is damaged."""
+    return CheckpointError(
+        f"The plan of batch {batch} can't be read: offsets/{batch} is damaged: {error}.",
+        remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+        batch_id=batch,
+    )
+
+
+def _files_below(folder: Path, start: str) -> Iterator[tuple[str, int]]:
+    try:
+        with os.scandir(folder) as listed:
+            found = list(listed)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # never created, or deleted meanwhile by a running pipeline
+    for one in found:
+        if one.is_dir():
+            yield from _files_below(folder / one.name, f"{start}{one.name}/")
+        elif not _is_hidden_by_hadoop(one.name):
+            try:
+                yield f"{start}{one.name}", one.stat().st_size
+            except FileNotFoundError:
+                continue
+
+
+def _is_hidden_by_hadoop(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".crc")
+
+
+def _modified_ms(entry: os.DirEntry[str]) -> int | None:
+    try:
+        return int(entry.stat().st_mtime * 1_000)
+    except FileNotFoundError:
+        return None
+
+
+def _require_sums(name: str, content: bytes, told: bytes) -> None:
+    magic, chunk = _SUMS_HEADER.unpack_from(told) if len(told) >= _SUMS_HEADER.size else (b"", 0)
+    chunks = range(0, len(content), chunk) if chunk else range(0)
+    sums = [zlib.crc32(content[at : at + chunk]) for at in chunks]
+    wanted = struct.pack(f">{len(sums)}I", *sums)
+    if magic != _SUMS_MAGIC or told[_SUMS_HEADER.size :] != wanted:
+        raise UnreadableFileError(f"{name}: its checksum is wrong")

@@ -1,0 +1,58 @@
+"""Tells whether a pipeline runs over a checkpoint on this machine's disks.
+
+A pipeline holds a lock on a file in the checkpoint, and the operating system lets go of it however
+the process ends. Pipelines share the lock: a younger one may start before the older one has ended.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from checkback.checkpoints.files import OUR_FOLDER
+
+FILE: Final = "running.lock"
+
+
+@contextmanager
+def told_as_running(folder: Path | None) -> Iterator[None]:
+    """Hold the lock; do nothing where there is no folder, or where the disk knows no locks.
+
+    Args:
+        folder: the checkpoint's, None if it is not on this machine's disks.
+    """
+    if folder is None:
+        yield
+        return
+    try:
+        file = (folder / OUR_FOLDER / FILE).open("ab")
+    except OSError:
+        yield
+        return
+    with file:
+        _lock(file.fileno(), fcntl.LOCK_SH)
+        yield
+
+
+def is_running(folder: Path | None) -> bool | None:
+    """Return whether a pipeline runs over the checkpoint; None if that can't be told."""
+    if folder is None:
+        return None
+    try:
+        with (folder / OUR_FOLDER / FILE).open("rb") as file:
+            return not _lock(file.fileno(), fcntl.LOCK_EX)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return None
+
+
+def _lock(number: int, kind: int) -> bool:
+    try:
+        fcntl.flock(number, kind | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
