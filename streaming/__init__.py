@@ -1,1 +1,1 @@
-"""The pipeline: sources, the query, the job and the command line."""
+"""The pipeline: sources, decoding, the query, the job."""

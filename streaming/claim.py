@@ -1,26 +1,28 @@
-"""Whose the topics are: one checkpoint settles them, and no second one beside it.
+"""The claim of a checkpoint to its topics: no second checkpoint may settle the same topics.
 
-Two checkpoints over the same topics would each write every final. So before a new checkpoint is
-used its claim is written to the settled topic's first partition, and the first record there counts:
-the log's order decides, also between two jobs that start at the same moment. A claim has the form
-of a settled mark that marks nothing, so that whoever reads marks need not know of claims.
+Two checkpoints over the same topics would each write every final. So a job writes its claim to the
+settled topic's first partition before it uses a new checkpoint. The first record there counts, so
+the order of the log decides, even if two jobs start at the same moment. A claim has the form of a
+settled mark that marks nothing, so readers of marks need not know about claims.
 """
 
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import numpy as np
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.protocol.properties import text_value
-from checkback.sinks.transaction import SentHeaders
+from checkback.sinks.kafka.lookup import require_passing
+from checkback.sinks.kafka.sink_record import SentHeaders
 from checkback.state import Counter, Outcome, pack_settled
 
 FILE: Final = "claim.json"
@@ -32,12 +34,12 @@ TIMEOUT_S: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who claims the topics.
+    """A claim to the topics.
 
     Args:
         claim_id: random; the checkpoint keeps it.
-        application_id: of the job.
-        checkpoint: its folder, as its settings say.
+        application_id: the job's application id.
+        checkpoint: the job's checkpoint, as in its settings.
     """
 
     claim_id: str
@@ -45,13 +47,13 @@ class Claim:
     checkpoint: str
 
     def to_header(self) -> bytes:
-        """Return the header's value."""
+        """Return the claim as a header's value."""
         said = {"id": self.claim_id, "application_id": self.application_id}
         return json.dumps({**said, "checkpoint": self.checkpoint}).encode()
 
     @classmethod
     def from_record(cls, record: Message) -> Claim | None:
-        """Return the claim that a record of the settled topic holds, None for a mark."""
+        """Return the claim in a record of the settled topic, None for a mark."""
         text = text_value(record.headers() or [], HEADER)
         if text is None:
             return None
@@ -59,16 +61,16 @@ class Claim:
         return cls(said["id"], said["application_id"], said["checkpoint"])
 
 
-def claim_topics(settings: Settings, connection: dict[str, Any], folder: CheckpointFolder) -> None:
-    """Make sure that the topics are this checkpoint's; one that ever planned a batch has them.
+def claim_topics(settings: Settings, connection: dict[str, Any], store: CheckpointStore) -> None:
+    """Claim the topics for this checkpoint; one that ever planned a batch already has them.
 
     Raises:
-        CheckpointError: another checkpoint has them.
+        CheckpointError: another checkpoint has claimed them.
         BrokerError: the settled topic can't be written or read.
     """
-    if is_won(folder) or folder.last_batch("offsets") is not None:
+    if is_won(store) or store.last_batch("offsets") is not None:
         return
-    own = Claim(_own_id(folder), settings.application_id, settings.checkpoint)
+    own = Claim(_own_id(store), settings.application_id, settings.checkpoint)
     first = first_record(settings, connection)
     if first is None:
         _write(settings, connection, own)
@@ -76,28 +78,29 @@ def claim_topics(settings: Settings, connection: dict[str, Any], folder: Checkpo
     found = None if first is None else Claim.from_record(first)
     if found is None or found.claim_id != own.claim_id:
         raise claimed_by(settings, found)
-    mark_won(folder, own.claim_id)
+    mark_won(store, own.claim_id)
 
 
-def mark_won(folder: CheckpointFolder, claim_id: str = "") -> None:
-    """Write down that the topics are this checkpoint's, whatever the settled topic says first.
+def mark_won(store: CheckpointStore, claim_id: str = "") -> None:
+    """Record in the checkpoint that it owns the topics.
 
-    For one that was won, and for one that was rebuilt in another's place.
+    For a checkpoint whose claim won, and for one that was rebuilt in place of another. Then the
+    first record of the settled topic no longer counts.
     """
-    folder.write(FILE, json.dumps({"id": claim_id, "won": True}))
+    store.replace_own(FILE, json.dumps({"id": claim_id, "won": True}))
 
 
-def is_won(folder: CheckpointFolder) -> bool:
-    """Tell whether it was written down."""
-    return bool(_read(folder).get("won"))
+def is_won(store: CheckpointStore) -> bool:
+    """Return whether the checkpoint records that it owns the topics."""
+    return bool(_read(store).get("won"))
 
 
 def claimed_by(settings: Settings, found: Claim | None) -> CheckpointError:
-    """Return the refusal of a new checkpoint over topics that another one has.
+    """Return the error that refuses a new checkpoint over topics of another one.
 
     Args:
-        settings: the refused job's.
-        found: whose they are, None where the settled topic does not say any more.
+        settings: the refused job's settings.
+        found: the other checkpoint's claim, None if the settled topic no longer has it.
     """
     whose = (
         f"checkpoint {found.checkpoint} of application {found.application_id}"
@@ -116,10 +119,10 @@ def claimed_by(settings: Settings, found: Claim | None) -> CheckpointError:
 
 
 def first_record(settings: Settings, connection: dict[str, Any]) -> Message | None:
-    """Return the first record of the settled topic's first partition, None if it has none.
+    """Return the first record of the settled topic's first partition, None if there is none.
 
     Raises:
-        BrokerError: it can't be read.
+        BrokerError: the topic can't be read.
     """
     partition = TopicPartition(settings.topics.settled, 0)
     consumer = Consumer(
@@ -130,25 +133,37 @@ def first_record(settings: Settings, connection: dict[str, Any]) -> Message | No
         if first == end:
             return None
         consumer.assign([TopicPartition(partition.topic, 0, first)])
-        record = consumer.poll(TIMEOUT_S)
+        return _next_record(consumer, settings)
     finally:
         consumer.close()
-    if record is None:
-        raise _not_possible(settings, "no answer")
-    return None if record.error() else record
 
 
-def _own_id(folder: CheckpointFolder) -> str:
-    found = _read(folder).get("id")
+def _next_record(consumer: Consumer, settings: Settings) -> Message | None:
+    """Return the next record, None at the partition's end."""
+    until_s = time.monotonic() + TIMEOUT_S
+    while True:
+        record = consumer.poll(max(0.0, until_s - time.monotonic()))
+        if record is None:
+            raise _not_possible(settings, "no answer")
+        error = record.error()
+        if error is None:
+            return record
+        if error.code() == KafkaError._PARTITION_EOF:
+            return None
+        require_passing(error, settings.topics.settled, 0)
+
+
+def _own_id(store: CheckpointStore) -> str:
+    found = _read(store).get("id")
     if found:
         return str(found)
     made = str(uuid.uuid4())
-    folder.write(FILE, json.dumps({"id": made, "won": False}))
+    store.replace_own(FILE, json.dumps({"id": made, "won": False}))
     return made
 
 
-def _read(folder: CheckpointFolder) -> dict[str, Any]:
-    text = folder.read(FILE)
+def _read(store: CheckpointStore) -> dict[str, Any]:
+    text = store.read_own(FILE)
     try:
         return {} if text is None else dict(json.loads(text))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Tells that the wall clock was set back: with a trigger interval Spark then waits for it."""
+"""Detects that the wall clock was set back; with a trigger interval Spark would then wait."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final
 from checkback.protocol.errors import OperationalError
 
 TOLERATED_MS: Final = 10_000
-"""Steps that are waited for; NTP slews smaller ones, and shows none at all."""
+"""The job waits out smaller steps. NTP slews small differences, without any step."""
 
 
 @dataclass(slots=True)
 class ClockWatch:
-    """Compares the wall clock with one that only goes forward.
+    """Compares the wall clock with a clock that only goes forward.
 
     Args:
-        trigger_interval_ms: 0: Spark looks at no clock between batches, so nothing has to be told.
+        trigger_interval_ms: 0: Spark reads no clock between batches, so nothing is checked.
         now_ms: the wall clock.
-        steady_s: the other one.
+        steady_s: the clock that only goes forward.
     """
 
     trigger_interval_ms: int
@@ -29,7 +29,7 @@ class ClockWatch:
     _most_ahead_ms: float = float("-inf")
 
     def require_no_step_back(self) -> None:
-        """End the job when its next batch would have to wait for the clock to catch up.
+        """End the job if its next batch would have to wait for the clock to catch up.
 
         Spark waits for the next multiple of the interval (ProcessingTimeExecutor, SystemClock in
         4.2.0), so after a step back by an hour it makes no batch for an hour.
@@ -42,8 +42,8 @@ class ClockWatch:
         set_back_ms = self._most_ahead_ms - ahead_ms
         if self.trigger_interval_ms and set_back_ms > TOLERATED_MS:
             raise OperationalError(
-                f"This machine's clock was set back by {set_back_ms / 1_000:.0f} s, and Spark "
-                "would make no batch until it is there again.",
-                remedy="Start again: the next start goes on at once, from the checkpoint.",
+                f"This machine's clock was set back by {set_back_ms / 1_000:.0f} s. Spark "
+                "would make no batch until the clock has caught up.",
+                remedy="Start the job again: it continues from the checkpoint at once.",
                 set_back_ms=int(set_back_ms),
             )

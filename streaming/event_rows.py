@@ -30,8 +30,9 @@ def packed(events: DataFrame, page_size: int) -> DataFrame:
         page_size: half offsets per page.
 
     Returns:
-        page_key, partition, time_ms, identity and source_offset as they were, and `what` long: from
-        the top the detail, then the half's place in its page (16 bits), then the kind (3 bits).
+        page_key, partition, time_ms, both words of the identity and source_offset as they were, and
+        `what` long: from the top the detail, then the half's place in its page (16 bits), then the
+        kind (3 bits).
     """
     detail = f.greatest(f.lit(-DETAIL_MAX), f.least(f.lit(DETAIL_MAX), f.col("detail")))
     slot = f.col("offset") % page_size
@@ -41,13 +42,19 @@ def packed(events: DataFrame, page_size: int) -> DataFrame:
         .bitwiseOR(f.col("kind").cast("long"))
     )
     return events.select(
-        "page_key", "partition", what.alias("what"), "time_ms", "identity", "source_offset"
+        "page_key",
+        "partition",
+        what.alias("what"),
+        "time_ms",
+        "identity",
+        "identity_rest",
+        "source_offset",
     )
 
 
 def events_in(rows: pd.DataFrame | pa.Table) -> Events:
     """Return the events in rows as `decode` makes them."""
-    names = ("offset", "time_ms", "identity", "detail", "source_offset")
+    names = ("offset", "time_ms", "identity", "detail", "source_offset", "identity_rest")
     numbers = (rows[name].to_numpy().astype(np.int64) for name in names)
     return Events(rows["kind"].to_numpy().astype(np.uint8), *numbers)
 
@@ -68,4 +75,5 @@ def unpacked(rows: pd.DataFrame, first_offset: int) -> Events:
         identity=rows["identity"].to_numpy(np.int64),
         detail=what >> _KIND_BITS + _SLOT_BITS,
         source_offset=rows["source_offset"].to_numpy(np.int64),
+        identity_rest=rows["identity_rest"].to_numpy(np.int64),
     )

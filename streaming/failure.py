@@ -1,10 +1,11 @@
-"""Why the query ended: the cause out of what Spark wraps around it."""
+"""Finds the cause of a query's end inside the errors that Spark wraps around it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JNetworkError
@@ -18,6 +19,7 @@ from checkback.protocol.errors import (
     OperationalError,
     PrerequisiteError,
 )
+from checkback.streaming.driver_jvm import named
 
 OUR_ERROR: Final = re.compile(r"checkback\.[a-z_.]+\.(\w+Error): (.+)")
 PYTHON_ERROR: Final = re.compile(
@@ -25,7 +27,7 @@ PYTHON_ERROR: Final = re.compile(
 )
 AFTERWARDS: Final = "then start again: the next start continues from the checkpoint."
 TWO_JOBS: Final = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently")
-"""What Spark says when another query has written its next file (MicroBatchExecution 4.2.0)."""
+"""What Spark says if another query wrote its next file (MicroBatchExecution 4.2.0)."""
 DISK: Final = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 TOPIC_GONE: Final = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 NO_ANSWER: Final = "org.apache.kafka.common.errors.TimeoutException"
@@ -35,27 +37,39 @@ TEXT_MAX: Final = 2_000
 
 @contextmanager
 def jvm_watched() -> Iterator[None]:
-    """Tell when Spark's JVM ended beneath the driver, instead of how the next call to it failed.
+    """Report that Spark's JVM ended, instead of how the next call to it failed.
 
     Raises:
-        OperationalError: it is gone.
+        OperationalError: the JVM ended.
     """
     try:
         yield
     except (Py4JNetworkError, ConnectionRefusedError) as error:
         raise OperationalError(
             "Spark's JVM ended.",
-            remedy="Look whether the system was out of memory (spark.driver.memory is the JVM's). "
+            remedy="Check whether the system ran out of memory (spark.driver.memory is the JVM's). "
             "The next start continues from the checkpoint.",
         ) from error
 
 
-def explain(failure: StreamingQueryException | None) -> CheckbackError:
-    """Return the error to end with: our own if a task raised one, else the cause in short.
+def explain(failure: StreamingQueryException | None, log: Path | None = None) -> CheckbackError:
+    """Return the error to end with: Checkback's own if a task raised one, else a short cause.
 
-    Spark wraps what went wrong in a task or in Python several times over; the cause is the last
-    error in its text that is not one of the wrappers.
+    Spark wraps an error from a task or from Python several times. The cause is the last error in
+    the text that is not a wrapper.
+
+    Args:
+        failure: the exception that Spark raised.
+        log: the file with Spark's traces, None for standard error.
     """
+    found = _explained(failure)
+    if log is not None:
+        found.fields["log_file"] = named(log)
+        found.remedy = f"{found.remedy} Spark's traces are in {log}.".strip()
+    return found
+
+
+def _explained(failure: StreamingQueryException | None) -> CheckbackError:
     text = "" if failure is None else str(failure)
     found = OUR_ERROR.findall(text)
     if found:
@@ -71,31 +85,31 @@ def explain(failure: StreamingQueryException | None) -> CheckbackError:
 
 
 def _known(text: str) -> CheckbackError | None:
-    """Return the error for what Spark, Kafka's clients or the disk say in words of their own."""
+    """Return the error for known messages of Spark, Kafka's clients or the disk."""
     detail = text[:TEXT_MAX]
     if any(sign in text for sign in TWO_JOBS):
         return FencedError(
-            "Another job has taken over this checkpoint: it planned a batch that this one was at.",
-            remedy="Let only one run; see docs/operating/bad-days.md.",
+            "Another job has taken over this checkpoint: it planned the same batch.",
+            remedy="Run only one job; see docs/operating/bad-days.md.",
             detail=detail,
         )
     full = next((sign for sign in DISK if sign in text), None)
     if full is not None:
         return PrerequisiteError(
             f"The checkpoint, or Spark's local folder, can't be written: {full}.",
-            remedy=f"Make room, {AFTERWARDS}",
+            remedy=f"Free some space, {AFTERWARDS}",
             detail=detail,
         )
     if TOPIC_GONE in text:
         return BrokerError(
             "A topic that the job reads, or a partition of it, is gone.",
-            remedy="Change nothing before reading docs/operating/bad-days.md.",
+            remedy="Read docs/operating/bad-days.md before you change anything.",
             detail=detail,
         )
     if NO_ANSWER in text:
         return BrokerError(
             "The brokers did not answer for minutes.",
-            remedy=f"Wait until they do, {AFTERWARDS}",
+            remedy=f"Wait until they answer, {AFTERWARDS}",
             detail=detail,
         )
     return None

@@ -2,97 +2,69 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.local_files import local_folder
 from checkback.checkpoints.rules import record_rules
+from checkback.checkpoints.running import told_as_running
 from checkback.checkpoints.status import read_page_statuses
-from checkback.protocol import records
+from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings, spark_settings
-from checkback.protocol.errors import BrokerError
-from checkback.protocol.topics import HEADER_ROOM_BYTES
-from checkback.sinks.ledger_rows import Batch
-from checkback.sinks.report import BatchReport, PageStatus
-from checkback.sinks.session import SessionWatch
-from checkback.sinks.settings import SinkSettings
-from checkback.sinks.task import REPORT_TYPE, sink_function
-from checkback.sinks.transaction import SentHeaders
+from checkback.sinks.batch_report import PageStatus
+from checkback.sinks.kafka.epoch import EpochWatch
+from checkback.sinks.kafka.settings import SinkSettings
 from checkback.state import Rules
 from checkback.streaming import preflight
+from checkback.streaming.access_watch import AccessWatch
+from checkback.streaming.batch_sink import BatchSink
 from checkback.streaming.claim import claim_topics
 from checkback.streaming.clock_watch import ClockWatch
+from checkback.streaming.cores import state_partitions
+from checkback.streaming.driver_jvm import log_path
+from checkback.streaming.ending import (
+    WATCH_S,
+    end_between_batches,
+    is_own_stop,
+    restore_log_level,
+    wait_for_end,
+)
 from checkback.streaming.failure import explain, jvm_watched
-from checkback.streaming.lag import OffsetPublisher
+from checkback.streaming.fencing import fence_older
+from checkback.streaming.idling import Idling, RecordWatch
 from checkback.streaming.members import groups_without_members
+from checkback.streaming.observation import Observation
+from checkback.streaming.offset_publisher import OffsetPublisher
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
+from checkback.streaming.pem_files import pem_text
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
-from checkback.streaming.session import spare_processes, start_session, state_partitions
+from checkback.streaming.read_until import ReadUntil
+from checkback.streaming.session import spare_processes, start_session
+from checkback.streaming.sink_choices import sink_settings
+from checkback.streaming.stalls import StallWatch
+from checkback.streaming.start_records import publish_status, write_tick
 from checkback.streaming.state_size import fit_to_checkpoint
-from checkback.streaming.takeover import take_over
-from checkback.streaming.transaction_timeout import LEAST_MS
+from checkback.streaming.stop_signals import stop_signals
+from checkback.streaming.verification import Verification
 
 if TYPE_CHECKING:
-    from checkback.sinks.ledger import DeltaLedger
-
-WATCH_S: Final = 0.2
-STOP_WAIT_S: Final = 120.0
+    from checkback.sinks.ledger.table import DeltaLedger
 
 Emit = Callable[[str, dict[str, Any]], None]
 """Takes an event's name and its fields: started, progress, stopped."""
-
-
-class StoppedBetweenBatchesError(Exception):
-    """Raised inside Spark to end the query before it touches the next batch; no failure."""
-
-
-@dataclass(slots=True)
-class BatchSink:
-    """What Spark calls once per batch.
-
-    Args:
-        settings: the sink's.
-        progress: takes the reports.
-        stopping: set when no further batch may be begun.
-        ledger: takes the ledger rows, once Kafka has the batch.
-    """
-
-    settings: SinkSettings
-    progress: Progress
-    stopping: Event
-    ledger: DeltaLedger | None = None
-
-    def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
-        """Write one batch: one job over the outcomes, which are used once.
-
-        A second action would run the stateful operator again (SPARK-47329).
-        """
-        if self.stopping.is_set():
-            raise StoppedBetweenBatchesError
-        function = sink_function(self.settings, batch_id, 0)
-        rows = outcomes.mapInArrow(function, REPORT_TYPE).collect()
-        if self.ledger is not None:
-            blobs = [row.ledger for row in rows if row.ledger is not None]
-            self.ledger.append(Batch(self.settings.query_id, batch_id), blobs)
-        self.progress.add(
-            batch_id, [BatchReport.from_json(row.report) for row in rows if row.report is not None]
-        )
 
 
 @dataclass(slots=True)
@@ -101,7 +73,7 @@ class Job:
 
     Args:
         settings: everything.
-        jars: Kafka source and Delta.
+        jars: of Spark's Kafka source.
         emit: takes what is to be told.
         now_ms: the wall clock, for progress and for the time from which rules hold.
     """
@@ -112,13 +84,23 @@ class Job:
     now_ms: Callable[[], int] = lambda: int(time.time() * 1_000)
     progress: Progress = field(default_factory=Progress)
     _stopping: Event = field(default_factory=Event)
+    _is_over: bool = False
     _admin: AdminClient | None = None
-    _session: SessionWatch | None = None
+    _epoch: EpochWatch | None = None
     _ledger: DeltaLedger | None = None
+    _stalls: StallWatch | None = None
     _held: Future[list[PageStatus]] | None = None
+    _idling: Idling | None = None
+    _silent: set[str] = field(default_factory=set)
+    _observed: Observation = field(init=False)
+    _access: AccessWatch = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._access = AccessWatch(self.settings.acl_file)
 
     def stop(self) -> None:
         """Ask for an end after the batch that is being written; returns at once."""
+        self._is_over = True
         self._stopping.set()
 
     @jvm_watched()
@@ -131,6 +113,15 @@ class Job:
         """
         settings = self.settings
         preflight.require_settings(settings)
+        self._access.read()
+        self._observed = Observation(settings, self.progress, self.now_ms)
+        try:
+            self._run(settings)
+        finally:
+            self._observed.close()
+        self.emit("stopped", {"batch_id": self.progress.last_batch, **self.progress.totals})
+
+    def _run(self, settings: Settings) -> None:
         # What matters is raised; brokers that are down would be told of 60 times a second.
         known = confluent_settings(settings.bootstrap_servers, settings.kafka)
         connection: dict[str, Any] = {"log_level": 0, **known}
@@ -138,44 +129,91 @@ class Job:
         self._ledger = open_ledger(settings, facts)
         spark = start_session(settings, self.jars)
         try:
-            folder = CheckpointFolder(spark, settings.checkpoint)
-            spare_processes(spark, folder)
-            self.settings = settings = fit_to_checkpoint(settings, folder)
-            bound = preflight.bind_checkpoint(settings, facts, folder)
-            sink = self._take_over(facts, folder, connection)
-            with stop_signals(self.stop):
-                query = self._start(spark, folder, sink, bound.page_keys)
-                self.emit("started", self._started_facts(query))
-                write_tick(settings, connection)
-                self._watch(spark, query)
+            spare_processes(spark, settings.checkpoint)
+            store = CheckpointStore.of(spark, settings.checkpoint)
+            self.settings = settings = fit_to_checkpoint(settings, spark, store)
+            bound = preflight.bind_checkpoint(settings, facts, store)
+            sink = self._fence_older(spark, store, facts, connection)
+            publish_status(settings, connection, self.now_ms())
+            folder = local_folder(settings.checkpoint, settings.spark)
+            with stop_signals(self.stop), told_as_running(folder):
+                self._run_queries(spark, store, sink, PageKeys.of(bound))
         finally:
             spark.stop()
-            if self._session is not None:
-                self._session.close()
-        self.emit("stopped", {"batch_id": self.progress.last_batch, **self.progress.totals})
+            self._stopping.set()  # nothing is held any longer
+            if self._epoch is not None:
+                self._epoch.close()
 
-    def _take_over(
-        self, facts: preflight.ClusterFacts, folder: CheckpointFolder, connection: dict[str, Any]
+    def _fence_older(
+        self,
+        spark: SparkSession,
+        store: CheckpointStore,
+        facts: preflight.ClusterFacts,
+        connection: dict[str, Any],
     ) -> SinkSettings:
-        claim_topics(self.settings, connection, folder)
-        found = sink_settings(self.settings, connection, folder.make_query_id())
-        sink = take_over(found, self.settings, facts, folder)
-        self._held = held_pages(folder)
+        claim_topics(self.settings, connection, store)
+        found = sink_settings(self.settings, connection, store.make_query_id())
+        if self._ledger is not None:
+            planned = store.last_batch("offsets")
+            self._ledger.require_not_ahead(found.query_id, -1 if planned is None else planned)
+        sink = fence_older(found, self.settings, facts, store)
+        self._held = held_pages(spark, store)
         return sink
 
-    def _start(
-        self, spark: SparkSession, folder: CheckpointFolder, sink: SinkSettings, keys: PageKeys
-    ) -> StreamingQuery:
+    def _run_queries(
+        self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, keys: PageKeys
+    ) -> None:
+        """Run a query until stopped; a new one from where it was, whenever access rules change."""
         settings = self.settings
-        history = record_rules(folder, self.now_ms(), Rules.from_settings(settings))
+        history = record_rules(store, sink.epoch, self.now_ms(), Rules.from_settings(settings))
         size = settings.offsets_per_page
         pages = PageSettings(size, history, keys, tell_prepared=sink.keeps_ledger)
-        source = spark_settings(settings.bootstrap_servers, settings.kafka)
+        self._epoch = EpochWatch(sink)
+        is_first = True
+        while True:
+            changed = self._access.record(store, sink, settings)
+            if changed is not None:
+                self.emit("access_rules", changed)
+            query = self._start(spark, store, sink, pages)
+            if is_first:
+                self._observed.started(spark.sparkContext.setLogLevel)
+                self.emit("started", self._started_facts(query))
+            write_tick(settings, self._connection())
+            if not self._watch(spark, query):
+                return
+            is_first = False
+            restore_log_level(spark)
+            self._stopping.clear()
+            if self._is_over:
+                self._stopping.set()
+
+    def _start(
+        self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, pages: PageSettings
+    ) -> StreamingQuery:
+        settings, table = self.settings, self._access.table
+        source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
         rows = read_topics(spark, settings, source)
-        outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings))
-        self._session = SessionWatch(sink)
-        write_batch = BatchSink(sink, self.progress, self._stopping, self._ledger)
+        verification = None if table is None else Verification.of(spark, table)
+        outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
+        told = ReadUntil(store, pages.rules)
+        self._idling, ledger = self._new_idling(), self._ledger
+        write_batch = BatchSink(
+            sink,
+            self.progress,
+            self._stopping,
+            ledger,
+            told,
+            self._epoch,
+            self._idling,
+            self._observed,
+        )
         return start_query(outcomes, settings, write_batch)
+
+    def _new_idling(self) -> Idling:
+        watch = RecordWatch(f"{self.settings.application_id}-watch", self._connection())
+        spaces_out = self.settings.trigger_interval_ms == 0
+        next_wake_ms = self.progress.next_wake_ms
+        return Idling(watch, self._stopping, next_wake_ms, spaces_out, self.now_ms)
 
     def _started_facts(self, query: StreamingQuery) -> dict[str, Any]:
         return {
@@ -183,44 +221,80 @@ class Job:
             "query_id": query.id,
             "checkpoint": self.settings.checkpoint,
             "state_partitions": state_partitions(self.settings),
+            "metrics_url": self._observed.url,
+            "access_control": "on" if self.settings.acl_file else "off",
         }
 
-    def _watch(self, spark: SparkSession, query: StreamingQuery) -> None:
+    def _watch(self, spark: SparkSession, query: StreamingQuery) -> bool:
+        """Watch a query to its end; tell whether another one is to follow, under other rules."""
         # Not the wall clock: set back by an hour it would silence the job for an hour.
         interval_s = self.settings.progress_interval_ms / 1_000
         next_line_s = time.monotonic() + interval_s
         clock = ClockWatch(self.settings.trigger_interval_ms, self.now_ms)
         read = OffsetPublisher(self.settings.application_id, self._connection())
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
+            self._complete_progress()
+            self._observed.beat()
             if read.is_due():
-                read.publish(query.lastProgress)
+                last = query.lastProgress
+                read.publish(last)
+                self._observed.looked(last, self._held_ms(last))
             if time.monotonic() >= next_line_s:
-                self._require_own_session()
+                self._require_own_epoch()
                 clock.require_no_step_back()
                 if self._held is None or self._held.done():
                     self._emit_line(query)
+                if self._access.problem:
+                    self.emit("access_rules_broken", {"problem": self._access.problem})
                 next_line_s += interval_s
+            if self._access.has_changed():
+                self._stopping.set()
+        if self._is_over:
+            self._observed.ending()
         if self._stopping.is_set():
-            end_between_batches(spark, query)
+            # Half a batch by other rules could never be finished.
+            end_between_batches(spark, query, lambda: not self._is_over)
         read.publish_last(query.lastProgress)
         failure = query.exception()
         if not is_own_stop(failure) and (failure is not None or not self._stopping.is_set()):
-            raise explain(failure)
+            raise explain(failure, log_path(self.settings.log_file))
         self._emit_line(query)
+        return not self._is_over and self._stopping.is_set()
 
-    def _require_own_session(self) -> None:
-        if self._session is not None:
-            self._session.require_own()
+    def _require_own_epoch(self) -> None:
+        if self._epoch is not None:
+            self._epoch.require_own()
+
+    def _complete_progress(self) -> None:
+        if self._held is not None and self._held.done():
+            self.progress.complete(self._held.result())
+            self._held = None
 
     def _emit_line(self, query: StreamingQuery) -> None:
         if self._held is not None:
-            self.progress.complete(self._held.result())
-            self._held = None
-        last = query.lastProgress
-        batch_ms = None if last is None else last.durationMs.get("triggerExecution")
-        asked = self.progress.take_asked_groups()
+            self._held.exception()  # waits
+            self._complete_progress()
+        batch_ms = self._batch_ms(query.lastProgress)
+        # A group is asked once a minute; the warning stays until somebody answers.
+        asked = self.progress.take_asked_groups() | self._silent
         silent = groups_without_members(self._group_admin(), asked) if asked else []
-        self.emit("progress", asdict(self.progress.line(self.now_ms(), batch_ms, silent)))
+        if self._stalls is None:
+            self._stalls = StallWatch(self.settings, self._group_admin())
+        stalls = self._stalls.look()
+        line = self.progress.line(self.now_ms(), batch_ms, silent, stalls)
+        self._silent = set(silent) if line.pending else set()
+        self._observed.line_told(asked, line)
+        self.emit("progress", asdict(line))
+
+    def _held_ms(self, last: StreamingQueryProgress | None) -> int:
+        if last is None or self._idling is None:
+            return 0
+        return self._idling.held_ms_of(last.batchId)
+
+    def _batch_ms(self, last: StreamingQueryProgress | None) -> int | None:
+        if last is None:
+            return None
+        return max(0, last.durationMs.get("triggerExecution", 0) - self._held_ms(last))
 
     def _group_admin(self) -> AdminClient:
         # Made when it is first needed, then kept: each one is threads and connections of its own.
@@ -232,20 +306,6 @@ class Job:
         return confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
 
 
-def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str) -> SinkSettings:
-    """Return what the sink has to know of the settings."""
-    return SinkSettings(
-        settings.application_id,
-        query_id,
-        settings.topic_prefix,
-        connection,
-        settings.sink_transaction_timeout_ms or LEAST_MS,
-        settings.max_message_bytes + 3 * HEADER_ROOM_BYTES,
-        keeps_ledger=bool(settings.ledger),
-        native_sink=settings.native_sink,
-    )
-
-
 def open_ledger(settings: Settings, facts: preflight.ClusterFacts) -> DeltaLedger | None:
     """Return the ledger in the settings, made if it is new; None where none is set.
 
@@ -255,14 +315,17 @@ def open_ledger(settings: Settings, facts: preflight.ClusterFacts) -> DeltaLedge
     """
     if not settings.ledger:
         return None
-    from checkback.sinks.ledger import DeltaLedger, LedgerOwner  # delta-rs is for those with one
+    from checkback.sinks.ledger.table import (  # delta-rs is for those with one
+        DeltaLedger,
+        LedgerOwner,
+    )
 
     topic_id = facts.topics[settings.topics.half].topic_id
     owner = LedgerOwner(settings.application_id, topic_id)
     return DeltaLedger.open_or_create(settings.ledger, owner)
 
 
-def held_pages(folder: CheckpointFolder) -> Future[list[PageStatus]]:
+def held_pages(spark: SparkSession, store: CheckpointStore) -> Future[list[PageStatus]]:
     """Begin to read what is pending in the checkpoint; nothing but progress lines waits for it.
 
     It took a quarter of a start, most of it for code that the JVM had not met yet.
@@ -271,81 +334,10 @@ def held_pages(folder: CheckpointFolder) -> Future[list[PageStatus]]:
 
     def read() -> None:
         try:
-            held.set_result(read_page_statuses(folder))
+            held.set_result(read_page_statuses(spark, store))
         except BaseException as error:
             held.set_exception(error)
 
     # A daemon: a job that ends meanwhile waits for no reader.
     Thread(target=read, name="held-pages", daemon=True).start()
     return held
-
-
-def write_tick(settings: Settings, connection: dict[str, Any]) -> None:
-    """Write a record that means nothing: without new data Spark fires no timeout after a restart.
-
-    Raises:
-        BrokerError: it could not be written.
-    """
-    failures: list[str] = []
-    producer = Producer({**connection, "acks": "all"})
-    producer.produce(
-        settings.topics.op,
-        value=b"",
-        partition=0,
-        headers=cast("SentHeaders", records.tick_headers()),
-        on_delivery=lambda error, _: failures.append(error.str()) if error else None,
-    )
-    if producer.flush(30.0) or failures:
-        raise BrokerError(
-            f"The start record could not be written to {settings.topics.op}: "
-            f"{failures or 'no answer in 30 s'}.",
-            remedy="Check that the pipeline may write to the topic.",
-        )
-
-
-def wait_for_end(query: StreamingQuery, timeout_s: float) -> bool:
-    """Wait so long for the query to end by itself; tell whether it did."""
-    try:
-        # Its annotation says whole seconds; it takes and documents fractions.
-        return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]
-    except StreamingQueryException:
-        return True
-
-
-def is_own_stop(failure: StreamingQueryException | None) -> bool:
-    """Tell whether the query ended because the sink refused a batch on request.
-
-    The request may come while somebody waits for the query's end, and the end right after it.
-    """
-    return failure is not None and StoppedBetweenBatchesError.__name__ in str(failure)
-
-
-def end_between_batches(spark: SparkSession, query: StreamingQuery) -> None:
-    """Let the batch at work be finished, then end the query.
-
-    StreamingQuery.stop() would interrupt it. The sink refuses the batch after it before touching
-    anything; Spark has planned that batch then, and the next start runs it as planned.
-    """
-    quiet = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
-    quiet.core.config.Configurator.setLevel(
-        "org.apache.spark.sql.execution.streaming", quiet.Level.OFF
-    )
-    deadline = time.monotonic() + STOP_WAIT_S
-    while time.monotonic() < deadline and not wait_for_end(query, WATCH_S):
-        if query.status["message"] == "Waiting for next trigger":
-            break
-    query.stop()
-
-
-@contextmanager
-def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Take SIGTERM and SIGINT as the wish to stop, as long as the context lasts."""
-    previous = {
-        number: signal.signal(number, lambda *_: stop())
-        for number in (signal.SIGTERM, signal.SIGINT)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

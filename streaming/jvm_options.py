@@ -1,4 +1,4 @@
-"""What the JVMs of driver and executors are told about their memory."""
+"""Memory options for the JVMs of driver and executors."""
 
 from __future__ import annotations
 
@@ -8,24 +8,26 @@ from typing import Final
 _MEMORY: Final = re.compile(r"(\d+)([kmgt]?)b?", re.IGNORECASE)
 
 COLLECTOR: Final = (
-    # G1 takes what was fetched from Kafka, megabytes at once, for humongous objects and collects
-    # beside the tasks, which need the cores: 7 us of processor time per transaction instead of 2.
+    # G1 treats data fetched from Kafka, megabytes at once, as humongous objects and collects them
+    # concurrently with the tasks, which need the cores: that takes 7 us of processor time per
+    # transaction instead of 2.
     "-XX:+UseParallelGC",
-    # What was polled lives for a second, longer than it takes to fill the third of the heap that
-    # the young have by default: it grew old, and each few batches the old ones were collected.
+    # Polled records live for a second. By default the young generation is a third of the heap and
+    # fills up faster than that: records moved to the old generation, which then was collected every
+    # few batches.
     "-XX:NewRatio=1",
-    # Known on Linux alone, of use where the system lets processes choose (madvise).
+    # Only Linux has this option; it helps where the system lets processes choose (madvise).
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:+UseTransparentHugePages",
 )
 
 
 def java_options(memory: str) -> str:
-    """Return the options of a JVM with so much heap, of which it has all from the start.
+    """Return the options of a JVM that takes its whole heap at its start.
 
     Args:
-        memory: as Spark writes it: "2g", "512m", without a unit MiB. Where it is not known or can't
-            be read, the heap grows as it is used.
+        memory: the heap's size as Spark writes it: "2g", "512m", or MiB without a unit. If it is
+            unknown or can't be parsed, the heap grows as it is used.
     """
     found = _MEMORY.fullmatch(memory.strip())
     heap = () if found is None else (f"-Xms{found[1]}{(found[2] or 'm').lower()}",)

@@ -1,4 +1,4 @@
-"""Who is there to answer for a producer group."""
+"""The live members of producer groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from checkback.sinks.kafka_error import cause_of
+from checkback.sinks.kafka.kafka_error import cause_of
 
 TIMEOUT_S: Final = 10.0
 
@@ -17,7 +17,7 @@ TIMEOUT_S: Final = 10.0
 def live_members(admin: AdminClient, group: str) -> int | None:
     """Return how many processes of a producer group read its check requests now.
 
-    A group that never was has none; None where this user may not look.
+    An unknown group has none. Returns None if this user may not see the members.
 
     Raises:
         KafkaException: the brokers do not answer.
@@ -34,22 +34,35 @@ def live_members(admin: AdminClient, group: str) -> int | None:
 
 
 def groups_without_members(admin: AdminClient, groups: Iterable[str]) -> list[str]:
-    """Return those groups that are asked while nobody is there to answer, in order.
+    """Return those of the groups that have no live member, in order.
 
-    For progress only: brokers that do not answer make it say nothing. It asks every broker for the
-    group, not the group's coordinator: a connection to one that breaks meanwhile makes librdkafka
-    free its request twice and abort the process, which here is the driver (librdkafka #3663, #4605;
-    2.16.1).
+    Only progress lines use this, so it returns nothing if the brokers do not answer. It asks every
+    broker for the group, not the group's coordinator: if the connection to a coordinator breaks
+    meanwhile, librdkafka frees its request twice and aborts the process, here the driver
+    (librdkafka #3663, #4605; 2.16.1).
     """
     try:
-        return [group for group in sorted(groups) if _has_no_members(admin, group)]
+        return [group for group in sorted(groups) if not listed_members(admin, group)]
     except (KafkaException, TimeoutError):
         return []
 
 
-def _has_no_members(admin: AdminClient, group: str) -> bool:
+def listed_members(admin: AdminClient, group: str) -> int | None:
+    """Return how many live members the brokers list for a group, for processes that run for long.
+
+    Returns None if this user may not see the members.
+
+    Raises:
+        KafkaException: the brokers do not answer.
+    """
     with warnings.catch_warnings():
-        # Deprecated in favour of just those calls that abort.
+        # Deprecated in favour of the very calls that abort.
         warnings.simplefilter("ignore", DeprecationWarning)
         found: Any = admin.list_groups(group, TIMEOUT_S)
-    return not any(one.error is None and one.members for one in found)
+    if any(_is_forbidden(one.error) for one in found):
+        return None
+    return sum(len(one.members) for one in found if one.error is None)
+
+
+def _is_forbidden(error: Any) -> bool:
+    return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED

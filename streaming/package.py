@@ -1,12 +1,13 @@
-"""Checkback as a zip, which is what executors can be given.
+"""Packs Checkback as a zip, the form that Spark sends to executors.
 
 Spark ignores wheels among its Python files (SparkContext.PACKAGE_EXTENSIONS), and the folders of a
-checkout are not laid out as they are imported; so the zip is made from what is imported here.
+checkout are not laid out like the import names. So the zip is made from the imported packages.
 """
 
 from __future__ import annotations
 
 import pkgutil
+import shutil
 import tempfile
 import zipfile
 from pathlib import Path
@@ -15,11 +16,14 @@ import checkback
 
 
 def package_zip(folder: Path | None = None) -> Path:
-    """Write ``checkback-<version>.zip`` and return where it is.
+    """Write ``checkback-<version>.zip`` and return its path; of a zip that is imported, its own.
 
     Args:
-        folder: where to; a new temporary folder when not given.
+        folder: the folder for the zip; default: a new temporary one.
     """
+    imported = _imported_zip()
+    if imported is not None:
+        return imported if folder is None else Path(shutil.copy(imported, folder))
     target = folder or Path(tempfile.mkdtemp(prefix="checkback-package-"))
     path = target / f"checkback-{checkback.__version__}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -30,8 +34,14 @@ def package_zip(folder: Path | None = None) -> Path:
     return path
 
 
+def _imported_zip() -> Path | None:
+    """Return the zip that Checkback is imported from; None if it is imported from folders."""
+    folder = Path(checkback.__file__).parents[1]
+    return folder if folder.is_file() else None
+
+
 def package_folders() -> dict[str, Path]:
-    """Return where each package of ours lies, by import name."""
+    """Return the folder of each of our packages, by import name."""
     folders = {"checkback": Path(checkback.__file__).parent}
     pending = [("checkback", list(checkback.__path__))]
     while pending:

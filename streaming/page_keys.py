@@ -1,12 +1,13 @@
-"""The key of a page: what Spark groups events and state by.
+"""The key of a page, by which Spark groups events and state.
 
-Two things follow from it, and neither is Spark's to give. The state store walks its rows in the
-order of their key's bytes: so the page's number comes first, with its own bytes reversed. And Spark
-hands pages to state partitions by a hash (Murmur3), which is as even as a hash is: of the 122 pages
-of a batch the fullest of 16 partitions had 1.69 times its share. So the second column is whatever
-number makes the hash of both what it should be: pages counted through, those of one number in each
-half partition after each other. Then they take turns, whatever the number of state partitions. The
-half partition is read back out of it.
+The key decides two things. First, the state store walks its rows in the order of their keys' bytes.
+So the first column is the page's number with its bytes reversed, and older pages come first.
+Second, Spark assigns pages to state partitions by a hash (Murmur3), which spreads few pages
+unevenly: of the 122 pages of a batch the fullest of 16 partitions had 1.69 times its share. So the
+second column is a number computed to give both columns together a wanted hash. The wanted hashes
+count pages through: page 0 of each half partition, then page 1 of each, and so on. So pages take
+turns at the state partitions, however many there are. The half partition can be computed back from
+the key. With order by key, pages do not take turns: the wanted hash is the half partition alone.
 """
 
 from __future__ import annotations
@@ -17,16 +18,23 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from checkback.checkpoints.identity import CheckpointIdentity
+from checkback.protocol.configuration import ORDER_BY_KEY
+
+KEY_COLUMNS: Final = ("page_key", "turn")
+"""The columns to group by."""
 HALF_PARTITIONS_MAX: Final = 1 << 16
-"""Pages of one number in two half partitions need keys of their own; Kafka has fewer partitions."""
+"""The limit of half partitions; Kafka allows fewer. Pages with the same number in different half
+partitions need different keys."""
 
 _SEED: Final = 42
-"""Of Spark's hash, for shuffles as for the function `hash` (HashPartitioning, Murmur3Hash)."""
+"""Seed of Spark's hash, both for shuffles and for the function `hash` (HashPartitioning,
+Murmur3Hash)."""
 _INT_BYTES: Final = 4
 _LONG_BYTES: Final = 8
 _LOW: Final = 0xFFFFFFFF
 
-# Murmur3's constants, by what they are for; what undoes a multiplication is its inverse.
+# Murmur3's constants by their purpose; multiplying by an inverse undoes a multiplication.
 _BLOCK: Final = (0xCC9E2D51, 15, 0x1B873593)
 _STEP: Final = (13, 5, 0xE6546B64)
 _END: Final = (0x85EBCA6B, 0xC2B2AE35)
@@ -34,47 +42,48 @@ _END: Final = (0x85EBCA6B, 0xC2B2AE35)
 
 @dataclass(frozen=True, slots=True)
 class PageKeys:
-    """How a checkpoint's pages are keyed, for its life.
+    """The keys of a checkpoint's pages; they never change.
 
     Args:
-        half_partitions: how many there were when the checkpoint was made. More may have come since:
-            their pages have keys as well, only not in turn with the others. None: pages are keyed
-            by the half partition itself, as those of older checkpoints.
+        step: how much the wanted hash grows from a page to the next of the same half partition.
     """
 
-    half_partitions: int | None
+    step: int
 
-    @property
-    def columns(self) -> tuple[str, str]:
-        """The columns to group by."""
-        return "page_key", "partition" if self.half_partitions is None else "turn"
+    @classmethod
+    def of(cls, identity: CheckpointIdentity) -> PageKeys:
+        """Return the keys of a checkpoint.
+
+        With order, all pages of a half partition want the same hash, so one state partition has
+        them and writes their finals one batch after the other. Without it the step is the number
+        of half partitions when the checkpoint was made. Pages of partitions that were added later
+        have keys, too, but do not take turns with the others.
+        """
+        keeps_order = identity.order == ORDER_BY_KEY
+        return cls(0 if keeps_order else identity.half_partitions)
 
     def put_on(self, rows: DataFrame) -> DataFrame:
-        """Return the rows with these columns, and without partition where it is not one of them.
+        """Return the rows with KEY_COLUMNS, and without partition.
 
         Args:
-            rows: with page_key long and partition int, from 0 to HALF_PARTITIONS_MAX - 1.
+            rows: have page_key long, and partition int from 0 to HALF_PARTITIONS_MAX - 1.
         """
-        if self.half_partitions is None:
-            return rows
-        return _with_turn(rows, self.half_partitions)
+        return _with_turn(rows, self.step)
 
     def place_of(self, key: tuple[Any, ...]) -> tuple[int, int]:
-        """Return the number and the half partition of the page with that key."""
-        page_key, second = int(key[0]), int(key[1])
+        """Return the number and the half partition of the page with this key."""
+        page_key, turn = int(key[0]), int(key[1])
         page = page_of_key(page_key)
-        if self.half_partitions is None:
-            return page, second
-        hashed = _hash_int(second, _hash_long(page_key, _SEED))
-        return page, (hashed - page * self.half_partitions) % HALF_PARTITIONS_MAX
+        hashed = _hash_int(turn, _hash_long(page_key, _SEED))
+        return page, (hashed - page * self.step) % HALF_PARTITIONS_MAX
 
 
 def page_key_of(page: Column) -> Column:
     """Return a page's number with its eight bytes reversed.
 
-    The state store walks its rows in the order of their key's bytes, and Spark stores a number's
-    lowest byte first. Reversed, the order of bytes is the order of pages: those whose time has come
-    are called oldest first, so that the budget of check requests goes to the oldest.
+    The state store walks its rows in the order of their keys' bytes, and Spark stores a number's
+    lowest byte first. With reversed bytes that is the order of pages. So Spark calls due pages
+    oldest first, and the oldest halves get the batch's check requests.
     """
     key = f.lit(0)
     for byte in range(8):
@@ -84,33 +93,33 @@ def page_key_of(page: Column) -> Column:
 
 
 def page_of_key(key: int) -> int:
-    """Return the number of the page whose key that is."""
+    """Return the number of the page with this key."""
     return int.from_bytes(key.to_bytes(8, "little", signed=True), "big", signed=True)
 
 
-def _with_turn(rows: DataFrame, half_partitions: int) -> DataFrame:
-    """Put the number that gives the hash of (page_key, turn) its wanted value for the partition.
+def _with_turn(rows: DataFrame, step: int) -> DataFrame:
+    """Replace the partition by the number ``turn`` that gives (page_key, turn) its wanted hash.
 
-    It is Murmur3 backwards from that value, as far as the hash of page_key, with 32-bit numbers in
-    the lower half of 64. A plan is made anew for every batch: so what is needed twice is a column
-    of its own only where copying it would take more.
+    The computation runs Murmur3 backwards from the wanted hash to the hash of page_key, with 32-bit
+    numbers in the lower half of 64 bits. Spark makes a new plan for every batch. So an expression
+    that is used twice becomes a column only if copying it would cost more.
     """
     low_bits = f.lit(HALF_PARTITIONS_MAX - 1)
-    # A page's number is in its key; the lowest byte of one is the highest of the other.
+    # The key holds the page's number; the lowest byte of one is the highest of the other.
     page = f.shiftrightunsigned("page_key", 56).bitwiseOR(
         f.shiftrightunsigned("page_key", 40).bitwiseAND(f.lit(0xFF00))
     )
-    wanted = (page * half_partitions + f.col("partition")).bitwiseAND(low_bits)
+    wanted = (page * step + f.col("partition")).bitwiseAND(low_bits)
     others = [name for name in rows.columns if name != "partition"]
     turn = f.col("turn")
-    # Nothing is above the lowest 16 bits: the last step of the hash changes nothing.
+    # All bits above the lowest 16 are zero, so the last step of the hash changes nothing.
     last = rows.select(*others, _times(wanted, _inverse(_END[1])).alias("turn"))
     mixed = last.select(*others, _before_end(turn).alias("turn"))
     return mixed.select(*others, _before_block(turn, f.hash("page_key")).alias("turn"))
 
 
 def _before_end(number: Column) -> Column:
-    """Undo what follows the mixing of the last block, and that mixing's sum and product."""
+    """Undo the hash's end and the sum and product that mixed in the last block."""
     third = number.bitwiseXOR(f.shiftright(number, 13)).bitwiseXOR(f.shiftright(number, 26))
     second = _times(third, _inverse(_END[0]))
     first = second.bitwiseXOR(f.shiftright(second, 16)).bitwiseXOR(f.lit(_INT_BYTES))
@@ -118,14 +127,14 @@ def _before_end(number: Column) -> Column:
 
 
 def _before_block(number: Column, hashed: Column) -> Column:
-    """Return the block that makes of what was hashed before it that number."""
+    """Return the block that turns the hash before it into this number."""
     block = _times(_rotated_back(number, _STEP[0]).bitwiseXOR(hashed), _inverse(_BLOCK[2]))
     unsigned = _times(_rotated_back(block, _BLOCK[1]), _inverse(_BLOCK[0]))
     return f.shiftright(f.shiftleft(unsigned, 32), 32).cast("int")
 
 
 def _times(number: Column, factor: int) -> Column:
-    """Multiply as 32-bit numbers do; by a signed factor, or Spark would find an overflow."""
+    """Multiply as 32-bit numbers; the factor is signed, because Spark would report an overflow."""
     return (number * f.lit(_signed(factor))).bitwiseAND(f.lit(_LOW))
 
 

@@ -8,17 +8,28 @@ every batch; `update` alone clears the timeout; a group may come in several fram
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
-from checkback.sinks.python_worker import keep_modules
-from checkback.state import Action, Counter, Events, Outcome, Page, Rules, RulesHistory, decide
+from checkback.state import (
+    NOTHING_READ,
+    Action,
+    Counter,
+    Events,
+    Outcome,
+    Page,
+    Rules,
+    RulesHistory,
+    decide,
+)
 from checkback.streaming.event_rows import unpacked
 from checkback.streaming.page_keys import PageKeys
+from checkback.streaming.python_worker import keep_modules
+from checkback.streaming.read_until import read_until_of_task
 
 STATE_VERSION: Final = 1
 STATE_SCHEMA: Final = "version int, page binary"
@@ -26,6 +37,9 @@ STATE_SCHEMA: Final = "version int, page binary"
 PASS_MS_LEAST: Final = 250
 """No batch is shorter than this with state on; the pace at which a queue of checks can shrink."""
 SLEEP_MS_MAX: Final = 10_000
+BACKLOG_SLEEP_MS: Final = 1_000
+"""How long a page sleeps whose halves are due while ops are unread: called in every batch of a
+backlog, all pages would cost each of them a millisecond, only to hear that ops are unread."""
 OUTCOME_SCHEMA: Final = "partition int, page long, outcome binary"
 
 Frames = Iterator[pd.DataFrame]
@@ -89,7 +103,7 @@ class CheckBudget:
 class PageFunction:
     """The function for applyInPandasWithState.
 
-    Spark loads it anew for each of the two passes over a state partition in a batch (pages with
+    Spark loads it again for each of the two passes over a state partition in a batch (pages with
     data, then pages whose time has come), so the budget it holds is one pass's: each gets half.
     What a pass sees and in which order is fixed by state and input, so a replay spends alike;
     pages whose time has come are seen oldest first (page_keys.page_key_of).
@@ -105,7 +119,7 @@ class PageFunction:
         """Advance the page of that key; a generator of one frame with one row."""
         place = self.settings.keys.place_of(key)
         events = events_of(frames, place[0] * self.settings.page_size)
-        yield advance_page(self.settings, self.budget, place, events, state)
+        yield advance_page(self.settings, self.budget, place, events, state, read_until_of_task())
 
 
 def _loaded(settings: PageSettings) -> PageFunction:
@@ -120,6 +134,7 @@ def advance_page(
     place: tuple[int, int],
     events: Events,
     state: GroupState,
+    read_until_ms: int,
 ) -> pd.DataFrame:
     """Let one page decide, keep its state, and return its outcome as one row.
 
@@ -129,6 +144,7 @@ def advance_page(
         place: the page's number and half partition.
         events: of this batch.
         state: the page's.
+        read_until_ms: as `decide` takes it.
     """
     now_ms = state.getCurrentProcessingTimeMs()
     rules = settings.rules.at(now_ms)
@@ -144,18 +160,34 @@ def advance_page(
         now_ms,
         rules,
         left,
+        read_until_ms=read_until_ms,
         tell_prepared=settings.tell_prepared,
     )
+    outcome, packed = decision.outcome, b""
     if decision.wake_at_ms is None:
         state.remove()
     else:
-        state.update((STATE_VERSION, decision.page.pack()))
-        # Spark fires strictly after the timeout; 1 is the shortest it takes.
-        wait_ms = decision.wake_at_ms - now_ms
-        state.setTimeoutDuration(max(1, wait_ms if wait_ms > 0 else budget.sleep_ms()))
-    budget.spend(decision.outcome)
-    blob = decision.outcome.pack()
+        packed = decision.page.pack()
+        state.update((STATE_VERSION, packed))
+        duration_ms = sleep_ms(decision.wake_at_ms, now_ms, read_until_ms, budget)
+        state.setTimeoutDuration(duration_ms)
+        outcome = replace(outcome, wake_at_ms=now_ms + duration_ms, state_bytes=len(packed))
+    budget.spend(outcome)
+    blob = outcome.pack()
     return pd.DataFrame({"partition": [partition], "page": [number], "outcome": [blob]})
+
+
+def sleep_ms(wake_at_ms: int, now_ms: int, read_until_ms: int, budget: CheckBudget) -> int:
+    """Return how long a page sleeps that has something to do after a time.
+
+    That time may have passed: where the ops of it are unread, or the budget was spent.
+    """
+    if wake_at_ms > now_ms:
+        return wake_at_ms - now_ms
+    if read_until_ms == NOTHING_READ:
+        return BACKLOG_SLEEP_MS
+    # Spark fires strictly after the timeout; 1 is the shortest it takes.
+    return max(1, budget.sleep_ms()) if wake_at_ms < read_until_ms else 1
 
 
 def events_of(frames: Frames, first_offset: int) -> Events:

@@ -14,20 +14,27 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.identity import FILE, FORMAT, CheckpointIdentity
+from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
-from checkback.protocol.topics import DAY_MS
-from checkback.sinks.kafka_error import cause_of
-from checkback.sinks.marker import Marker, MarkerStore
-from checkback.sinks.settings import SinkSettings
+from checkback.protocol.topics import DAY_MS, TopicPlan, plan_topics
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.marker import Marker, MarkerStore, require_not_by_hand
+from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.claim import Claim, claimed_by, first_record
-from checkback.streaming.session import state_partitions
+from checkback.streaming.cores import state_partitions
 from checkback.streaming.transaction_timeout import broker_limit_ms, choose_timeout_ms
 
 TIMEOUT_S: Final = 10.0
 LEADER_PAUSE_S: Final = 0.2
+READ_TOPIC_CONFIGS: Final = {
+    "cleanup.policy": "records would go that are still needed",
+    "retention.bytes": "records would go by their number, however young they are",
+    "message.timestamp.type": "ages would be told by the clocks of those who send",
+}
+"""What would be lost, or believed, if a topic that the query reads were set otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +81,14 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     """
     admin = AdminClient({**connection, "log_level": 2})
     names = settings.topics
-    needed = [names.half, names.op, names.discarded, names.refused, names.settled]
+    needed = [plan.name for plan in _plans(settings) if plan.name != names.status]
     try:
         cluster: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
         cluster_id = str(cluster.result(2 * TIMEOUT_S).cluster_id)
         found = _describe_topics(admin, needed)
         facts = ClusterFacts(cluster_id, found, 0)
         _require_fit(settings, facts)
-        _require_retention(settings, admin)
+        _require_configs(settings, admin)
         limit_ms = broker_limit_ms(admin)
         choose_timeout_ms(settings, limit_ms, None)  # refuses one that the brokers don't allow
         settled = _record_count(connection, names.settled, found[names.settled].partitions)
@@ -110,11 +117,12 @@ def identity_of(settings: Settings, facts: ClusterFacts) -> CheckpointIdentity:
         facts.topics[names.op].topic_id,
         facts.topics[names.settled].topic_id,
         facts.topics[names.half].partitions,
+        settings.order_of_pages,
     )
 
 
 def bind_checkpoint(
-    settings: Settings, facts: ClusterFacts, folder: CheckpointFolder
+    settings: Settings, facts: ClusterFacts, store: CheckpointStore
 ) -> CheckpointIdentity:
     """Bind a new checkpoint to what it is made for, or check that an old one still fits.
 
@@ -127,12 +135,12 @@ def bind_checkpoint(
     """
     _require_settled_fit(settings, facts)
     now = identity_of(settings, facts)
-    text = folder.read(FILE)
+    text = store.read_own(FILE)
     if text is not None:
         bound = CheckpointIdentity.from_json(text)
         bound.require_same(now)
         return bound
-    if not folder.is_empty():
+    if not store.is_empty():
         raise CheckpointError(
             f"{settings.checkpoint} is not empty and not a checkpoint of Checkback.",
             remedy="Choose an empty folder; where a rebuild was broken off, run it again.",
@@ -140,19 +148,19 @@ def bind_checkpoint(
         )
     if facts.settled_records:
         raise claimed_by(settings, facts.claim)
-    folder.write(FILE, now.to_json())
+    store.replace_own(FILE, now.to_json())
     return now
 
 
 def require_markers(
-    settings: SinkSettings, partitions: int, folder: CheckpointFolder
+    settings: SinkSettings, partitions: int, store: ReadableCheckpoint
 ) -> dict[int, Marker]:
     """Refuse to go on when markers and checkpoint contradict each other.
 
-    Batch 0 writes the marker of every state partition, so only a loss explains one that is missing
-    once a batch is committed. A marker behind a batch that the checkpoint has not planned says that
-    the checkpoint is an older copy: its next batches would bear numbers that are written already,
-    with other contents, and be skipped.
+    A start writes the marker of every state partition before it plans a batch, so only a loss
+    explains one that is missing once a batch is planned. A marker behind a batch that the
+    checkpoint has not planned says that the checkpoint is an older copy: its next batches would
+    bear numbers that are written already, with other contents, and be skipped.
 
     Returns:
         The markers that there are, by state partition.
@@ -160,29 +168,32 @@ def require_markers(
     Raises:
         CheckpointError: names the state partitions.
     """
-    last_committed = folder.last_batch("commits")
-    store = MarkerStore(settings)
+    # Looked up before the markers: a start that goes on meanwhile writes them, and then plans.
+    known = [store.last_batch(log) for log in ("commits", "offsets")]
+    last_known = max((batch for batch in known if batch is not None), default=None)
+    held = MarkerStore(settings)
     try:
-        markers = store.read(list(range(partitions)))
+        markers = held.read_hastily(list(range(partitions)))
     finally:
-        store.close()
-    if last_committed is not None:
-        _require_all(markers, partitions, last_committed, settings.marker_group)
+        held.close()
+    if last_known is not None:
+        _require_all(markers, partitions, last_known, settings.marker_group)
+    require_not_by_hand(markers, settings.marker_group)
     # Looked up after the markers: a pipeline that runs meanwhile plans before it writes.
-    last_planned = folder.last_batch("offsets")
-    _require_planned(markers, -1 if last_planned is None else last_planned, folder.path)
+    last_planned = store.last_batch("offsets")
+    _require_planned(markers, -1 if last_planned is None else last_planned, store.path)
     return markers
 
 
 def _require_all(
-    markers: Mapping[int, Marker], partitions: int, last_committed: int, group: str
+    markers: Mapping[int, Marker], partitions: int, last_known: int, group: str
 ) -> None:
     missing = [partition for partition in range(partitions) if partition not in markers]
     if missing:
         raise CheckpointError(
             f"The markers of state partitions {missing} are gone from consumer group "
-            f"{group}, though batch {last_committed} is committed: whether the "
-            "next batch was written can't be known.",
+            f"{group}, though batch {last_known} is planned: whether it was written can't be "
+            "known.",
             remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
             missing=missing,
             group=group,
@@ -207,6 +218,16 @@ def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoin
         )
 
 
+def _plans(settings: Settings) -> list[TopicPlan]:
+    return plan_topics(
+        settings.topics,
+        half_partitions=settings.half_partitions,
+        state_partitions=state_partitions(settings),
+        half_retention_ms=settings.half_retention_ms,
+        max_message_bytes=settings.max_message_bytes,
+    )
+
+
 def _describe_topics(admin: AdminClient, needed: list[str]) -> dict[str, TopicFacts]:
     futures = admin.describe_topics(TopicCollection(needed), request_timeout=TIMEOUT_S)
     facts, missing = {}, []
@@ -228,12 +249,14 @@ def _describe_topics(admin: AdminClient, needed: list[str]) -> dict[str, TopicFa
 
 def _require_fit(settings: Settings, facts: ClusterFacts) -> None:
     names = settings.topics
-    half, op = facts.topics[names.half].partitions, facts.topics[names.op].partitions
-    if half != op:
-        raise ConfigurationError(
-            f"{names.half} has {half} partitions and {names.op} has {op}: they must be equal.",
-            remedy="Give the smaller one more partitions.",
-        )
+    half = facts.topics[names.half].partitions
+    for topic in (names.op, names.feedback):
+        found = facts.topics[topic].partitions
+        if half != found:
+            raise ConfigurationError(
+                f"{names.half} has {half} partitions and {topic} has {found}: they must be equal.",
+                remedy="Give the smaller one more partitions.",
+            )
     if settings.state_partitions is not None:  # else the checkpoint may know, which is seen later
         _require_settled_fit(settings, facts)
 
@@ -249,14 +272,30 @@ def _require_settled_fit(settings: Settings, facts: ClusterFacts) -> None:
         )
 
 
-def _require_retention(settings: Settings, admin: AdminClient) -> None:
-    resource = ConfigResource(ResourceType.TOPIC, settings.topics.half)
-    try:
-        configs = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource].result()
-    except KafkaException:
-        return  # not allowed to look; a half that is gone is still refused by name
-    retention_ms = int(configs["retention.ms"].value or -1)
-    window_ms = pending_window_ms(settings)
+def _require_configs(settings: Settings, admin: AdminClient) -> None:
+    names = settings.topics
+    wanted = {plan.name: plan.configs for plan in _plans(settings)}
+    for topic in (names.half, names.op, names.feedback):
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        answer = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
+        try:
+            found = {name: str(one.value) for name, one in answer.result().items()}
+        except KafkaException:
+            continue  # not allowed to look; a half that is gone is still refused by name
+        for name in READ_TOPIC_CONFIGS:
+            if found[name] != wanted[topic][name]:
+                raise ConfigurationError(
+                    f"{topic} has {name} {found[name]}: {READ_TOPIC_CONFIGS[name]}.",
+                    remedy=f"Set {name} of the topic to {wanted[topic][name]}.",
+                    topic=topic,
+                    name=name,
+                )
+        if topic == names.half:
+            _require_retention(settings, int(found["retention.ms"]))
+
+
+def _require_retention(settings: Settings, retention_ms: int) -> None:
+    window_ms = settings.pending_window_ms
     if 0 <= retention_ms < window_ms:
         raise ConfigurationError(
             f"{settings.topics.half} keeps halves for {retention_ms} ms, but one may be pending "
@@ -265,15 +304,6 @@ def _require_retention(settings: Settings, admin: AdminClient) -> None:
             retention_ms=retention_ms,
             window_ms=window_ms,
         )
-
-
-def pending_window_ms(settings: Settings) -> int:
-    """Return how long a half may be pending: until it expires.
-
-    Checks usually end it sooner, but one with a long immunity time, or of a group that never made
-    its check topic, is not asked, or not counted, until then.
-    """
-    return settings.half_retention_ms
 
 
 def _record_count(connection: dict[str, Any], topic: str, partitions: int) -> int:

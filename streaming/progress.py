@@ -1,47 +1,62 @@
-"""How the job is doing: what is pending, what happened since the last line, one line of it."""
+"""The job's progress: what is pending and what happened since the last line."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from checkback.sinks.report import BatchReport, PageStatus, merged_counts
+from checkback.metrics.table import RECORD_KINDS
+from checkback.protocol.durations import duration_text
+from checkback.sinks.batch_report import BatchReport, PageStatus, merged_counts
+from checkback.streaming.stalls import Stall
 
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
-EVENT_COUNTS: Final = (
-    "halves", "repeated_halves", "commits", "rollbacks", "unknown_ops", "repeated_ops",
-    "ops_waiting", "refusals",
-)  # fmt: skip
-"""What together makes up the records read: each is counted as one of these."""
 
 
 @dataclass(slots=True)
 class PendingIndex:
-    """Pending halves by page: exact, because every page a batch touches reports its status."""
+    """What the state holds, by page; exact, because every touched page reports its status."""
 
     _pages: dict[tuple[int, int], PageStatus] = field(default_factory=dict)
+    _wakes: dict[tuple[int, int], int] = field(default_factory=dict)
     _reported: set[tuple[int, int]] | None = field(default_factory=set)
 
     def complete(self, statuses: Iterable[PageStatus]) -> None:
-        """Take in, once, what the checkpoint held; what a batch reported meanwhile is younger."""
+        """Add the checkpoint's statuses, once; those that batches reported are newer."""
         reported, self._reported = self._reported or set(), None
         self.update(
             status for status in statuses if (status.partition, status.page) not in reported
         )
 
     def update(self, statuses: Iterable[PageStatus]) -> None:
-        """Take in the statuses that a batch reported."""
+        """Add the statuses that a batch reported."""
         for status in statuses:
             key = (status.partition, status.page)
             if self._reported is not None:
                 self._reported.add(key)
-            if status.pending:
+            if status.pending or status.state_bytes:
                 self._pages[key] = status
             else:
                 self._pages.pop(key, None)
+            if status.wake_at_ms is None:
+                self._wakes.pop(key, None)
+            else:
+                self._wakes[key] = status.wake_at_ms
+
+    @property
+    def next_wake_ms(self) -> int | None:
+        """The time after which a page has something to do, None if no page ever has.
+
+        Raises:
+            LookupError: the checkpoint's statuses were not added yet.
+        """
+        if self._reported is not None:
+            raise LookupError("the pages in the checkpoint are not known yet")
+        return min(self._wakes.values(), default=None)
 
     @property
     def pending(self) -> int:
@@ -50,31 +65,59 @@ class PendingIndex:
 
     @property
     def overdue(self) -> int:
-        """Halves that are to be asked and wait for their turn."""
+        """Halves that are due for a check request and wait for their turn."""
         return sum(status.overdue for status in self._pages.values())
 
     @property
     def oldest_ms(self) -> int | None:
-        """Store time of the oldest of them, None where nothing is pending."""
-        return min((status.oldest_ms for status in self._pages.values()), default=None)
+        """Store time of the oldest pending half, None if none is pending."""
+        pages = self._pages.values()
+        return min((status.oldest_ms for status in pages if status.pending), default=None)
+
+    @property
+    def state_rows(self) -> int:
+        """Pages that have a row in the state."""
+        return len(self._pages)
+
+    @property
+    def state_bytes(self) -> int:
+        """What those rows take up, packed."""
+        return sum(status.state_bytes for status in self._pages.values())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the checkpoint's statuses were added."""
+        return self._reported is None
+
+
+class Held(NamedTuple):
+    """What the state holds: see the properties of PendingIndex."""
+
+    pending: int
+    oldest_ms: int | None
+    overdue: int
+    state_rows: int
+    state_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressLine:
-    """What one line says.
+    """The content of one line.
 
     Args:
-        time_ms: when.
+        time_ms: the time of the line.
         batch_id: the last batch that was written, None before the first.
         batches: batches since the last line.
         batch_ms: how long the last batch took, None before the first.
         events_per_s: halves and ops read per second since the last line.
-        counts: what happened since the last line, by name.
+        counts: counts since the last line, by name.
         pending: halves without a verdict.
-        oldest_pending_ms: age of the oldest of them, None where nothing is pending.
+        oldest_pending_ms: age of the oldest of them, None if none is pending.
         check_backlog: halves that are due and wait for their turn (checks_per_batch_max).
-        undelivered_groups: groups without a check topic, with how many requests found none.
-        groups_without_members: groups that were asked since the last line, with nobody to answer.
+        undelivered_groups: groups without a check topic, with the number of undelivered requests.
+        groups_without_members: groups that were asked since the last line and have no live member.
+        refused: by the name of the reason, how many records were refused since the last line.
+        stalls: partitions that are not read further; see streaming.stalls.
     """
 
     time_ms: int
@@ -88,20 +131,23 @@ class ProgressLine:
     check_backlog: int
     undelivered_groups: dict[str, int]
     groups_without_members: list[str]
+    refused: dict[str, int]
+    stalls: list[Stall] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class Progress:
-    """Collects what batches report; read from another thread than the one that writes.
+    """Collects the reports of batches; one thread adds them, another reads lines.
 
     Args:
-        index: what is pending.
+        index: the pending halves.
     """
 
     index: PendingIndex = field(default_factory=PendingIndex)
     totals: Counter[str] = field(default_factory=Counter)
     _since: Counter[str] = field(default_factory=Counter)
     _undelivered: Counter[str] = field(default_factory=Counter)
+    _refused: Counter[str] = field(default_factory=Counter)
     _asked: set[str] = field(default_factory=set)
     _batches: int = 0
     _batch_id: int | None = None
@@ -109,7 +155,7 @@ class Progress:
     _lock: Lock = field(default_factory=Lock)
 
     def add(self, batch_id: int, reports: list[BatchReport]) -> None:
-        """Take in what the tasks of a batch reported."""
+        """Add the reports of a batch's tasks."""
         counts = merged_counts(reports)
         with self._lock:
             self._batch_id = batch_id
@@ -119,12 +165,18 @@ class Progress:
             for report in reports:
                 self.index.update(report.pages)
                 self._undelivered.update(report.undelivered_groups)
+                self._refused.update(report.refused)
                 self._asked.update(report.asked_groups)
 
     def complete(self, statuses: Iterable[PageStatus]) -> None:
-        """Take in what the checkpoint held when the job began."""
+        """Add the statuses that the checkpoint held when the job began."""
         with self._lock:
             self.index.complete(statuses)
+
+    def next_wake_ms(self) -> int | None:
+        """Return the time after which a page has something to do; as PendingIndex tells it."""
+        with self._lock:
+            return self.index.next_wake_ms
 
     def take_asked_groups(self) -> set[str]:
         """Return the groups that were asked since the last call."""
@@ -138,18 +190,24 @@ class Progress:
         return self._batch_id
 
     def line(
-        self, now_ms: int, batch_ms: int | None, groups_without_members: Sequence[str] = ()
+        self,
+        now_ms: int,
+        batch_ms: int | None,
+        groups_without_members: Sequence[str] = (),
+        stalls: Sequence[Stall] = (),
     ) -> ProgressLine:
-        """Return the line for now and begin the next one."""
+        """Return the present line and begin the next one."""
         with self._lock:
             elapsed_s = max(1, now_ms - (self._line_ms or now_ms)) / 1_000
             counts, undelivered = dict(self._since), dict(self._undelivered)
+            refused = dict(self._refused)
             batches, oldest_ms = self._batches, self.index.oldest_ms
             self._since.clear()
             self._undelivered.clear()
+            self._refused.clear()
             self._batches = 0
             self._line_ms = now_ms
-            events = sum(counts.get(name, 0) for name in EVENT_COUNTS)
+            events = sum(counts.get(name, 0) for name in RECORD_KINDS)
             return ProgressLine(
                 now_ms,
                 self._batch_id,
@@ -162,33 +220,95 @@ class Progress:
                 self.index.overdue,
                 undelivered,
                 list(groups_without_members),
+                refused,
+                list(stalls),
+            )
+
+    def held(self) -> Held | None:
+        """Return what the state holds now; None until the checkpoint was read."""
+        with self._lock:
+            index = self.index
+            if not index.is_complete:
+                return None
+            return Held(
+                index.pending,
+                index.oldest_ms,
+                index.overdue,
+                index.state_rows,
+                index.state_bytes,
             )
 
 
-def line_text(event: str, facts: Mapping[str, Any]) -> str:
-    """Return what a terminal shows of an event: started, progress (a ProgressLine), stopped."""
+def line_text(event: str, facts: Mapping[str, Any], width: int = 80) -> str:
+    """Return an event as text for a terminal: started, progress (a ProgressLine) or another.
+
+    Args:
+        event: its name.
+        facts: its fields.
+        width: columns; a longer text goes on in a second line, between two of its parts.
+    """
     if event == "started":
         return (
             f"started {facts['application_id']}: {facts['state_partitions']} state partitions, "
-            f"checkpoint {facts['checkpoint']}"
+            f"checkpoint {facts['checkpoint']}, access control {facts['access_control']}"
         )
+    if event == "access_rules":
+        return (
+            f"ACCESS CONTROL {facts['access_control']}, was {facts['before']}: from batch "
+            f"{facts['from_batch']} on rules {facts['version'] or 'none'}, "
+            f"before {facts['version_before'] or 'none'}"
+        )
+    if event == "access_rules_broken":
+        return f"ACCESS RULES BROKEN, the older ones stay in force: {facts['problem']}"
     if event == "stopped":
         return f"stopped after batch {_or_dash(facts['batch_id'])}"
-    oldest = facts["oldest_pending_ms"]
-    parts = [
-        f"batch {_or_dash(facts['batch_id'])} ({_or_dash(facts['batch_ms'])} ms)",
-        f"{facts['events_per_s']:,.0f} events/s",
-        *(f"{name} {facts['counts'].get(name, 0):,}" for name in SHOWN_COUNTS),
-        f"pending {facts['pending']:,}",
-        f"oldest {'-' if oldest is None else f'{oldest / 1_000:.1f} s'}",
-    ]
+    parts = [*_work(facts), *_warnings(facts)]
+    clock = time.strftime("%H:%M:%S", time.localtime(facts["time_ms"] / 1_000))
+    return _in_lines(clock, parts, width)
+
+
+def is_quiet(facts: Mapping[str, Any]) -> bool:
+    """Return whether a progress line tells of nothing that happened."""
+    return not any(facts["counts"].get(name) for name in SHOWN_COUNTS) and not _warnings(facts)
+
+
+def _work(facts: Mapping[str, Any]) -> list[str]:
+    """Return what was done and what is pending, without what is zero."""
+    batch_ms, oldest_ms = facts["batch_ms"], facts["oldest_pending_ms"]
+    took = "" if batch_ms is None else f" ({duration_text(batch_ms)})"
+    parts = [f"batch {_or_dash(facts['batch_id'])}{took}"]
+    if facts["events_per_s"] >= 0.5:
+        parts.append(f"{facts['events_per_s']:,.0f} events/s")
+    counts = {name: facts["counts"].get(name, 0) for name in SHOWN_COUNTS}
+    parts += [f"{name} {count:,}" for name, count in counts.items() if count]
+    parts.append(f"pending {facts['pending']:,}" if facts["pending"] else "nothing pending")
+    if oldest_ms is not None:
+        parts.append(f"oldest {duration_text(oldest_ms)}")
+    return parts
+
+
+def _warnings(facts: Mapping[str, Any]) -> list[str]:
+    parts = []
     if facts["check_backlog"]:
         parts.append(f"checks waiting {facts['check_backlog']:,}")
+    if facts["refused"]:
+        named = (f"{name} {number:,}" for name, number in sorted(facts["refused"].items()))
+        parts.append(f"refused: {', '.join(named)}")
     if facts["undelivered_groups"]:
         parts.append(f"no check topic for {', '.join(sorted(facts['undelivered_groups']))}")
     if facts["groups_without_members"]:
         parts.append(f"nobody answers for {', '.join(facts['groups_without_members'])}")
-    return "  ".join(parts)
+    parts += [Stall(**stall).says() for stall in facts.get("stalls", ())]
+    return parts
+
+
+def _in_lines(first: str, parts: Sequence[str], width: int) -> str:
+    lines = [first]
+    for part in parts:
+        if len(lines[-1]) + len(part) + 2 > width:
+            lines.append(" " * len(first))
+        lines[-1] += f"  {part}"
+    return "\n".join(lines)
 
 
 def _or_dash(number: int | None) -> str:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.topics import TopicNames
+from checkback.state import RulesHistory
+from checkback.streaming.cores import state_partitions
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
+from checkback.streaming.page_keys import KEY_COLUMNS
 from checkback.streaming.pages import (
     OUTCOME_SCHEMA,
     STATE_SCHEMA,
@@ -20,7 +24,7 @@ from checkback.streaming.pages import (
     PageFunction,
     PageSettings,
 )
-from checkback.streaming.session import state_partitions
+from checkback.streaming.verification import Verification
 
 READ_AT_ONCE: Final = {
     "kafka.max.poll.records": "20000",
@@ -47,16 +51,16 @@ BatchFunction = Callable[[DataFrame, int], None]
 def read_topics(
     spark: SparkSession, settings: Settings, connection: Mapping[str, str]
 ) -> DataFrame:
-    """Return the halves and ops as they stand on Kafka.
+    """Return halves, ops and feedback as they stand on Kafka.
 
-    One source for both topics: their ends are looked up together, so that an op is hardly ever
-    read a batch before its half. Read committed, because the sink's feedback on the op topic is
-    written in its transaction.
+    One source for all three topics: their ends are looked up together, so that an op is hardly ever
+    read a batch before its half. Read committed, because the sink's feedback is written in its
+    transaction.
     """
     names = settings.topics
     reader = spark.readStream.format("kafka").options(**READ_AT_ONCE).options(**connection)
     return (
-        reader.option("subscribe", f"{names.half},{names.op}")
+        reader.option("subscribe", f"{names.half},{names.op},{names.feedback}")
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
@@ -72,12 +76,16 @@ def read_tasks(settings: Settings) -> int:
 
 
 def outcomes_of(
-    rows: DataFrame, topics: TopicNames, pages: PageSettings, tasks_max: int
+    rows: DataFrame,
+    topics: TopicNames,
+    pages: PageSettings,
+    tasks_max: int,
+    verification: Verification | None = None,
 ) -> DataFrame:
     """Return what the pages decide: one row (partition, page, outcome) per page and batch.
 
     A task reads several Kafka partitions where there are many: Spark gives each a task of its own,
-    which takes 10 ms of processor time with nothing to read (ARCHITECTURE.md, decision 30). Tasks
+    which takes 10 ms of processor time with nothing to read (docs/decisions, 030). Tasks
     are put together behind the decoding, since rows are copied there, and before it have bodies.
 
     Args:
@@ -85,21 +93,38 @@ def outcomes_of(
         topics: the names of the topics.
         pages: rules and sizes.
         tasks_max: how many tasks read and decode, at most.
+        verification: the rules of access control; None where it is off.
     """
-    events = packed(decode(rows, topics, pages.page_size), pages.page_size)
+    limit = body_bytes_max(pages.rules)
+    decoded = decode(rows, topics, pages.page_size, limit, verification)
+    events = packed(decoded, pages.page_size)
     keyed = pages.keys.put_on(events).coalesce(tasks_max)
-    return decided(keyed, pages, PageFunction(pages))
+    return decided(keyed, PageFunction(pages))
 
 
-def decided(keyed: DataFrame, pages: PageSettings, function: GroupFunction) -> DataFrame:
+def body_bytes_max(rules: RulesHistory) -> Column:
+    """Return how large a body may be by the rules of the batch's time, so that replays agree.
+
+    In a streaming query the current time is the batch's, a constant once the batch is planned.
+    """
+    now_ms = f.unix_millis(f.current_timestamp())
+    (_, first), *later = rules.entries
+    limit, column = first.max_message_bytes, f.lit(first.max_message_bytes)
+    for from_ms, one in later:
+        if one.max_message_bytes != limit:
+            limit = one.max_message_bytes
+            column = f.when(now_ms >= from_ms, limit).otherwise(column)
+    return column
+
+
+def decided(keyed: DataFrame, function: GroupFunction) -> DataFrame:
     """Return what a function decides for each page; the operator that a checkpoint is known by.
 
     Args:
-        keyed: rows with the columns of the checkpoint's keys.
-        pages: rules and sizes.
+        keyed: rows with KEY_COLUMNS.
         function: called once for each page with rows, or whose time has come.
     """
-    return keyed.groupBy(*pages.keys.columns).applyInPandasWithState(
+    return keyed.groupBy(*KEY_COLUMNS).applyInPandasWithState(
         function,
         OUTCOME_SCHEMA,
         STATE_SCHEMA,

@@ -1,102 +1,120 @@
-"""The Spark session that the job needs, and what executors have to be given."""
+"""The job's Spark session, and the files that Spark sends to executors."""
 
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from checkback.checkpoints.folder import CheckpointFolder
-from checkback.deploy.class_archive import JAVA_OPTIONS, with_archive
-from checkback.protocol.configuration import Settings
+from checkback.checkpoints.store import CheckpointStore
+from checkback.protocol.configuration import Settings, local_master
+from checkback.protocol.errors import ConfigurationError
+from checkback.streaming.class_archive import JAVA_OPTIONS, with_archive
+from checkback.streaming.conditional_files import FILE_MANAGER, add_conditional_files, is_on_s3
+from checkback.streaming.cores import spark_key, state_partitions
+from checkback.streaming.driver_jvm import launch_driver_jvm, log_path
 from checkback.streaming.jvm_options import java_options
 from checkback.streaming.package import package_zip
+from checkback.streaming.submission import is_submitted
 
-LOCAL_MASTER: Final = re.compile(r"local(\[[^,\]]*\])?")
-FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_MANAGER_WITHOUT_LINKS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 TASKS_PER_CORE: Final = 2
 TASK_TRIES: Final = 4
-"""A local Spark gives a task one try unless told otherwise; a fenced producer needs a second."""
+"""Tries of a task. A local Spark gives it only one by default; a fenced producer needs a second."""
 
 JVMS: Final = {
     JAVA_OPTIONS: "spark.driver.memory",
     "spark.executor.extraJavaOptions": "spark.executor.memory",
 }
-"""The settings of a JVM's options, and of how much heap it has."""
+"""Pairs of settings: a JVM's options, and its heap."""
+
+LOG_CONFIGURATION: Final = "log4j2.configurationFile"
+JSON_LOG: Final = "classpath:org/apache/spark/log4j2-json-layout.properties"
+"""Spark's own file. The setting spark.log.structuredLogging.enabled alone changed nothing in a
+driver that pyspark started (4.2.0)."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
-    # The source's options hold the brokers' credentials; plans and pages show options.
+    # The source's options hold the brokers' credentials, and Spark shows options in plans and
+    # pages.
     "spark.sql.redaction.options.regex": "(?i)url|password|secret|token|jaas|keystore|truststore",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
-    # An extra read for every write, for a number that our own status has more exactly.
+    # Costs a read per write, for a number that our own status has more exactly.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # Without it every batch uploads a whole snapshot of every partition.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
-"""What `spark.*` settings may override."""
+"""Defaults that `spark.*` settings may override."""
 
 REQUIRED: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
-    # A second attempt of a task beside a running one would fence it, and be fenced.
+    # A second attempt beside a running one would fence it, and be fenced itself.
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Measuring every column for every row is short-cut at this value (BaseStreamingArrowWriter).
+    # With this value Spark skips measuring every column of every row (BaseStreamingArrowWriter).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    # Our own files lie in the folder before Spark's first; checkpoints.identity guards it instead.
+    # Accounts are looked up by hash, however few there are (streaming/verification.py).
+    "spark.sql.optimizer.mapLookupHashThreshold": "0",
+    # Our own files are in the folder before Spark's first; checkpoints.identity guards it instead.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }
-"""What correctness or the design rests on."""
+"""Settings that correctness or the design depends on."""
 
 
-def state_partitions(settings: Settings) -> int:
-    """Return the number of state partitions: as set, else the cores of a local master."""
-    found = re.match(r"local\[(\d+)", settings.master)
-    cores = int(found.group(1)) if found else os.cpu_count() or 1
-    return settings.state_partitions_on(cores)
+OURS: Final = frozenset({"spark.app.name", "spark.sql.shuffle.partitions"})
+"""Settings that follow from the pipeline's own."""
 
 
 def spark_master(settings: Settings) -> str:
     """Return the master, with task retries for a local one that names none.
 
-    On all cores of a machine twice as many tasks run at once: one that reads waits for brokers more
-    than half of its time. At 1,000 transactions/s on 2 cores a batch took 261 ms instead of 312;
-    under full load it makes no difference.
+    ``local[*]`` runs two tasks per core, because a reading task waits for brokers more than half of
+    its time. At 1,000 transactions/s on 2 cores a batch took 261 ms instead of 312; under full load
+    there is no difference.
     """
-    if LOCAL_MASTER.fullmatch(settings.master) is None:
+    local = local_master(settings.master)
+    if local is None or local.tries is not None:
         return settings.master
-    tasks = settings.master.removeprefix("local").strip("[]") or "1"
-    if tasks == "*":
-        tasks = str(TASKS_PER_CORE * (os.cpu_count() or 1))
-    return f"local[{tasks},{TASK_TRIES}]"
+    on_all_cores = TASKS_PER_CORE * (os.cpu_count() or 1)
+    return f"local[{on_all_cores if local.threads is None else local.threads},{TASK_TRIES}]"
 
 
 def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
-    """Start Spark, or take the session that runs already.
+    """Start Spark, or return the session that already runs.
 
     Args:
-        settings: master, `spark.*` and the state partitions.
-        jars: Kafka source and Delta; Spark hands them to executors.
+        settings: the master, `spark.*` and the state partitions.
+        jars: the jars of Spark's Kafka source; Spark sends them to executors.
+
+    Raises:
+        ConfigurationError: spark-submit was given another master than the settings name.
+        PrerequisiteError: the JVM did not start.
     """
-    # On a cluster the workers' own python is right unless the caller says otherwise.
+    # On a cluster the workers use their own python unless the caller names another.
     is_local = settings.master.startswith("local")
     if is_local:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(spark_master(settings)).appName(settings.application_id)
-    for key, value in session_settings(settings, jars).items():
+    chosen = session_settings(settings, jars)
+    chosen |= {"spark.master": spark_master(settings), "spark.app.name": settings.application_id}
+    launch_driver_jvm(chosen, log_path(settings.log_file), settings.log_format)
+    if is_submitted():
+        chosen |= submitted_settings(settings)
+    if is_on_s3(settings.checkpoint):
+        add_conditional_files(SparkContext._jvm, chosen)  # noqa: SLF001 - as in driver_jvm
+    builder = SparkSession.builder
+    for key, value in chosen.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     if not is_local:
@@ -104,46 +122,70 @@ def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
     return spark
 
 
+def submitted_settings(settings: Settings) -> dict[str, str]:
+    """Return the Spark settings that spark-submit was given, for all that no setting names.
+
+    Raises:
+        ConfigurationError: its master is another than that of the settings.
+    """
+    given = dict(SparkConf().getAll())
+    master = given.get("spark.master", settings.master)
+    if _kind(master) != _kind(settings.master):  # an operator knows another address of Kubernetes
+        raise ConfigurationError(
+            f"spark-submit has the master {master}, and the setting master is {settings.master}.",
+            remedy=f'Set master = "{master}" in the configuration file.',
+            key="master",
+        )
+    named = {spark_key(key) for key in settings.spark} | REQUIRED.keys() | OURS
+    return {key: value for key, value in given.items() if key not in named}
+
+
 def end_jvm(gateway: Any, timeout_s: float | None = None) -> None:
-    """Have the JVM behind a gateway of pyspark's end as when nobody needs it, and wait for that."""
+    """End the JVM of a pyspark gateway by closing its standard input, and wait for its end."""
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(timeout_s)
 
 
-def spare_processes(spark: SparkSession, folder: CheckpointFolder) -> None:
-    """Have Spark write a local checkpoint by Hadoop's older interface, unless told otherwise.
+def spare_processes(spark: SparkSession, checkpoint: str) -> None:
+    """Let Spark write a local checkpoint through Hadoop's older interface by default.
 
-    Its FileContext asks of each file that it renames, and of that file's checksum, whether it is a
-    link, by running `readlink`: ten processes for a file, 40 in an empty batch with two state
-    partitions. FileSystem renames in Java, as atomically, and is left with two `chmod`.
+    Hadoop's FileContext runs `readlink` for each file that it renames and for the file's checksum:
+    ten processes per file, 40 in an empty batch with two state partitions. FileSystem renames in
+    Java, just as atomically, and runs only two `chmod`.
     """
-    if folder.is_local() and spark.conf.get(FILE_MANAGER, None) is None:
+    is_local = CheckpointStore.of(spark, checkpoint).is_local()
+    if is_local and spark.conf.get(FILE_MANAGER, None) is None:
         spark.conf.set(FILE_MANAGER, FILE_MANAGER_WITHOUT_LINKS)
 
 
 def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
-    """Return the Spark settings: our defaults, the user's `spark.*`, then what must be."""
+    """Return the Spark settings: our defaults, the user's `spark.*`, then the required settings."""
     chosen = dict(DEFAULTS)
     if settings.master.startswith("local"):
-        # Nobody outside has to reach a local Spark.
+        # No other machine has to reach a local Spark.
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-        # Executors elsewhere have our package in a zip, which is not there yet when this starts.
+        # Executors elsewhere get our package as a zip, which is not there yet when the daemon
+        # starts.
         chosen["spark.python.daemon.module"] = "checkback.streaming.worker_daemon"
     if not settings.master.startswith("yarn"):
-        # By TCP each answer of a worker waits for a delayed acknowledgement: 40 ms, several times
-        # in a batch. On YARN the path of a container's folder is too long for such a socket.
+        # Over TCP each answer of a worker waits for a delayed acknowledgement: 40 ms, several times
+        # per batch. On YARN the path of a container's folder is too long for a Unix socket.
         chosen["spark.python.unix.domain.socket.enabled"] = "true"
-    chosen |= {_with_prefix(key): value for key, value in settings.spark.items()}
+    if settings.log_format == "json":
+        chosen["spark.log.structuredLogging.enabled"] = "true"
+    chosen |= {spark_key(key): value for key, value in settings.spark.items()}
     chosen |= REQUIRED
     chosen["spark.sql.shuffle.partitions"] = str(state_partitions(settings))
     for options, memory in JVMS.items():
         chosen.setdefault(options, java_options(chosen.get(memory, "")))
+        if settings.log_format == "json" and LOG_CONFIGURATION not in chosen[options]:
+            chosen[options] += f" -D{LOG_CONFIGURATION}={JSON_LOG}"
     chosen[JAVA_OPTIONS] = with_archive(chosen[JAVA_OPTIONS])
     own = chosen.get("spark.jars")
     chosen["spark.jars"] = ",".join([*([own] if own else []), *(str(jar) for jar in jars)])
     return chosen
 
 
-def _with_prefix(key: str) -> str:
-    return key if key.startswith("spark.") else f"spark.{key}"
+def _kind(master: str) -> str:
+    return master.partition("://")[0].partition("[")[0]

@@ -1,55 +1,73 @@
-"""How the state of a run is cut: as its checkpoint is, of which that can't be changed."""
+"""Page size, order and partition count come from the checkpoint and cannot change."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from checkback.checkpoints.files import UnreadableFileError, files_of
-from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.identity import FILE, CheckpointIdentity
-from checkback.checkpoints.logs import SHUFFLE_PARTITIONS, BrokenLogError, parse_offsets
+from checkback.checkpoints.logs import SHUFFLE_PARTITIONS, BrokenLogError
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def fit_to_checkpoint(settings: Settings, folder: CheckpointFolder) -> Settings:
-    """Return the settings with the checkpoint's page size and state partitions, if nobody set them.
 
-    What was set is kept, and refused where the checkpoint is bound if it is not the same.
+def fit_to_checkpoint(
+    settings: Settings, spark: SparkSession, store: ReadableCheckpoint
+) -> Settings:
+    """Do as `fitted`, and let Spark make as many state partitions.
 
     Raises:
-        CheckpointError: a repartition was left half done, or the checkpoint is damaged.
+        CheckpointError: as for `fitted`.
     """
-    text = folder.read(FILE)
+    found = fitted(settings, store)
+    if settings.state_partitions is None and found.state_partitions is not None:
+        spark.conf.set(SHUFFLE_PARTITIONS, str(found.state_partitions))
+    return found
+
+
+def fitted(settings: Settings, store: ReadableCheckpoint) -> Settings:
+    """Return the settings, with what is unset filled in from the checkpoint.
+
+    That is page size, order and state partitions.
+
+    A value that the user set is kept; the check of the checkpoint's identity refuses another value.
+
+    Raises:
+        CheckpointError: a repartition was interrupted, or the checkpoint is damaged.
+    """
+    text = store.read_own(FILE)
     if text is None:
         return settings
     identity = CheckpointIdentity.from_json(text)
     bound = identity.state_partitions
-    planned = _planned_partitions(folder)
+    planned = _planned_partitions(store)
     if planned is not None and planned != bound:
         raise CheckpointError(
             f"The repartition of {settings.checkpoint} from {bound} to {planned} state partitions "
-            "was left half done.",
-            remedy=f"Run `checkback checkpoint repartition {planned} --yes`, which ends it.",
+            "was interrupted.",
+            remedy=f"Run `checkback checkpoint repartition {planned} --yes` to complete it.",
             before=bound,
             after=planned,
         )
+    settings = replace(settings, order=settings.order or identity.order)
     if settings.page_size is None:
         settings = replace(settings, page_size=identity.page_size)
     if settings.state_partitions is not None:
         return settings
-    folder.spark.conf.set(SHUFFLE_PARTITIONS, str(bound))
     return replace(settings, state_partitions=bound)
 
 
-def _planned_partitions(folder: CheckpointFolder) -> int | None:
-    newest = folder.last_batch("offsets")
+def _planned_partitions(store: ReadableCheckpoint) -> int | None:
+    newest = store.last_batch("offsets")
     if newest is None:
         return None
-    files = files_of(folder.spark, folder.path)
     try:
-        return parse_offsets(files.read(f"offsets/{newest}")).state_partitions
-    except (BrokenLogError, UnreadableFileError) as error:
+        return store.planned(newest).state_partitions
+    except BrokenLogError as error:
         raise CheckpointError(
             f"The plan of batch {newest} can't be read: {error}.",
             remedy="Run `checkback checkpoint verify`; see docs/operating/checkpoints.md.",

@@ -1,13 +1,13 @@
-"""How long a Kafka transaction of the sink may stay open before the broker aborts it.
+"""Chooses how long a Kafka transaction of the sink may stay open before the broker aborts it.
 
-Long enough for the longest batch, or the batch can never be written; no longer than needed, because
-whoever reads committed waits for a transaction that a lost machine left open.
+The timeout must be long enough for the longest batch, or that batch can never be written. It should
+be no longer than needed, because readers of committed records wait for a transaction that a lost
+machine left open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import median
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -24,18 +24,18 @@ LIMIT: Final = "transaction.max.timeout.ms"
 
 
 def choose_timeout_ms(settings: Settings, limit_ms: int | None, batch_ms: int | None) -> int:
-    """Return the timeout: as set, else by the rule.
+    """Return the timeout: the setting, else by the rule.
 
     The rule: ten times an ordinary batch of this checkpoint, or the trigger interval if that is
     longer, at least a minute, at most what the brokers allow.
 
     Args:
-        settings: may say it.
-        limit_ms: what the brokers allow at most, None where this user may not look.
+        settings: may set the timeout.
+        limit_ms: the longest timeout that the brokers allow, None if this user may not see it.
         batch_ms: how long an ordinary batch takes, None for a new checkpoint.
 
     Raises:
-        ConfigurationError: set longer than the brokers allow.
+        ConfigurationError: the setting is longer than the brokers allow.
     """
     allowed_ms = BROKER_DEFAULT_MS if limit_ms is None else limit_ms
     chosen_ms = settings.sink_transaction_timeout_ms
@@ -44,7 +44,7 @@ def choose_timeout_ms(settings: Settings, limit_ms: int | None, batch_ms: int | 
         return min(max(LEAST_MS, settings.trigger_interval_ms, by_batch_ms), allowed_ms)
     if limit_ms is not None and chosen_ms > limit_ms:
         raise ConfigurationError(
-            f"sink_transaction_timeout_ms is {chosen_ms}, the brokers allow no more than "
+            f"sink_transaction_timeout_ms is {chosen_ms}, but the brokers allow no more than "
             f"{limit_ms}.",
             remedy=f"Set it to {limit_ms} or less, or raise {LIMIT} on the brokers.",
             key="sink_transaction_timeout_ms",
@@ -55,20 +55,21 @@ def choose_timeout_ms(settings: Settings, limit_ms: int | None, batch_ms: int | 
 
 
 def ordinary_batch_ms(planned: Mapping[int, int], committed: Mapping[int, int]) -> int | None:
-    """Return the median time from plan to commit, None without a committed batch.
+    """Return the lower quartile of the times from plan to commit, None without a committed batch.
 
-    The median, because a batch that a stop cut in two seems to have taken as long as the stop.
+    A batch that a stop interrupted seems to have taken as long as the stop; one that had nothing to
+    do, as long as the pipeline slept at its end (streaming/idling.py).
 
     Args:
-        planned: by batch, when it was planned.
-        committed: by batch, when it was committed.
+        planned: time of the plan by batch.
+        committed: time of the commit by batch.
     """
     times = [committed[batch] - planned[batch] for batch in planned.keys() & committed.keys()]
-    return max(0, int(median(times))) if times else None
+    return max(0, sorted(times)[len(times) // 4]) if times else None
 
 
 def broker_limit_ms(admin: AdminClient) -> int | None:
-    """Return the least transaction.max.timeout.ms of the brokers, None if it may not be seen."""
+    """Return the brokers' least transaction.max.timeout.ms, None if this user may not see it."""
     cluster: Any = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
     nodes = cluster.result(2 * REQUEST_TIMEOUT_S).nodes
     resources = [ConfigResource(ResourceType.BROKER, str(node.id)) for node in nodes]

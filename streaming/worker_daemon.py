@@ -1,13 +1,14 @@
-"""The process that Spark forks its Python workers from, with all that they need imported.
+"""The process that Spark forks its Python workers from, with their imports already done.
 
-Spark's own (pyspark.daemon) imports nothing and leaves it to each worker: a second of processor
-time for pandas, pyarrow and the rest, in each of the five to seven workers of a start, before the
-first batch. It does so because threads do not survive a fork, and pandas and pyarrow start some
-when they are imported. These two can be told not to (``tests/spark/test_worker_daemon.py`` counts
-the threads): OpenBLAS has nothing to compute here, and jemalloc is not the pool Arrow takes.
+Spark's own daemon (pyspark.daemon) leaves the imports to each worker: a second of processor time
+for pandas, pyarrow and the rest, in each of the five to seven workers of a start, before the first
+batch. The reason is that threads do not survive a fork, and pandas and pyarrow start threads when
+they are imported. Environment variables turn those threads off
+(``tests/spark/test_worker_daemon.py`` counts the threads). Nothing is lost: OpenBLAS has nothing to
+compute here, and Arrow does not use jemalloc's pool.
 
-Spark starts it by its name (`spark.python.daemon.module`), so it has to be installed where
-executors run: Checkback sets it for local masters alone.
+Spark starts the daemon by its module name (`spark.python.daemon.module`), so Checkback must be
+installed where executors run. Therefore Checkback sets it only for local masters.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ WITHOUT_THREADS: Final = {
     "OPENBLAS_NUM_THREADS": "1",
     "JE_ARROW_MALLOC_CONF": "background_thread:false",
 }
-"""Read by the libraries when they are loaded."""
+"""Variables that the libraries read when they are loaded."""
 
 NEEDED: Final = (
     "numpy", "pandas", "pyarrow", "pyspark.worker", "pyspark.sql.pandas.serializers",
-    "checkback.streaming.pages", "checkback.sinks.task", "checkback.checkpoints.status",
+    "checkback.streaming.pages", "checkback.streaming.sink_task", "checkback.checkpoints.status",
 )  # fmt: skip
 
 
 def import_needed() -> None:
-    """Import what workers need, without a thread, and keep it out of the garbage collector."""
+    """Import what workers need without starting threads, and exclude it from garbage collection."""
     os.environ.update(WITHOUT_THREADS)
     for name in NEEDED:
         importlib.import_module(name)
-    from checkback.sinks.python_worker import keep_modules
+    from checkback.streaming.python_worker import keep_modules
 
     keep_modules()
 

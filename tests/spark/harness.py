@@ -16,9 +16,10 @@ from pyspark.sql import functions as f
 
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
-from checkback.state import Outcome
+from checkback.state import ALL_READ, Outcome
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.query import outcomes_of
+from checkback.streaming.read_until import PROPERTY
 
 ROW_SCHEMA = (
     "key string, value string, topic string, partition int, offset long, time_ms long, "
@@ -119,6 +120,7 @@ class MicroBatches:
     pages: PageSettings
     checkpoint: Path
     clock_ms: int = 1_000_000
+    read_until_ms: int = ALL_READ
 
     def __post_init__(self) -> None:
         jvm: Any = self.spark._jvm
@@ -139,6 +141,8 @@ class MicroBatches:
         streaming = jvm.org.apache.spark.sql.execution.streaming
         self._sink = streaming.sources.MemorySink()
         session: Any = self.spark._jsparkSession
+        # The query's thread has the properties of the one that starts it.
+        self.spark.sparkContext.setLocalProperty(PROPERTY, str(self.read_until_ms))
         self.query = session.streams().startQuery(
             jvm.scala.Option.apply(None),
             jvm.scala.Option.apply(None),

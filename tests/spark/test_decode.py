@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from tests.spark.harness import NAMES, KafkaRow, half_row, kafka_rows, op_row
 
+from checkback.checkpoints.pending_halves import group_tag
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.state import EventKind
+from checkback.state.identity import group_part, identity_words
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
 from checkback.streaming.page_keys import PageKeys, page_key_of, page_of_key
@@ -21,6 +24,8 @@ TRAN = ("TRAN_MSG", b"true")
 GROUP = ("PGROUP", b"g")
 ID = ("UNIQ_KEY", b"u")
 TO = ("REAL_TOPIC", b"orders")
+IMMUNITY = ("CHECK_IMMUNITY_TIME_IN_SECONDS", b"")
+TIMES = ("TRANSACTION_CHECK_TIMES", b"7")
 OP = [("TAGS", b"d"), ("COMMIT_OR_ROLLBACK", b"8"), GROUP, ID]
 
 
@@ -74,8 +79,10 @@ def test_headers_by_name_read_as_headers_in_order(spark: SparkSession) -> None:
     assert ordered == shuffled
 
 
-def test_another_group_shows_in_the_top_16_bits_another_id_below(spark: SparkSession) -> None:
-    own, other_group, other_id = events(
+def test_another_group_shows_in_the_groups_part_another_id_only_in_the_rest(
+    spark: SparkSession,
+) -> None:
+    found = events(
         spark,
         [
             half(TRAN, GROUP, ID, TO),
@@ -84,8 +91,36 @@ def test_another_group_shows_in_the_top_16_bits_another_id_below(spark: SparkSes
         ],
     )
 
-    assert own.identity >> 48 == other_id.identity >> 48 != other_group.identity >> 48
-    assert own.identity != other_id.identity
+    own, other_group, other_id = np.array([event.identity for event in found])
+    assert group_part(own) == group_part(other_id) != group_part(other_group)
+    assert own != other_id
+
+
+@pytest.mark.parametrize(
+    ("group", "transaction_id"),
+    [(b"g", b"u"), (b"orders", b"7F0000010A2B18B4AAC2000000000001"), (b"\xff\x00", b"\xc3\x28")],
+)
+def test_an_identity_is_the_same_wherever_it_is_made(
+    spark: SparkSession, group: bytes, transaction_id: bytes
+) -> None:
+    [event] = events(spark, [half(TRAN, ("PGROUP", group), ("UNIQ_KEY", transaction_id), TO)])
+
+    assert (event.identity, event.identity_rest) == identity_words(group, transaction_id)
+    assert 0 <= event.identity_rest < 2**32
+
+
+def test_where_the_group_ends_and_the_id_begins_makes_another_identity() -> None:
+    first, second = identity_words(b"ab", b"c"), identity_words(b"a", b"bc")
+
+    assert first[0] & 2**48 - 1 != second[0] & 2**48 - 1
+    assert first[1] != second[1]
+
+
+def test_the_halves_of_a_group_are_found_by_its_name(spark: SparkSession) -> None:
+    own, other = events(spark, [half(TRAN, GROUP, ID, TO), half(TRAN, ("PGROUP", b"h"), ID, TO)])
+
+    assert group_part(np.array(own.identity)) == group_tag("g")
+    assert group_part(np.array(other.identity)) == group_tag("h") != group_tag("g")
 
 
 @pytest.mark.parametrize(
@@ -112,9 +147,21 @@ def test_an_immunity_time_counts_if_it_is_a_whole_number(
         (half(TRAN, GROUP, ID), RefusedReason.HALF_WITHOUT_REAL_TOPIC),
         (half(TRAN, GROUP, ID, ("REAL_TOPIC", b"TBW102")), RefusedReason.HALF_FOR_SYSTEM_TOPIC),
         (half(TRAN, GROUP, ID, ("REAL_TOPIC", b"rmq_sys_x")), RefusedReason.HALF_FOR_SYSTEM_TOPIC),
+        (half(TRAN, GROUP, ID, ("REAL_TOPIC", b"x" * 128)), RefusedReason.HALF_TOPIC_TOO_LONG),
+        (half(TRAN, GROUP, ID, TO, TIMES), RefusedReason.HALF_WITH_CHECK_TIMES),
+        (half(TRAN, GROUP, ID, TO, IMMUNITY, TIMES), RefusedReason.HALF_WITH_CHECK_TIMES),
+        (
+            KafkaRow(NAMES.half, 1, 5, 99, None, [TRAN, GROUP, ID, TO]),
+            RefusedReason.HALF_BODY_EMPTY,
+        ),
         (op(None, *OP), RefusedReason.OP_OFFSET_UNREADABLE),
         (op(b"x", *OP), RefusedReason.OP_OFFSET_UNREADABLE),
         (op(b"-3", *OP), RefusedReason.OP_OFFSET_UNREADABLE),
+        (op(b"+7", *OP), RefusedReason.OP_OFFSET_UNREADABLE),
+        (op(b" 7", *OP), RefusedReason.OP_OFFSET_UNREADABLE),
+        (op(b"7\n", *OP), RefusedReason.OP_OFFSET_UNREADABLE),
+        (op(b"7.0", *OP), RefusedReason.OP_OFFSET_UNREADABLE),
+        (op(b"", *OP), RefusedReason.OP_OFFSET_UNREADABLE),
         (op(b"99999999999999999999", *OP), RefusedReason.OP_OFFSET_UNREADABLE),
         (op(b"3"), RefusedReason.OP_TAG_UNKNOWN),
         (op(b"3", ("TAGS", b"z")), RefusedReason.OP_TAG_UNKNOWN),
@@ -145,12 +192,72 @@ def test_a_prefix_does_not_hide_a_system_topic(spark: SparkSession) -> None:
     assert event.detail == RefusedReason.HALF_FOR_SYSTEM_TOPIC
 
 
-def test_a_tick_is_no_event_and_a_feedback_carries_its_count(spark: SparkSession) -> None:
-    feedback = op(b"12", ("TAGS", b"u"), ("TRANSACTION_CHECK_TIMES", b"4"))
+def feedback(value: bytes | None, *headers: tuple[str, bytes]) -> KafkaRow:
+    return KafkaRow(NAMES.feedback, 1, 5, 99, value, list(headers))
 
-    [event] = events(spark, [op(b"", ("TAGS", b"t")), feedback])
+
+def test_of_the_feedback_topic_only_feedback_is_an_event(spark: SparkSession) -> None:
+    undelivered, times = ("TAGS", b"u"), ("TRANSACTION_CHECK_TIMES", b"4")
+
+    [event] = events(
+        spark,
+        [
+            feedback(b"", ("TAGS", b"t")),
+            feedback(b"12", undelivered, times),
+            feedback(b"x", undelivered, times),
+            feedback(b"12", undelivered),
+            feedback(b"12", *OP),
+            KafkaRow(NAMES.feedback, 1, 5, 99, b"12", None),
+        ],
+    )
 
     assert (event.kind, event.offset, event.detail) == (EventKind.UNDELIVERED, 12, 4)
+    assert (event.partition, event.source_offset) == (1, 5)
+
+
+@pytest.mark.parametrize("tag", [b"t", b"u"])
+def test_on_the_op_topic_nobody_is_believed_to_be_the_pipeline(
+    spark: SparkSession, tag: bytes
+) -> None:
+    [event] = events(spark, [op(b"12", ("TAGS", tag), ("TRANSACTION_CHECK_TIMES", b"4"))])
+
+    assert (event.kind, event.detail) == (EventKind.REFUSED_OP, RefusedReason.OP_TAG_UNKNOWN)
+
+
+@pytest.mark.parametrize("name", ["REAL_TOPIC\0", "a\0b", "\ufffd"])
+def test_a_header_that_another_client_would_read_by_another_name_is_refused(
+    spark: SparkSession, name: str
+) -> None:
+    odd = (name, b"__consumer_offsets")
+
+    found = events(spark, [half(odd, TRAN, GROUP, ID, TO), op(b"3", odd, *OP)])
+
+    assert [one.detail for one in found] == [
+        RefusedReason.HALF_HEADER_NAME_INVALID,
+        RefusedReason.OP_HEADER_NAME_INVALID,
+    ]
+
+
+@pytest.mark.parametrize(("body", "limit", "refused"), [(4, 4, 0), (5, 4, 10), (0, 4, 9)])
+def test_a_body_is_neither_empty_nor_too_large(
+    spark: SparkSession, body: int, limit: int, refused: int
+) -> None:
+    row = KafkaRow(NAMES.half, 1, 5, 99, b"x" * body, [TRAN, GROUP, ID, TO])
+    lines = spark.createDataFrame([(row.to_json(),)], "value string")
+
+    [event] = decode(kafka_rows(lines), NAMES, 1024, f.lit(limit)).collect()
+
+    assert event.detail == (refused or -1)
+
+
+def test_a_header_that_is_there_a_hundred_thousand_times_costs_its_look_up_no_more(
+    spark: SparkSession,
+) -> None:
+    many = [("x", b"")] * 100_000
+
+    [event] = events(spark, [half(*many, TRAN, GROUP, ID, TO)])
+
+    assert event.kind == EventKind.HALF
 
 
 @pytest.mark.parametrize("page", [0, 1, 255, 256, 70_000, 2**40, 2**53 - 1])

@@ -13,7 +13,7 @@ from tests.spark.harness import MicroBatches, half_row, op_row
 
 from checkback.protocol.configuration import Settings
 from checkback.state import Action, Outcome, Rules, RulesHistory
-from checkback.streaming.page_keys import PageKeys, page_key_of
+from checkback.streaming.page_keys import KEY_COLUMNS, PageKeys, page_key_of
 from checkback.streaming.pages import PageSettings
 
 START_MS = 1_000_000
@@ -206,14 +206,14 @@ def placement(spark: SparkSession, pages_of_one: list[int]) -> dict[int, int]:
     """The state partition of each page of half partition 0."""
     rows = spark.createDataFrame([(page, 0) for page in pages_of_one], "page long, partition int")
     keyed = KEYS.put_on(rows.withColumn("page_key", page_key_of(f.col("page"))))
-    place = f.pmod(f.hash(*KEYS.columns), f.lit(2))
+    place = f.pmod(f.hash(*KEY_COLUMNS), f.lit(2))
     return {row.page: row.place for row in keyed.select("page", place.alias("place")).collect()}
 
 
 def test_no_state_row_stays_for_a_page_with_nothing_to_remember(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    forgetful = Settings(transaction_timeout_ms=6_000, verdict_memory_ms=0)
+    forgetful = Settings(transaction_timeout_ms=6_000, verdict_retention_ms=0)
     micro = MicroBatches(spark, pages(settings=forgetful), tmp_path / "checkpoint", START_MS)
     micro.add([half_row(0, time_ms=START_MS), op_row(0, 0, 8, time_ms=START_MS)])
     micro.start()

@@ -1,4 +1,4 @@
-"""The function that Spark's workers load: anew for each pass, and what loading it does for them."""
+"""The function that Spark's workers load for each pass, and what loading it does for them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ import subprocess
 import sys
 
 from checkback.protocol.configuration import Settings
-from checkback.state import Rules, RulesHistory
+from checkback.state import NOTHING_READ, Rules, RulesHistory
 from checkback.streaming.page_keys import PageKeys
-from checkback.streaming.pages import PageFunction, PageSettings
+from checkback.streaming.pages import (
+    BACKLOG_SLEEP_MS,
+    CheckBudget,
+    PageFunction,
+    PageSettings,
+    sleep_ms,
+)
+from checkback.streaming.read_until import read_until_of_task
 
 RULES = Rules.from_settings(Settings())
 SETTINGS = PageSettings(1024, RulesHistory(((0, RULES),)), PageKeys(4))
@@ -47,3 +54,16 @@ def test_a_worker_that_loads_it_keeps_modules_from_the_garbage_collector_once() 
     first, second = map(int, run.stdout.split())
     assert first > 50_000
     assert second == first
+
+
+def test_a_page_whose_time_has_come_sleeps_until_the_batch_that_may_tell_more() -> None:
+    spent = CheckBudget(left=0, of_pass=10, queued=1_000)
+
+    assert sleep_ms(1_500, 1_000, 900, CheckBudget()) == 500
+    assert sleep_ms(990, 1_000, 980, spent) == 1  # the next batch has read up to this one
+    assert sleep_ms(500, 1_000, 980, spent) == 10_000  # its turn to ask is far away
+    assert sleep_ms(500, 1_000, NOTHING_READ, spent) == BACKLOG_SLEEP_MS
+
+
+def test_outside_a_batch_nothing_counts_as_read() -> None:
+    assert read_until_of_task() == NOTHING_READ

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from checkback.streaming.page_keys import HALF_PARTITIONS_MAX, PageKeys, page_key_of
+from checkback.checkpoints.identity import CheckpointIdentity
+from checkback.streaming.page_keys import HALF_PARTITIONS_MAX, KEY_COLUMNS, PageKeys, page_key_of
 
 PAGES_OF_A_BATCH = range(30)
 HALF_PARTITIONS = range(4)
@@ -25,13 +26,15 @@ ODD_PLACES = [
 ]
 
 
-def keyed(spark: SparkSession, places: list[tuple[int, int]], keys: PageKeys) -> DataFrame:
+def keyed(
+    spark: SparkSession, places: list[tuple[int, int]], keys: PageKeys = IN_TURN
+) -> DataFrame:
     rows = spark.createDataFrame(places, "page long, partition int")
     return keys.put_on(rows.withColumn("page_key", page_key_of(f.col("page"))))
 
 
-def key_of(row: Any, keys: PageKeys) -> tuple[Any, ...]:
-    return tuple(row[name] for name in keys.columns)
+def key_of(row: Any) -> tuple[Any, ...]:
+    return tuple(row[name] for name in KEY_COLUMNS)
 
 
 @pytest.mark.parametrize("state_partitions", [2, 3, 7, 16, 64])
@@ -43,8 +46,8 @@ def test_the_pages_of_a_batch_take_turns(spark: SparkSession, state_partitions: 
         for partition in HALF_PARTITIONS
     ]
 
-    pages = keyed(spark, places, IN_TURN)
-    handed_out = pages.repartition(state_partitions, *IN_TURN.columns)
+    pages = keyed(spark, places)
+    handed_out = pages.repartition(state_partitions, *KEY_COLUMNS)
     found = Counter(
         row.at for row in handed_out.select(f.spark_partition_id().alias("at")).collect()
     )
@@ -58,31 +61,50 @@ def test_the_pages_of_a_batch_take_turns(spark: SparkSession, state_partitions: 
     assert min(found.values()) > share - len(HALF_PARTITIONS)
 
 
-@pytest.mark.parametrize("keys", [IN_TURN, PageKeys(None)])
-def test_a_key_tells_page_and_half_partition(spark: SparkSession, keys: PageKeys) -> None:
-    rows = keyed(spark, ODD_PLACES, keys).collect()
+def test_a_key_tells_page_and_half_partition(spark: SparkSession) -> None:
+    rows = keyed(spark, ODD_PLACES).collect()
 
-    assert [keys.place_of(key_of(row, keys)) for row in rows] == ODD_PLACES
+    assert [IN_TURN.place_of(key_of(row)) for row in rows] == ODD_PLACES
 
 
 def test_keys_of_one_page_number_differ_by_half_partition(spark: SparkSession) -> None:
     places = [(70_000, partition) for partition in range(0, HALF_PARTITIONS_MAX, 97)]
 
-    rows = keyed(spark, places, IN_TURN).collect()
+    rows = keyed(spark, places).collect()
 
-    assert len({key_of(row, IN_TURN) for row in rows}) == len(places)
+    assert len({key_of(row) for row in rows}) == len(places)
 
 
 def test_a_half_partition_that_was_added_has_keys_too(spark: SparkSession) -> None:
     places = [(page, partition) for page in (0, 1, 2) for partition in range(9)]
 
-    rows = keyed(spark, places, IN_TURN).collect()
+    rows = keyed(spark, places).collect()
 
-    assert [IN_TURN.place_of(key_of(row, IN_TURN)) for row in rows] == places
+    assert [IN_TURN.place_of(key_of(row)) for row in rows] == places
 
 
 def test_a_key_is_for_ever(spark: SparkSession) -> None:
     """It stands in checkpoints: these were made by the first version that had them."""
-    rows = keyed(spark, [(1, 0), (4_711, 3)], IN_TURN).collect()
+    rows = keyed(spark, [(1, 0), (4_711, 3)]).collect()
 
     assert [row.turn for row in rows] == [1_749_873_620, 2_117_097_169]
+
+
+def test_with_order_all_pages_of_a_half_partition_are_in_one_state_partition(
+    spark: SparkSession,
+) -> None:
+    identity = CheckpointIdentity(1, "app", "c", 4_096, 3, "h", "o", "s", 4, order="key")
+    ordered = PageKeys.of(identity)
+    places = [(page, partition) for page in (0, 1, 7, 70_000, 2**40) for partition in range(8)]
+
+    pages = keyed(spark, places, ordered).repartition(3, *KEY_COLUMNS)
+
+    rows = pages.select(*KEY_COLUMNS, f.spark_partition_id().alias("at")).collect()
+    found = {(*ordered.place_of(key_of(row)), row.at) for row in rows}
+    assert found == {(page, partition, partition % 3) for page, partition in places}
+
+
+def test_without_order_pages_take_turns() -> None:
+    identity = CheckpointIdentity(1, "app", "c", 4_096, 3, "h", "o", "s", 4, order="none")
+
+    assert PageKeys.of(identity) == IN_TURN

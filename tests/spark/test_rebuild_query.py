@@ -15,23 +15,27 @@ from tests.property.model import COMMIT, ROLLBACK, Record
 from tests.property.paged import events_of
 from tests.unit.state.building import RULES, SENT, Story, half, op
 
-from checkback.checkpoints.folder import CheckpointFolder
-from checkback.checkpoints.rebuild_history import (
+from checkback.checkpoints.status import read_page_blobs
+from checkback.checkpoints.store import CheckpointStore
+from checkback.operations.rebuild.first_batch import plan_with_position, run_first_batch
+from checkback.operations.rebuild.history import (
     RESTORED_SCHEMA,
     HistorySettings,
     counts_of,
     marks_by_page,
     restore_function,
 )
-from checkback.checkpoints.rebuild_query import plan_with_position, run_first_batch
-from checkback.checkpoints.restored_page import Known
-from checkback.checkpoints.status import read_page_blobs
+from checkback.operations.rebuild.restored_page import Known
+from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
 from checkback.protocol.errors import CheckpointError
 from checkback.state import Action, Events, Outcome, Page, RulesHistory, pack_settled
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 
 PAGE_SIZE = 4
+COLUMNS = (
+    "kind", "offset", "time_ms", "identity", "detail", "source_offset", "identity_rest",
+)  # fmt: skip
 NOW = SENT + 3_000
 
 
@@ -52,22 +56,22 @@ def told(records: list[Record], marks: list[bytes]) -> list[dict[str, Any]]:
             "identity": identity,
             "detail": detail,
             "source_offset": source,
+            "identity_rest": rest,
             "blob": None,
         }
-        for kind, offset, time_ms, identity, detail, source in zip(
+        for kind, offset, time_ms, identity, detail, source, rest in zip(
             *(column.tolist() for column in columns_of(events)), strict=True
         )
     ]
     for row in marks_by_page(pa.array(marks, pa.binary()), PAGE_SIZE).to_pylist():
-        nothing = dict.fromkeys(("offset", "time_ms", "identity", "detail", "source_offset"), 0)
+        nothing = dict.fromkeys(COLUMNS[1:], 0)
         rows.append({"page_key": page_key(row["page"]), "partition": 0, "kind": 0, **nothing})
         rows[-1]["blob"] = row["blob"]
     return rows
 
 
 def columns_of(events: Events) -> list[NDArray[Any]]:
-    names = ("kind", "offset", "time_ms", "identity", "detail", "source_offset")
-    return [getattr(events, name) for name in names]
+    return [getattr(events, name) for name in COLUMNS]
 
 
 def history() -> tuple[list[Record], list[bytes]]:
@@ -82,7 +86,7 @@ def history() -> tuple[list[Record], list[bytes]]:
 
 def restored(spark: SparkSession) -> DataFrame:
     rows = told(*history())
-    schema = ",".join(RESTORED_SCHEMA.split(",")[:9])
+    schema = ",".join(RESTORED_SCHEMA.split(",")[:10])
     settings = HistorySettings(PAGE_SIZE, NOW, RULES, {0: Known(0, 6, 0)})
     frame = spark.createDataFrame(rows, schema)
     return frame.groupBy("page_key", "partition").applyInArrow(
@@ -119,11 +123,24 @@ def test_the_first_batch_makes_state_of_history_and_judges_what_is_left(
     outcomes = {one.page: one for one in map(Outcome.unpack, written)}
     commits = outcomes[1].offset[outcomes[1].action == Action.COMMIT]
     assert commits.tolist() == [4]
-    blobs = read_page_blobs(CheckpointFolder(spark, checkpoint))
+    blobs = read_page_blobs(spark, CheckpointStore.of(spark, checkpoint))
     assert blobs is not None
     pages = {page.page: page for page in (Page.unpack(row.blob) for row in blobs.collect())}
     assert pages[0].halves.index.tolist() == [1, 2, 3]
     assert (pages[1].pending, pages[1].settled.verdict.tolist()) == (0, [1, 0, 0, 0])
+
+
+def test_a_rebuild_is_unfinished_from_its_beginning_until_the_identity_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = CheckpointStore.of(spark, str(tmp_path / "checkpoint"))
+    assert not is_unfinished(store)
+    begin(store, NOW)
+    assert is_unfinished(store)
+    store.replace_own("identity.json", "{}")
+    assert not is_unfinished(store)
+    finish(store)
+    assert store.sizes().keys() == {"checkback/identity.json"}
 
 
 def test_the_position_of_the_plan_is_replaced() -> None:

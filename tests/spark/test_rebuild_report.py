@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from checkback.checkpoints.rebuild import RebuildReport, Unknown, require_sound
-from checkback.checkpoints.rebuild_positions import Positions
-from checkback.checkpoints.rebuild_tail import Cut
-from checkback.checkpoints.restored_page import RestoredCounts
+from checkback.commands.checkpoint_rebuild import report_text
+from checkback.operations.rebuild.positions import Positions
+from checkback.operations.rebuild.rebuild import RebuildReport, Unknown, require_sound
+from checkback.operations.rebuild.restored_page import RestoredCounts
+from checkback.operations.rebuild.tail import Cut
 from checkback.protocol.errors import CheckpointError
-from checkback.streaming.commands.checkpoint_rebuild import report_text
 
 NOWHERE = Positions({}, 5_000)
 COUNTS = RestoredCounts(halves=9, settled=4, pending=5, asked=2, ops=1, lost=3)
@@ -22,7 +22,8 @@ def test_a_whole_checkpoint_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replayed", "said"), [(None, "planned anew"), (7, "batch 7 runs again as it was planned")]
+    ("replayed", "said"),
+    [(None, "plans the next batch again"), (7, "batch 7 runs again as planned")],
 )
 def test_a_cut_says_what_goes_and_what_the_job_does_then(replayed: int | None, said: str) -> None:
     cut = Cut(("offsets/8",), 6, replayed)
@@ -30,7 +31,7 @@ def test_a_cut_says_what_goes_and_what_the_job_does_then(replayed: int | None, s
 
     assert "offsets/8 would be cut off from /c: last whole batch 6" in text
     assert said in text
-    assert text.endswith("--yes does it.")
+    assert text.endswith("Run again with --yes to do it.")
 
 
 def test_a_rebuild_says_what_was_found_what_was_done_and_what_is_at_risk() -> None:
@@ -63,7 +64,7 @@ def test_a_rebuild_says_what_was_found_what_was_done_and_what_is_at_risk() -> No
 
 @pytest.mark.parametrize("chosen", [None, "pending", "settled"])
 def test_marks_of_other_halves_are_always_refused(chosen: Unknown | None) -> None:
-    with pytest.raises(CheckpointError, match="made anew"):
+    with pytest.raises(CheckpointError, match="was recreated"):
         require_sound(RestoredCounts(foreign=1), NOWHERE, chosen)
 
 

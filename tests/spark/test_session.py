@@ -10,19 +10,18 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from checkback.checkpoints.folder import CheckpointFolder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, OperationalError
+from checkback.streaming.conditional_files import FILE_MANAGER
+from checkback.streaming.cores import executor_cores, state_partitions
 from checkback.streaming.failure import explain
 from checkback.streaming.jvm_options import COLLECTOR, java_options
 from checkback.streaming.package import package_folders, package_zip
 from checkback.streaming.session import (
-    FILE_MANAGER,
     FILE_MANAGER_WITHOUT_LINKS,
     session_settings,
     spare_processes,
     spark_master,
-    state_partitions,
 )
 
 
@@ -33,6 +32,7 @@ from checkback.streaming.session import (
         ("local[3]", "local[3,4]"),
         ("local[*]", "local[6,4]"),
         ("local[2,1]", "local[2,1]"),
+        ("local[*, 1]", "local[*, 1]"),
         ("spark://h:1", "spark://h:1"),
         ("local-cluster[1,1,1]", "local-cluster[1,1,1]"),
     ],
@@ -45,9 +45,36 @@ def test_a_local_master_gets_task_retries_unless_it_names_its_own(
     assert spark_master(Settings(master=master)) == expected
 
 
-def test_state_partitions_are_the_cores_of_a_local_master_unless_set() -> None:
-    assert state_partitions(Settings(master="local[3]")) == 3
-    assert state_partitions(Settings(master="local[3]", state_partitions=5)) == 5
+@pytest.mark.parametrize(
+    ("master", "spark", "cores"),
+    [
+        ("local", {}, 1),
+        ("local[3]", {}, 3),
+        ("local[3,4]", {"spark.executor.cores": "9"}, 3),
+        ("local[*]", {}, None),
+        ("yarn", {}, 1),
+        ("k8s://https://h:1", {"executor.cores": "4"}, 4),
+        ("spark://h:1", {"spark.executor.cores": "2"}, 2),
+        ("spark://h:1", {}, None),
+    ],
+)
+def test_the_cores_of_an_executor_are_those_it_is_given(
+    master: str, spark: dict[str, str], cores: int | None
+) -> None:
+    assert executor_cores(Settings(master=master, spark=spark)) == cores
+
+
+@pytest.mark.parametrize(
+    ("master", "expected"),
+    [("local", 1), ("local[3]", 3), ("local[3, 1]", 3), ("local[*]", 7), ("spark://h:1", 7)],
+)
+def test_state_partitions_are_the_threads_of_a_local_master_unless_set(
+    master: str, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 7)
+
+    assert state_partitions(Settings(master=master)) == expected
+    assert state_partitions(Settings(master=master, state_partitions=5)) == 5
 
 
 @pytest.mark.parametrize(
@@ -118,7 +145,7 @@ def file_manager(spark: SparkSession) -> Iterator[Callable[[], str | None]]:
 def test_a_local_checkpoint_is_written_without_asking_for_links(
     spark: SparkSession, tmp_path: Path, file_manager: Callable[[], str | None]
 ) -> None:
-    spare_processes(spark, CheckpointFolder(spark, str(tmp_path / "checkpoint")))
+    spare_processes(spark, str(tmp_path / "checkpoint"))
 
     found = file_manager()
     assert found == FILE_MANAGER_WITHOUT_LINKS
@@ -128,7 +155,7 @@ def test_a_local_checkpoint_is_written_without_asking_for_links(
 def test_any_other_checkpoint_is_written_as_spark_sees_fit(
     spark: SparkSession, file_manager: Callable[[], str | None]
 ) -> None:
-    spare_processes(spark, CheckpointFolder(spark, "hdfs://127.0.0.1:1/checkpoint"))
+    spare_processes(spark, "hdfs://127.0.0.1:1/checkpoint")
 
     assert file_manager() is None
 
@@ -138,7 +165,7 @@ def test_the_user_may_choose_what_writes_the_checkpoint(
 ) -> None:
     spark.conf.set(FILE_MANAGER, "mine")
 
-    spare_processes(spark, CheckpointFolder(spark, str(tmp_path)))
+    spare_processes(spark, str(tmp_path))
 
     assert file_manager() == "mine"
 

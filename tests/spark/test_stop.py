@@ -15,7 +15,7 @@ from checkback.streaming.job import Job
 
 OWN_STOP = StreamingQueryException(
     "An exception was raised by the Python Proxy.\n"
-    "checkback.streaming.job.StoppedBetweenBatchesError\n"
+    "checkback.streaming.ending.StoppedBetweenBatchesError\n"
 )
 FAILURE = StreamingQueryException("The state store is broken.")
 
@@ -51,6 +51,7 @@ def watch(failure: StreamingQueryException | None, *, stop: bool) -> list[str]:
 
     job = Job(Settings(bootstrap_servers="127.0.0.1:1"), list[Path](), emit)
     query: Any = EndingQuery(job, failure, stop=stop)
+    job._observed = MagicMock()  # run() makes it
     job._watch(MagicMock(), query)
     return told
 

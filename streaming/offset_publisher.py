@@ -1,8 +1,8 @@
-"""How far the pipeline has read, as committed offsets of a consumer group.
+"""Publishes how far the pipeline has read, as committed offsets of a consumer group.
 
-Spark keeps its offsets in the checkpoint and commits none to Kafka, so tools that tell a group's
-lag see nothing (RocketMQ's brokers write consumerOffset.json for theirs). They are for those tools
-only: nothing is ever read back, so they may be late, missing, or written by somebody else.
+Spark keeps its offsets in the checkpoint and commits none to Kafka, so tools that show a group's
+lag see nothing (RocketMQ's brokers write consumerOffset.json for them). The offsets are only for
+such tools. Checkback never reads them back, so they may be late, missing or overwritten.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Ends = Mapping[tuple[str, int], int]
 
 @dataclass(slots=True)
 class OffsetPublisher:
-    """Commits the end offsets of batches under the application's name; never waits, never fails.
+    """Commits the end offsets of batches under the application id; never waits and never fails.
 
-    As a consumer that reads nothing, because the Admin calls for a group's offsets abort the
-    process when a broker's connection breaks at the wrong moment (librdkafka #3663, #4605; 2.16.1).
+    It uses a consumer that reads nothing, because the Admin calls for a group's offsets abort the
+    process if a broker's connection breaks at the wrong moment (librdkafka #3663, #4605; 2.16.1).
 
     Args:
         group: the consumer group: the application id.
-        connection: librdkafka settings that reach the brokers.
+        connection: librdkafka's settings for the connection.
         now_s: a clock that only goes forward.
     """
 
@@ -46,12 +46,12 @@ class OffsetPublisher:
     _asked_s: float = float("-inf")
 
     def is_due(self) -> bool:
-        """Tell whether the last request is answered and a second old."""
+        """Return whether the last request was answered and is at least a second old."""
         self._take_answer(0.0)
         return not self._is_asked and self.now_s() - self._asked_s >= INTERVAL_S
 
     def publish(self, progress: Mapping[str, Any] | None) -> None:
-        """Commit what the last finished batch has read, if that is new.
+        """Commit the end offsets of the last finished batch if they are new.
 
         Args:
             progress: Spark's progress of the last batch, None before the first.
@@ -68,7 +68,7 @@ class OffsetPublisher:
             self._is_asked, self._published = True, ends
 
     def publish_last(self, progress: Mapping[str, Any] | None) -> None:
-        """Commit where the job ends, and give the brokers a moment to answer."""
+        """Commit the job's last offsets, and wait a moment for the answer."""
         self.publish(progress)
         until_s = self.now_s() + LAST_WAIT_S
         while self._is_asked and self.now_s() < until_s:
@@ -90,15 +90,30 @@ class OffsetPublisher:
 
 
 def end_offsets(progress: Mapping[str, Any] | None) -> Ends:
-    """Return where a batch ended on each partition that it read."""
+    """Return the end offset of a batch on each partition that it read."""
+    return _offsets(progress, "endOffset")
+
+
+def records_behind(progress: Mapping[str, Any] | None) -> dict[str, int]:
+    """Return by topic how many records a batch left, of those that were there when it began."""
+    ends, behind = end_offsets(progress), dict[str, int]()
+    for (topic, at), latest in _offsets(progress, "latestOffset").items():
+        left = max(0, latest - ends.get((topic, at), latest))
+        behind[topic] = behind.get(topic, 0) + left
+    return behind
+
+
+def _offsets(progress: Mapping[str, Any] | None, kind: str) -> Ends:
     sources = progress["sources"] if progress is not None else []
     return {
-        (topic, int(at)): int(end)
+        (topic, int(at)): int(offset)
         for source in sources
-        for topic, partitions in _as_object(source["endOffset"]).items()
-        for at, end in partitions.items()
+        for topic, partitions in _as_object(source[kind]).items()
+        for at, offset in partitions.items()
     }
 
 
 def _as_object(offset: Any) -> Mapping[str, Any]:
-    return dict(json.loads(offset)) if isinstance(offset, str) else dict(offset or {})
+    # Of a batch that Spark runs again the progress has the text "null": it asked for no offsets.
+    found = json.loads(offset) if isinstance(offset, str) else offset
+    return dict(found or {})

@@ -1,0 +1,138 @@
+"""Looks at the file of access rules, and tells when other ones are in force."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from checkback.checkpoints.access_versions import (
+    OFF,
+    AccessVersion,
+    record_access_version,
+)
+from checkback.checkpoints.store import CheckpointStore
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import ConfigurationError
+from checkback.security import AccessControl
+from checkback.sinks.kafka.marker import MarkerStore
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.streaming.access_table import AccessTable
+from checkback.streaming.cores import state_partitions
+
+LOOK_S: Final = 1.0
+"""Between two looks at the file."""
+SECRETS_LOOK_S: Final = 10.0
+"""Between two looks at the secrets that it refers to."""
+
+
+@dataclass(slots=True)
+class AccessWatch:
+    """The rules in force, and the file that they come from.
+
+    Args:
+        acl_file: the file; empty where access control is off.
+        clock_s: a clock that only goes forward.
+    """
+
+    acl_file: str
+    clock_s: Callable[[], float] = time.monotonic
+    table: AccessTable | None = None
+    problem: str = ""
+    """What is wrong with the file; the rules before it stay in force."""
+    _seen: bytes = field(default=b"", repr=False)
+    _look_s: float = 0.0
+    _parse_s: float = 0.0
+
+    def read(self) -> None:
+        """Read the rules for the first time.
+
+        Raises:
+            ConfigurationError: they can't be read, or have mistakes.
+        """
+        if self.acl_file:
+            self._seen = self._content()
+            self.table = AccessTable.of(AccessControl.from_file(self.acl_file))
+
+    def has_changed(self) -> bool:
+        """Look, where it is time; tell whether other rules are there, which `table` then has."""
+        now_s = self.clock_s()
+        if not self.acl_file or now_s < self._look_s:
+            return False
+        self._look_s = now_s + LOOK_S
+        content = self._content()
+        if content == self._seen and now_s < self._parse_s:
+            return False
+        self._seen, self._parse_s = content, now_s + SECRETS_LOOK_S
+        return self._parse()
+
+    def _parse(self) -> bool:
+        try:
+            found = AccessTable.of(AccessControl.from_file(self.acl_file))
+        except ConfigurationError as error:
+            self.problem = str(error)
+            return False
+        self.problem = ""
+        if self.table is not None and found.version == self.table.version:
+            return False
+        self.table = found
+        return True
+
+    def _content(self) -> bytes:
+        try:
+            return Path(self.acl_file).read_bytes()
+        except OSError:
+            return b""
+
+    @property
+    def version(self) -> str:
+        """The own version of the rules in force, OFF for none."""
+        return OFF if self.table is None else self.table.version
+
+    def record(
+        self, store: CheckpointStore, sink: SinkSettings, settings: Settings
+    ) -> dict[str, Any] | None:
+        """Record the rules for the batches to come; return what changed, None if nothing did.
+
+        Raises:
+            CheckpointError: a batch is begun under other rules.
+            BrokerError: the markers can't be read.
+        """
+        rules = {} if self.table is None else self.table.as_data()
+
+        def is_begun(batch: int) -> bool:
+            return is_written(sink, state_partitions(settings), batch)
+
+        had, now = record_access_version(store, sink.epoch, self.version, rules, is_begun)
+        return None if had == now else change_facts(had, now)
+
+
+def change_facts(had: AccessVersion, now: AccessVersion) -> dict[str, Any]:
+    """Return the facts that an operator needs when other rules come into force."""
+    return {
+        "access_control": _state(now),
+        "before": _state(had),
+        "version": now.version,
+        "version_before": had.version,
+        "from_batch": now.from_batch,
+    }
+
+
+def _state(version: AccessVersion) -> str:
+    return "off" if version.version == OFF else "on"
+
+
+def is_written(sink: SinkSettings, partitions: int, batch: int) -> bool:
+    """Tell whether a state partition has written a batch.
+
+    Raises:
+        BrokerError: the markers can't be read.
+    """
+    markers = MarkerStore(sink)
+    try:
+        found = markers.read(list(range(partitions)))
+    finally:
+        markers.close()
+    return any(marker.next_batch > batch for marker in found.values())

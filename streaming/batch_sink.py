@@ -1,0 +1,90 @@
+"""What Spark calls once per batch: it lets the tasks write, and takes their reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from checkback.checkpoints.logs import PlannedBatch
+from checkback.metrics.table import RECORD_KINDS
+from checkback.sinks.batch_report import BatchReport, merged_counts
+from checkback.sinks.kafka.epoch import EpochWatch
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.ledger.rows import LedgerBatch
+from checkback.streaming.ending import StoppedBetweenBatchesError
+from checkback.streaming.idling import FinishedBatch, Idling
+from checkback.streaming.observation import Observation
+from checkback.streaming.progress import Progress
+from checkback.streaming.read_until import ReadUntil
+from checkback.streaming.sink_task import REPORT_TYPE, sink_function
+
+if TYPE_CHECKING:
+    from checkback.sinks.ledger.table import DeltaLedger
+
+
+@dataclass(slots=True)
+class BatchSink:
+    """What Spark calls once per batch.
+
+    Args:
+        settings: the sink's.
+        progress: takes the reports.
+        stopping: set when no further batch may be begun.
+        ledger: takes the ledger rows, once Kafka has the batch.
+        read_until: tells the tasks what has been read; None where nobody is to be asked.
+        epoch: tells whether a younger job runs; None where that does not matter.
+        idling: holds the batch's end while there is nothing to do; None: the next comes at once.
+        observed: hears of every batch, if somebody is to.
+    """
+
+    settings: SinkSettings
+    progress: Progress
+    stopping: Event
+    ledger: DeltaLedger | None = None
+    read_until: ReadUntil | None = None
+    epoch: EpochWatch | None = None
+    idling: Idling | None = None
+    observed: Observation | None = None
+
+    def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
+        """Write one batch: one job over the outcomes, which are used once.
+
+        A second action would run the stateful operator again (SPARK-47329).
+        """
+        if self.stopping.is_set():
+            raise StoppedBetweenBatchesError
+        plan = None
+        if self.read_until is not None:
+            plan = self.read_until.tell_tasks(outcomes.sparkSession.sparkContext, batch_id)
+        began_s, settings = time.monotonic(), self.settings
+        if self.observed is not None:
+            settings = replace(settings, log_level=self.observed.log_level)
+        function = sink_function(settings, batch_id, 0)
+        rows = outcomes.mapInArrow(function, REPORT_TYPE).collect()
+        if self.ledger is not None:
+            blobs = [row.ledger for row in rows if row.ledger is not None]
+            self.ledger.append(LedgerBatch(self.settings.query_id, batch_id), blobs)
+        reports = [BatchReport.from_json(row.report) for row in rows if row.report is not None]
+        self.progress.add(batch_id, reports)
+        if self.observed is not None:
+            self.observed.batch_written(batch_id, reports, time.monotonic() - began_s)
+        if self.idling is not None and plan is not None:
+            self.idling.hold(finished(batch_id, *plan, reports))
+        # Spark plans the next batch now, and on some object stores over another job's plan.
+        if self.epoch is not None:
+            self.epoch.require_own()
+
+
+def finished(
+    batch_id: int, plan: PlannedBatch, reads_nothing: bool, reports: Sequence[BatchReport]
+) -> FinishedBatch:
+    """Return what a batch did, from its plan and the reports of its tasks."""
+    counts = merged_counts(reports)
+    records = sum(counts[name] for name in RECORD_KINDS)
+    called = any(report.pages for report in reports)
+    return FinishedBatch(batch_id, plan.ends, records, reads_nothing and not called)

@@ -1,0 +1,70 @@
+"""How a query ends between two batches: for good, or to begin again with other rules."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+WATCH_S: Final = 0.2
+STOP_WAIT_S: Final = 120.0
+MICRO_BATCHES_LOG: Final = "org.apache.spark.sql.execution.streaming"
+
+
+class StoppedBetweenBatchesError(Exception):
+    """Raised inside Spark to end the query before it touches the next batch; no failure."""
+
+
+def wait_for_end(query: StreamingQuery, timeout_s: float) -> bool:
+    """Wait so long for the query to end by itself; tell whether it did."""
+    try:
+        # Its annotation says whole seconds; it takes and documents fractions.
+        return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]
+    except StreamingQueryException:
+        return True
+
+
+def is_own_stop(failure: StreamingQueryException | None) -> bool:
+    """Tell whether the query ended because the sink refused a batch on request.
+
+    The request may come while somebody waits for the query's end, and the end right after it.
+    """
+    return failure is not None and StoppedBetweenBatchesError.__name__ in str(failure)
+
+
+def end_between_batches(
+    spark: SparkSession, query: StreamingQuery, is_patient: Callable[[], bool] = lambda: False
+) -> None:
+    """Let the batch at work be finished, then end the query.
+
+    StreamingQuery.stop() would interrupt it. The sink refuses the batch after it before touching
+    anything; Spark has planned that batch then, and the next start runs it as planned.
+
+    Args:
+        spark: the session of the query.
+        query: the query.
+        is_patient: tells whether the batch may take as long as it likes; else it is interrupted
+            after STOP_WAIT_S.
+    """
+    _set_log_level(spark, "OFF")
+    deadline = time.monotonic() + STOP_WAIT_S
+    while time.monotonic() < deadline and not wait_for_end(query, WATCH_S):
+        if query.status["message"] == "Waiting for next trigger":
+            break
+        if is_patient():
+            deadline = time.monotonic() + STOP_WAIT_S
+    query.stop()
+
+
+def restore_log_level(spark: SparkSession) -> None:
+    """Let Spark tell again what goes wrong with a query, after one was ended."""
+    _set_log_level(spark, "ERROR")
+
+
+def _set_log_level(spark: SparkSession, level: str) -> None:
+    log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
+    log4j.core.config.Configurator.setLevel(MICRO_BATCHES_LOG, log4j.Level.toLevel(level))

@@ -1,0 +1,100 @@
+"""Up to which time all halves and ops have been read, told from the plans of two batches.
+
+Only then does silence mean anything: a half is asked back or discarded, and an op refused for want
+of its half, in batches that read past the time in question (docs/decisions/035).
+
+A batch that its limit did not cut read both topics to the ends that Spark looked up before it
+planned the batch, which was after it had planned the batch before. So every record that the broker
+had stored when that one was planned has been read. Spark makes a replay from the same plans, so a
+replay finds the same time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark import SparkContext, TaskContext
+
+from checkback.checkpoints.logs import PlannedBatch
+from checkback.checkpoints.store import CheckpointStore
+from checkback.state import NOTHING_READ, RulesHistory
+
+PROPERTY: Final = "checkback.read_until_ms"
+"""Spark hands what the driver sets under it to every task of the batch."""
+
+
+def read_until_ms(batch: PlannedBatch, before: PlannedBatch | None, batch_events_max: int) -> int:
+    """Return the time up to which everything has been read with this batch.
+
+    Args:
+        batch: its plan.
+        before: the plan of the batch before it, None where there is none.
+        batch_events_max: the limit that it was planned under.
+
+    Returns:
+        Milliseconds since 1970, or NOTHING_READ where the plans do not tell.
+    """
+    if before is None or was_cut(batch, before, batch_events_max):
+        return NOTHING_READ
+    return min(before.timestamp_ms, batch.timestamp_ms)
+
+
+def was_cut(batch: PlannedBatch, before: PlannedBatch, batch_events_max: int) -> bool:
+    """Tell whether the limit may have cut the batch, so that it did not reach the topics' ends.
+
+    Spark gives each partition its share of the limit by what is unread in it, rounded down, but at
+    least one offset (KafkaMicroBatchStream.rateLimit, 4.2.0): a batch that was cut is smaller than
+    the limit by less than one offset for each partition with records, and a second one where the
+    share is computed a little too small.
+    """
+    sizes = [
+        end - before.ends.get(topic, {}).get(partition, 0)
+        for topic, partitions in batch.ends.items()
+        for partition, end in partitions.items()
+    ]
+    with_records = sum(size > 0 for size in sizes)
+    return with_records > 0 and sum(sizes) + 2 * with_records > batch_events_max
+
+
+@dataclass(slots=True)
+class ReadUntil:
+    """Tells the tasks of each batch; called in the driver, before any of them runs.
+
+    Args:
+        store: the checkpoint, which holds the plans.
+        rules: which limit was in force when.
+    """
+
+    store: CheckpointStore
+    rules: RulesHistory
+    _last: tuple[int, PlannedBatch] | None = field(default=None)
+
+    def tell_tasks(self, context: SparkContext, batch_id: int) -> tuple[PlannedBatch, bool]:
+        """Work it out for a batch that is planned, and hand it to the tasks that run it.
+
+        Returns:
+            The plan, and whether it reads nothing.
+
+        Raises:
+            CheckpointError: its plan can't be read.
+        """
+        batch = self.store.planned(batch_id)
+        limit = self.rules.at(batch.timestamp_ms).batch_events_max
+        before = self._before(batch_id)
+        until_ms = read_until_ms(batch, before, limit)
+        self._last = batch_id, batch
+        context.setLocalProperty(PROPERTY, str(until_ms))
+        return batch, before is not None and before.ends == batch.ends
+
+    def _before(self, batch_id: int) -> PlannedBatch | None:
+        if self._last is not None and self._last[0] == batch_id - 1:
+            return self._last[1]
+        return self.store.planned(batch_id - 1) if batch_id > 0 else None
+
+
+def read_until_of_task() -> int:
+    """Return what the driver told the tasks of this batch, NOTHING_READ where it told nothing."""
+    context = TaskContext.get()
+    told = None if context is None else context.getLocalProperty(PROPERTY)
+    return NOTHING_READ if told is None else int(told)

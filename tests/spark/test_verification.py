@@ -1,0 +1,274 @@
+"""Who is believed: records signed in Python, verified by Spark's own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from tests.spark.harness import NAMES, KafkaRow, kafka_rows
+
+from checkback.protocol.properties import Headers
+from checkback.protocol.records import Op, half_headers, resumed_half_headers
+from checkback.protocol.refusals import RefusedReason
+from checkback.security import AccessControl, SignatureAlgorithm, sign
+from checkback.security.record_signer import RecordSigner
+from checkback.state import EventKind
+from checkback.streaming.access_table import AccessTable, Pads
+from checkback.streaming.decode import decode
+from checkback.streaming.literals import LiteralMaps
+from checkback.streaming.verification import Verification, _hmac
+
+NOW_MS = 1_700_000_000_000
+RULES = """
+globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: orders-service
+  secretKey: secret-of-orders
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+  topicPerms: [paid=PUB, read=SUB]
+  groupPerms: [orders=PUB|SUB]
+- accessKey: stock-service
+  secretKey: [secret-of-stock-new, secret-of-stock-old]
+  defaultTopicPerm: PUB
+  defaultGroupPerm: PUB
+  topicPerms: [paid=DENY]
+  groupPerms: [orders=DENY]
+- accessKey: rocketmq-client
+  secretKey: secret-of-rocketmq
+  signatureAlgorithm: HmacSHA1
+  whiteRemoteAddress: 10.0.1-3.*
+- accessKey: operators
+  secretKey: secret-of-operators
+  admin: true
+"""
+SECRETS = [f"secret-of-{one}" for one in ("orders", "stock-new", "stock-old", "rocketmq")]
+
+
+def signer(
+    access_key: str = "orders-service", key: str = "secret-of-orders", **changes: Any
+) -> RecordSigner:
+    return replace(RecordSigner(access_key, key, lambda: NOW_MS), **changes)
+
+
+def half(
+    by: RecordSigner | None,
+    *,
+    group: str = "orders",
+    real_topic: str = "paid",
+    properties: dict[str, str] | None = None,
+    key: bytes | None = b"k",
+    value: bytes = b"body",
+) -> KafkaRow:
+    headers = half_headers(
+        producer_group=group,
+        transaction_id="u",
+        real_topic=real_topic,
+        properties=properties or {},
+    )
+    if by is not None:
+        headers = by.half(NAMES.half, key, value, headers)
+    return KafkaRow(NAMES.half, 1, 5, NOW_MS, value, headers, key)
+
+
+def op(by: RecordSigner | None, *, group: str = "orders", operator: str = "") -> KafkaRow:
+    made = Op(1, 5, group, "u", 8, operator=operator)
+    headers = made.headers()
+    if by is not None:
+        headers = by.op(NAMES.op, 1, made.key(), made.value(), headers)
+    return KafkaRow(NAMES.op, 1, 9, NOW_MS, made.value(), headers, made.key())
+
+
+def changed(row: KafkaRow, name: str, value: bytes) -> KafkaRow:
+    """Return a record with another value of a header."""
+    headers = [(one, value if one == name else had) for one, had in row.headers or ()]
+    return replace(row, headers=headers)
+
+
+@pytest.fixture(scope="module")
+def verification(spark: SparkSession) -> Verification:
+    return Verification.of(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
+
+
+def refusals(spark: SparkSession, verification: Verification, rows: list[KafkaRow]) -> list[int]:
+    """Return why each record is refused, 0 where it is not."""
+    lines = spark.createDataFrame([(row.to_json(),) for row in rows], "value string")
+    found = decode(kafka_rows(lines), NAMES, 1024, None, verification).collect()
+    refused = (EventKind.REFUSED_HALF, EventKind.REFUSED_OP)
+    return [one.detail if one.kind in refused else 0 for one in found]
+
+
+STOCK = signer("stock-service", "secret-of-stock-new")
+OLD_STOCK = signer("stock-service", "secret-of-stock-old")
+SHA1 = signer("rocketmq-client", "secret-of-rocketmq", algorithm=SignatureAlgorithm.HMAC_SHA1)
+ADMIN = signer("operators", "secret-of-operators")
+RESUMED: Headers = resumed_half_headers(
+    half(None).headers or [], resumed_from="0:1", operator="eve", reason="r", now_ms=1
+)
+GOOD: dict[str, KafkaRow] = {
+    "half": half(signer()),
+    "half without key": half(signer(), key=None),
+    "half with an empty key": half(signer(), key=b""),
+    "half with properties": half(signer(), properties={"a": "", "ключ": "значение", "TAGS": "t"}),
+    "half that quotes": half(signer(), properties={"a": "__checkback.resume.from"}),
+    "half a little late": half(signer(now_ms=lambda: NOW_MS - 299_999)),
+    "op": op(signer()),
+    "by default": half(STOCK, group="g", real_topic="t"),
+    "the older secret": op(OLD_STOCK, group="g"),
+    "an admin": half(ADMIN, group="any", real_topic="any"),
+    "an admin's verdict": op(ADMIN, operator="ann"),
+    "a listed address": half(replace(SHA1, born_host="10.0.2.9")),
+}
+BAD: dict[str, tuple[KafkaRow, RefusedReason]] = {
+    "unsigned half": (half(None), RefusedReason.ACCESS_KEY_MISSING),
+    "unsigned op": (op(None), RefusedReason.ACCESS_KEY_MISSING),
+    "no headers": (replace(half(None), headers=None), RefusedReason.ACCESS_KEY_MISSING),
+    "few headers": (
+        replace(half(None), headers=(half(signer()).headers or [])[-3:]),
+        RefusedReason.ACCESS_KEY_MISSING,
+    ),
+    "nobody": (half(signer("nobody", "secret")), RefusedReason.ACCESS_KEY_UNKNOWN),
+    "wrong secret": (half(signer(key="another")), RefusedReason.SIGNATURE_WRONG),
+    "empty signature": (changed(half(signer()), "Signature", b""), RefusedReason.SIGNATURE_WRONG),
+    "another body": (replace(half(signer()), value=b"bodY"), RefusedReason.SIGNATURE_WRONG),
+    "another key": (replace(half(signer()), key=b"K"), RefusedReason.SIGNATURE_WRONG),
+    "no key any more": (
+        replace(half(signer(), key=b""), key=None), RefusedReason.SIGNATURE_WRONG,
+    ),
+    "another topic": (
+        changed(half(signer(), real_topic="paid"), "REAL_TOPIC", b"stock"),
+        RefusedReason.SIGNATURE_WRONG,
+    ),
+    "another property": (
+        changed(half(signer(), properties={"a": "b"}), "a", b"c"), RefusedReason.SIGNATURE_WRONG,
+    ),
+    "another address": (
+        changed(half(replace(SHA1, born_host="10.0.9.9")), "__BORNHOST", b"10.0.2.9"),
+        RefusedReason.SIGNATURE_WRONG,
+    ),
+    "a half as op": (
+        replace(op(signer()), headers=half(signer()).headers), RefusedReason.ACCESS_KEY_MISSING,
+    ),
+    "another verdict": (
+        changed(op(signer()), "COMMIT_OR_ROLLBACK", b"12"), RefusedReason.SIGNATURE_WRONG,
+    ),
+    "another offset": (replace(op(signer()), value=b"6"), RefusedReason.SIGNATURE_WRONG),
+    "another partition": (replace(op(signer()), partition=2), RefusedReason.SIGNATURE_WRONG),
+    "a copy of an hour ago": (
+        half(signer(now_ms=lambda: NOW_MS - 3_600_000)), RefusedReason.BORN_TIME_WRONG,
+    ),
+    "no time": (
+        half(signer(now_ms=lambda: 10**30)), RefusedReason.BORN_TIME_WRONG,
+    ),
+    "topic of others": (half(signer(), real_topic="stock"), RefusedReason.TOPIC_NOT_PERMITTED),
+    "topic to read": (half(signer(), real_topic="read"), RefusedReason.TOPIC_NOT_PERMITTED),
+    "denied topic": (half(STOCK, group="g"), RefusedReason.TOPIC_NOT_PERMITTED),
+    "group of others": (half(signer(), group="stock"), RefusedReason.GROUP_NOT_PERMITTED),
+    "op of others": (op(signer(), group="stock"), RefusedReason.GROUP_NOT_PERMITTED),
+    "denied group": (op(STOCK), RefusedReason.GROUP_NOT_PERMITTED),
+    "a verdict by hand": (op(signer(), operator="eve"), RefusedReason.ADMIN_NEEDED),
+    "resumed": (
+        replace(half(None), headers=signer().half(NAMES.half, b"k", b"body", RESUMED)),
+        RefusedReason.ADMIN_NEEDED,
+    ),
+    "an address beside the list": (
+        half(replace(SHA1, born_host="10.0.4.9")), RefusedReason.TOPIC_NOT_PERMITTED,
+    ),
+    "another address than was signed": (
+        replace(
+            half(SHA1),
+            headers=[("__BORNHOST", b"10.0.2.9") if one[0] == "x" else one
+                     for one in half(SHA1, properties={"x": ""}).headers or []],
+        ),
+        RefusedReason.SIGNATURE_WRONG,
+    ),
+    "no address": (half(SHA1), RefusedReason.TOPIC_NOT_PERMITTED),
+}  # fmt: skip
+
+
+def test_what_is_signed_and_permitted_is_believed(
+    spark: SparkSession, verification: Verification
+) -> None:
+    found = refusals(spark, verification, list(GOOD.values()))
+
+    assert dict(zip(GOOD, found, strict=True)) == dict.fromkeys(GOOD, 0)
+
+
+def test_each_forgery_is_refused_for_its_own_reason(
+    spark: SparkSession, verification: Verification
+) -> None:
+    found = refusals(spark, verification, [row for row, _ in BAD.values()])
+
+    assert dict(zip(BAD, found, strict=True)) == {
+        name: reason.value for name, (_, reason) in BAD.items()
+    }
+
+
+def test_feedback_needs_no_signature(spark: SparkSession, verification: Verification) -> None:
+    undelivered = [("TAGS", b"u"), ("TRANSACTION_CHECK_TIMES", b"4")]
+
+    assert refusals(
+        spark, verification, [KafkaRow(NAMES.feedback, 1, 5, 9, b"12", undelivered)]
+    ) == [0]
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 200])
+@pytest.mark.parametrize("algorithm", list(SignatureAlgorithm))
+def test_an_hmac_of_sparks_functions_is_pythons(
+    spark: SparkSession, algorithm: SignatureAlgorithm, size: int
+) -> None:
+    content, secret = bytes(range(256)) * 3, "s" * size
+    hashed: Callable[[Any], Any] = (
+        f.sha1 if algorithm is SignatureAlgorithm.HMAC_SHA1 else lambda data: f.sha2(data, 256)
+    )
+    pads = Pads.of(secret, algorithm)
+
+    made = _hmac(f.lit(pads.inner), f.lit(pads.outer), [f.lit(content)], hashed)
+    [row] = spark.range(1).select(f.base64(made).alias("signature")).collect()
+
+    assert row.signature == sign(secret, content, algorithm)
+
+
+def test_no_plan_shows_a_secret(spark: SparkSession, verification: Verification) -> None:
+    lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
+    frame: Any = decode(kafka_rows(lines), NAMES, 1024, None, verification)
+    query = frame._jdf.queryExecution()
+    jvm: Any = spark._jvm
+    modes = jvm.org.apache.spark.sql.execution.ExplainMode
+    shown = {
+        mode: query.explainString(modes.fromString(mode))
+        for mode in ("simple", "extended", "codegen", "formatted")
+    }
+    shown["json"] = query.executedPlan().toJSON()
+    shown["representation"] = repr(verification)
+
+    assert "orders-service" in shown["extended"]
+    assert {where: secrets_in(text) for where, text in shown.items()} == {key: [] for key in shown}
+
+
+def test_a_literal_map_is_looked_up_by_key(spark: SparkSession) -> None:
+    maps = LiteralMaps(spark)
+    rows = maps.of_rows({"a": [1, b"x"], "b": [2, None]}, "number int, data binary")
+    truths = maps.of_truths({"a": False})
+    keys = spark.createDataFrame([("a",), ("b",), ("c",)], "key string")
+
+    found = keys.select(rows[f.col("key")].alias("row"), truths[f.col("key")].alias("truth"))
+
+    assert [(row.row and tuple(row.row), row.truth) for row in found.collect()] == [
+        ((1, b"x"), False), ((2, None), None), (None, None),
+    ]  # fmt: skip
+
+
+def secrets_in(text: str) -> list[str]:
+    """Return the secrets that a text shows, in any form that is enough to sign with."""
+    found = []
+    for secret in SECRETS:
+        pads = Pads.of(secret, SignatureAlgorithm.HMAC_SHA256)
+        raw = (secret.encode(), pads.inner, pads.outer)
+        forms = (secret, *(one.hex() for one in raw), *(str(list(one))[1:-1] for one in raw))
+        found += [secret for form in forms if form in text.lower()]
+    return found
