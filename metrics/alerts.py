@@ -1,0 +1,120 @@
+"""The alerts: what wakes people, and the page that says what to do then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from checkback.protocol.refusals import RefusedReason
+
+RUNBOOKS: Final = "docs/operating/alerts.md"
+FINAL_CODES: Final = range(60, 80)
+"""Codes of the reasons for which a committed message does not reach its topic."""
+FINAL_REASONS: Final = "|".join(one.name for one in RefusedReason if one in FINAL_CODES)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One alert.
+
+    Args:
+        name: its name, and the heading of its section in RUNBOOKS.
+        expression: PromQL; it fires for each series that comes out.
+        lasting: how long it must hold.
+        severity: page wakes somebody, ticket waits for the day.
+        summary: one sentence, with Prometheus' templates.
+    """
+
+    name: str
+    expression: str
+    lasting: str
+    severity: Literal["page", "ticket"]
+    summary: str
+
+
+ALERTS: Final = (
+    Alert(
+        "CheckbackDown",
+        'up{job="checkback"} == 0 or absent(up{job="checkback"})',
+        "2m",
+        "page",
+        "The pipeline's metrics can't be read: the job is down.",
+    ),
+    Alert(
+        "CheckbackNotReady",
+        "checkback_ready == 0",
+        "5m",
+        "page",
+        "The job runs and writes no batches, or can't reach the brokers.",
+    ),
+    Alert(
+        "CheckbackOldestPending",
+        "checkback_oldest_pending_age_seconds > 0.5 * checkback_pending_bound_seconds",
+        "1m",
+        "page",
+        "A half message is pending for {{ $value | humanizeDuration }}; half of its checks are"
+        " used up.",
+    ),
+    Alert(
+        "CheckbackNoLiveMember",
+        "checkback_groups_without_members > 0",
+        "5m",
+        "page",
+        "Nobody answers the checks of {{ $value }} producer groups.",
+    ),
+    Alert(
+        "CheckbackMessagesRefused",
+        f'increase(checkback_refused_total{{reason=~"{FINAL_REASONS}"}}[15m]) > 0',
+        "0m",
+        "page",
+        "Committed messages do not reach their topic: {{ $labels.reason }}.",
+    ),
+    Alert(
+        "CheckbackRefusedRate",
+        "sum without (reason) (rate(checkback_refused_total[5m]))"
+        " > 0.01 * sum without (kind) (rate(checkback_records_read_total[5m]))",
+        "5m",
+        "ticket",
+        "More than one in a hundred records is refused.",
+    ),
+    Alert(
+        "CheckbackLag",
+        "sum without (topic) (checkback_lag_records)"
+        " > 300 * sum without (kind) (rate(checkback_records_read_total[5m]))",
+        "10m",
+        "ticket",
+        "{{ $value | humanize }} records wait, more than the pipeline reads in five minutes.",
+    ),
+    Alert(
+        "CheckbackDiscarded",
+        "increase(checkback_discarded_total[15m]) > 0",
+        "0m",
+        "ticket",
+        "Half messages were given up: {{ $labels.reason }}.",
+    ),
+    Alert(
+        "CheckbackSlowSink",
+        "rate(checkback_native_fallbacks_total[10m]) > 0.5 * rate(checkback_batches_total[10m])",
+        "30m",
+        "ticket",
+        "The sink works without its compiled part, which takes twice the processor time.",
+    ),
+)
+
+
+def rule_document() -> dict[str, Any]:
+    """Return the rules as Prometheus reads them."""
+    rules = [
+        {
+            "alert": alert.name,
+            "expr": alert.expression,
+            "for": alert.lasting,
+            "labels": {"severity": alert.severity},
+            "annotations": {
+                "summary": alert.summary,
+                "runbook_url": f"{RUNBOOKS}#{alert.name.lower()}",
+            },
+        }
+        for alert in ALERTS
+    ]
+    return {"groups": [{"name": "checkback", "rules": rules}]}

@@ -1,0 +1,93 @@
+"""Whether the pipeline is alive and ready; from facts, so that tests set the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+from time import monotonic
+from typing import Final, NamedTuple
+
+BEAT_S_MAX: Final = 120.0
+"""Older than this, the driver hangs: its loop turns every 0.2 s, and waits for brokers for less."""
+BATCH_AGE_S_LEAST: Final = 60.0
+TRIGGERS: Final = 10
+"""A batch is late after this number of trigger intervals, but not before BATCH_AGE_S_LEAST."""
+REACHED_S: Final = 5.0
+"""How long an answer of the brokers is believed: probes may come every second."""
+
+
+class Answer(NamedTuple):
+    """The answer to a probe: whether all is well, and one sentence."""
+
+    is_well: bool
+    says: str
+
+
+def batch_age_s_max(trigger_interval_ms: int) -> float:
+    """Return the age of the last batch from which the pipeline does not count as ready."""
+    return max(BATCH_AGE_S_LEAST, TRIGGERS * trigger_interval_ms / 1_000)
+
+
+@dataclass(slots=True)
+class Health:
+    """What is known of the running job; one thread tells, others ask.
+
+    Args:
+        age_s_max: the last batch may be this old.
+        reach: asks the brokers; returns why they can't be reached, "" if they can.
+        now_s: a clock that only goes forward.
+    """
+
+    age_s_max: float
+    reach: Callable[[], str]
+    now_s: Callable[[], float] = monotonic
+    _state: str = "starts"
+    _beat_s: float | None = None
+    _batch_s: float = 0.0
+    _reached: tuple[float, str] | None = None
+    _asking: Lock = field(default_factory=Lock)
+
+    def started(self) -> None:
+        """Note that the query runs."""
+        self._state = "runs"
+        self._batch_s = self._beat_s = self.now_s()
+
+    def beat(self) -> None:
+        """Note that the driver's loop turns."""
+        self._beat_s = self.now_s()
+
+    def batch_written(self) -> None:
+        """Note that a batch was written."""
+        self._batch_s = self.now_s()
+
+    def ending(self) -> None:
+        """Note that the job is about to end; what it still waits for is no hang."""
+        self._state, self._beat_s = "ends", None
+
+    def alive(self) -> Answer:
+        """Tell whether the process is worth keeping."""
+        if self._beat_s is not None and self.now_s() - self._beat_s > BEAT_S_MAX:
+            age_s = self.now_s() - self._beat_s
+            return Answer(False, f"the driver's loop has not turned for {age_s:.0f} s")
+        return Answer(True, "alive")
+
+    def ready(self) -> Answer:
+        """Tell whether the pipeline does its work."""
+        if self._state != "runs":
+            return Answer(False, f"the job {self._state}")
+        age_s = self.now_s() - self._batch_s
+        if age_s > self.age_s_max:
+            says = f"the last batch is {age_s:.0f} s old, more than {self.age_s_max:.0f} s"
+            return Answer(False, says)
+        unreached = self._unreached()
+        if unreached:
+            return Answer(False, f"the brokers can't be reached: {unreached}")
+        return Answer(True, f"ready; the last batch is {age_s:.0f} s old")
+
+    def _unreached(self) -> str:
+        with self._asking:
+            if self._reached is None or self.now_s() - self._reached[0] > REACHED_S:
+                says = self.reach()
+                self._reached = self.now_s(), says
+            return self._reached[1]

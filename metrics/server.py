@@ -1,0 +1,147 @@
+"""The HTTP endpoint beside the job: /metrics, /healthz, /readyz and, from this machine, /loglevel.
+
+`curl -X PUT -d DEBUG localhost:9404/loglevel/checkback` changes a log level at run time. Only
+callers on the loopback address may do that, and no page of a browser: it would have to ask for PUT.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from socketserver import TCPServer, ThreadingMixIn
+from threading import Thread
+from typing import Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+
+from checkback.metrics.health import Answer, Health
+from checkback.metrics.log_lines import LEVELS
+
+LOG_LEVEL: Final = "/loglevel/"
+LEVEL_BYTES_MAX: Final = 16
+SILENT_S_MAX: Final = 10
+"""A client that says nothing for this long is left."""
+
+Respond = Callable[..., Any]
+Body = Iterable[bytes]
+SetLevel = Callable[[str], None]
+
+
+class _Handler(WSGIRequestHandler):
+    timeout = SILENT_S_MAX
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its base's signature
+        """Log no request: probes come every few seconds."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        # HTTPServer would look the host's name up, which takes seconds where no DNS answers.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
+        self.setup_environ()
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """What is answered, as a WSGI application.
+
+    Args:
+        registry: the metrics.
+        health: what probes ask.
+        levels: by logger's name, what sets its level.
+    """
+
+    registry: CollectorRegistry
+    health: Health
+    levels: Mapping[str, SetLevel]
+
+    def __call__(self, environ: dict[str, Any], respond: Respond) -> Body:
+        """Answer one request."""
+        path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
+        if path.startswith(LOG_LEVEL) and method == "PUT":
+            return self._set_level(path.removeprefix(LOG_LEVEL), environ, respond)
+        if method not in ("GET", "HEAD"):
+            return _say(respond, "405 Method Not Allowed", "GET only")
+        if path == "/metrics":
+            answered: Body = make_wsgi_app(self.registry)(environ, respond)
+            return answered
+        if path == "/healthz":
+            return _tell(respond, self.health.alive())
+        if path == "/readyz":
+            return _tell(respond, self.health.ready())
+        return _say(
+            respond, "404 Not Found", "/metrics, /healthz, /readyz, PUT /loglevel/checkback"
+        )
+
+    def _set_level(self, name: str, environ: dict[str, Any], respond: Respond) -> Body:
+        if not _is_local(environ.get("REMOTE_ADDR", ""), environ.get("HTTP_HOST", "")):
+            return _say(respond, "403 Forbidden", "from this machine only, by its loopback address")
+        if name not in self.levels:
+            return _say(respond, "404 Not Found", f"loggers: {', '.join(sorted(self.levels))}")
+        length = environ.get("CONTENT_LENGTH") or "0"
+        size = min(int(length), LEVEL_BYTES_MAX) if length.isdecimal() else 0
+        level = environ["wsgi.input"].read(size).decode("ascii", "replace").strip().upper()
+        if level not in LEVELS:
+            return _say(respond, "400 Bad Request", f"levels: {', '.join(LEVELS)}")
+        self.levels[name](level)
+        return _say(respond, "200 OK", f"{name} logs {level}")
+
+
+class MetricsServer:
+    """The endpoint, answered by threads of its own.
+
+    Args:
+        host: address to listen at.
+        port: port to listen at; 0 takes a free one.
+        endpoint: what is answered.
+
+    Raises:
+        OSError: the port is taken, or the address is not this machine's.
+    """
+
+    def __init__(self, host: str, port: int, endpoint: Endpoint) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        kind = type("_ServerOfFamily", (_Server,), {"address_family": family})
+        self._server: WSGIServer = kind((host, port), _Handler)
+        self._server.set_app(endpoint)
+        shown = f"[{host}]" if family == socket.AF_INET6 else host
+        self.url = f"http://{shown}:{self._server.server_port}"
+        self._thread = Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop answering."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _tell(respond: Respond, answer: Answer) -> Body:
+    return _say(respond, "200 OK" if answer.is_well else "503 Service Unavailable", answer.says)
+
+
+def _say(respond: Respond, status: str, text: str) -> Body:
+    respond(status, [("Content-Type", "text/plain; charset=utf-8")])
+    return [f"{text}\n".encode()]
+
+
+def _is_local(peer: str, host: str) -> bool:
+    """Tell whether a caller on this machine asked for it by its address.
+
+    A name other than localhost might be one that a page in a browser had pointed here.
+    """
+    name = host.rsplit(":", 1)[0].strip("[]")
+    return _is_loopback(peer) and (name == "localhost" or _is_loopback(name))
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

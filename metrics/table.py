@@ -1,0 +1,237 @@
+"""The table of all metrics; endpoint, dashboard, alert rules and docs page are made of it.
+
+The names follow RocketMQ's (`rocketmq_half_messages` is `checkback_half_messages`). Every label
+has few values, known here or bounded by what the label says: never a key, an id or a group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from checkback.protocol.refusals import RefusedReason
+
+
+class Kind(StrEnum):
+    """Prometheus' kinds of metrics."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label of a metric.
+
+    Args:
+        name: its name.
+        values: its values, where they are known beforehand; the series of all of them exist from
+            the start, so that a rate sees the first event.
+        bound: why it has few values, where they are known only at run time.
+    """
+
+    name: str
+    values: tuple[str, ...] = ()
+    bound: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One metric.
+
+    Args:
+        name: as Prometheus shows it, with the suffix _total where it is a counter.
+        kind: counter, gauge or histogram.
+        unit: what its value counts or measures.
+        help: one sentence.
+        labels: its labels.
+        buckets: upper bounds of a histogram's buckets, in its unit, without infinity.
+        of_client: whether an application's producer has it, not the pipeline.
+    """
+
+    name: str
+    kind: Kind
+    unit: str
+    help: str
+    labels: tuple[Label, ...] = ()
+    buckets: tuple[float, ...] = ()
+    of_client: bool = False
+
+
+CHECK_OUTCOMES: Final = ("sent", "undelivered")
+DISCARD_REASONS: Final = ("check_limit", "expired")
+REFUSED_REASONS: Final = tuple(reason.name for reason in RefusedReason)
+RECORD_KINDS: Final = (
+    "halves", "repeated_halves", "commits", "rollbacks", "unknown_ops", "repeated_ops",
+    "ops_waiting", "refusals",
+)  # fmt: skip
+"""What a record that was read can be; each is counted as one of these."""
+TOPICS_READ: Final = ("half", "op", "feedback")
+STAGES: Final = (
+    "latest_offset", "get_batch", "query_planning", "wal_commit", "add_batch", "commit_offsets",
+    "trigger_execution",
+)  # fmt: skip
+"""Spark's stages of a micro-batch; the last is the whole batch."""
+CLIENT_EVENTS: Final = (
+    "sent", "send_failed", "send_in_doubt", "doubt_settled", "send_retried", "committed",
+    "rolled_back", "unknown", "listener_failed", "op_failed", "check_received", "check_answered",
+    "check_skipped", "checks_given_up", "check_unreadable", "delay_dropped",
+)  # fmt: skip
+FINISH_BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
+BATCH_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+TABLE: Final = (
+    Metric("checkback_half_messages", Kind.GAUGE, "halves", "Half messages without a verdict now."),
+    Metric(
+        "checkback_oldest_pending_age_seconds",
+        Kind.GAUGE,
+        "seconds",
+        "Age of the oldest half message without a verdict; 0 if there is none.",
+    ),
+    Metric(
+        "checkback_pending_bound_seconds",
+        Kind.GAUGE,
+        "seconds",
+        "Age at which the checks of a half without an immunity time of its own are used up:"
+        " transaction_timeout_ms + check_max * check_interval_ms, at most half_retention_ms.",
+    ),
+    Metric(
+        "checkback_commit_messages_total",
+        Kind.COUNTER,
+        "halves",
+        "Half messages that were committed.",
+    ),
+    Metric(
+        "checkback_rollback_messages_total",
+        Kind.COUNTER,
+        "halves",
+        "Half messages that were rolled back.",
+    ),
+    Metric(
+        "checkback_finish_message_latency",
+        Kind.HISTOGRAM,
+        "seconds",
+        "Time from the storing of a half message to the batch that commits it or rolls it back.",
+        buckets=FINISH_BUCKETS_S,
+    ),
+    Metric(
+        "checkback_final_messages_total",
+        Kind.COUNTER,
+        "messages",
+        "Final messages written to real topics.",
+    ),
+    Metric(
+        "checkback_checks_total",
+        Kind.COUNTER,
+        "requests",
+        "Check requests: sent, or undelivered because the group has no check topic.",
+        (Label("outcome", CHECK_OUTCOMES),),
+    ),
+    Metric(
+        "checkback_check_backlog",
+        Kind.GAUGE,
+        "halves",
+        "Half messages that are due for a check and wait for their turn (checks_per_batch_max).",
+    ),
+    Metric(
+        "checkback_discarded_total",
+        Kind.COUNTER,
+        "messages",
+        "Half messages given up and written to the discarded topic.",
+        (Label("reason", DISCARD_REASONS),),
+    ),
+    Metric(
+        "checkback_refused_total",
+        Kind.COUNTER,
+        "records",
+        "Records written to the refused topic.",
+        (Label("reason", REFUSED_REASONS),),
+    ),
+    Metric(
+        "checkback_groups_without_members",
+        Kind.GAUGE,
+        "groups",
+        "Producer groups that were asked lately and have no live member, or no check topic.",
+    ),
+    Metric(
+        "checkback_records_read_total",
+        Kind.COUNTER,
+        "records",
+        "Halves and ops read, by what became of them.",
+        (Label("kind", RECORD_KINDS),),
+    ),
+    Metric(
+        "checkback_lag_records",
+        Kind.GAUGE,
+        "records",
+        "Records on a topic that the last planned batch did not read.",
+        (Label("topic", TOPICS_READ),),
+    ),
+    Metric("checkback_batches_total", Kind.COUNTER, "batches", "Batches written."),
+    Metric(
+        "checkback_batch_write_seconds",
+        Kind.HISTOGRAM,
+        "seconds",
+        "Time of a batch's one job: reading, deciding and writing.",
+        buckets=BATCH_BUCKETS_S,
+    ),
+    Metric(
+        "checkback_batch_stage_seconds",
+        Kind.GAUGE,
+        "seconds",
+        "Time that a stage of the last batch took; trigger_execution is the whole batch.",
+        (Label("stage", STAGES),),
+    ),
+    Metric(
+        "checkback_last_batch_timestamp_seconds",
+        Kind.GAUGE,
+        "seconds since 1970",
+        "When the last batch was written; 0 before the first.",
+    ),
+    Metric(
+        "checkback_state_rows", Kind.GAUGE, "rows", "Rows of the state: pages that are remembered."
+    ),
+    Metric(
+        "checkback_state_bytes", Kind.GAUGE, "bytes", "What the rows of the state take up, packed."
+    ),
+    Metric(
+        "checkback_native_fallbacks_total",
+        Kind.COUNTER,
+        "tries",
+        "Tries to write a state partition's batch without the sink's compiled part.",
+    ),
+    Metric("checkback_ready", Kind.GAUGE, "0 or 1", "1 where /readyz answers 200, else 0."),
+    Metric(
+        "checkback_build_info",
+        Kind.GAUGE,
+        "1",
+        "Always 1; the label is the version that runs.",
+        (Label("version", bound="one process runs one version"),),
+    ),
+    Metric(
+        "checkback_client_events_total",
+        Kind.COUNTER,
+        "events",
+        "What an application's producer counted.",
+        (
+            Label("group", bound="the producer groups of one process, usually one"),
+            Label("event", CLIENT_EVENTS),
+        ),
+        of_client=True,
+    ),
+)
+PIPELINE: Final = tuple(metric for metric in TABLE if not metric.of_client)
+
+
+def metric_of(name: str) -> Metric:
+    """Return a metric by its name.
+
+    Raises:
+        KeyError: the table has none of that name.
+    """
+    found = next((metric for metric in TABLE if metric.name == name), None)
+    if found is None:
+        raise KeyError(name)
+    return found

@@ -1,0 +1,98 @@
+"""Probes: alive while the loop turns, ready while batches come and the brokers answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from checkback.metrics.health import BEAT_S_MAX, REACHED_S, Health, batch_age_s_max
+
+
+@dataclass
+class World:
+    now_s: float = 1_000.0
+    unreached: str = ""
+    asked: int = 0
+    health: Health = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.health = Health(60.0, self.reach, lambda: self.now_s)
+
+    def reach(self) -> str:
+        self.asked += 1
+        return self.unreached
+
+
+def test_a_job_that_starts_is_alive_and_not_ready() -> None:
+    world = World()
+    world.now_s += 10 * BEAT_S_MAX
+
+    assert world.health.alive().is_well
+    assert world.health.ready() == (False, "the job starts")
+    assert world.asked == 0
+
+
+def test_a_job_whose_query_runs_is_ready() -> None:
+    world = World()
+    world.health.started()
+
+    assert world.health.ready() == (True, "ready; the last batch is 0 s old")
+
+
+def test_a_late_batch_makes_it_unready_and_the_next_batch_ready() -> None:
+    world = World()
+    world.health.started()
+    world.now_s += 61
+    late = world.health.ready()
+    world.health.batch_written()
+
+    assert late == (False, "the last batch is 61 s old, more than 60 s")
+    assert world.health.ready().is_well
+
+
+def test_brokers_that_do_not_answer_make_it_unready() -> None:
+    world = World(unreached="timed out")
+    world.health.started()
+
+    assert world.health.ready() == (False, "the brokers can't be reached: timed out")
+
+
+def test_brokers_are_not_asked_at_every_probe() -> None:
+    world = World()
+    world.health.started()
+    for _ in range(5):
+        world.health.ready()
+    before = world.asked
+    world.now_s += REACHED_S + 1
+    world.health.ready()
+
+    assert (before, world.asked) == (1, 2)
+
+
+def test_a_loop_that_hangs_is_not_alive() -> None:
+    world = World()
+    world.health.started()
+    world.now_s += BEAT_S_MAX + 1
+    hangs = world.health.alive()
+    world.health.beat()
+
+    assert hangs == (False, "the driver's loop has not turned for 121 s")
+    assert world.health.alive().is_well
+
+
+def test_a_job_that_ends_waits_for_its_last_batch_and_is_alive() -> None:
+    world = World()
+    world.health.started()
+    world.health.ending()
+    world.now_s += 10 * BEAT_S_MAX
+
+    assert world.health.alive().is_well
+    assert world.health.ready() == (False, "the job ends")
+
+
+@pytest.mark.parametrize(("trigger_ms", "age_s"), [(0, 60), (2_000, 60), (60_000, 600)])
+def test_a_batch_is_late_after_ten_triggers_but_not_within_a_minute(
+    trigger_ms: int, age_s: int
+) -> None:
+    assert batch_age_s_max(trigger_ms) == age_s

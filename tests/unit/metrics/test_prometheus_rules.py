@@ -1,0 +1,62 @@
+"""Prometheus' own tool: it takes the rules, each alert fires when it should, and only then."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from checkback.metrics.alerts import ALERTS
+from checkback.metrics.dashboard import dashboard_document
+
+ROOT = Path(__file__).parents[3]
+RULES = ROOT / "deploy" / "prometheus" / "checkback.rules.yml"
+CASES = Path(__file__).with_name("alerts.test.yml")
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="promtool is missing; Debian has it in the package prometheus, which .ci/run installs",
+)
+
+
+def promtool(*arguments: str) -> None:
+    ran = subprocess.run(
+        ["promtool", *arguments], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_prometheus_takes_the_rules() -> None:
+    promtool("check", "rules", str(RULES))
+
+
+def test_each_alert_fires_when_it_should() -> None:
+    promtool("test", "rules", str(CASES))
+
+
+def test_each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    cases: Any = yaml.safe_load(CASES.read_text("utf-8"))
+    checks = [check for case in cases["tests"] for check in case["alert_rule_test"]]
+    fires = {check["alertname"] for check in checks if check.get("exp_alerts")}
+    rests = {check["alertname"] for check in checks if not check.get("exp_alerts")}
+
+    assert fires == rests == {alert.name for alert in ALERTS}
+
+
+def test_prometheus_understands_every_query_of_the_dashboard(tmp_path: Path) -> None:
+    queries = [
+        target["expr"].replace("$__rate_interval", "5m")
+        for panel in dashboard_document()["panels"]
+        for target in panel.get("targets", [])
+    ]
+    rules = [{"record": f"query:{number}", "expr": one} for number, one in enumerate(queries)]
+    file = tmp_path / "queries.yml"
+    file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}), "utf-8")
+
+    assert len(queries) > 20
+    promtool("check", "rules", str(file))

@@ -1,0 +1,146 @@
+"""The table of metrics, and that everything made of it is as the table says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from checkback.client.counters import ClientEvent
+from checkback.metrics.__main__ import made_files
+from checkback.metrics.alerts import ALERTS, FINAL_REASONS, Alert
+from checkback.metrics.dashboard import COLUMNS, ROWS, dashboard_document
+from checkback.metrics.instruments import Instruments
+from checkback.metrics.page import page_text
+from checkback.metrics.table import (
+    CLIENT_EVENTS,
+    FINISH_BUCKETS_S,
+    PIPELINE,
+    RECORD_KINDS,
+    TABLE,
+    Kind,
+    metric_of,
+)
+from checkback.state import Counter
+from checkback.state.outcome import FINISH_BOUNDS_MS
+
+ROOT = Path(__file__).parents[3]
+NAMES = {metric.name for metric in TABLE}
+SUFFIX = re.compile(r"_(bucket|sum|count)$")
+
+
+def names_in(expression: str) -> set[str]:
+    return {SUFFIX.sub("", name) for name in re.findall(r"checkback_\w+", expression)}
+
+
+@pytest.mark.parametrize("name", sorted(made_files()))
+def test_a_made_file_is_not_stale(name: str) -> None:
+    assert (ROOT / name).read_text("utf-8") == made_files()[name], "run python -m checkback.metrics"
+
+
+def test_each_name_is_there_once_and_says_its_kind() -> None:
+    assert len(NAMES) == len(TABLE)
+    for metric in TABLE:
+        assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER), metric.name
+        assert bool(metric.buckets) == (metric.kind is Kind.HISTOGRAM), metric.name
+
+
+def test_every_label_has_known_values_or_says_why_they_are_few() -> None:
+    for metric in TABLE:
+        for label in metric.labels:
+            assert bool(label.values) != bool(label.bound), (metric.name, label.name)
+
+
+def test_values_of_labels_are_those_of_the_code() -> None:
+    assert set(CLIENT_EVENTS) == {event.value for event in ClientEvent}
+    assert set(RECORD_KINDS) <= {counter.name.lower() for counter in Counter}
+    assert [bound * 1_000 for bound in FINISH_BUCKETS_S] == list(FINISH_BOUNDS_MS)
+
+
+def test_an_unknown_name_is_a_mistake() -> None:
+    with pytest.raises(KeyError):
+        metric_of("checkback_nothing")
+
+
+def test_the_endpoint_shows_every_metric_of_the_pipeline_with_its_help() -> None:
+    text = generate_latest(Instruments().registry).decode()
+    shown = {family.name: family for family in text_string_to_metric_families(text)}
+
+    for metric in PIPELINE:
+        family = shown[metric.name.removesuffix("_total")]
+        assert (family.type, family.documentation) == (metric.kind.value, metric.help)
+
+
+def test_the_page_has_every_metric_with_its_labels() -> None:
+    page = page_text()
+
+    assert all(f"| `{metric.name}` | {metric.kind} | {metric.unit} |" in page for metric in TABLE)
+    assert all(f"- `{one.name}` of `{m.name}`" in page for m in TABLE for one in m.labels)
+
+
+def test_the_dashboard_shows_every_metric_of_the_pipeline() -> None:
+    shown = {name for metrics in ROWS.values() for name in metrics}
+
+    assert shown == {metric.name for metric in PIPELINE}
+
+
+def test_the_dashboard_is_one_that_grafana_takes() -> None:
+    document = dashboard_document()
+    panels = document["panels"]
+    variables = {one["name"] for one in document["templating"]["list"]}
+    taken: set[tuple[int, int]] = set()
+
+    assert isinstance(document["schemaVersion"], int)
+    assert document["uid"] == "checkback"
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    for panel in panels:
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert max(x for x, _ in cells) < COLUMNS
+        assert not cells & taken, panel["title"]
+        taken |= cells
+        for target in panel.get("targets", []):
+            assert names_in(target["expr"]) <= NAMES
+            assert set(re.findall(r'"\$(\w+)"', target["expr"])) <= variables
+        references = [target["refId"] for target in panel.get("targets", [])]
+        assert len(set(references)) == len(references)
+
+
+def test_alerts_speak_of_metrics_that_exist() -> None:
+    for alert in ALERTS:
+        assert names_in(alert.expression) <= NAMES, alert.name
+    assert "REAL_TOPIC_MISSING" in FINAL_REASONS
+    assert "OP_WITHOUT_HALF" not in FINAL_REASONS
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_every_alert_has_a_section_with_what_to_look_at_and_what_to_do(alert: Alert) -> None:
+    text = (ROOT / "docs" / "operating" / "alerts.md").read_text("utf-8")
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+
+    assert sections.keys() == {one.name for one in ALERTS}
+    section = sections[alert.name]
+    assert section.strip().startswith(alert.severity.capitalize() + ".")
+    assert "**Look at**" in section
+    assert "**Do:**" in section
+
+
+def test_the_runbooks_name_reasons_that_exist() -> None:
+    text = (ROOT / "docs" / "operating" / "alerts.md").read_text("utf-8")
+    reasons = {
+        value
+        for metric in TABLE
+        for label in metric.labels
+        if label.name == "reason"
+        for value in label.values
+    }
+
+    named = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", text)) - {"CHECK_IMMUNITY_TIME_IN_SECONDS"}
+    assert named <= reasons
