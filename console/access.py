@@ -1,0 +1,231 @@
+"""Who is asking, and what they may: tokens, a reverse proxy's header, sessions, forged requests.
+
+Nobody may act without having signed in. A token is compared by its digest; a session is a random
+cookie of this process, so that a restart signs everybody out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from checkback.protocol.errors import ConfigurationError
+
+TOKEN_CHARACTERS_MIN: Final = 16
+SESSION_S: Final = 8 * 3_600
+SESSIONS_MAX: Final = 1_000
+FAILURES_MAX: Final = 10
+FAILURE_WINDOW_S: Final = 60.0
+OPERATOR_CHARACTERS_MAX: Final = 100
+
+BODIES: Final = ("nobody", "operators", "everybody")
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who is asking.
+
+    Args:
+        name: the operator's name, "" for somebody who has not signed in.
+        forgery_token: what a form of this visitor has to send back, "" if there is no form.
+        may_read: whether pages are shown.
+        sees_bodies: whether keys, properties and bodies are shown.
+        by_proxy: whether a reverse proxy signed the visitor in.
+    """
+
+    name: str = ""
+    forgery_token: str = ""
+    may_read: bool = False
+    sees_bodies: bool = False
+    by_proxy: bool = False
+
+    @property
+    def may_act(self) -> bool:
+        """Whether actions are offered."""
+        return bool(self.name)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AccessRules:
+    """What is needed to look and to act.
+
+    Args:
+        tokens: operators' names by the digest of their token.
+        proxy_header: header with the operator's name, "" for none.
+        proxies: addresses whose header is believed.
+        anybody_reads: whether pages are shown to those who have not signed in.
+        bodies: who sees keys, properties and bodies; one of BODIES.
+    """
+
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    proxy_header: str = ""
+    proxies: tuple[str, ...] = ("127.0.0.1", "::1")
+    anybody_reads: bool = True
+    bodies: str = "operators"
+
+    @property
+    def can_sign_in(self) -> bool:
+        """Whether there is a token to sign in with."""
+        return bool(self.tokens)
+
+
+class TooManyFailuresError(Exception):
+    """Somebody tries tokens."""
+
+
+@dataclass(slots=True)
+class Access:
+    """Tells who is asking.
+
+    Args:
+        rules: what is needed.
+        now_s: a clock that only goes forward.
+    """
+
+    rules: AccessRules
+    now_s: Callable[[], float] = time.monotonic
+    _key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    _sessions: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _failures: deque[float] = field(default_factory=lambda: deque(maxlen=FAILURES_MAX))
+    _lock: Lock = field(default_factory=Lock)
+
+    def visitor(self, session: str, peer: str, proxy_names: Iterable[str]) -> Visitor:
+        """Return who is asking.
+
+        Args:
+            session: the session's cookie, "" for none.
+            peer: the address that the connection comes from.
+            proxy_names: values of the proxy's header; more than one is believed by nobody.
+        """
+        name = self._named_by_proxy(peer, list(proxy_names))
+        if name:
+            return self._operator(name, f"proxy:{name}", by_proxy=True)
+        name = self._session_name(session)
+        if name:
+            return self._operator(name, f"session:{session}", by_proxy=False)
+        reads = self.rules.anybody_reads
+        return Visitor(may_read=reads, sees_bodies=reads and self.rules.bodies == "everybody")
+
+    def sign_in(self, token: str) -> tuple[str, str] | None:
+        """Return a new session and the operator's name, None if the token is nobody's.
+
+        Raises:
+            TooManyFailuresError: too many tokens were wrong within a minute.
+        """
+        now = self.now_s()
+        with self._lock:
+            recent = [one for one in self._failures if now - one < FAILURE_WINDOW_S]
+            if len(recent) >= FAILURES_MAX:
+                raise TooManyFailuresError
+        given, found = digest(token), ""
+        for known, name in self.rules.tokens.items():
+            if hmac.compare_digest(given, known):
+                found = name
+        with self._lock:
+            if not found:
+                self._failures.append(now)
+                return None
+            self._forget_old(now)
+            session = secrets.token_urlsafe(32)
+            self._sessions[session] = (found, now + SESSION_S)
+        return session, found
+
+    def sign_out(self, session: str) -> None:
+        """End a session."""
+        with self._lock:
+            self._sessions.pop(session, None)
+
+    def is_own_form(self, visitor: Visitor, token: str) -> bool:
+        """Return whether a form's token is the one that this visitor's pages have."""
+        wanted = visitor.forgery_token
+        return bool(wanted) and hmac.compare_digest(wanted.encode(), token.encode())
+
+    def _operator(self, name: str, identity: str, *, by_proxy: bool) -> Visitor:
+        forgery = hmac.new(self._key, identity.encode(), hashlib.sha256).hexdigest()
+        sees = self.rules.bodies in ("operators", "everybody")
+        return Visitor(name, forgery, may_read=True, sees_bodies=sees, by_proxy=by_proxy)
+
+    def _named_by_proxy(self, peer: str, names: list[str]) -> str:
+        if not self.rules.proxy_header or len(names) != 1 or not self._is_proxy(peer):
+            return ""
+        name = names[0].strip()
+        return name if name.isprintable() and len(name) <= OPERATOR_CHARACTERS_MAX else ""
+
+    def _is_proxy(self, peer: str) -> bool:
+        try:
+            address = ipaddress.ip_address(peer)
+        except ValueError:
+            return False
+        return any(address in ipaddress.ip_network(one) for one in self.rules.proxies)
+
+    def _session_name(self, session: str) -> str:
+        with self._lock:
+            name, until_s = self._sessions.get(session, ("", 0.0))
+        return name if self.now_s() < until_s else ""
+
+    def _forget_old(self, now: float) -> None:
+        old = [one for one, (_, until_s) in self._sessions.items() if until_s <= now]
+        for one in old:
+            del self._sessions[one]
+        while len(self._sessions) >= SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+
+
+def digest(token: str) -> str:
+    """Return a token's digest."""
+    return hashlib.sha256(token.strip().encode()).hexdigest()
+
+
+def read_tokens(path: Path) -> dict[str, str]:
+    """Return operators' names by the digest of their token.
+
+    Args:
+        path: a file with one operator per line: name, blanks, token. Lines that begin with # and
+            empty lines are skipped.
+
+    Raises:
+        ConfigurationError: the file can't be read, or a line is something else.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"The file of tokens {path} can't be read: {error}.",
+            remedy="Check the path and its rights.",
+        ) from error
+    return parse_tokens(lines, str(path))
+
+
+def parse_tokens(lines: Iterable[str], source: str) -> dict[str, str]:
+    """Return operators' names by the digest of their token.
+
+    Args:
+        lines: as in the file of tokens.
+        source: where they come from, for errors.
+
+    Raises:
+        ConfigurationError: a line is no name and token; the error does not show the token.
+    """
+    tokens: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, _, token = line.strip().partition(" ")
+        token = token.strip()
+        if len(token) < TOKEN_CHARACTERS_MIN or " " in token:
+            raise ConfigurationError(
+                f"Line {number} of {source} is not a name and a token of at least "
+                f"{TOKEN_CHARACTERS_MIN} characters.",
+                remedy="Write: name, a blank, token; `openssl rand -base64 24` makes one.",
+            )
+        tokens[digest(token)] = name[:OPERATOR_CHARACTERS_MAX]
+    return tokens

@@ -1,0 +1,122 @@
+"""Signing in and out, and actions: preview, confirmation, what became of it."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from checkback.console.access import SESSION_S, TooManyFailuresError, Visitor
+from checkback.console.actions import Action, Wish, checked_wish
+from checkback.console.audit import AuditEntry
+from checkback.console.serving import (
+    SESSION_COOKIE,
+    Form,
+    Operator,
+    console_of,
+    page,
+    visitor_of,
+)
+from checkback.protocol.errors import CheckbackError, UsageError
+
+router = APIRouter()
+
+
+@router.get("/sign-in")
+def sign_in_form(request: Request, next: str = "/") -> HTMLResponse:  # noqa: A002
+    """Ask for a token."""
+    return page(request, visitor_of(request), "sign_in.html", next=_own_path(next), error="")
+
+
+@router.post("/sign-in")
+def sign_in(request: Request, form: Form) -> Response:
+    """Begin a session."""
+    console, onward = console_of(request), _own_path(form.get("next", "/"))
+    try:
+        begun = console.access.sign_in(form.get("token", ""))
+    except TooManyFailuresError:
+        raise HTTPException(
+            HTTPStatus.TOO_MANY_REQUESTS, "Too many wrong tokens; wait a minute."
+        ) from None
+    if begun is None:
+        _note(request, "", "sign in", result="refused", says="the token is nobody's")
+        error = "This token is nobody's."
+        shown = page(request, visitor_of(request), "sign_in.html", next=onward, error=error)
+        shown.status_code = HTTPStatus.FORBIDDEN
+        return shown
+    session, name = begun
+    _note(request, name, "sign in")
+    answer = RedirectResponse(onward, HTTPStatus.SEE_OTHER)
+    answer.set_cookie(
+        SESSION_COOKIE, session, max_age=SESSION_S, httponly=True, samesite="strict",
+        secure=console.is_secure,
+    )  # fmt: skip
+    return answer
+
+
+@router.post("/sign-out")
+def sign_out(request: Request, visitor: Operator) -> Response:
+    """End the session."""
+    console_of(request).access.sign_out(request.cookies.get(SESSION_COOKIE, ""))
+    _note(request, visitor.name, "sign out")
+    answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
+    answer.delete_cookie(SESSION_COOKIE)
+    return answer
+
+
+@router.post("/actions/{name}/preview")
+def preview(request: Request, visitor: Operator, form: Form, name: str) -> HTMLResponse:
+    """Show what an action would do; it changes nothing."""
+    action = _action(request, name)
+    wish = checked_wish(action, form, visitor.name)
+    shown = action.preview(wish)
+    return page(request, visitor, "preview.html", name=name, action=action, wish=wish, shown=shown)
+
+
+@router.post("/actions/{name}")
+def perform(request: Request, visitor: Operator, form: Form, name: str) -> HTMLResponse:
+    """Do what was previewed and confirmed, and show what became of it."""
+    action = _action(request, name)
+    wish = checked_wish(action, form, visitor.name)
+    if form.get("confirmed") != "yes":
+        raise UsageError("The action was not confirmed.", remedy="Tick the box of the preview.")
+    try:
+        deed = action.perform(wish)
+    except CheckbackError as error:
+        _note_wish(request, visitor, name, wish, result="refused", says=error.message)
+        raise
+    except Exception:
+        _note_wish(request, visitor, name, wish, result="failed", says="see the console's log")
+        raise
+    result = "done" if deed.is_as_wished else "not as wished"
+    _note_wish(request, visitor, name, wish, result=result, says=deed.says)
+    return page(request, visitor, "deed.html", action=action, wish=wish, deed=deed)
+
+
+def _action(request: Request, name: str) -> Action:
+    found = console_of(request).actions.get(name)
+    if found is None:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such action.")
+    return found
+
+
+def _own_path(path: str) -> str:
+    """Return the path if it is one of ours: never an address of another site."""
+    is_own = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if is_own else "/"
+
+
+def _note_wish(
+    request: Request, visitor: Visitor, action: str, wish: Wish, *, result: str, says: str
+) -> None:
+    _note(
+        request, visitor.name, action, target=wish.target, choice=wish.choice, reason=wish.reason,
+        result=result, says=says,
+    )  # fmt: skip
+
+
+def _note(request: Request, operator: str, action: str, **facts: str) -> None:
+    console = console_of(request)
+    peer = "" if request.client is None else request.client.host
+    console.audit.add(AuditEntry(console.now_ms(), operator, action, peer=peer, **facts))

@@ -1,0 +1,62 @@
+"""Who did what from the console: one entry per attempt, also of those that were refused."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+KEPT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One attempt.
+
+    Args:
+        time_ms: when.
+        operator: who, "" if nobody was signed in.
+        action: ``sign in``, ``sign out`` or the name of an action.
+        target: what it was about.
+        choice: which choice of the action.
+        reason: why, as the operator wrote it.
+        result: ``done``, ``not as wished``, ``refused`` or ``failed``.
+        says: what happened.
+        peer: the address that the request came from.
+    """
+
+    time_ms: int
+    operator: str
+    action: str
+    target: str = ""
+    choice: str = ""
+    reason: str = ""
+    result: str = "done"
+    says: str = ""
+    peer: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return {"event": "audit", **asdict(self)}
+
+
+@dataclass(slots=True)
+class Audit:
+    """Hands entries on, and keeps the newest for the page.
+
+    Args:
+        tell: takes every entry at once, for a log that lasts.
+    """
+
+    tell: Callable[[AuditEntry], None]
+    _kept: deque[AuditEntry] = field(default_factory=lambda: deque(maxlen=KEPT))
+
+    def add(self, entry: AuditEntry) -> None:
+        """Add an entry."""
+        self.tell(entry)
+        self._kept.append(entry)
+
+    def newest(self) -> list[AuditEntry]:
+        """Return the entries that are kept, newest first."""
+        return list(self._kept)[::-1]

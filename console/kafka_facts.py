@@ -1,0 +1,255 @@
+"""What the console asks Kafka: groups and their live members, lag, the doctor's checks, records."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from checkback.console.ledger_view import LedgerView
+from checkback.operations.broker_checks import TIMEOUT_S, BrokerChecks
+from checkback.operations.diagnosis import Diagnosis, GroupFacts, judge_group
+from checkback.operations.discarded import DiscardedFilter, DiscardedHalf
+from checkback.operations.history import TransactionHistory, refused_event
+from checkback.operations.lag import ReadPosition, published_offsets, read_positions, topic_ends
+from checkback.operations.positions import Position
+from checkback.operations.resuming import chosen_halves
+from checkback.operations.scanning import FoundRecord, TopicScanner
+from checkback.operations.transactions import open_finder, record_at
+from checkback.protocol import properties as names
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
+from checkback.protocol.errors import (
+    BrokerError,
+    ConfigurationError,
+    NotFoundError,
+    PrerequisiteError,
+)
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.lookup import RecordReader
+from checkback.streaming.members import listed_members
+
+SHOWN_RECORDS_MAX: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A producer group.
+
+    Args:
+        facts: what is pending, and how many members live.
+        finding: what the doctor says about it.
+    """
+
+    facts: GroupFacts
+    finding: Diagnosis
+
+
+@dataclass(slots=True)
+class KafkaFacts:
+    """Asks Kafka; several threads may ask at once.
+
+    Args:
+        settings: brokers and topics.
+        ledger: what is pending, None where no ledger is set.
+        now_ms: a clock.
+    """
+
+    settings: Settings
+    ledger: LedgerView | None
+    now_ms: Callable[[], int]
+    _admin: Any = field(default=None)
+
+    def groups(self) -> list[GroupRow]:
+        """Return the groups that have pending halves or a check topic.
+
+        Raises:
+            BrokerError: the brokers do not answer.
+        """
+        rows = [] if self.ledger is None else self.ledger.groups()
+        pending = {row["producer_group"]: row for row in rows}
+        try:
+            known = set(self.admin().list_topics(timeout=TIMEOUT_S).topics)
+            prefix = self.settings.topics.check("")
+            asked = {one.removeprefix(prefix) for one in known if one.startswith(prefix)}
+            found = [
+                self._group(one, pending.get(one), known) for one in sorted(asked | {*pending})
+            ]
+        except KafkaException as error:
+            raise BrokerError(
+                f"The producer groups can't be listed: {cause_of(error).str()}.",
+                remedy="Check the brokers, and this user's rights.",
+            ) from error
+        return sorted(found, key=lambda row: -row.facts.pending)
+
+    def _group(self, name: str, row: dict[str, Any] | None, topics: set[str]) -> GroupRow:
+        has_topic = bool(name) and self.settings.topics.check(name) in topics
+        members = listed_members(self.admin(), name) if has_topic else 0
+        pending = 0 if row is None else row["pending"]
+        oldest_ms = None if row is None else row["oldest_ms"]
+        age_ms = 0 if oldest_ms is None else max(0, self.now_ms() - oldest_ms)
+        facts = GroupFacts(name, pending, age_ms, has_topic, members)
+        return GroupRow(facts, judge_group(facts))
+
+    def lag(self) -> list[ReadPosition]:
+        """Return how far the pipeline has read, by the offsets that it publishes.
+
+        Raises:
+            BrokerError: the brokers do not answer, or refuse.
+        """
+        topics = self.settings.topics
+        ends = topic_ends(self.settings, [topics.half, topics.op, topics.feedback])
+        return read_positions(published_offsets(self.settings, ends) if ends else {}, {}, ends)
+
+    def doctor(self) -> list[Diagnosis]:
+        """Return what the doctor's checks of brokers, topics and rights find."""
+        return list(BrokerChecks(self.settings).findings())
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Return what `checkback checkpoint inspect` says.
+
+        Raises:
+            ConfigurationError: no checkpoint is set.
+            CheckbackError: it, or Kafka, can't be read.
+        """
+        with self._checkpoint_read():
+            from checkback.operations.checkpoint.inspection import inspect
+            from checkback.operations.checkpoint.opening import open_state
+
+            with open_state(self.settings) as store:
+                return inspect(self.settings, store).as_data(self.now_ms())
+
+    def pending(self, group: str, stored_until_ms: int | None, most: int) -> list[dict[str, Any]]:
+        """Return the oldest pending transactions by the checkpoint, in the ledger's columns.
+
+        Args:
+            group: only those of this producer group, "" for all.
+            stored_until_ms: only halves stored at that time or before.
+            most: how many at most.
+
+        Raises:
+            ConfigurationError: no checkpoint is set.
+            CheckbackError: it, or Kafka, can't be read.
+        """
+        with self._checkpoint_read():
+            from checkback.operations.pending_transactions import oldest_transactions
+
+            found = oldest_transactions(
+                self.settings, most, stored_until_ms=stored_until_ms, group=group or None
+            )
+        return [
+            {
+                "transaction_id": one.transaction_id,
+                "producer_group": one.group,
+                "real_topic": one.real_topic,
+                "half_partition": one.half.partition,
+                "half_offset": one.half.offset,
+                "store_ms": one.half.store_time_ms,
+                "check_times": one.half.check_times,
+                "asked_ms": None,
+            }
+            for one in found
+        ]
+
+    @contextmanager
+    def _checkpoint_read(self) -> Iterator[None]:
+        """Say what is missing. What reads a checkpoint is imported late: it may be Spark's."""
+        if not self.settings.checkpoint:
+            raise ConfigurationError(
+                "checkpoint is not set.",
+                remedy="Start with the pipeline's configuration, or give --checkpoint.",
+            )
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            raise PrerequisiteError(
+                f"The checkpoint can't be read: the package {error.name} is missing.",
+                remedy="Install checkback[spark] beside checkback[web].",
+            ) from error
+
+    def histories(self, name: str) -> list[TransactionHistory]:
+        """Return the history of a transaction, or of all with the same id.
+
+        Raises:
+            NotFoundError: there is no such transaction on the topics.
+            BrokerError: the brokers do not answer, or refuse.
+        """
+        with open_finder(self.settings) as finder:
+            return finder.find(name)
+
+    def discarded(self, wanted: DiscardedFilter) -> list[DiscardedHalf]:
+        """Return the newest discarded halves that a filter chooses, newest first.
+
+        Raises:
+            BrokerError: the brokers do not answer, or refuse.
+        """
+        with self.scanner() as scanner:
+            found = chosen_halves(scanner, self.settings.topics, wanted)
+        return found[: -SHOWN_RECORDS_MAX - 1 : -1]
+
+    def refused(self, reason: str = "") -> list[dict[str, Any]]:
+        """Return the newest refused records, newest first, without their bodies.
+
+        Args:
+            reason: only records refused for it; "" for all.
+
+        Raises:
+            BrokerError: the brokers do not answer, or refuse.
+        """
+        kept: deque[dict[str, Any]] = deque(maxlen=SHOWN_RECORDS_MAX)
+        with self.scanner() as scanner:
+            for record in scanner.scan(self.settings.topics.refused):
+                row = _refused_row(record)
+                if reason in ("", row["reason"]):
+                    kept.append(row)
+        return sorted(kept, key=lambda row: -row["time_ms"])
+
+    def record(self, topic: str, at: Position) -> FoundRecord:
+        """Return one record, whole.
+
+        Raises:
+            NotFoundError: it is gone.
+            BrokerError: the brokers do not answer, or refuse.
+        """
+        connection = confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
+        reader = RecordReader({**connection, "log_level": 2}, topic)
+        try:
+            with self.scanner() as scanner:
+                found = record_at(scanner, reader, at)
+        finally:
+            reader.close()
+        if found is None:
+            raise NotFoundError(
+                f"{topic} has no record {at}.",
+                remedy="Check the position; retention may have deleted it.",
+            )
+        return found
+
+    def scanner(self) -> TopicScanner:
+        """Return a scanner; who gets it closes it."""
+        return TopicScanner(
+            confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
+        )
+
+    def admin(self) -> Any:
+        """Return the one admin client."""
+        if self._admin is None:
+            connection = confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
+            self._admin = AdminClient({**connection, "log_level": 2})
+        return self._admin
+
+
+def _refused_row(record: FoundRecord) -> dict[str, Any]:
+    event = refused_event(record)
+    return {
+        **event.as_data(),
+        "at": str(record.at),
+        "transaction_id": record.text(names.UNIQ_KEY),
+        "group": record.text(names.PGROUP),
+        "body_bytes": len(record.value or b""),
+    }

@@ -1,0 +1,82 @@
+"""Puts a console together: from settings to what the pages, ``top`` and ``report`` use."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from checkback.console.access import Access, AccessRules
+from checkback.console.actions import all_actions
+from checkback.console.audit import Audit, AuditEntry
+from checkback.console.history import History
+from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.ledger_view import LedgerView
+from checkback.console.serving import Console
+from checkback.console.snapshot import SnapshotReader
+from checkback.protocol.configuration import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where everything that is shown comes from.
+
+    Args:
+        ledger: what is pending, None where no ledger is set.
+        facts: asks Kafka.
+        snapshots: reads snapshots.
+    """
+
+    ledger: LedgerView | None
+    facts: KafkaFacts
+    snapshots: SnapshotReader
+
+
+def now_ms() -> int:
+    """Return the current time in milliseconds since 1970."""
+    return int(time.time() * 1_000)
+
+
+def open_sources(
+    settings: Settings, metrics_url: str, clock_ms: Callable[[], int] = now_ms
+) -> Sources:
+    """Return the sources; nothing is read yet.
+
+    Args:
+        settings: the pipeline's settings.
+        metrics_url: the pipeline's metrics endpoint, "" where none is known.
+        clock_ms: a clock.
+    """
+    ledger = LedgerView(settings.ledger) if settings.ledger else None
+    facts = KafkaFacts(settings, ledger, clock_ms)
+    return Sources(ledger, facts, SnapshotReader(settings, ledger, metrics_url, clock_ms))
+
+
+def new_console(
+    settings: Settings,
+    sources: Sources,
+    rules: AccessRules,
+    tell: Callable[[AuditEntry], None],
+    *,
+    is_secure: bool = False,
+) -> Console:
+    """Return the console.
+
+    Args:
+        settings: the pipeline's settings.
+        sources: where what it shows comes from.
+        rules: what is needed to look and to act.
+        tell: takes every entry of the audit.
+        is_secure: whether browsers reach it by https.
+    """
+    return Console(
+        settings,
+        Access(rules),
+        sources.facts,
+        sources.ledger,
+        History(),
+        all_actions(sources.facts),
+        Audit(tell),
+        sources.facts.now_ms,
+        is_secure,
+    )

@@ -1,0 +1,61 @@
+"""The templates, and how values look in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from checkback.console.plots import HEIGHT, WIDTH, number_text
+from checkback.operations.timestamps import time_text
+from checkback.protocol.durations import duration_text
+
+FOLDER: Final = Path(__file__).parent / "templates"
+STATIC: Final = Path(__file__).parent / "static"
+BODY_CHARACTERS_MAX: Final = 4_000
+
+MARKS: Final[Mapping[str, str]] = {"ok": "✓", "warning": "!", "failed": "✗"}
+
+
+def body_text(content: bytes | None) -> str:
+    """Return a body as text; what is no text as escapes, what is long cut off and said."""
+    if not content:
+        return ""
+    text = content[: 4 * BODY_CHARACTERS_MAX].decode("utf-8", "backslashreplace")
+    if len(text) > BODY_CHARACTERS_MAX or len(content) > 4 * BODY_CHARACTERS_MAX:
+        return f"{text[:BODY_CHARACTERS_MAX]}… ({len(content)} bytes in all)"
+    return text
+
+
+def _ms_of(time: datetime) -> int:
+    return round(time.timestamp() * 1_000)
+
+
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {
+        "time": time_text,
+        "duration": duration_text,
+        "number": number_text,
+        "ms": _ms_of,
+        "body": body_text,
+    }
+    found.globals |= {"marks": MARKS, "plot_width": WIDTH, "plot_height": HEIGHT}
+    return found
+
+
+_TEMPLATES: Final = _environment()
+
+
+def rendered(name: str, context: Mapping[str, Any]) -> str:
+    """Return a template with its values; every value is escaped."""
+    return _TEMPLATES.get_template(name).render(**context)

@@ -1,0 +1,144 @@
+"""What every route needs: the console, who is asking, forms, and how pages are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated, Any, Final
+from urllib.parse import parse_qsl, urlsplit
+
+from fastapi import Depends, HTTPException, Request
+from fastapi.responses import HTMLResponse
+
+from checkback.console.access import Access, Visitor
+from checkback.console.actions import Action
+from checkback.console.audit import Audit
+from checkback.console.history import History
+from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.ledger_view import LedgerView
+from checkback.console.rendering import rendered
+from checkback.protocol.configuration import Settings
+
+SESSION_COOKIE: Final = "checkback_session"
+FORM_BYTES_MAX: Final = 16_384
+
+
+@dataclass(slots=True)
+class Console:
+    """Everything that the pages show and do.
+
+    Args:
+        settings: the pipeline's settings.
+        access: tells who is asking.
+        facts: asks Kafka.
+        ledger: what is pending, None where no ledger is set.
+        history: the snapshots of the last minutes.
+        actions: what operators do, by name.
+        audit: takes what they did.
+        now_ms: a clock.
+        is_secure: whether browsers reach the console by https; cookies are then sent only so.
+    """
+
+    settings: Settings
+    access: Access
+    facts: KafkaFacts
+    ledger: LedgerView | None
+    history: History
+    actions: Mapping[str, Action]
+    audit: Audit
+    now_ms: Callable[[], int]
+    is_secure: bool = False
+    pages: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "/": "Overview",
+            "/pending": "Pending",
+            "/discarded": "Discarded",
+            "/refused": "Refused",
+            "/checkpoint": "Checkpoint",
+            "/actions": "Actions",
+        }
+    )
+
+
+class SignInNeededError(Exception):
+    """The visitor may not see the page."""
+
+
+def console_of(request: Request) -> Console:
+    """Return the console."""
+    found: Console = request.app.state.console
+    return found
+
+
+def visitor_of(request: Request) -> Visitor:
+    """Return who is asking."""
+    console = console_of(request)
+    header = console.access.rules.proxy_header
+    names = request.headers.getlist(header) if header else []
+    peer = "" if request.client is None else request.client.host
+    return console.access.visitor(request.cookies.get(SESSION_COOKIE, ""), peer, names)
+
+
+def reader_of(request: Request) -> Visitor:
+    """Return who is asking, if pages are shown to them."""
+    visitor = visitor_of(request)
+    if not visitor.may_read:
+        raise SignInNeededError
+    return visitor
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """Return the fields of a form that was sent from one of our own pages.
+
+    Another site can make a browser send a form, but not with this origin.
+    """
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    own = origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+    if site not in ("same-origin", "none") or not own:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "This form was not sent from the console.")
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > FORM_BYTES_MAX:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The form is too large.")
+    return dict(parse_qsl(content.decode("utf-8", "replace"), keep_blank_values=True))
+
+
+Form = Annotated[dict[str, str], Depends(form_of)]
+Reader = Annotated[Visitor, Depends(reader_of)]
+
+
+def operator_of(request: Request, form: Form) -> Visitor:
+    """Return the signed-in operator whose own page sent the form."""
+    visitor = visitor_of(request)
+    if not visitor.may_act:
+        raise HTTPException(HTTPStatus.FORBIDDEN, "Sign in first: only operators may act.")
+    if not console_of(request).access.is_own_form(visitor, form.get("forgery_token", "")):
+        raise HTTPException(
+            HTTPStatus.FORBIDDEN, "This form is not from your own session; load the page again."
+        )
+    return visitor
+
+
+Operator = Annotated[Visitor, Depends(operator_of)]
+
+
+def page(request: Request, visitor: Visitor, template: str, /, **context: Any) -> HTMLResponse:
+    """Return a whole page."""
+    console = console_of(request)
+    shared = {
+        "console": console,
+        "settings": console.settings,
+        "visitor": visitor,
+        "here": request.url.path,
+        "is_static": False,
+        "now_ms": console.now_ms(),
+    }
+    return HTMLResponse(rendered(template, {**shared, **context}))
+
+
+def part(request: Request, visitor: Visitor, template: str, **context: Any) -> HTMLResponse:
+    """Return a part of a page, which the page loads."""
+    return page(request, visitor, f"parts/{template}", **context)

@@ -1,0 +1,136 @@
+"""The events of one transaction in words: what, who, why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkback.operations.history import HistoryEvent, TransactionHistory
+from checkback.protocol.durations import duration_text
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineEntry:
+    """One event.
+
+    Args:
+        kind: the event's kind.
+        time_ms: when.
+        after: how long after the event before, "" for the first.
+        title: what happened.
+        who: who said or did it, "" where the pipeline did.
+        why: the reason given, "" for none.
+        place: its record.
+        link: position of another half that it names, "" for none.
+    """
+
+    kind: str
+    time_ms: int
+    after: str
+    title: str
+    who: str
+    why: str
+    place: str
+    link: str = ""
+
+
+def timeline(history: TransactionHistory) -> list[TimelineEntry]:
+    """Return the events of a history in words, in the order of time."""
+    entries = []
+    before: int | None = None
+    for event in history.events:
+        title, who, why, link = _WORDS[event.kind](event.facts)
+        after = "" if before is None else f"+{_span(event.time_ms - before)}"
+        place = f"{event.topic} {event.at}"
+        entries.append(
+            TimelineEntry(event.kind, event.time_ms, after, title, who, why, place, link)
+        )
+        before = event.time_ms
+    return entries
+
+
+def half_properties(history: TransactionHistory) -> Mapping[str, str]:
+    """Return the properties of the half, its key among them; none if it is gone."""
+    halves: list[HistoryEvent] = history.of_kind("half")
+    if not halves:
+        return {}
+    facts = halves[0].facts
+    key = {} if facts["key"] is None else {"(key)": facts["key"]}
+    return {**key, **facts["properties"]}
+
+
+def _span(ms: int) -> str:
+    return f"{ms / 1_000:.1f}s" if abs(ms) < 10_000 else duration_text(ms)
+
+
+Words = tuple[str, str, str, str]
+"""Title, who, why, link."""
+
+
+def _half(facts: Mapping[str, Any]) -> Words:
+    resumed_from = str(facts.get("resumed_from", ""))
+    why = f"resumed from discarded record {resumed_from}" if resumed_from else ""
+    group = facts["properties"].get("PGROUP", "")
+    return f"Half message stored, {facts['body_bytes']} bytes", f"group {group}", why, ""
+
+
+def _op(facts: Mapping[str, Any]) -> Words:
+    if facts["manual"]:
+        return f"Op says {facts['says']}", f"operator {facts['operator']}", facts["remark"], ""
+    answer = ", answering a check" if facts["answers_check"] else ""
+    return f"Op says {facts['says']}{answer}", f"group {facts['group']}", facts["remark"], ""
+
+
+def _check(facts: Mapping[str, Any]) -> Words:
+    return f"Asked back: check request {facts['check_times']}", "", "", ""
+
+
+def _undelivered(facts: Mapping[str, Any]) -> Words:
+    why = "the group has no check topic"
+    return f"Check request {facts['check_times']} found nobody", "", why, ""
+
+
+def _mark(facts: Mapping[str, Any]) -> Words:
+    decided = f"Verdict: {facts['verdict']}" if facts["verdict"] else f"Noted: {facts['mark']}"
+    times = facts["check_times"]
+    why = f"after {times} check{'s' * (times > 1)}" if times > 0 else ""
+    return f"{decided} (batch {facts['batch_id']})", "", why, ""
+
+
+def _final(facts: Mapping[str, Any]) -> Words:
+    return f"Final message delivered, {facts.get('body_bytes', 0)} bytes", "", "", ""
+
+
+def _discarded(facts: Mapping[str, Any]) -> Words:
+    return f"Given up after {facts['check_times']} checks", "", facts["reason"], ""
+
+
+def _resumed(facts: Mapping[str, Any]) -> Words:
+    to = str(facts["resumed_to"])
+    return f"Resumed as {to}", f"operator {facts['operator']}", facts["reason"], to
+
+
+def _refused(facts: Mapping[str, Any]) -> Words:
+    origin = f"{facts['origin_topic']} {facts['origin_partition']}:{facts['origin_offset']}"
+    return f"Refused: {facts['reason']}", "", f"{facts['says']} ({origin})", ""
+
+
+def _resent(facts: Mapping[str, Any]) -> Words:
+    to = str(facts["resent_to"])
+    return f"Final message sent again as {to}", f"operator {facts['operator']}", facts["reason"], to
+
+
+_WORDS: Final[Mapping[str, Callable[[Mapping[str, Any]], Words]]] = {
+    "half": _half,
+    "op": _op,
+    "check request": _check,
+    "check undelivered": _undelivered,
+    "mark": _mark,
+    "final": _final,
+    "discarded": _discarded,
+    "resumed": _resumed,
+    "refused": _refused,
+    "resent": _resent,
+}
+"""By kind of event; every kind of KINDS has one."""

@@ -1,0 +1,174 @@
+"""The console against a pipeline at work: what an operator finds and does in the browser."""
+
+from __future__ import annotations
+
+import io
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+
+from checkback.commands.core import LazyGroup, execute
+from checkback.commands.nouns import NOUNS
+from checkback.console.access import AccessRules, digest
+from checkback.console.actions import Resolve, Resume, checked_wish
+from checkback.console.application import new_application
+from checkback.console.audit import AuditEntry
+from checkback.console.history import Sampler
+from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.opening import new_console, open_sources
+from checkback.deploy.broker import EmbeddedBroker
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import UsageError
+
+TOKEN = "correct-horse-battery-staple"  # noqa: S105 - of a console that lives for one test
+NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
+
+
+@dataclass
+class Stage:
+    """A running pipeline with a ledger, and a console over it that an operator signed in to."""
+
+    settings: Settings
+    topics: Topics
+    folder: Path
+    real: str
+    halves: dict[str, tuple[int, int]]
+    client: TestClient
+    told: list[AuditEntry]
+
+    def at(self, name: str) -> str:
+        return "{}:{}".format(*self.halves[name])
+
+    def text(self, path: str) -> str:
+        answer = self.client.get(path)
+        assert answer.status_code == 200, answer.text
+        return str(answer.text)
+
+    def act(self, action: str, page: str, target: str, choice: str) -> str:
+        """Preview, confirm, and return the page that says what became of it."""
+        token = self.text(page).split('name="forgery_token" value="')[1].split('"')[0]
+        form = {"target": target, "choice": choice, "reason": "told so", "forgery_token": token}
+        shown = self.client.post(f"/actions/{action}/preview", data=form)
+        assert "Nothing was done yet" in shown.text
+        done = self.client.post(f"/actions/{action}", data={**form, "confirmed": "yes"})
+        return str(done.text)
+
+    def checkback(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        out = io.StringIO()
+        config = ("--config", str(self.folder / "checkback.toml"), "--output", "json")
+        with redirect_stdout(out):
+            assert execute(LazyGroup(NOUNS), [*arguments, *config]) == code, out.getvalue()
+        return dict(json.loads(out.getvalue()))
+
+
+@pytest.fixture(scope="module")
+def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    prefix, folder = f"t{uuid.uuid4().hex[:10]}-", tmp_path_factory.mktemp("console")
+    topics = Topics(broker.bootstrap_servers, prefix)
+    settings = topics.settings(
+        folder / "checkpoint",
+        application_id=prefix.rstrip("-"),
+        ledger=str(folder / "ledger"),
+        trigger_interval_ms=500,
+    )
+    real = f"{prefix}orders"
+    topics.create(settings, [real], ["g"])
+    halves = {
+        name: topics.send_half(name.encode(), real, properties=properties)
+        for name, properties in {"paid": {}, "silent": {}, "stuck": NEVER_ASKED}.items()
+    }
+    topics.send_op(halves["paid"], "paid", COMMIT)
+    halves["nowhere"] = topics.send_half(b"nowhere", f"{prefix}no-such-topic")
+    topics.send_op(halves["nowhere"], "nowhere", COMMIT)
+    with Pipeline(settings, folder) as pipeline:
+        pipeline.wait_for("started")
+        sources = open_sources(settings, "")
+        told: list[AuditEntry] = []
+        rules = AccessRules({digest(TOKEN): "kim"})
+        console = new_console(settings, sources, rules, told.append)
+        wait_until(lambda: topics.bodies(real) == ["paid"], what="the first final")
+        sampler = Sampler(sources.snapshots, console.history, interval_s=0.3)
+        app = new_application(console, sampler)
+        with TestClient(app, base_url="http://localhost") as client:
+            client.post("/sign-in", data={"token": TOKEN})
+            yield Stage(settings, topics, folder, real, halves, client, told)
+
+
+def test_a_stuck_transaction_is_found_explained_and_decided(stage: Stage) -> None:
+    wait_until(lambda: stage.at("stuck") in stage.text("/pending"), what="the ledger")
+    page = f"/parts/transactions/{stage.at('stuck')}"
+    assert "Half message stored" in stage.text(page)
+    assert "stuck" in stage.text(page), "its body, for the operator"
+
+    said = stage.act("resolve", page, stage.at("stuck"), "commit")
+
+    assert f"Committed; the final message is {stage.real}" in said
+    assert "operator kim" in stage.text(page)
+    assert "told so" in stage.text(page)
+    assert stage.topics.bodies(stage.real).count("stuck") == 1
+    wait_until(lambda: stage.at("stuck") not in stage.text("/pending"), what="the verdict")
+    assert stage.told[-1].result == "done"
+
+
+def test_a_discarded_message_is_resumed_once(stage: Stage) -> None:
+    wait_until(lambda: "silent" in stage.text("/parts/discarded"), what="the discard")
+    listed = stage.text("/parts/discarded")
+    record = listed.split("/records/discarded/")[1].split('"')[0]
+
+    said = stage.act("resume", "/parts/discarded", record, "resume")
+
+    assert "Resumed: the new half is" in said
+    facts = KafkaFacts(stage.settings, None, lambda: 0)
+    wish = checked_wish(
+        Resume(facts), {"target": record, "choice": "resume", "reason": "again"}, "kim"
+    )
+    with pytest.raises(UsageError, match="resumed already"):
+        Resume(facts).perform(wish)
+    decided = checked_wish(
+        Resolve(facts),
+        {"target": stage.at("paid"), "choice": "rollback", "reason": "too late"},
+        "kim",
+    )
+    with pytest.raises(UsageError, match="its verdict already"):
+        Resolve(facts).preview(decided)
+
+
+def test_every_part_is_filled_from_kafka(stage: Stage) -> None:
+    assert ">g<" in stage.text("/parts/groups")
+    assert stage.settings.topics.half in stage.text("/parts/lag")
+    assert "reachable, cluster" in stage.text("/parts/doctor")
+    assert "nowhere" in stage.text("/parts/refused")
+    found = stage.text("/parts/checkpoint")
+    assert "Last batch written" in found
+    assert "its files are whole" in found or "problems" in found
+    assert stage.settings.application_id in found
+
+
+def test_without_a_ledger_the_checkpoint_says_what_is_pending(stage: Stage) -> None:
+    stage.topics.send_half(b"forgotten", stage.real, properties=NEVER_ASKED)
+    settings = replace(stage.settings, ledger="")
+    console = new_console(settings, open_sources(settings, ""), AccessRules(), stage.told.append)
+    client = TestClient(new_application(console), base_url="http://localhost")
+
+    wait_until(lambda: "forgotten" in client.get("/parts/pending?group=g").text, what="a batch")
+    assert "forgotten" not in client.get("/parts/pending?group=nobody").text
+
+
+def test_the_same_is_told_by_top_and_in_a_report(stage: Stage) -> None:
+    told = stage.checkback("top", "--once", "--interval", "0.2")
+    assert told["counted_by"] == "ledger"
+    assert told["totals"]["prepared"] >= 4
+    assert "g" in [row["group"] for row in told["groups"]]
+
+    path = stage.folder / "report.html"
+    made = stage.checkback("report", "-o", str(path))
+    assert made["missing"] == []
+    assert "silent" in path.read_text("utf-8")

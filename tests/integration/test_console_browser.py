@@ -1,0 +1,233 @@
+"""The console in a real browser: every page at two widths, light and dark, without barriers.
+
+The screenshots lie in the folder that CONSOLE_SCREENSHOTS names, or in pytest's. Needs Chromium
+(Debian's package `chromium`); without one the tests are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import uvicorn
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from tests.unit.console.console_stage import TOKEN, Stage, make_stage
+
+from checkback.console.application import new_application
+from checkback.console.report import write_report
+from checkback.console.snapshot import Snapshot
+
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM: Final = next(filter(None, map(shutil.which, BROWSERS)), None)
+FLAGS: Final = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+PAGES: Final = {
+    "overview": "/",
+    "pending": "/pending",
+    "pending-transaction": "/transactions/0:4",
+    "decided-transaction": "/transactions/1:5",
+    "discarded": "/discarded",
+    "refused": "/refused",
+    "record": "/records/discarded/0:6",
+    "checkpoint": "/checkpoint",
+    "actions": "/actions",
+    "sign-in": "/sign-in",
+    "not-found": "/nothing",
+}
+NEEDS_CHROMIUM: Final = "no Chromium on this machine: apt-get install chromium"
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NEEDS_CHROMIUM)
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    folder = tmp_path_factory.mktemp("console")
+    made = make_stage(folder, checkpoint=str(folder / "checkpoint"))
+    assert made.sources.ledger is not None
+    made.sources.ledger.refresh()
+    for number in range(1, 121):
+        made.console.history.add(busy_snapshot(made, number))
+    return made
+
+
+def busy_snapshot(stage: Stage, number: int) -> Snapshot:
+    """A snapshot of a pipeline at work."""
+    wave = abs((number * 7) % 40 - 20)
+    return Snapshot(
+        stage.console.now_ms() - (120 - number) * 2_000,
+        "orders",
+        pending=1_000_000 + 1_800 * wave,
+        oldest_age_ms=780_000 + number * 2_000,
+        totals={
+            "prepared": number * 20_000 + wave * 300, "committed": number * 18_500 + wave * 200,
+            "rolled_back": number * 900 + wave * 20, "checked": number * 60 + wave,
+            "discarded": 14, "refused": 3,
+        },
+        batch_s=(number * 0.8 + wave / 50, number),
+        lag=1_312,
+        counted_by="metrics",
+        refused={"OP_WITHOUT_HALF": 2, "NOT_A_HALF": 1},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def address(stage: Stage) -> Iterator[str]:
+    app = new_application(stage.console)
+    server = uvicorn.Server(
+        uvicorn.Config(app, "127.0.0.1", 0, log_level="warning", timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until_s = time.monotonic() + 20
+    while not server.started and time.monotonic() < until_s:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    named = os.environ.get("CONSOLE_SCREENSHOTS")
+    folder = Path(named).resolve() if named else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def opened(browser: Browser, width: int, scheme: Any = "light") -> tuple[Page, list[str]]:
+    """Return a page in a fresh browser context, and what its console complains about."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
+    )
+    context.set_default_timeout(90_000)  # a busy machine is no fault of the page
+    page, complaints = context.new_page(), []
+    page.on("console", lambda one: complaints.append(one.text) if one.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    return page, complaints
+
+
+def loaded(page: Page) -> None:
+    expect(page.locator("[aria-busy]")).to_have_count(0, timeout=90_000)
+
+
+def sign_in(page: Page, address: str) -> None:
+    page.goto(f"{address}/sign-in")
+    page.get_by_label("Token").fill(TOKEN)
+    page.get_by_role("main").get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+
+
+def barriers(page: Page) -> list[str]:
+    """Return what axe-core finds, and a page that is wider than its window."""
+    # Evaluated, not added to the page: its own policy forbids foreign scripts.
+    page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8"))
+    found = page.evaluate("axe.run()")["violations"]
+    told = [
+        f"{one['id']}: {node['html'][:120]} {node.get('failureSummary', '')}"
+        for one in found
+        for node in one["nodes"]
+    ]
+    if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+        told.append("the page scrolls sideways")
+    return told
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (1280, "light"),
+        (390, "dark"),
+        pytest.param(1280, "dark", marks=pytest.mark.nightly),
+        pytest.param(390, "light", marks=pytest.mark.nightly),
+    ],
+)
+def test_every_page_is_whole_and_without_barriers(
+    browser: Browser, address: str, stage: Stage, pictures: Path, width: int, scheme: str
+) -> None:
+    page, complaints = opened(browser, width, scheme)
+    sign_in(page, address)
+    found = {}
+    for name, path in PAGES.items():
+        page.goto(f"{address}{path}")
+        loaded(page)
+        found[name] = barriers(page)
+        page.screenshot(path=pictures / f"{name}-{width}-{scheme}.png", full_page=True)
+    report = pictures / "report.html"
+    report.write_text(write_report(stage.sources).html, "utf-8")
+    page.goto(report.as_uri())
+    found["report"] = barriers(page)
+    page.screenshot(path=pictures / f"report-{width}-{scheme}.png", full_page=True)
+
+    assert {name: told for name, told in found.items() if told} == {}
+    # A page that does not exist is an error of the network, not of the page.
+    assert [one for one in complaints if "404" not in one and "503" not in one] == []
+    page.context.close()
+
+
+def test_an_operator_decides_a_transaction_by_keyboard_alone(
+    browser: Browser, address: str, stage: Stage, pictures: Path
+) -> None:
+    page, complaints = opened(browser, 1280)
+    sign_in(page, address)
+    page.goto(f"{address}/pending")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.get_by_label("Transaction id or position").focus()
+    page.keyboard.type("0:4")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/transactions/0:4")
+    loaded(page)
+
+    page.get_by_label("Commit: deliver its message").focus()
+    page.keyboard.press("Space")
+    page.get_by_label("Reason").focus()
+    page.keyboard.type("paid by phone")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Nothing was done yet.")).to_be_visible()
+    assert barriers(page) == []
+    page.screenshot(path=pictures / "preview.png")
+    page.get_by_label("I have read this").focus()
+    page.keyboard.press("Space")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Committed; the final message is")).to_be_visible()
+    assert barriers(page) == []
+    page.screenshot(path=pictures / "deed.png")
+
+    [wish] = stage.action.performed
+    assert (wish.target, wish.choice, wish.reason) == ("0:4", "commit", "paid by phone")
+    assert complaints == []
+    page.context.close()
+
+
+def test_the_overview_follows_the_pipeline_and_can_be_paused(
+    browser: Browser, address: str, stage: Stage
+) -> None:
+    page, complaints = opened(browser, 1280)
+    page.goto(address)
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+
+    stage.console.history.add(busy_snapshot(stage, 121))
+    pending = page.locator("#live dd").first
+    expect(pending).to_have_text(f"{busy_snapshot(stage, 121).pending:,}")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Go on")).to_be_visible()
+
+    assert complaints == []
+    page.context.close()

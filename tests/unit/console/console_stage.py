@@ -1,0 +1,292 @@
+"""A console over a small ledger on disk; what it would ask Kafka is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from fastapi.testclient import TestClient
+
+from checkback.console.access import AccessRules, digest
+from checkback.console.actions import Action, Deed, Preview, Wish
+from checkback.console.application import new_application
+from checkback.console.audit import AuditEntry
+from checkback.console.kafka_facts import GroupRow, KafkaFacts
+from checkback.console.ledger_view import LedgerView
+from checkback.console.opening import Sources, new_console
+from checkback.console.serving import Console
+from checkback.console.snapshot import SnapshotReader
+from checkback.operations.checkpoint.inspection import Inspection, StateFigures
+from checkback.operations.checkpoint.verification import Verification
+from checkback.operations.diagnosis import Diagnosis, GroupFacts, Result, judge_group
+from checkback.operations.discarded import DiscardedFilter, DiscardedHalf
+from checkback.operations.history import (
+    HistoryEvent,
+    TransactionHistory,
+    assemble,
+    discarded_event,
+    op_event,
+)
+from checkback.operations.lag import ReadPosition
+from checkback.operations.positions import Position
+from checkback.operations.scanning import FoundRecord
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError, NotFoundError
+from checkback.protocol.records import Op, discarded_headers, half_headers, resume_note_headers
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
+from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
+
+NOW_MS = 1_795_411_700_000
+TOKEN = "correct-horse-battery-staple"  # noqa: S105 - of a console that lives for one test
+OPERATOR = "kim"
+NAMES = TopicNames()
+EVIL = "<script>alert(1)</script>"
+GROUPS = ("order-service", "payment-service", "stock-service")
+TOPICS = ("orders-paid", "payments-captured", "stock-reserved")
+
+Row = tuple[str, int]
+"""Event, half offset."""
+
+
+def write_batch(ledger: DeltaLedger, number: int, *rows: Row, time_ms: int = NOW_MS) -> None:
+    """Append a batch of ledger rows; a half was stored as many minutes before NOW_MS."""
+    made = [_row(event, offset, number, time_ms) for event, offset in rows]
+    batch = pa.RecordBatch.from_pylist(made, schema=LEDGER_SCHEMA)
+    ledger.append(LedgerBatch("query", number), list(packed([batch])))
+
+
+def new_ledger(path: Path) -> DeltaLedger:
+    return DeltaLedger.open_or_create(str(path), LedgerOwner("orders", "topic-id"))
+
+
+def _row(event: str, offset: int, batch: int, time_ms: int) -> dict[str, Any]:
+    at = datetime.fromtimestamp(time_ms / 1_000, UTC)
+    reasons = {"refused": "OP_WITHOUT_HALF", "discarded": "check limit"}
+    return {
+        "event": event,
+        "transaction_id": f"0A0000{offset:06}C0FFEE",
+        "producer_group": GROUPS[offset % 3],
+        "real_topic": TOPICS[offset % 3],
+        "half_partition": offset % 2,
+        "half_offset": offset,
+        "store_time": datetime.fromtimestamp(NOW_MS / 1_000 - 60 * offset, UTC),
+        "event_time": at,
+        "check_times": 2 if event in ("checked", "discarded") else None,
+        "reason": reasons.get(event),
+        "batch_id": batch,
+        "query_id": "query",
+        "day": at.date(),
+    }
+
+
+def half(offset: int = 4, body: bytes = EVIL.encode()) -> FoundRecord:
+    headers = half_headers(
+        producer_group="order-service",
+        transaction_id=f"0A0000{offset:06}C0FFEE",
+        real_topic="orders-paid",
+        properties={"note": EVIL},
+    )
+    at = Position(offset % 2, offset)
+    return FoundRecord(NAMES.half, at, NOW_MS - 60_000 * offset, b"order-4", body, headers)
+
+
+def discarded(offset: int, *, resumed_to: str = "") -> DiscardedHalf:
+    of = half(offset)
+    headers = discarded_headers(of.headers, of.at.partition, of.at.offset, 15, "check limit")
+    at = Position(0, offset)
+    return DiscardedHalf(replace(of, topic=NAMES.discarded, at=at, headers=headers), resumed_to)
+
+
+def pending_history(of: FoundRecord) -> TransactionHistory:
+    """A half, an answer "unknown", and check requests."""
+    op = Op(
+        of.at.partition,
+        of.at.offset,
+        "order-service",
+        of.text("UNIQ_KEY"),
+        0,
+        from_transaction_check=True,
+    )
+    op_record = FoundRecord(
+        NAMES.op, Position(0, 9), of.time_ms + 65_000, op.key(), op.value(), op.headers()
+    )
+    check = HistoryEvent(
+        "check request", of.time_ms + 60_000, NAMES.check("order-service"), Position(0, 3),
+        {"check_times": 1},
+    )  # fmt: skip
+    mark = HistoryEvent(
+        "mark", of.time_ms + 61_000, NAMES.settled, Position(0, 5),
+        {"mark": "asked", "verdict": "", "batch_id": 17, "check_times": 1},
+    )  # fmt: skip
+    return assemble(of.at, of, [check, mark, op_event(op_record)])
+
+
+def decided_history(of: FoundRecord) -> TransactionHistory:
+    """An op by hand, its verdict and the final message."""
+    op = Op(
+        of.at.partition, of.at.offset, "order-service", of.text("UNIQ_KEY"), 8,
+        remark="the customer paid by phone", operator="kim",
+    )  # fmt: skip
+    later = of.time_ms + 400_000
+    record = FoundRecord(NAMES.op, Position(0, 12), later, op.key(), op.value(), op.headers())
+    mark = HistoryEvent(
+        "mark", later + 800, NAMES.settled, Position(0, 8),
+        {"mark": "commit", "verdict": "commit", "batch_id": 19, "check_times": 3},
+    )  # fmt: skip
+    final = HistoryEvent("final", 0, "orders-paid", Position(1, 77), {"body_bytes": 25})
+    return assemble(of.at, of, [*pending_history(of).events[1:], op_event(record), mark, final])
+
+
+def given_up_history(of: FoundRecord) -> TransactionHistory:
+    """A discarded half that was resumed."""
+    headers = resume_note_headers(
+        discarded(3).record.headers, resumed_from="0:3", resumed_to="1:9", operator="kim",
+        reason="the service was down", now_ms=NOW_MS,
+    )  # fmt: skip
+    note = FoundRecord(NAMES.discarded, Position(0, 44), NOW_MS, None, None, headers)
+    mark = HistoryEvent(
+        "mark", of.time_ms + 900_000, NAMES.settled, Position(0, 8),
+        {"mark": "discard check limit", "verdict": "discard", "batch_id": 19, "check_times": 15},
+    )  # fmt: skip
+    gone = discarded_event(discarded(3).record)
+    return assemble(of.at, of, [mark, gone, discarded_event(note)])
+
+
+class MadeUpFacts(KafkaFacts):
+    """Says what a test wants Kafka to say."""
+
+    def groups(self) -> list[GroupRow]:
+        found = [
+            GroupFacts("order-service", 4, 540_000, True, 2),
+            GroupFacts("payment-service", 3, 420_000, True, 0),
+            GroupFacts("stock-service", 3, 480_000, False, 0),
+            GroupFacts("quiet-service", 0, 0, True, 1),
+        ]
+        return [GroupRow(one, judge_group(one)) for one in found]
+
+    def lag(self) -> list[ReadPosition]:
+        return [
+            ReadPosition(NAMES.half, 0, 1_204_311, None, 1_204_377),
+            ReadPosition(NAMES.half, 1, 1_198_002, None, 1_198_002),
+            ReadPosition(NAMES.op, 0, None, None, 12),
+        ]
+
+    def doctor(self) -> list[Diagnosis]:
+        return [
+            Diagnosis("brokers", Result.OK, "3 reachable, cluster abc, Kafka 4.2 or later"),
+            Diagnosis(
+                f"topic {NAMES.op}", Result.FAILED, "missing", "Run `checkback topics create`."
+            ),
+            Diagnosis("half retention", Result.OK, "halves are kept for 7d"),
+        ]
+
+    def checkpoint(self) -> dict[str, Any]:
+        if not self.settings.checkpoint:
+            return super().checkpoint()
+        state = StateFigures(0, 12, 40_960, 11, NOW_MS - 780_000)
+        found = Verification("the-query", None, 2, 8, 7, 7, {0: 8})
+        held = Inspection(found, self.lag(), [state], {0: 81_920}, {0: 8}, NOW_MS - 900)
+        return held.as_data(NOW_MS)
+
+    def histories(self, name: str) -> list[TransactionHistory]:
+        known = {
+            "0:4": pending_history(half(4)),
+            "1:5": decided_history(half(5)),
+            "1:3": given_up_history(half(3)),
+        }
+        if name not in known:
+            raise NotFoundError(f"No half message {name} was found.", remedy="Check the id.")
+        return [known[name]]
+
+    def discarded(self, wanted: DiscardedFilter) -> list[DiscardedHalf]:
+        every = [discarded(3, resumed_to="1:9"), discarded(6), discarded(7)]
+        return [one for one in every if wanted.takes(one)]
+
+    def refused(self, reason: str = "") -> list[dict[str, Any]]:
+        row = {
+            "time_ms": NOW_MS, "reason": "OP_WITHOUT_HALF", "says": f"no half for this op {EVIL}",
+            "origin_topic": NAMES.op, "origin_partition": 0, "origin_offset": 41, "at": "0:5",
+            "transaction_id": "0A0000000099C0FFEE", "group": "order-service", "body_bytes": 2,
+        }  # fmt: skip
+        return [row] if reason in ("", row["reason"]) else []
+
+    def record(self, topic: str, at: Position) -> FoundRecord:
+        if topic == NAMES.refused and at == Position(0, 666):
+            raise BrokerError("The brokers do not answer.", remedy="Check them.")
+        return replace(half(at.offset), topic=topic, at=at)
+
+
+@dataclass
+class MadeUpAction:
+    """Notes what it is asked for."""
+
+    title: ClassVar[str] = "Decide a transaction"
+    choices: ClassVar[Mapping[str, str]] = {"commit": "Commit", "rollback": "Roll back"}
+    performed: list[Wish] = field(default_factory=list)
+
+    def preview(self, wish: Wish) -> Preview:
+        return Preview(f"Appends an op that says {wish.choice}.", [("Half", wish.target)])
+
+    def perform(self, wish: Wish) -> Deed:
+        self.performed.append(wish)
+        return Deed(True, "Committed; the final message is orders-paid 1:78.", [], wish.target)
+
+
+@dataclass
+class Stage:
+    """A console and what it did."""
+
+    console: Console
+    sources: Sources
+    action: MadeUpAction
+    told: list[AuditEntry]
+
+    def client(self, **options: Any) -> TestClient:
+        return TestClient(new_application(self.console), base_url="http://localhost", **options)
+
+    def signed_in(self) -> TestClient:
+        client = self.client()
+        answer = client.post("/sign-in", data={"token": TOKEN}, follow_redirects=False)
+        assert answer.status_code == 303, answer.text
+        return client
+
+    def look(self) -> None:
+        """Take a snapshot."""
+        self.console.history.add(self.sources.snapshots.read())
+
+
+def make_stage(
+    folder: Path,
+    *,
+    with_ledger: bool = True,
+    metrics_url: str = "",
+    rules: AccessRules | None = None,
+    checkpoint: str = "",
+) -> Stage:
+    settings = Settings(
+        bootstrap_servers="localhost:1",
+        application_id="orders",
+        ledger=str(folder / "ledger") if with_ledger else "",
+        checkpoint=checkpoint,
+    )
+    view = None
+    if with_ledger:
+        ledger = new_ledger(folder / "ledger")
+        write_batch(ledger, 0, *(("prepared", offset) for offset in range(14)))
+        events = [("committed", 0), ("rolled_back", 1), ("discarded", 2), ("refused", 3)]
+        write_batch(ledger, 1, *events, *(("checked", offset) for offset in range(4, 8)))
+        view = LedgerView(settings.ledger)
+    facts = MadeUpFacts(settings, view, lambda: NOW_MS)
+    sources = Sources(view, facts, SnapshotReader(settings, view, metrics_url, lambda: NOW_MS))
+    told: list[AuditEntry] = []
+    chosen = rules or AccessRules({digest(TOKEN): OPERATOR})
+    console = new_console(settings, sources, chosen, told.append)
+    action = MadeUpAction()
+    actions: dict[str, Action] = {**console.actions, "resolve": action}
+    console.actions = actions
+    return Stage(console, sources, action, told)

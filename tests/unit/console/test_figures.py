@@ -1,0 +1,116 @@
+"""Figures: from the metrics' text and the ledger to snapshots, rates and plots."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.console.console_stage import NOW_MS, make_stage
+
+from checkback.console import live_figures
+from checkback.console.history import History, batch_times_ms, rates_of
+from checkback.console.live_figures import LiveFigures, read_figures
+from checkback.console.plots import nice_top, number_text, plot
+from checkback.console.snapshot import Snapshot, told_by_metrics
+from checkback.protocol.errors import PrerequisiteError
+
+TEXT = """\
+# TYPE checkback_records_read_total counter
+checkback_records_read_total{kind="halves"} 1100
+checkback_records_read_total{kind="commits"} 1000
+# TYPE checkback_half_messages gauge
+checkback_half_messages 41
+# TYPE checkback_oldest_pending_age_seconds gauge
+checkback_oldest_pending_age_seconds 12.5
+# TYPE checkback_commit_messages_total counter
+checkback_commit_messages_total 1000
+# TYPE checkback_refused_total counter
+checkback_refused_total{reason="OP_WITHOUT_HALF"} 3
+checkback_refused_total{reason="NOT_A_HALF"} 4
+# TYPE checkback_batch_write_seconds histogram
+checkback_batch_write_seconds_bucket{le="+Inf"} 10
+checkback_batch_write_seconds_sum 5.5
+checkback_batch_write_seconds_count 10
+"""
+
+
+def test_the_metrics_become_a_snapshot() -> None:
+    told = told_by_metrics(LiveFigures.parse(TEXT))
+
+    assert (told["pending"], told["oldest_age_ms"]) == (41, 12_500)
+    assert told["totals"] == {"prepared": 1100, "committed": 1000, "refused": 7}
+    assert told["refused"] == {"OP_WITHOUT_HALF": 3, "NOT_A_HALF": 4}
+    assert told["batch_s"] == (5.5, 10)
+    assert told["counted_by"] == "metrics"
+
+
+def test_a_missing_endpoint_is_told() -> None:
+    for url in ("http://127.0.0.1:1/metrics", "file:///etc/passwd"):
+        with pytest.raises(PrerequisiteError, match="No metrics came from"):
+            read_figures(url)
+
+
+def test_metrics_win_over_the_ledger_and_missing_sources_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_figures, "_answer", lambda _: TEXT)
+    stage = make_stage(tmp_path, metrics_url="http://metrics")
+    both = stage.sources.snapshots.read()
+    assert (both.pending, both.counted_by, both.missing) == (41, "metrics", ())
+    assert both.discarded == {"check limit": 1}, "what the metrics do not say, the ledger does"
+
+    alone = replace(stage.sources.snapshots, metrics_url="").read()
+    assert (alone.pending, alone.counted_by) == (11, "ledger")
+    assert alone.oldest_age_ms == 13 * 60_000
+    assert [one.what for one in alone.missing] == ["metrics"]
+
+    neither = make_stage(tmp_path / "none", with_ledger=False).sources.snapshots.read()
+    assert (neither.pending, neither.counted_by) == (None, "")
+    assert [one.what for one in neither.missing] == ["ledger", "metrics"]
+
+
+def snapshot(second: int, committed: float, batch_s: tuple[float, float] | None) -> Snapshot:
+    totals = {"committed": committed}
+    return Snapshot(
+        NOW_MS + second * 1_000, "orders", totals=totals, batch_s=batch_s, counted_by="metrics"
+    )
+
+
+def test_rates_and_batch_times_are_those_between_two_snapshots() -> None:
+    kept = [
+        snapshot(0, 100, (1.0, 10)),
+        snapshot(2, 300, (2.0, 14)),
+        snapshot(4, 300, (2.0, 14)),
+        snapshot(6, 5, None),
+    ]
+
+    assert [value for _, value in rates_of(kept, "committed")] == [100.0, 0.0, None]
+    assert [value for _, value in batch_times_ms(kept)] == [250.0, 250.0, None]
+
+
+def test_the_history_keeps_the_newest_and_plots_them() -> None:
+    history = History()
+    assert (history.latest, [one.lines for one in history.plots()]) == (None, [()] * 7)
+    for second in range(1_000):
+        history.add(snapshot(second, second * 5, None))
+
+    assert (len(history.snapshots()), history.taken) == (450, 1_000)
+    committed = next(one for one in history.plots() if one.title == "Committed")
+    assert (committed.latest, committed.unit, committed.span) == ("5", "/s", "7m29s")
+    assert "now 5 /s" in committed.says
+
+
+def test_a_plot_fits_its_box_and_leaves_gaps_open() -> None:
+    points = [(0, 0.0), (1, 10.0), (2, None), (3, 5.0), (4, 5.0)]
+    drawn = plot("Pending", "", points, "4s")
+
+    assert drawn.lines == ("0.0,68.0 80.0,4.0", "240.0,36.0 320.0,36.0")
+    assert (drawn.top, drawn.latest) == ("10", "5")
+    assert plot("Pending", "", [], "0s").lines == ()
+
+
+def test_numbers_are_short() -> None:
+    texts = {0: "0", 999: "999", 12_345: "12.3k", 1_234_567: "1.23M", 0.25: "0.25", 5e9: "5G"}
+    assert {value: number_text(value) for value in texts} == texts
+    assert [nice_top(value) for value in (0, 0.3, 1, 1.2, 49, 51)] == [1, 0.5, 1, 2, 50, 100]

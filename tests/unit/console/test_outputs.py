@@ -1,0 +1,139 @@
+"""The other outputs of the console's sources: report, top; and what it reads of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from tests.unit.console.console_stage import EVIL, NOW_MS, make_stage
+
+from checkback.commands.console import audit_text
+from checkback.commands.core import LazyGroup
+from checkback.commands.metrics_option import metrics_url_option
+from checkback.commands.nouns import NOUNS
+from checkback.commands.report import command as report_command
+from checkback.commands.top import bars, text_of, view
+from checkback.console import report
+from checkback.console.audit import Audit, AuditEntry
+from checkback.console.history import History, Sampler
+from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text
+from checkback.operations.broker_checks import BrokerChecks
+from checkback.operations.diagnosis import Result
+from checkback.operations.lag import ReadPosition, read_positions
+from checkback.protocol.configuration import Settings
+
+
+def test_the_report_is_one_file_that_needs_nothing_else(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path)
+    stage.look()
+
+    made = report.write_report(stage.sources)
+
+    assert made.missing == ("Checkpoint",)
+    for said in (
+        "0A0000000013C0FFEE", "payment-service", "it has no live member", "OP_WITHOUT_HALF",
+        "check limit", "checkpoint is not set", "1,204,377", "<polyline",
+    ):  # fmt: skip
+        assert said in made.html, said
+    for needed in ("<script", "<link", "href=", "src=", "url(", EVIL, "order-4"):
+        assert needed not in made.html, needed
+
+
+def test_a_report_without_any_source_still_says_what_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    arguments = ["report", "-o", str(path), "--output", "json"]
+
+    told = CliRunner().invoke(LazyGroup(NOUNS), arguments, standalone_mode=False)
+
+    assert told.return_value == 1
+    assert len(json.loads(told.output)["missing"]) == 7
+    assert "No ledger is set" in path.read_text("utf-8")
+    assert report_command.name == "command"
+
+
+def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path)
+    stage.look()
+    stage.look()
+
+    shown = text_of(view(stage.console.history, stage.sources.facts.groups()))
+
+    for said in ("orders  2026-", "Pending", "11", "payment-service", "warning", "no metrics:"):
+        assert said in shown, shown
+    assert "The brokers do not answer" in text_of(
+        view(stage.console.history, "The brokers do not answer")
+    )
+    assert bars(("0,68 1,36 2,4",)) == "▁▅█"
+
+
+def test_the_metrics_endpoint_can_come_from_the_environment() -> None:
+    @click.command()
+    @metrics_url_option
+    def command(metrics_url: str) -> None:
+        click.echo(metrics_url)
+
+    told = CliRunner().invoke(command, env={"CHECKBACK_METRICS_URL": "http://pipeline/metrics"})
+    assert told.output == "http://pipeline/metrics\n"
+
+
+def test_a_sampler_goes_on_when_a_look_fails(tmp_path: Path) -> None:
+    stage, looks = make_stage(tmp_path), []
+
+    class Failing:
+        def read(self) -> Any:
+            looks.append(1)
+            if len(looks) < 3:
+                raise RuntimeError("a defect")
+            return stage.sources.snapshots.read()
+
+    history = History()
+    sampler = Sampler(Failing(), history, interval_s=0.001)  # type: ignore[arg-type]
+    sampler.start()
+    while not history.taken:
+        pass
+    sampler.stop()
+
+    assert history.latest is not None
+    assert history.latest.pending == 11
+
+
+def test_lag_is_what_lies_after_the_committed_offset() -> None:
+    committed, ends = {"half": {0: 5, 1: 9}}, {("half", 0): 8, ("half", 1): 9, ("op", 0): 3}
+
+    found = read_positions(committed, {}, ends)
+
+    assert [(one.topic, one.partition, one.lag) for one in found] == [
+        ("half", 0, 3), ("half", 1, 0), ("op", 0, None),
+    ]  # fmt: skip
+    assert ReadPosition("half", 0, 9, None, 8).lag == 0
+
+
+def test_the_broker_checks_say_that_no_broker_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkback.deploy.admin.CONNECT_TIMEOUTS_MS", (100,))
+    [finding] = BrokerChecks(Settings(bootstrap_servers="127.0.0.1:1")).findings()
+
+    assert (finding.check, finding.result) == ("brokers", Result.FAILED)
+
+
+def test_the_audit_keeps_the_newest_and_hands_all_on() -> None:
+    told: list[AuditEntry] = []
+    audit = Audit(told.append)
+    entry = AuditEntry(NOW_MS, "kim", "resolve", "0:4", "commit", "paid", says="Committed.")
+    for number in range(250):
+        audit.add(replace(entry, target=f"0:{number}"))
+
+    assert (len(told), len(audit.newest()), audit.newest()[0].target) == (250, 200, "0:249")
+    assert entry.as_data()["event"] == "audit"
+    assert audit_text(entry).endswith("kim  resolve  commit  0:4  done  Committed.  paid")
+
+
+def test_long_and_binary_bodies_are_shown_as_text() -> None:
+    assert body_text(None) == ""
+    assert body_text(b"\xff\x00a") == "\\xff\x00a"
+    assert body_text(b"x" * 100_000).endswith("… (100000 bytes in all)")
+    assert len(body_text(b"x" * 100_000)) < BODY_CHARACTERS_MAX + 40

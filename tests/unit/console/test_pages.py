@@ -1,0 +1,279 @@
+"""The pages, as a browser asks for them; nothing here needs Kafka or Spark."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from html import escape
+from pathlib import Path
+
+import pytest
+from tests.unit.console.console_stage import EVIL, OPERATOR, Stage, make_stage
+
+from checkback.console import part_pages, reading_pages
+from checkback.console.access import AccessRules
+from checkback.console.acting_pages import _own_path
+from checkback.console.application import SECURITY_HEADERS, new_application
+from checkback.console.live import event
+from checkback.console.serving import FORM_BYTES_MAX, SESSION_COOKIE
+
+PAGES = (
+    "/", "/pending", "/transactions?name=x", "/transactions/0:4", "/discarded", "/refused",
+    "/checkpoint", "/actions", "/records/refused/0:5", "/sign-in",
+)  # fmt: skip
+PARTS = (
+    "/parts/live", "/parts/groups", "/parts/lag", "/parts/doctor", "/parts/transactions/0:4",
+    "/parts/discarded", "/parts/refused", "/parts/records/discarded/0:6",
+)  # fmt: skip
+WISH = {"target": "0:4", "choice": "commit", "reason": "paid by phone"}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    made = make_stage(tmp_path)
+    made.look()
+    return made
+
+
+@pytest.mark.parametrize("path", [*PAGES, *PARTS, "/nothing", "/static/console.js"])
+def test_every_answer_carries_the_headers_that_protect_it(stage: Stage, path: str) -> None:
+    answer = stage.client().get(path)
+
+    assert answer.status_code == (404 if path == "/nothing" else 200), answer.text
+    assert {name: answer.headers[name] for name in SECURITY_HEADERS} == SECURITY_HEADERS
+    for told in ("<script>", " style=", " onclick", 'src="http', 'href="http'):
+        assert told not in answer.text, told
+
+
+def test_nothing_that_a_message_says_becomes_markup(stage: Stage) -> None:
+    client = stage.signed_in()
+
+    for path in ("/parts/transactions/0:4", "/parts/refused", "/parts/records/refused/0:4"):
+        text = client.get(path).text
+        assert EVIL not in text
+        assert escape(EVIL) in text, path
+    assert EVIL not in client.get("/transactions", params={"name": EVIL}).text
+    assert EVIL not in client.get("/pending", params={"group": EVIL}).text
+
+
+def test_bodies_and_properties_are_for_operators(stage: Stage) -> None:
+    for path in ("/parts/transactions/0:4", "/parts/records/refused/0:4"):
+        stranger, operator = (one.get(path).text for one in (stage.client(), stage.signed_in()))
+        assert escape(EVIL) not in stranger
+        assert "shown to signed-in operators" in stranger
+        assert escape(EVIL) in operator
+        assert "order-4" in operator
+
+
+def test_pending_is_listed_chosen_and_paged(stage: Stage) -> None:
+    client = stage.client()
+    every = client.get("/pending").text
+
+    assert "1 to 11 of 11" in every
+    assert every.index("0A0000000013C0FFEE") < every.index("0A0000000003C0FFEE"), "oldest first"
+    chosen = client.get("/pending", params={"group": "stock-service", "older_than": "6m"}).text
+    assert "1 to 2 of 2" in chosen
+    assert client.get("/pending", params={"older_than": "soon"}).status_code == 400
+    assert client.get("/pending", params={"sort": "password"}).status_code == 400
+    assert client.get("/pending", params={"number": "x"}).status_code == 400
+    assert "Nothing that is chosen" in client.get("/pending", params={"group": "none"}).text
+
+
+def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:
+    client = stage.client()
+
+    for name in ("0:4", "0A0000000004C0FFEE"):
+        answer = client.get("/transactions", params={"name": name}, follow_redirects=False)
+        assert answer.headers["location"] == "/transactions/0:4"
+    assert "searched from its beginning" in client.get("/transactions?name=unknown").text
+    rows = client.get("/transactions/0:4").text
+    assert rows.index("prepared") < rows.index("checked")
+    assert client.get("/transactions/nowhere").status_code == 404
+    part = client.get("/parts/transactions/9:9")
+    assert (part.status_code, "Check the id." in part.text) == (404, True)
+
+
+def test_a_timeline_says_what_who_and_why(stage: Stage) -> None:
+    text = stage.client().get("/parts/transactions/1:5").text
+
+    places = [text.index(said) for said in (
+        "Half message stored", "Asked back: check request 1", "Op says unknown, answering a check",
+        "Op says commit", "operator kim", "the customer paid by phone", "Verdict: commit",
+        "Final message delivered",
+    )]  # fmt: skip
+    assert places == sorted(places)
+    assert "Decide it by hand" not in text
+    gone = stage.client().get("/parts/transactions/1:3").text
+    assert "Given up after 15 checks" in gone
+    assert "Resumed as 1:9" in gone
+
+
+def test_without_a_ledger_the_pages_say_so_and_show_the_rest(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path, with_ledger=False)
+    stage.look()
+    client = stage.client()
+
+    assert "No ledger is set" in client.get("/").text
+    assert "No ledger is set" in client.get("/pending").text
+    assert "checkpoint is not set" in client.get("/parts/pending").text
+    assert "order-service" in client.get("/parts/groups").text
+    assert "Half message stored" in client.get("/parts/transactions/0:4").text
+    assert "checkpoint is not set" in client.get("/parts/checkpoint").text
+
+
+def test_a_broker_that_does_not_answer_is_said_in_its_part(stage: Stage) -> None:
+    answer = stage.client().get("/parts/records/refused/0:666")
+
+    assert answer.status_code == 503
+    assert "The brokers do not answer." in answer.text
+    assert "<html" not in answer.text
+
+
+def test_a_defect_is_a_page_without_a_trace(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(type(stage.console.facts), "groups", lambda _: broken())
+    answer = stage.client(raise_server_exceptions=False).get("/parts/groups")
+
+    assert (answer.status_code, "defect of Checkback" in answer.text) == (500, True)
+    assert "secret detail" not in answer.text
+    assert answer.headers["x-frame-options"] == "DENY"
+
+
+def test_who_has_not_signed_in_can_do_nothing(stage: Stage) -> None:
+    client = stage.client()
+
+    assert "Preview" not in client.get("/parts/transactions/0:4").text
+    for path in ("/actions/resolve/preview", "/actions/resolve", "/sign-out"):
+        answer = client.post(path, data={**WISH, "confirmed": "yes"})
+        assert answer.status_code == 403, path
+    assert stage.action.performed == []
+
+
+def test_an_operator_previews_confirms_and_is_noted(stage: Stage) -> None:
+    client = stage.signed_in()
+    page = client.get("/parts/transactions/0:4").text
+    token = page.split('name="forgery_token" value="')[1].split('"')[0]
+    wish = {**WISH, "forgery_token": token}
+
+    shown = client.post("/actions/resolve/preview", data=wish)
+    assert "Nothing was done yet" in shown.text
+    assert "Appends an op that says commit." in shown.text
+    assert stage.action.performed == []
+    assert client.post("/actions/resolve", data=wish).status_code == 400, "not confirmed"
+    done = client.post("/actions/resolve", data={**wish, "confirmed": "yes"})
+
+    assert "Committed; the final message is orders-paid 1:78." in done.text
+    [made] = stage.action.performed
+    assert (made.target, made.choice, made.reason, made.operator) == (*WISH.values(), OPERATOR)
+    assert [(one.action, one.operator, one.result) for one in stage.told] == [
+        ("sign in", OPERATOR, "done"), ("resolve", OPERATOR, "done"),
+    ]  # fmt: skip
+    assert "paid by phone" in client.get("/actions").text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"reason": " "}, {"choice": "delete"}, {"target": ""}, {"reason": "x" * 501}],
+)
+def test_a_wish_that_lacks_something_is_refused(stage: Stage, wrong: dict[str, str]) -> None:
+    client = stage.signed_in()
+    token = stage.console.access.visitor(client.cookies[SESSION_COOKIE], "", []).forgery_token
+    form = {**WISH, "confirmed": "yes", "forgery_token": token, **wrong}
+
+    assert client.post("/actions/resolve", data=form).status_code == 400
+    assert client.post("/actions/explode", data=form).status_code == 404
+    assert stage.action.performed == []
+
+
+def test_a_form_of_another_site_or_session_does_nothing(stage: Stage) -> None:
+    client, other = stage.signed_in(), stage.signed_in()
+    own, others = (
+        stage.console.access.visitor(one.cookies[SESSION_COOKIE], "", []).forgery_token
+        for one in (client, other)
+    )
+    form = {**WISH, "confirmed": "yes"}
+    tried = [
+        ({**form, "forgery_token": others}, {}),
+        (form, {}),
+        ({**form, "forgery_token": own}, {"origin": "http://evil.example"}),
+        ({**form, "forgery_token": own}, {"sec-fetch-site": "cross-site"}),
+    ]
+
+    for data, headers in tried:
+        assert client.post("/actions/resolve", data=data, headers=headers).status_code == 403
+    assert stage.action.performed == []
+    large = client.post("/sign-in", data={"token": "x" * FORM_BYTES_MAX})
+    assert large.status_code == 413
+
+
+def test_signing_in_and_out(stage: Stage) -> None:
+    client = stage.client()
+    wrong = client.post("/sign-in", data={"token": "no"})
+    assert (wrong.status_code, "nobody&#39;s" in wrong.text) == (403, True)
+    assert stage.told[0].result == "refused"
+
+    form = {"token": "correct-horse-battery-staple", "next": "//evil.example"}
+    answer = client.post("/sign-in", data=form, follow_redirects=False)
+    assert answer.headers["location"] == "/", "never to another site"
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+
+    token = stage.console.access.visitor(client.cookies[SESSION_COOKIE], "", []).forgery_token
+    client.post("/sign-out", data={"forgery_token": token})
+    assert "Sign in" in client.get("/").text
+    for _ in range(10):
+        client.post("/sign-in", data={"token": "no"})
+    assert client.post("/sign-in", data={"token": "no"}).status_code == 429
+
+
+def test_where_strangers_may_not_read_they_are_asked_to_sign_in(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path, rules=AccessRules({"x": "kim"}, anybody_reads=False))
+    client = stage.client()
+
+    asked = client.get("/pending?group=a", follow_redirects=False)
+    assert asked.headers["location"] == "/sign-in?next=/pending%3Fgroup%3Da"
+    assert client.get("/parts/groups").status_code == 401
+    assert client.get("/live").status_code == 401
+    assert client.get("/healthz").json() == {"alive": True}
+
+
+def test_a_name_that_leads_here_by_trickery_is_refused(stage: Stage) -> None:
+    app = new_application(stage.console, hosts=["localhost"])
+    from fastapi.testclient import TestClient
+
+    assert TestClient(app, base_url="http://localhost:8484").get("/").status_code == 200
+    assert TestClient(app, base_url="http://evil.example").get("/").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example", "/\\evil.example", "https://evil.example", "evil", "", "/a\nb"]
+)
+def test_nobody_is_sent_to_another_site_after_signing_in(path: str) -> None:
+    assert _own_path(path) == "/"
+    assert _own_path("/pending?group=a") == "/pending?group=a"
+
+
+def test_every_page_and_part_wants_a_reader() -> None:
+    for routes in (reading_pages.router, part_pages.router):
+        for route in routes.routes:
+            assert "visitor" in route.endpoint.__annotations__, route  # type: ignore[attr-defined]
+
+
+def test_an_event_has_a_field_for_each_line() -> None:
+    assert event("snapshot", "<p>\na</p>") == "event: snapshot\ndata: <p>\ndata: a</p>\n\n"
+
+
+def test_the_console_needs_no_spark() -> None:
+    program = """
+import sys
+import checkback.console.application, checkback.console.report, checkback.commands.console
+loaded = {name.partition(".")[0] for name in sys.modules}
+assert not loaded & {"pyspark", "py4j", "pandas"}, loaded
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
