@@ -1,1 +1,1 @@
-"""What operators do: look at transactions, decide them, resume discarded ones, diagnose."""
+"""What operators do: look up transactions, decide them, resume discarded ones, diagnose."""

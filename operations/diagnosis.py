@@ -1,4 +1,4 @@
-"""Judging what was found in the environment. Pure: facts in, findings out."""
+"""Judges facts about the environment. Pure: facts in, findings out."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from enum import StrEnum
 from typing import Final
 
 from checkback.deploy.topics import FoundTopic, TopicDifference, compare
-from checkback.operations.durations import duration_text
 from checkback.protocol.configuration import Settings
+from checkback.protocol.durations import duration_text
 from checkback.protocol.topics import DAY_MS, TopicNames, TopicPlan
 
 SKEW_WARNING_MS: Final = 1_000
 SKEW_FAILED_MS: Final = 60_000
-BREAKING: Final = frozenset({"cleanup.policy"})
+BREAKING: Final = frozenset({"cleanup.policy", "retention.bytes"})
 """Differences that lose halves, ops or marks; others may be on purpose."""
 
 
 class Result(StrEnum):
-    """What a check found."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -27,14 +27,14 @@ class Result(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found.
+class Diagnosis:
+    """The finding of one check.
 
     Args:
-        check: what was looked at.
-        result: how it is.
+        check: what was checked.
+        result: whether it is as needed.
         says: the facts.
-        remedy: what to do, "" where nothing has to be done.
+        remedy: what to do, "" if nothing.
     """
 
     check: str
@@ -45,45 +45,45 @@ class Finding:
 
 def judge_topics(
     plans: Sequence[TopicPlan], found: Mapping[str, FoundTopic], names: TopicNames
-) -> list[Finding]:
+) -> list[Diagnosis]:
     """Return one finding per topic.
 
     Args:
-        plans: what each should be.
-        found: those that exist.
-        names: the names of the topics.
+        plans: what each topic should be.
+        found: the topics that exist.
+        names: the topics' names.
     """
     findings = [_judge_topic(plan, found.get(plan.name)) for plan in plans]
     half, op = found.get(names.half), found.get(names.op)
     if half is not None and op is not None and half.partitions != op.partitions:
         says = f"{names.half} has {half.partitions} partitions, {names.op} {op.partitions}"
         remedy = "Give the smaller one more partitions: they must be equal."
-        findings.append(Finding("partitions", Result.FAILED, says, remedy))
+        findings.append(Diagnosis("partitions", Result.FAILED, says, remedy))
     return findings
 
 
-def _judge_topic(plan: TopicPlan, found: FoundTopic | None) -> Finding:
+def _judge_topic(plan: TopicPlan, found: FoundTopic | None) -> Diagnosis:
     check = f"topic {plan.name}"
     if found is None:
-        return Finding(check, Result.FAILED, "missing", "Run `checkback topics create`.")
+        return Diagnosis(check, Result.FAILED, "missing", "Run `checkback topics create`.")
     differences = list(compare(plan, found))
     if not differences:
-        return Finding(check, Result.OK, f"as planned, partitions: {found.partitions}")
+        return Diagnosis(check, Result.OK, f"as planned, partitions: {found.partitions}")
     breaks = any(one.name in BREAKING or _is_too_narrow(one) for one in differences)
     says = "; ".join(f"{one.name} is {one.found}, wanted {one.wanted}" for one in differences)
-    remedy = "Change the topic, or the setting if the topic is right."
-    return Finding(check, Result.FAILED if breaks else Result.WARNING, says, remedy)
+    remedy = "Change the topic; if the topic is right, change the setting."
+    return Diagnosis(check, Result.FAILED if breaks else Result.WARNING, says, remedy)
 
 
 def _is_too_narrow(one: TopicDifference) -> bool:
     return one.name == "partitions" and int(one.found) < int(one.wanted)
 
 
-def judge_retention(settings: Settings, half: FoundTopic, window_ms: int) -> Finding:
-    """Return whether a half is kept for as long as it may be pending.
+def judge_retention(settings: Settings, half: FoundTopic, window_ms: int) -> Diagnosis:
+    """Return whether halves are kept for as long as they may be pending.
 
     Args:
-        settings: name the topic.
+        settings: the names of the topics.
         half: the half topic.
         window_ms: how long a half may be pending.
     """
@@ -92,54 +92,74 @@ def judge_retention(settings: Settings, half: FoundTopic, window_ms: int) -> Fin
     says = f"halves are kept {kept}, may be pending for {duration_text(window_ms)}"
     if 0 <= kept_ms < window_ms:
         remedy = f"Set retention.ms of {settings.topics.half} to {window_ms + DAY_MS} or more."
-        return Finding("half retention", Result.FAILED, says, remedy)
-    return Finding("half retention", Result.OK, says)
+        return Diagnosis("half retention", Result.FAILED, says, remedy)
+    return Diagnosis("half retention", Result.OK, says)
 
 
-def judge_clock(before_ms: int, appended_ms: int, after_ms: int) -> Finding:
-    """Return how far the brokers' clock is from this machine's.
+def judge_refused(reasons: Mapping[str, int], topic: str, most: int) -> Diagnosis:
+    """Return how many records were refused in the last day, and why.
 
     Args:
-        before_ms: this clock, before a record was sent.
-        appended_ms: the broker's clock, when it appended the record.
-        after_ms: this clock, when the answer came.
+        reasons: their number by the name of the reason.
+        topic: the refused topic.
+        most: no more than this many were counted.
+    """
+    number = sum(reasons.values())
+    if not number:
+        return Diagnosis("refused records", Result.OK, "none in the last day")
+    by_reason = sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
+    named = ", ".join(f"{name} {count:,}" for name, count in by_reason)
+    so_far = "at least " if number >= most else ""
+    says = f"{so_far}{number:,} in the last day: {named}"
+    remedy = f"See docs/operating/alerts.md; the records are on {topic}."
+    return Diagnosis("refused records", Result.WARNING, says, remedy)
+
+
+def judge_clock(before_ms: int, appended_ms: int, after_ms: int) -> Diagnosis:
+    """Return how much the brokers' clock and this machine's differ.
+
+    Args:
+        before_ms: this machine's clock before it sent a record.
+        appended_ms: the broker's clock when it appended the record.
+        after_ms: this machine's clock when the answer came.
     """
     ahead_ms = max(appended_ms - after_ms, before_ms - appended_ms, 0)
     if ahead_ms <= SKEW_WARNING_MS:
-        return Finding("clock", Result.OK, f"at most {after_ms - before_ms} ms from the broker's")
+        return Diagnosis("clock", Result.OK, f"at most {after_ms - before_ms} ms from the broker's")
     which = "behind" if appended_ms > after_ms else "ahead of"
     says = f"this machine's is {duration_text(ahead_ms)} {which} the broker's"
-    remedy = "Set both by NTP: ages are told between the broker's time and the driver's."
+    remedy = "Set both by NTP: an age is the driver's time minus the broker's."
     failed = ahead_ms > SKEW_FAILED_MS
-    return Finding("clock", Result.FAILED if failed else Result.WARNING, says, remedy)
+    return Diagnosis("clock", Result.FAILED if failed else Result.WARNING, says, remedy)
 
 
-def judge_rights(what: str, needed: Collection[str], allowed: Collection[str]) -> Finding:
-    """Return whether this user may do what the pipeline has to.
+def judge_rights(what: str, needed: Collection[str], allowed: Collection[str]) -> Diagnosis:
+    """Return whether this user may do what the pipeline has to do.
 
     Args:
-        what: on which resource.
-        needed: operations by Kafka's names.
-        allowed: operations that the brokers say are allowed; everything where nobody asks.
+        what: the resource.
+        needed: the needed operations, by Kafka's names.
+        allowed: the allowed operations, as the brokers report them; all of them without
+            authorization.
     """
     missing = sorted(set(needed) - set(allowed)) if "ALL" not in allowed else []
     check = f"rights on {what}"
     if missing:
         remedy = f"Grant {', '.join(missing)} on {what}."
-        return Finding(check, Result.FAILED, f"missing: {', '.join(missing)}", remedy)
-    return Finding(check, Result.OK, ", ".join(sorted(needed)).lower())
+        return Diagnosis(check, Result.FAILED, f"missing: {', '.join(missing)}", remedy)
+    return Diagnosis(check, Result.OK, ", ".join(sorted(needed)).lower())
 
 
 @dataclass(frozen=True, slots=True)
 class GroupFacts:
-    """What is known of a producer group that has pending halves.
+    """Facts about a producer group that has pending halves.
 
     Args:
-        name: "" where the halves are gone from their topic.
+        name: its name, "" if the halves are gone from their topic.
         pending: how many halves.
         oldest_age_ms: age of the oldest.
         has_check_topic: whether the group ever registered.
-        members: live members, None where this user may not look.
+        members: number of live members, None if this user may not see them.
     """
 
     name: str
@@ -149,32 +169,32 @@ class GroupFacts:
     members: int | None
 
 
-def judge_group(facts: GroupFacts) -> Finding:
-    """Return whether anybody can answer for a group's pending halves."""
+def judge_group(facts: GroupFacts) -> Diagnosis:
+    """Return whether the group has a process that can answer for its pending halves."""
     waits = f"{facts.pending} pending, the oldest for {duration_text(facts.oldest_age_ms)}"
     check = f"group {facts.name}".rstrip()
     if not facts.name:
-        says, remedy = "the halves are gone from their topic", "Raise its retention.ms."
-        return Finding(check, Result.FAILED, f"{waits}: {says}", remedy)
+        says, remedy = "the halves are gone from their topic", "Raise the topic's retention.ms."
+        return Diagnosis(check, Result.FAILED, f"{waits}: {says}", remedy)
     if not facts.has_check_topic:
-        remedy = "Start a producer of the group; until then its checks are not counted."
-        return Finding(check, Result.WARNING, f"{waits}: it has no check topic", remedy)
+        remedy = "Start a producer of the group; until then its checks do not count."
+        return Diagnosis(check, Result.WARNING, f"{waits}: it has no check topic", remedy)
     if facts.members is None:
         remedy = f"Grant DESCRIBE on the group {facts.name}."
-        return Finding(check, Result.WARNING, f"{waits}: its members may not be seen", remedy)
+        return Diagnosis(check, Result.WARNING, f"{waits}: its members may not be seen", remedy)
     if facts.members == 0:
-        remedy = "Start a producer of the group: its checks are counted and nobody answers."
-        return Finding(check, Result.WARNING, f"{waits}: it has no live member", remedy)
-    return Finding(check, Result.OK, f"{waits}; {facts.members} live members")
+        remedy = "Start a producer of the group: its checks count although nobody answers."
+        return Diagnosis(check, Result.WARNING, f"{waits}: it has no live member", remedy)
+    return Diagnosis(check, Result.OK, f"{waits}; {facts.members} live members")
 
 
-def judge_compiled_sink(*, is_usable: bool) -> Finding:
-    """Say whether finals can be forwarded by the sink's compiled part, on this machine."""
+def judge_compiled_sink(*, is_usable: bool) -> Diagnosis:
+    """Return whether the sink's compiled part works on this machine."""
     if is_usable:
-        return Finding("compiled sink", Result.OK, "usable")
-    return Finding(
+        return Diagnosis("compiled sink", Result.OK, "usable")
+    return Diagnosis(
         "compiled sink",
         Result.WARNING,
-        "not usable: final messages are made in Python, at half the speed",
+        "not usable: Python builds the final messages, at half the speed",
         "Install a C compiler, then Checkback again.",
     )

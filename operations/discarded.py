@@ -1,4 +1,4 @@
-"""What was given up: the records of the discarded topic, and which of them were resumed. Pure."""
+"""The records of the discarded topic, and which of them were resumed. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from checkback.protocol.records import (
 )
 
 REASONS: Final = {"check-limit": DISCARDED_CHECK_LIMIT, "expired": DISCARDED_EXPIRED}
-"""As a command line writes them, and as the records do."""
+"""The reasons as the command line writes them, and as the records do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class DiscardedHalf:
     """A record of the discarded topic.
 
     Args:
-        record: itself; its timestamp is the half's.
-        resumed_to: partition:offset of the half that it was resumed to, "" where it was not.
+        record: the record itself; its timestamp is the half's.
+        resumed_to: partition:offset of the new half, "" if the record was not resumed.
     """
 
     record: FoundRecord
@@ -44,21 +44,21 @@ class DiscardedHalf:
 
     @property
     def real_topic(self) -> str:
-        """Where the message was to go."""
+        """The real topic of the message."""
         return self.record.text(names.REAL_TOPIC)
 
     @property
     def reason(self) -> str:
-        """Why it was given up."""
+        """Why it was discarded."""
         return self.record.text(DISCARDED_REASON_HEADER)
 
     @property
     def half_at(self) -> Position | None:
-        """Where the half was."""
+        """The position of the half."""
         return half_position(self.record)
 
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data, without the body."""
+        """Return the record as plain data, without the body."""
         half_at = self.half_at
         return {
             "partition": self.record.at.partition,
@@ -78,14 +78,14 @@ class DiscardedHalf:
 
 @dataclass(frozen=True, slots=True)
 class DiscardedFilter:
-    """Which discarded records are meant; what is empty leaves it open.
+    """Chooses discarded records; an empty field chooses all.
 
     Args:
         name: partition:offset of the discarded record, or the transaction id.
         group: producer group.
         topic: real topic.
-        reason: as the record says it.
-        stored_until_ms: the half was stored then or before.
+        reason: the reason as the record writes it.
+        stored_until_ms: the half was stored at this time or before.
     """
 
     name: str = ""
@@ -96,11 +96,11 @@ class DiscardedFilter:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes everything."""
+        """Whether the filter chooses every record."""
         return self == DiscardedFilter()
 
     def takes(self, half: DiscardedHalf) -> bool:
-        """Tell whether the record is meant."""
+        """Return whether the filter chooses the record."""
         if self.name and self.name not in (str(half.record.at), half.transaction_id):
             return False
         until_ms = self.stored_until_ms
@@ -113,10 +113,10 @@ class DiscardedFilter:
 
 
 def discarded_halves(records: Iterable[FoundRecord]) -> list[DiscardedHalf]:
-    """Return the discarded halves, oldest half first, each with where it was resumed to.
+    """Return the discarded halves, oldest half first, each with the new half if it was resumed.
 
     Args:
-        records: all of the discarded topic: halves, and the notes that some were resumed.
+        records: all records of the discarded topic: halves, and notes about resumed ones.
     """
     halves, resumed = [], {}
     for record in records:

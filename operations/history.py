@@ -1,4 +1,4 @@
-"""The history of one transaction, put together from the records that speak of it. Pure."""
+"""The history of one transaction, assembled from the records about it. Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties as names
-from checkback.protocol.properties import ERROR_HEADER_PREFIX
 from checkback.protocol.records import DISCARDED_REASON_HEADER
+from checkback.protocol.refusals import refusal_facts
 from checkback.state import Mark, unpack_settled
 
 PENDING: Final = "pending"
@@ -21,15 +21,15 @@ VERDICTS: Final = {
     Mark.DISCARD_EXPIRED: "discard",
     Mark.REFUSED_HALF: "refused",
 }
-"""What a settled mark says in the end; a mark that is not here leaves the half pending."""
+"""The verdict that a settled mark stands for; any other mark leaves the half pending."""
 
 OP_STATES: Final = {"8": "commit", "12": "rollback", "0": "unknown"}
 
 KINDS: Final = (
     "half", "op", "check undelivered", "check request", "mark", "final", "discarded", "refused",
-    "resumed",
+    "resumed", "resent",
 )  # fmt: skip
-"""Of events, in the order in which those of the same time are told."""
+"""The kinds of events; events of the same time are listed in this order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,11 @@ class HistoryEvent:
 
     Args:
         kind: one of KINDS.
-        time_ms: when, milliseconds since 1970. Of finals and discarded records the time of the
-            batch that wrote them: their own timestamp is the half's.
-        topic: where it is written.
-        at: where on the topic.
-        facts: what else is to be said of it.
+        time_ms: when, milliseconds since 1970. For finals and discarded records, the time of the
+            batch that wrote them, because their own timestamp is the half's.
+        topic: the topic of its record.
+        at: the position of its record.
+        facts: further facts by name.
     """
 
     kind: str
@@ -65,15 +65,15 @@ class HistoryEvent:
 
 @dataclass(frozen=True, slots=True)
 class TransactionHistory:
-    """All that is known of one transaction.
+    """Everything known about one transaction.
 
     Args:
-        half_at: where its half is, or was.
-        transaction_id: UNIQ_KEY, "" where the half is gone.
-        group: the producer group, "" where the half is gone.
-        real_topic: where it goes once committed, "" where the half is gone.
+        half_at: the position of its half, even if the half is gone.
+        transaction_id: UNIQ_KEY, "" if the half is gone.
+        group: the producer group, "" if the half is gone.
+        real_topic: the topic for the final message, "" if the half is gone.
         verdict: pending, commit, rollback, discard or refused (the half itself).
-        events: in the order of time.
+        events: what happened, in the order of time.
     """
 
     half_at: Position
@@ -103,12 +103,12 @@ class TransactionHistory:
 def assemble(
     half_at: Position, half: FoundRecord | None, events: Iterable[HistoryEvent]
 ) -> TransactionHistory:
-    """Return the history of a half from what was found of it.
+    """Return the history of a half, assembled from the events about it.
 
     Args:
-        half_at: where the half is.
-        half: the half itself, None where it is gone.
-        events: what else was found, in any order.
+        half_at: the position of the half.
+        half: the half itself, None if it is gone.
+        events: the other events, in any order.
     """
     found = list(events)
     verdict_mark = next((one for one in found if one.facts.get("verdict")), None)
@@ -128,7 +128,7 @@ def assemble(
 
 
 def half_event(record: FoundRecord) -> HistoryEvent:
-    """Return the event that a half was stored."""
+    """Return the event for a stored half."""
     facts: dict[str, Any] = {
         "key": _shown(record.key),
         "body_bytes": len(record.value or b""),
@@ -141,7 +141,7 @@ def half_event(record: FoundRecord) -> HistoryEvent:
 
 
 def op_event(record: FoundRecord) -> HistoryEvent:
-    """Return the event of a record on the op topic: an op, or the sink's feedback."""
+    """Return the event of an op, or of the sink's feedback."""
     if record.text(names.TAGS) == names.OP_TAG_UNDELIVERED:
         times = record.text(names.TRANSACTION_CHECK_TIMES)
         return _event("check undelivered", record, {"check_times": _number(times)})
@@ -162,22 +162,22 @@ def op_event(record: FoundRecord) -> HistoryEvent:
 
 
 def check_event(record: FoundRecord) -> HistoryEvent:
-    """Return the event that a producer group was asked."""
+    """Return the event for a check request."""
     times = record.text(names.TRANSACTION_CHECK_TIMES)
     return _event("check request", record, {"check_times": _number(times)})
 
 
 def mark_event(record: FoundRecord, half_at: Position) -> HistoryEvent | None:
-    """Return what a record of the settled topic says of a half, None where it says nothing.
+    """Return the event for a record of the settled topic, None if it has no mark for the half.
 
     Raises:
-        CheckpointError: another version wrote the record, or it is damaged.
+        CheckpointError: a version with another format wrote the record, or the record is damaged.
     """
     marks = unpack_settled(record.value or b"")
     rows = (marks.offset == half_at.offset).nonzero()[0]
     if marks.partition != half_at.partition or not len(rows):
         return None
-    # One batch may ask and settle; the verdict is what counts then.
+    # One batch may ask about a half and settle it; then the verdict counts.
     found = [Mark(int(marks.mark[row])) for row in rows]
     mark = next((one for one in found if one in VERDICTS), found[0])
     facts = {
@@ -190,12 +190,12 @@ def mark_event(record: FoundRecord, half_at: Position) -> HistoryEvent | None:
 
 
 def final_event(record: FoundRecord) -> HistoryEvent:
-    """Return the event that the final message was written."""
+    """Return the event for a final message."""
     return _event("final", record, {"body_bytes": len(record.value or b"")})
 
 
 def discarded_event(record: FoundRecord) -> HistoryEvent:
-    """Return the event of a record on the discarded topic: the half, or that it was resumed."""
+    """Return the event for a record of the discarded topic: a half or a resumption note."""
     if record.text(names.RESUME_TO):
         facts = {
             "resumed_to": record.text(names.RESUME_TO),
@@ -209,21 +209,26 @@ def discarded_event(record: FoundRecord) -> HistoryEvent:
 
 
 def refused_event(record: FoundRecord) -> HistoryEvent:
-    """Return the event that a record was refused."""
-
-    def told(fact: str) -> str:
-        return record.text(ERROR_HEADER_PREFIX + fact)
-
+    """Return the event for a record of the refused topic: a refused record or a resend note."""
+    told = refusal_facts(record.headers).facts
+    if not told and record.text(names.RESEND_TO):
+        facts = {
+            "resent_to": record.text(names.RESEND_TO),
+            "operator": record.text(names.RESEND_OPERATOR),
+            "reason": record.text(names.RESEND_REASON),
+        }
+        return _event("resent", record, facts)
     origin = {
-        "origin_topic": told("topic"),
-        "origin_partition": _number(told("partition")),
-        "origin_offset": _number(told("offset")),
+        "origin_topic": told.get("topic", ""),
+        "origin_partition": _number(told.get("partition", "")),
+        "origin_offset": _number(told.get("offset", "")),
     }
-    return _event("refused", record, {"reason": told("reason"), "says": told("message"), **origin})
+    says = {"reason": told.get("reason", ""), "says": told.get("message", "")}
+    return _event("refused", record, {**says, **origin})
 
 
 def half_position(record: FoundRecord) -> Position | None:
-    """Return which half a final, a check request or a discarded record says it came from."""
+    """Return the half position that a final, a check request or a discarded record names."""
     partition = record.text(names.TRAN_HALF_QUEUE_ID)
     offset = record.text(names.TRAN_PREPARED_QUEUE_OFFSET)
     return Position.parse(f"{partition}:{offset}")

@@ -1,4 +1,4 @@
-"""Where a record stands: ``partition:offset``, as commands take and print it."""
+"""The position of a record: ``partition:offset``, as commands read and print it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TEXT: Final = re.compile(r"(\d{1,10}):(\d{1,19})")
 
 
 class Position(NamedTuple):
-    """A record's place on its topic."""
+    """A record's position on its topic."""
 
     partition: int
     offset: int
@@ -19,6 +19,6 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Position | None:
-        """Return what the text says, None where it is something else: a transaction id."""
+        """Return the position, None if the text is something else, such as a transaction id."""
         found = _TEXT.fullmatch(text)
         return None if found is None else cls(int(found[1]), int(found[2]))

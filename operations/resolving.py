@@ -1,6 +1,6 @@
-"""Manual verdicts: an op like any producer's, marked as a person's, and what became of it.
+"""Manual verdicts: appends an op in an operator's name and follows what becomes of it.
 
-State is never edited: the pipeline checks the op against its half as it checks every other.
+Nothing edits the state: the pipeline checks this op against its half like every other op.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from checkback.protocol import properties as names
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
+from checkback.security.record_signer import RecordSigner
 
 STATES: Final = {
     "commit": names.TRANSACTION_COMMIT_TYPE,
@@ -35,38 +36,38 @@ STATES: Final = {
 
 
 def pending_one(histories: Sequence[TransactionHistory]) -> TransactionHistory | None:
-    """Return the one that waits for a verdict, None where all have theirs.
+    """Return the transaction that waits for a verdict, None if every one has its verdict.
 
     Args:
-        histories: of the transactions that bear one id.
+        histories: the histories of the transactions with one id.
 
     Raises:
-        UsageError: several wait; the id does not say which is meant.
-        NotFoundError: it waits, but its half is gone, so nobody can say whose it is.
+        UsageError: several transactions with this id wait.
+        NotFoundError: the transaction waits, but its half is gone, and with it group and id.
     """
     pending = [one for one in histories if one.verdict == PENDING]
     if len(pending) > 1:
         places = ", ".join(str(one.half_at) for one in pending)
         raise UsageError(
-            f"{len(pending)} pending transactions bear this id.",
+            f"{len(pending)} pending transactions have this id.",
             remedy=f"Name one by the position of its half: {places}.",
             positions=[str(one.half_at) for one in pending],
         )
     if pending and not pending[0].of_kind("half"):
         raise NotFoundError(
             f"There is no half message at {pending[0].half_at}.",
-            remedy="Check the position; an op needs the group and id that the half has.",
+            remedy="Check the position; an op needs the half's group and transaction id.",
         )
     return pending[0] if pending else None
 
 
 def manual_op(history: TransactionHistory, verdict: str, *, operator: str, reason: str) -> Op:
-    """Return the op that says the verdict.
+    """Return an op with the verdict.
 
     Args:
-        history: of the transaction.
+        history: the transaction's history.
         verdict: commit or rollback.
-        operator: who says it.
+        operator: who decides.
         reason: why.
     """
     return Op(
@@ -82,12 +83,12 @@ def manual_op(history: TransactionHistory, verdict: str, *, operator: str, reaso
 
 @dataclass(slots=True)
 class Aftermath:
-    """What became of an op, as the records after it tell.
+    """What became of an op, read from the records after it.
 
     Args:
         topics: the names of the topics.
-        half_at: the half that the op names.
-        op_at: the op.
+        half_at: the position of the half that the op names.
+        op_at: the position of the op.
     """
 
     topics: TopicNames
@@ -100,7 +101,7 @@ class Aftermath:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing more is to come."""
+        """Whether no further record will come."""
         if self.op_refused is not None:
             return True
         if self.verdict == "commit":
@@ -108,7 +109,7 @@ class Aftermath:
         return self.verdict != PENDING
 
     def take(self, record: FoundRecord) -> None:
-        """Take a record in; most speak of others."""
+        """Note what a record says about the op; most records do not concern it."""
         if record.topic == self.topics.settled:
             mark = mark_event(record, self.half_at)
             if mark is not None and mark.facts["verdict"]:
@@ -119,6 +120,8 @@ class Aftermath:
             self.final = final_event(record)
 
     def _take_refused(self, event: HistoryEvent) -> None:
+        if event.kind != "refused":
+            return
         facts = event.facts
         origin = Position(facts["origin_partition"], facts["origin_offset"])
         if (facts["origin_topic"], origin) == (self.topics.op, self.op_at):
@@ -126,8 +129,27 @@ class Aftermath:
         elif (facts["origin_topic"], origin) == (self.topics.half, self.half_at):
             self.final_refused = event
 
+    def is_as_asked(self, verdict: str) -> bool:
+        """Return whether the transaction got that verdict and nothing was refused."""
+        return self.is_complete and self.verdict == verdict and self.final_refused is None
+
+    def as_text(self) -> str:
+        """Return the aftermath as one sentence."""
+        if self.op_refused is not None:
+            return f"The op was refused: {self.op_refused.facts['says']}."
+        if self.final_refused is not None:
+            return f"Committed, but not delivered: {self.final_refused.facts['says']}."
+        if self.final is not None:
+            return f"Committed; the final message is {self.final.topic} {self.final.at}."
+        if not self.is_complete:
+            return (
+                f"The op is {self.op_at} on the op topic; there was no verdict in time. Is the "
+                "pipeline running?"
+            )
+        return f"The verdict is {self.verdict}."
+
     def as_data(self) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return the aftermath as plain data."""
         told = {"final": self.final, "final_refused": self.final_refused}
         told["op_refused"] = self.op_refused
         return {
@@ -142,32 +164,36 @@ class Resolver:
 
     Args:
         scanner: reads topics.
-        connection: librdkafka settings that reach the brokers.
+        connection: librdkafka's settings for the connection.
         topics: the names of the topics.
-        real_topic: of the transaction.
+        real_topic: the transaction's real topic.
+        signer: signs the op; None where access control is off.
     """
 
     scanner: TopicScanner
     connection: dict[str, Any]
     topics: TopicNames
     real_topic: str
+    signer: RecordSigner | None = None
     _starts: list[TopicPartition] = field(init=False)
 
     def __post_init__(self) -> None:
-        # Before the op is written, so that nothing that follows from it is missed.
+        # Before the op is written, so that no record about it is missed.
         followed = [self.topics.settled, self.topics.refused, self.real_topic]
         self._starts = self.scanner.ends(dict.fromkeys(followed))
 
     def resolve(self, op: Op, is_over: Callable[[], bool]) -> Aftermath:
-        """Append the op, and return what became of it until all is known or it is over.
+        """Append the op and follow it; return what became of it.
 
         Raises:
-            BrokerError: the op is not certainly stored, or the brokers do not answer.
+            BrokerError: the op may not be stored, or the brokers do not answer.
         """
         half_at = Position(op.half_partition, op.half_offset)
-        op_at = append(
-            self.connection, self.topics.op, half_at.partition, op.key(), op.value(), op.headers()
-        )
+        topic, partition, key, value = self.topics.op, half_at.partition, op.key(), op.value()
+        headers = op.headers()
+        if self.signer is not None:
+            headers = self.signer.op(topic, partition, key, value, headers)
+        op_at = append(self.connection, topic, partition, key, value, headers)
         aftermath = Aftermath(self.topics, half_at, op_at)
         for record in self.scanner.follow(self._starts, lambda: aftermath.is_complete or is_over()):
             aftermath.take(record)

@@ -1,8 +1,7 @@
-"""Resuming discarded halves: each begins anew, once.
+"""Resumes discarded halves: each is sent once as a new half.
 
-The new half and a note of it on the discarded topic are one Kafka transaction, so that a second
-resumption sees the first. One operator at a time: a second one's start ends the first one's
-transaction (one transactional id per deployment), and only after that the notes are read.
+The new half and a note on the discarded topic are one Kafka transaction, so that a second
+resumption sees the first.
 """
 
 from __future__ import annotations
@@ -11,26 +10,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 
-from checkback.operations.discarded import DiscardedHalf
+from checkback.operations.discarded import DiscardedFilter, DiscardedHalf, discarded_halves
+from checkback.operations.operator_producer import TIMEOUT_S, abort, explained, open_producer
 from checkback.operations.positions import Position
+from checkback.operations.scanning import TopicScanner
+from checkback.operations.signing import operator_signer
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError, FencedError
+from checkback.protocol.connection import confluent_settings
 from checkback.protocol.properties import Headers
 from checkback.protocol.records import resume_note_headers, resumed_half_headers
-from checkback.protocol.topics import HEADER_ROOM_BYTES
-from checkback.sinks.kafka_error import cause_of
-from checkback.sinks.transaction import FENCED_CODES, SentHeaders
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.sink_record import SentHeaders
 
-TIMEOUT_S: Final = 60.0
 HALVES_PER_TRANSACTION: Final = 100
 BY_KEY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class ResumeFacts:
-    """Who resumes, why and when: stays on the new half and in the note."""
+    """Who resumes, why and when; the new half and the note keep this."""
 
     operator: str
     reason: str
@@ -39,11 +39,11 @@ class ResumeFacts:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """A discarded half that began anew.
+    """A discarded half that was resumed.
 
     Args:
-        half: the discarded one.
-        to: where the new half is.
+        half: the discarded half.
+        to: the position of the new half.
     """
 
     half: DiscardedHalf
@@ -51,55 +51,45 @@ class Resumed:
 
 
 class Resumer:
-    """Writes new halves. Its making ends whatever resumption another one has under way.
+    """Writes new halves. Creating a Resumer aborts a resumption that another one has begun.
 
     Args:
-        settings: names of topics, sizes, name of the deployment.
-        connection: librdkafka settings that reach the brokers.
-        half_partitions: of the half topic.
+        settings: topic names, sizes and the deployment's name.
+        connection: librdkafka's settings for the connection.
+        half_partitions: number of partitions of the half topic.
 
     Raises:
-        BrokerError: the brokers do not answer, or do not allow it.
+        BrokerError: the brokers do not answer, or do not allow this.
+        ConfigurationError: access control is on, and no account is set.
     """
 
     def __init__(
         self, settings: Settings, connection: dict[str, Any], half_partitions: int
     ) -> None:
         self._topics = settings.topics
+        self._signer = operator_signer(settings)
         self._half_partitions = half_partitions
-        self._producer = Producer(
-            {
-                **connection,
-                "partitioner": "murmur2_random",  # as every other of our producers
-                "transactional.id": f"{settings.application_id}-resume",
-                "message.max.bytes": settings.max_message_bytes + 3 * HEADER_ROOM_BYTES,
-                "log_level": 2,
-            }
-        )
-        try:
-            self._producer.init_transactions(TIMEOUT_S)
-        except KafkaException as error:
-            raise _explained(error) from error
+        self._producer = open_producer(settings, connection, "resume")
 
     def resume(self, halves: Sequence[DiscardedHalf], facts: ResumeFacts) -> list[Resumed]:
-        """Write a new half and a note for each, all of them or none.
+        """Write a new half and a note for each record, all of them or none.
 
         Args:
-            halves: at most HALVES_PER_TRANSACTION.
-            facts: for the audit.
+            halves: the records to resume, at most HALVES_PER_TRANSACTION.
+            facts: who, why and when.
 
         Raises:
-            FencedError: somebody else resumes at the same time; nothing of these is resumed.
-            BrokerError: Kafka did not take them, or did not say so in time; the next Resumer
-                ends the transaction, and the notes then tell which way.
+            FencedError: another operator resumes at the same time; none of these was resumed.
+            BrokerError: Kafka refused, or did not confirm in time. The next Resumer ends the
+                transaction, and then the notes show whether it was committed.
         """
         try:
             self._producer.begin_transaction()
             resumed = self._write(halves, facts)
             self._producer.commit_transaction(TIMEOUT_S)
         except KafkaException as error:
-            self._abort()
-            raise _explained(error) from error
+            abort(self._producer)
+            raise explained(error, "resume") from error
         return resumed
 
     def _write(self, halves: Sequence[DiscardedHalf], facts: ResumeFacts) -> list[Resumed]:
@@ -128,12 +118,15 @@ class Resumer:
             reason=facts.reason,
             now_ms=facts.now_ms,
         )
+        key, value = half.record.key, half.record.value
+        if self._signer is not None:
+            headers = self._signer.half(self._topics.half, key, value, headers)
         origin = half.half_at
         known = origin is not None and origin.partition < self._half_partitions
         self._producer.produce(
             self._topics.half,
-            half.record.value,
-            half.record.key,
+            value,
+            key,
             origin.partition if origin is not None and known else BY_KEY,
             headers=_sent(headers),
             on_delivery=delivered,
@@ -153,27 +146,48 @@ class Resumer:
             self._topics.discarded, None, record.key, record.at.partition, headers=_sent(headers)
         )
 
-    def _abort(self) -> None:
-        try:
-            self._producer.abort_transaction(TIMEOUT_S)
-        except KafkaException:
-            return  # fenced, or unreachable: the broker ends the transaction itself
+
+def chosen_halves(
+    scanner: TopicScanner, topics: TopicNames, wanted: DiscardedFilter
+) -> list[DiscardedHalf]:
+    """Return the discarded halves that a filter chooses, oldest first.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    found = discarded_halves(scanner.scan(topics.discarded))
+    return [one for one in found if wanted.takes(one)]
+
+
+def resume_chosen(
+    scanner: TopicScanner, settings: Settings, wanted: DiscardedFilter, facts: ResumeFacts
+) -> tuple[list[DiscardedHalf], list[Resumed]]:
+    """Resume the discarded halves that a filter chooses and that were not resumed yet.
+
+    Args:
+        scanner: reads topics.
+        settings: brokers, topic names, sizes and the deployment's name.
+        wanted: chooses the records.
+        facts: who, why and when.
+
+    Returns:
+        The chosen records as they were before, and what was resumed.
+
+    Raises:
+        FencedError: another operator resumes at the same time.
+        BrokerError: Kafka refused, or did not confirm in time.
+    """
+    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    half_partitions = len(scanner.partitions(settings.topics.half))
+    # Before reading the records: this ends a resumption that another operator has begun.
+    resumer = Resumer(settings, connection, half_partitions)
+    found = chosen_halves(scanner, settings.topics, wanted)
+    resumed: list[Resumed] = []
+    left = [one for one in found if not one.resumed_to]
+    for first in range(0, len(left), HALVES_PER_TRANSACTION):
+        resumed += resumer.resume(left[first : first + HALVES_PER_TRANSACTION], facts)
+    return found, resumed
 
 
 def _sent(headers: Headers) -> SentHeaders:
     return cast("SentHeaders", headers)
-
-
-def _explained(error: KafkaException) -> BrokerError | FencedError:
-    cause = cause_of(error)
-    if cause.code() in FENCED_CODES:
-        return FencedError(
-            "Somebody else began to resume discarded messages.",
-            remedy="See `checkback discarded list` for what was resumed, then try again.",
-        )
-    return BrokerError(
-        f"Kafka did not take the resumed messages: {cause.str()}.",
-        remedy="Check the brokers and that this user may write to the half and discarded topics"
-        " with this deployment's transactional ids.",
-        code=cause.name(),
-    )

@@ -1,6 +1,6 @@
-"""Reading topics as a bystander: from a point in time to their present end, committed records only.
+"""Reads committed records of topics, from a point in time to the present end.
 
-Nothing is joined and nothing committed, so a scan disturbs no one.
+A scan joins no consumer group and commits no offset, so it disturbs nobody.
 """
 
 from __future__ import annotations
@@ -15,31 +15,33 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from checkback.operations.positions import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers, text_value
-from checkback.sinks.kafka_error import cause_of
-from checkback.sinks.lookup import LOOKUP_CONSUMER
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.lookup import LOOKUP_CONSUMER
+from checkback.sinks.kafka.source_record import PlacedRecord, readable
 
 POLL_S: Final = 1.0
 SILENCE_POLLS_MAX: Final = 30
 TIMEOUT_S: Final = 20.0
 MESSAGES_MAX: Final = 1_000
 CLOCK_MARGIN_MS: Final = 600_000
-"""Records that a producer time-stamped are looked for this much earlier: clocks differ."""
+"""A search for records with a producer's timestamp begins this much earlier, because clocks
+differ."""
 
 Advance = Callable[[str, int, int], None]
-"""Told while a scan goes on: the topic, how many offsets are behind, how many there are."""
+"""Called during a scan with the topic, the number of offsets done, and the number of all."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
-    """A record, with the connection that it came over gone.
+    """A record, independent of the connection that it came over.
 
     Args:
-        topic: where it stands.
-        at: where on the topic.
+        topic: its topic.
+        at: its position on the topic.
         time_ms: its timestamp, milliseconds since 1970.
-        key: None where it has none.
-        value: None where it has none.
-        headers: a null value read as empty.
+        key: its key, None if it has none.
+        value: its value, None if it has none.
+        headers: its headers, a null value read as empty.
     """
 
     topic: str
@@ -50,12 +52,13 @@ class FoundRecord:
     headers: Headers
 
     def text(self, name: str) -> str:
-        """Return a header's text, "" where there is none."""
+        """Return a header's text, "" if there is none."""
         return text_value(self.headers, name) or ""
 
     @classmethod
-    def of(cls, message: Message) -> FoundRecord:
-        """Return what the message holds."""
+    def of(cls, found: PlacedRecord) -> FoundRecord:
+        """Return what the message holds; none of its headers, if they can't be read."""
+        message = readable(found)
         at = Position(message.partition() or 0, message.offset() or 0)
         headers = [(name, value or b"") for name, value in message.headers() or []]
         time_ms = message.timestamp()[1]
@@ -66,7 +69,7 @@ Wanted = Callable[[Message], bool]
 
 
 def everything(_: Message) -> bool:
-    """Want every record."""
+    """Accept every record."""
     return True
 
 
@@ -74,8 +77,8 @@ class TopicScanner:
     """Reads topics of one cluster, one scan at a time.
 
     Args:
-        connection: librdkafka settings that reach the brokers.
-        advance: told how a scan goes on.
+        connection: librdkafka's settings for the connection.
+        advance: called with a scan's progress.
     """
 
     def __init__(self, connection: dict[str, Any], advance: Advance = lambda *_: None) -> None:
@@ -91,12 +94,12 @@ class TopicScanner:
         self._consumer.close()
 
     def partitions(self, topic: str) -> list[int]:
-        """Return the numbers of a topic's partitions; none where the topic does not exist.
+        """Return the numbers of a topic's partitions; none if the topic does not exist.
 
         Raises:
             BrokerError: the brokers do not answer.
         """
-        # All are listed: asking for one by name makes some brokers create it.
+        # List all topics: asking for one by name makes some brokers create it.
         with _kafka_errors("The topics can't be listed"):
             found = self._consumer.list_topics(timeout=TIMEOUT_S).topics.get(topic)
         return [] if found is None else sorted(found.partitions)
@@ -109,13 +112,13 @@ class TopicScanner:
         partitions: Iterable[int] | None = None,
         from_ms: int | None = None,
     ) -> Iterator[FoundRecord]:
-        """Yield the wanted records up to the ends that the partitions have now.
+        """Yield the wanted records up to the present ends of the partitions.
 
         Args:
-            topic: one that does not exist yields nothing.
-            wanted: tells of each record whether it is; called often, so it should be quick.
-            partitions: of these only; None for all.
-            from_ms: leave out what stands before the first record of that time or later.
+            topic: the topic; one that does not exist yields nothing.
+            wanted: returns whether a record is wanted; called often, so it should be quick.
+            partitions: read only these; None for all.
+            from_ms: begin at the first record with this timestamp or a later one.
 
         Raises:
             BrokerError: the brokers do not answer, or refuse.
@@ -128,18 +131,18 @@ class TopicScanner:
             yield from self._read(topic, spans, wanted)
 
     def ends(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """Return where each partition of the topics ends now: from there `follow` goes on."""
+        """Return the present end of each partition; `follow` begins there."""
         numbers = ((topic, number) for topic in topics for number in self.partitions(topic))
         return [TopicPartition(*one, self._watermarks(*one)[1]) for one in numbers]
 
     def follow(
         self, starts: list[TopicPartition], is_over: Callable[[], bool]
     ) -> Iterator[FoundRecord]:
-        """Yield every record from there on as it comes, until it is over.
+        """Yield every record from the given positions on as it comes, until `is_over` says so.
 
         Args:
-            starts: as `ends` returned them.
-            is_over: asked before every look, several times per second.
+            starts: positions that `ends` returned.
+            is_over: called before every poll, several times per second.
         """
         self._consumer.assign(starts)
         while not is_over():
@@ -150,13 +153,13 @@ class TopicScanner:
     def _spans(
         self, topic: str, numbers: list[int], from_ms: int | None
     ) -> dict[int, tuple[int, int]]:
-        """Return by partition the first offset to read and the end, where there is anything."""
+        """Return by partition the first offset to read and the end, for partitions with records."""
         marks = {number: self._watermarks(topic, number) for number in numbers}
         if from_ms is not None and numbers:
             wanted = [TopicPartition(topic, number, max(0, from_ms)) for number in numbers]
             with _kafka_errors(f"{topic} can't be searched by time"):
                 found = self._consumer.offsets_for_times(wanted, TIMEOUT_S)
-            # A negative offset says that no record is as late as that.
+            # A negative offset means that no record has so late a timestamp.
             first = {one.partition: one.offset for one in found}
             marks = {
                 number: (first[number] if first[number] >= 0 else end, end)
@@ -181,7 +184,7 @@ class TopicScanner:
             silent = 0 if messages else silent + 1
             if silent == SILENCE_POLLS_MAX:
                 raise BrokerError(
-                    f"{topic} gave nothing for {SILENCE_POLLS_MAX * POLL_S:.0f} s.",
+                    f"{topic} returned nothing for {SILENCE_POLLS_MAX * POLL_S:.0f} s.",
                     remedy="Check that the brokers are up.",
                     topic=topic,
                 )
@@ -191,9 +194,10 @@ class TopicScanner:
             self._advance(topic, progress.behind, progress.total)
 
     def _consume(self, timeout_s: float) -> list[Message]:
-        """Return records and news of ends; what passes by itself is left out."""
+        """Return records and end-of-partition events, without errors that pass by themselves."""
         first = self._consumer.poll(timeout_s)
-        # consume() alone waits its timeout out unless it gets as many as it asked for.
+        # consume() alone waits for its whole timeout unless it gets as many records as it asked
+        # for.
         messages = [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX, 0.0)]
         for message in messages:
             error = message.error()
@@ -208,7 +212,7 @@ class TopicScanner:
 
 
 class _ScanProgress:
-    """Which partitions are not read to the end that they had when the scan began."""
+    """The partitions that are not yet read to the end that they had when the scan began."""
 
     def __init__(self, spans: dict[int, tuple[int, int]]) -> None:
         self._ends = {number: end for number, (_, end) in spans.items()}
@@ -218,14 +222,15 @@ class _ScanProgress:
 
     @property
     def behind(self) -> int:
-        """How many offsets were passed."""
+        """The number of offsets already passed."""
         return self.total - sum(self._ends[number] - self._at[number] for number in self._at)
 
     def takes(self, message: Message) -> bool:
-        """Note a message or the news of an end; tell whether it is a record of the scan."""
+        """Note a record or an end-of-partition event; return whether the scan wants it."""
         number, offset = message.partition() or 0, message.offset() or 0
         error, end = message.error(), self._ends[number]
-        # Of a read_committed reader the end can lie before the one first told, never behind it.
+        # A read_committed reader's end may be before the end that was first reported, never after
+        # it.
         self._at[number] = end if error is not None else min(end, offset + 1)
         if self._at[number] >= end:
             self.unfinished.discard(number)
@@ -234,7 +239,7 @@ class _ScanProgress:
 
 @contextmanager
 def _kafka_errors(what: str) -> Iterator[None]:
-    """Turn librdkafka's errors into ours."""
+    """Translate librdkafka's errors into ours."""
     try:
         yield
     except KafkaException as error:

@@ -1,12 +1,13 @@
-"""Finding a transaction on the topics: its half first, then only what can speak of it.
+"""Looks a transaction up on the topics: first its half, then only the records that can name it.
 
-Where to look follows from what was found before: the settled marks tell whether it was asked back
-and what its verdict is, so that a busy real topic is read for committed transactions only.
+Each step narrows the next. The settled marks show whether the group was asked and what the verdict
+is, so a busy real topic is read only for committed transactions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,12 +26,21 @@ from checkback.operations.history import (
     refused_event,
 )
 from checkback.operations.positions import Position
-from checkback.operations.scanning import CLOCK_MARGIN_MS, FoundRecord, TopicScanner, Wanted
+from checkback.operations.scanning import (
+    CLOCK_MARGIN_MS,
+    Advance,
+    FoundRecord,
+    TopicScanner,
+    Wanted,
+)
 from checkback.protocol import properties as names
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import NotFoundError
-from checkback.protocol.properties import ERROR_HEADER_PREFIX, first_value
+from checkback.protocol.properties import first_value
+from checkback.protocol.refusals import refusal_facts
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.lookup import RecordReader
+from checkback.sinks.kafka.lookup import RecordReader
 from checkback.state import unpack_settled
 
 
@@ -40,7 +50,7 @@ class TransactionFinder:
 
     Args:
         scanner: reads topics.
-        halves: reads single records of the half topic.
+        halves: reads single records from the half topic.
         topics: the names of the topics.
     """
 
@@ -49,29 +59,29 @@ class TransactionFinder:
     topics: TopicNames
 
     def find(self, name: str, *, stored_from_ms: int | None = None) -> list[TransactionHistory]:
-        """Return the history of a transaction, or of all that bear the same id.
+        """Return the history of a transaction, or of all transactions with the same id.
 
-        A resumed half keeps its transaction id, so both halves are found by it.
+        A resumed half keeps its transaction id, so an id finds both halves.
 
         Args:
             name: partition:offset of the half, or the transaction id. An id is searched for in
                 the half topic.
-            stored_from_ms: search among the halves stored from then on only.
+            stored_from_ms: search only among halves stored at this time or later.
 
         Raises:
-            NotFoundError: no half is there, and no mark speaks of one.
+            NotFoundError: there is no such half, and no mark for one.
             BrokerError: the brokers do not answer, or refuse.
         """
         at = Position.parse(name)
         if at is None:
             found = [self.history(half.at, half) for half in self._halves(name, stored_from_ms)]
         else:
-            found = [self.history(at, self._half_at(at))]
+            found = [self.history(at, self.half_at(at))]
         known = [one for one in found if one.events]
         if not known:
             raise NotFoundError(
                 f"No half message {name} was found on {self.topics.half}.",
-                remedy="Check the id and topic_prefix; what retention has eaten is gone.",
+                remedy="Check the id and topic_prefix; retention may have deleted the half.",
                 transaction=name,
             )
         return known
@@ -80,8 +90,8 @@ class TransactionFinder:
         """Return the history of the half at that position.
 
         Args:
-            at: where the half is.
-            half: the half, None where it is gone.
+            at: the position of the half.
+            half: the half, None if it is gone.
         """
         from_ms = None if half is None else half.time_ms - CLOCK_MARGIN_MS
         events = list(self._marks(at, from_ms))
@@ -97,14 +107,13 @@ class TransactionFinder:
             events += self._discarded(at, None if half is None else half.time_ms)
         return assemble(at, half, events)
 
-    def _half_at(self, at: Position) -> FoundRecord | None:
-        ends = {one.partition: one.offset for one in self.scanner.ends([self.topics.half])}
-        # A reader that is sent behind the end begins anew at the first record.
-        if at.offset >= ends.get(at.partition, 0):
-            return None
-        found = dict(self.halves.read(at.partition, np.array([at.offset], np.int64)))
-        message = found[at.offset]
-        return None if message is None else FoundRecord.of(message)
+    def half_at(self, at: Position) -> FoundRecord | None:
+        """Return the half at that position, None if it is gone or there never was one.
+
+        Raises:
+            BrokerError: the brokers do not answer, or refuse.
+        """
+        return record_at(self.scanner, self.halves, at)
 
     def _halves(self, transaction_id: str, from_ms: int | None) -> list[FoundRecord]:
         wanted = transaction_id.encode()
@@ -132,13 +141,16 @@ class TransactionFinder:
 
     def _ops(self, at: Position, from_ms: int | None) -> list[HistoryEvent]:
         offset = b"%d" % at.offset
-        found = self.scanner.scan(
-            self.topics.op,
-            lambda message: message.value() == offset,
-            partitions=[at.partition],
-            from_ms=from_ms,
-        )
-        return [op_event(record) for record in found]
+        return [
+            op_event(record)
+            for topic in (self.topics.op, self.topics.feedback)
+            for record in self.scanner.scan(
+                topic,
+                lambda message: message.value() == offset,
+                partitions=[at.partition],
+                from_ms=from_ms,
+            )
+        ]
 
     def _refused(
         self, at: Position, half: FoundRecord | None, from_ms: int | None
@@ -146,18 +158,26 @@ class TransactionFinder:
         transaction_id = half.text(names.UNIQ_KEY) if half else ""
         offset = b"%d" % at.offset
 
-        def concerns_it(message: Message) -> bool:
+        def may_concern_it(message: Message) -> bool:
             record = FoundRecord.of(message)
-            partition = record.text(f"{ERROR_HEADER_PREFIX}partition")
-            if partition != str(at.partition):
+            told = refusal_facts(record.headers).facts
+            if not told:
+                return bool(record.text(names.RESEND_TO))
+            if told.get("partition") != str(at.partition):
                 return False
-            if record.text(f"{ERROR_HEADER_PREFIX}topic") == self.topics.half:
-                return record.text(f"{ERROR_HEADER_PREFIX}offset") == str(at.offset)
+            if told.get("topic") == self.topics.half:
+                return told.get("offset") == str(at.offset)
             names_it = bool(transaction_id) and record.text(names.UNIQ_KEY) == transaction_id
             return record.value == offset or names_it
 
-        found = self.scanner.scan(self.topics.refused, concerns_it, from_ms=from_ms)
-        return [refused_event(record) for record in found]
+        found = list(self.scanner.scan(self.topics.refused, may_concern_it, from_ms=from_ms))
+        events = [(record, refused_event(record)) for record in found]
+        places = {str(record.at) for record, event in events if event.kind == "refused"}
+        return [
+            event
+            for record, event in events
+            if event.kind == "refused" or record.text(names.RESEND_FROM) in places
+        ]
 
     def _checks(self, at: Position, half: FoundRecord, from_ms: int | None) -> list[HistoryEvent]:
         topic = self.topics.check(half.text(names.PGROUP))
@@ -166,7 +186,7 @@ class TransactionFinder:
 
     def _final(self, at: Position, half: FoundRecord) -> list[HistoryEvent]:
         topic = half.text(names.REAL_TOPIC)
-        # A final bears its half's time; there is one, so the search ends with it.
+        # A final has its half's timestamp. There is only one, so the search ends with it.
         for record in self.scanner.scan(topic, _comes_from(at), from_ms=half.time_ms):
             return [final_event(record)]
         return []
@@ -178,6 +198,45 @@ class TransactionFinder:
         notes = [record for record in found if record.text(names.RESUME_FROM) in places]
         notes = [record for record in notes if record.text(names.RESUME_TO)]
         return [discarded_event(record) for record in [*own, *notes]]
+
+
+def record_at(scanner: TopicScanner, reader: RecordReader, at: Position) -> FoundRecord | None:
+    """Return the record at a position, None if it is gone or there never was one.
+
+    Args:
+        scanner: asks for the topic's ends.
+        reader: reads the topic.
+        at: the position.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    ends = {one.partition: one.offset for one in scanner.ends([reader.topic])}
+    # A reader that seeks to after the end would start again at the first record.
+    if at.offset >= ends.get(at.partition, 0):
+        return None
+    found = dict(reader.read(at.partition, np.array([at.offset], np.int64)))
+    message = found[at.offset]
+    return None if message is None else FoundRecord.of(message)
+
+
+@contextmanager
+def open_finder(
+    settings: Settings, advance: Advance = lambda *_: None
+) -> Iterator[TransactionFinder]:
+    """Yield a finder of transactions.
+
+    Args:
+        settings: the brokers and the names of the topics.
+        advance: called with the progress of each scan.
+    """
+    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    halves = RecordReader({**connection, "log_level": 2}, settings.topics.half)
+    try:
+        with TopicScanner(connection, advance) as scanner:
+            yield TransactionFinder(scanner, halves, settings.topics)
+    finally:
+        halves.close()
 
 
 def _comes_from(at: Position) -> Wanted:

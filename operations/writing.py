@@ -1,4 +1,4 @@
-"""Appending single records, certainly stored or an error."""
+"""Appends single records and waits until Kafka has stored them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from checkback.operations.positions import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers
-from checkback.sinks.kafka_error import cause_of
-from checkback.sinks.transaction import SentHeaders
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.sink_record import SentHeaders
 
 STORE_TIMEOUT_S: Final = 30.0
 
@@ -23,10 +23,10 @@ def append(
     value: bytes | None,
     headers: Headers,
 ) -> Position:
-    """Append one record and return where it stands.
+    """Append one record and return its position.
 
     Raises:
-        BrokerError: it is not certainly stored.
+        BrokerError: the record may not be stored.
     """
     return _append(connection, topic, partition, key, value, headers)[0]
 
@@ -34,10 +34,10 @@ def append(
 def append_timed(
     connection: dict[str, Any], topic: str, value: bytes, headers: Headers
 ) -> tuple[int, int]:
-    """Append a record to partition 0; return the type and the milliseconds of its timestamp.
+    """Append a record to partition 0; return its timestamp's type and milliseconds.
 
     Raises:
-        BrokerError: it is not certainly stored.
+        BrokerError: the record may not be stored.
     """
     return _append(connection, topic, 0, None, value, headers)[1]
 
@@ -76,7 +76,7 @@ def _append(
         errors.append(cause_of(error).str())
     if not stored:
         raise BrokerError(
-            f"A record for {topic} is not certainly stored: {''.join(errors) or 'no answer'}.",
+            f"A record for {topic} may not be stored: {''.join(errors) or 'no answer'}.",
             remedy="Check the brokers and that this user may write to the topic.",
             topic=topic,
         )

@@ -1,4 +1,4 @@
-"""Records as a scan finds them, made by hand."""
+"""Records like those that a scan finds."""
 
 from __future__ import annotations
 

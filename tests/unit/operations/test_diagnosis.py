@@ -1,4 +1,4 @@
-"""What the doctor says of what it found."""
+"""The doctor's findings for given facts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from checkback.operations.diagnosis import (
     judge_clock,
     judge_compiled_sink,
     judge_group,
+    judge_refused,
     judge_retention,
     judge_rights,
     judge_topics,
@@ -127,3 +128,14 @@ def test_a_group_that_nobody_answers_for_is_told(
 def test_a_sink_that_was_not_compiled_is_told() -> None:
     assert judge_compiled_sink(is_usable=True).result is Result.OK
     assert judge_compiled_sink(is_usable=False).result is Result.WARNING
+
+
+def test_refused_records_are_counted_by_reason_the_most_frequent_first() -> None:
+    none = judge_refused({}, "refused", 100)
+    some = judge_refused({"HALF_LOST": 1, "REAL_TOPIC_MISSING": 7}, "refused", 100)
+    many = judge_refused({"HALF_LOST": 100}, "refused", 100)
+
+    assert none.result is Result.OK
+    assert some.result is Result.WARNING
+    assert some.says == "8 in the last day: REAL_TOPIC_MISSING 7, HALF_LOST 1"
+    assert many.says == "at least 100 in the last day: HALF_LOST 100"

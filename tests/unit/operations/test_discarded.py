@@ -1,4 +1,4 @@
-"""Choosing discarded records, and beginning anew with them."""
+"""Choosing discarded records, and resuming them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A history is put together from records in any order."""
+"""A history is assembled from records in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a manual verdict is for, and what became of it."""
+"""The transaction of a manual verdict, and what became of it."""
 
 from __future__ import annotations
 

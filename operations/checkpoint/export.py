@@ -1,4 +1,4 @@
-"""``checkback checkpoint export``: the pending transactions as a file."""
+"""``checkback checkpoint export``: write the pending transactions to a file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from checkback.checkpoints.folder import CheckpointFolder
-from checkback.checkpoints.pending import PendingHalf, read_pending_halves
-from checkback.operations.pending import look_up
-from checkback.sinks.lookup import RecordReader
+from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.pending_halves import PendingHalf, oldest_pending
+from checkback.checkpoints.state_rows import read_state
+from checkback.operations.pending_transactions import look_up
+from checkback.sinks.kafka.lookup import RecordReader
 
 ROWS_AT_ONCE: Final = 10_000
 EVERYTHING: Final = 2**31 - 1
@@ -32,28 +33,34 @@ SCHEMA: Final = pa.schema(
         ("next_check_ms", pa.int64()),
     ]
 )
-"""The keys of `checkback pending`; a half that is gone from its topic has empty names."""
+"""The keys of `checkback pending`; if the half is gone from its topic, the names are empty."""
 
 Rows = Sequence[dict[str, Any]]
 Write = Callable[[Rows], None]
 
 
 def export_pending(
-    folder: CheckpointFolder, reader: RecordReader, path: Path, form: str, now_ms: int
+    store: ReadableCheckpoint,
+    reader: RecordReader,
+    path: Path,
+    form: str,
+    now_ms: int,
 ) -> int:
     """Write every pending transaction to a file, the oldest first; return how many.
 
     Args:
-        folder: the checkpoint.
+        store: the checkpoint.
         reader: reads the half topic.
-        path: the file; replaced where it exists.
+        path: the file; an existing one is replaced.
         form: one of FORMATS.
-        now_ms: what ages are told from.
+        now_ms: the time from which ages are counted.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse.
+        CheckpointError: the state can't be read.
     """
-    halves = read_pending_halves(folder, most=EVERYTHING)
+    held = read_state(store)
+    halves = [] if held is None else oldest_pending(held.pages, most=EVERYTHING)
     with FORMATS[form](path) as write:
         for chosen in _in_parts(halves):
             write([one.as_data(now_ms) for one in look_up(reader, chosen)])

@@ -1,19 +1,24 @@
-"""What is pending, with the half behind each row of the state."""
+"""Pending transactions: rows of the state, joined with their halves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from confluent_kafka import Message
 
-from checkback.checkpoints.pending import PendingGroup, PendingHalf
+from checkback.checkpoints.pending_halves import PendingGroup, PendingHalf, oldest_pending
+from checkback.checkpoints.state_rows import read_state
+from checkback.operations.checkpoint.opening import open_state
 from checkback.operations.positions import Position
 from checkback.protocol import properties as names
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
 from checkback.protocol.properties import Headers
-from checkback.sinks.lookup import RecordReader
+from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.source_record import PlacedRecord
 
 GROWTH: Final = 4
 
@@ -23,10 +28,10 @@ class PendingTransaction:
     """A transaction without a verdict.
 
     Args:
-        half: what the state knows.
-        transaction_id: UNIQ_KEY, "" where the half is gone from its topic.
-        group: the producer group, "" as above.
-        real_topic: where it goes once committed, "" as above.
+        half: the half as the state knows it.
+        transaction_id: UNIQ_KEY, "" if the half is gone from its topic.
+        group: the producer group, "" if the half is gone.
+        real_topic: the topic for the final message, "" if the half is gone.
     """
 
     half: PendingHalf
@@ -35,10 +40,10 @@ class PendingTransaction:
     real_topic: str
 
     def as_data(self, now_ms: int) -> dict[str, Any]:
-        """Return it as plain data.
+        """Return the transaction as plain data.
 
         Args:
-            now_ms: the time that ages are told from.
+            now_ms: the time from which ages are counted.
         """
         return {
             "transaction_id": self.transaction_id,
@@ -51,6 +56,36 @@ class PendingTransaction:
             "check_times": self.half.check_times,
             "next_check_ms": self.half.deadline_ms,
         }
+
+
+def oldest_transactions(
+    settings: Settings, most: int, *, stored_until_ms: int | None = None, group: str | None = None
+) -> list[PendingTransaction]:
+    """Return the oldest pending transactions, by the checkpoint and the half topic.
+
+    Args:
+        settings: names the checkpoint and the brokers.
+        most: how many at most.
+        stored_until_ms: only halves stored at that time or before.
+        group: only those of this producer group.
+
+    Raises:
+        NotFoundError: no pipeline has run over the checkpoint yet.
+        CheckpointError: the state can't be read.
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    with open_state(settings) as store:
+        held = read_state(store)
+    pages = () if held is None else held.pages
+    read = partial(oldest_pending, pages, stored_until_ms=stored_until_ms, group=group)
+    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    reader = RecordReader({**connection, "log_level": 2}, settings.topics.half)
+    try:
+        if group is None:
+            return look_up(reader, read(most=most))
+        return pending_of_group(lambda wanted: look_up(reader, read(most=wanted)), group, most)
+    finally:
+        reader.close()
 
 
 def look_up(reader: RecordReader, halves: Iterable[PendingHalf]) -> list[PendingTransaction]:
@@ -75,9 +110,9 @@ def pending_of_group(
     """Return the oldest pending transactions of one group.
 
     Args:
-        find: returns the so many oldest whose group has the hash of this one.
+        find: returns the given number of oldest halves whose group has this group's hash.
         group: the producer group.
-        most: no more than so many.
+        most: return at most this many.
     """
     wanted = most
     while True:
@@ -85,14 +120,14 @@ def pending_of_group(
         own = [one for one in found if one.group == group]
         if len(own) >= most or len(found) < wanted:
             return own[:most]
-        # Another group with the same hash stood before some of this one's.
+        # Halves of another group with the same hash took some of the places.
         wanted *= GROWTH
 
 
 def groups_pending(
     reader: RecordReader, groups: Sequence[PendingGroup]
 ) -> list[tuple[str, PendingGroup]]:
-    """Return what is pending by the groups' names, "" where the half is gone from its topic.
+    """Return what is pending by group name, "" if the half is gone from its topic.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse.
@@ -108,7 +143,7 @@ def groups_pending(
 
 def read_positions(
     reader: RecordReader, positions: Iterable[Position]
-) -> dict[Position, Message | None]:
+) -> dict[Position, PlacedRecord | None]:
     """Return the record at each position, None where it is gone.
 
     Raises:
@@ -127,6 +162,6 @@ def read_positions(
 _SHOWN: Final = (names.UNIQ_KEY, names.PGROUP, names.REAL_TOPIC)
 
 
-def _headers(message: Message | None) -> Headers:
+def _headers(message: PlacedRecord | None) -> Headers:
     found = [] if message is None else message.headers() or []
     return [(name, value or b"") for name, value in found]

@@ -1,0 +1,134 @@
+"""The doctor's checks of brokers, topics and rights. They write nothing and need no Spark."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from checkback.deploy.admin import admin_client
+from checkback.deploy.topics import FoundTopic, comparable_plans, find_topics
+from checkback.operations.diagnosis import (
+    Diagnosis,
+    Result,
+    judge_refused,
+    judge_retention,
+    judge_rights,
+    judge_topics,
+)
+from checkback.operations.scanning import TopicScanner
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
+from checkback.protocol.errors import CheckbackError
+from checkback.protocol.properties import ERROR_HEADER_PREFIX
+from checkback.protocol.topics import DAY_MS, TopicNames
+from checkback.sinks.kafka.kafka_error import cause_of
+
+TIMEOUT_S: Final = 20.0
+REFUSED_MAX: Final = 10_000
+"""Refused records that are counted; more take longer to read than somebody waits."""
+
+Findings = Iterator[Diagnosis]
+
+
+class BrokerChecks:
+    """Looks at brokers, topics and rights.
+
+    Args:
+        settings: the pipeline's settings.
+
+    Raises:
+        ConfigurationError: no brokers are named, or a security setting is not supported.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.connection: dict[str, Any] = {
+            **confluent_settings(settings.bootstrap_servers, settings.kafka),
+            "log_level": 2,
+        }
+        # Untyped: the stubs know little about describing topics and groups.
+        self.admin: Any = AdminClient(self.connection)
+        self.found: dict[str, FoundTopic] = {}
+
+    def findings(self) -> Findings:
+        """Yield the findings of each check; a check that fails to run is a finding, too."""
+        brokers = list(guarded("brokers", self._brokers))
+        yield from brokers
+        if any(one.result is Result.FAILED for one in brokers):
+            return  # every other check would say the same
+        yield from guarded("topics", self._topics)
+        yield from guarded("rights", self._rights)
+        yield from guarded("refused records", self._refused)
+
+    def _refused(self) -> Findings:
+        """Count what was refused lately; a user who may not read the topic needs nothing else."""
+        topic = self.settings.topics.refused
+        since_ms = max(0, int(time.time() * 1_000) - DAY_MS)
+        try:
+            with TopicScanner(self.connection) as scanner:
+                oldest = islice(scanner.scan(topic, from_ms=since_ms), REFUSED_MAX)
+                reasons = Counter(record.text(f"{ERROR_HEADER_PREFIX}reason") for record in oldest)
+        except CheckbackError as error:
+            remedy = f"Grant READ on {topic} to whoever runs this."
+            yield Diagnosis("refused records", Result.WARNING, error.message, remedy)
+        else:
+            yield judge_refused(reasons, topic, REFUSED_MAX)
+
+    def _brokers(self) -> Findings:
+        with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
+            cluster = admin.describe_cluster()
+            first = cluster["brokers"][0]["broker_id"]
+            version = ".".join(map(str, admin.get_broker_version_data(first).broker_version))
+        says = f"{len(cluster['brokers'])} reachable, cluster {cluster['cluster_id']}"
+        yield Diagnosis("brokers", Result.OK, f"{says}, Kafka {version} or later")
+
+    def _topics(self) -> Findings:
+        plans = comparable_plans(self.settings)
+        with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
+            self.found = find_topics(admin, [plan.name for plan in plans])
+        yield from judge_topics(plans, self.found, self.settings.topics)
+        half = self.found.get(self.settings.topics.half)
+        if half is not None:
+            yield judge_retention(self.settings, half, self.settings.pending_window_ms)
+
+    def _rights(self) -> Findings:
+        for topic, needed in topic_rights(self.settings.topics).items():
+            if topic in self.found:
+                asked = self.admin.describe_topics(
+                    TopicCollection([topic]),
+                    include_authorized_operations=True,
+                    request_timeout=TIMEOUT_S,
+                )
+                allowed = asked[topic].result(TIMEOUT_S).authorized_operations or []
+                yield judge_rights(topic, needed, [one.name for one in allowed])
+
+
+def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:
+    """Return by topic the operations that the pipeline needs, by Kafka's names."""
+    return {
+        names.half: ("DESCRIBE", "READ"),
+        names.op: ("DESCRIBE", "READ"),
+        names.feedback: ("DESCRIBE", "READ", "WRITE"),
+        names.discarded: ("DESCRIBE", "WRITE"),
+        names.refused: ("DESCRIBE", "WRITE"),
+        # The marker is a committed offset on this topic, for which Kafka wants READ.
+        names.settled: ("DESCRIBE", "READ", "WRITE"),
+        names.status: ("DESCRIBE", "WRITE"),
+    }
+
+
+def guarded(check: str, look: Callable[[], Findings]) -> Findings:
+    """Yield the findings of a check; an error that stops the check becomes a finding."""
+    try:
+        yield from look()
+    except CheckbackError as error:
+        yield Diagnosis(check, Result.FAILED, error.message, error.remedy)
+    except KafkaException as error:
+        remedy = "Check the rights of this user, and the brokers' logs."
+        yield Diagnosis(check, Result.FAILED, cause_of(error).str(), remedy)

@@ -1,0 +1,1 @@
+"""What operators do to a checkpoint: verify, inspect, export, repartition."""

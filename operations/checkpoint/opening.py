@@ -1,0 +1,140 @@
+"""Opens a checkpoint for reading, with Spark or without, and reads its markers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.identity import CheckpointIdentity
+from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
+from checkback.deploy.jars import store_jars
+from checkback.deploy.java import find_java
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
+from checkback.protocol.errors import NotFoundError
+from checkback.sinks.kafka.marker import MarkerStore
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.streaming.sink_choices import sink_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from checkback.checkpoints.store import CheckpointStore
+
+
+@contextmanager
+def open_files(settings: Settings) -> Iterator[ReadableCheckpoint]:
+    """Yield the checkpoint in the settings for reading, without a Spark session.
+
+    One on this machine's disks needs no Java. Elsewhere Hadoop reads it, in a JVM of its own; the
+    `spark.*` settings apply, because access to an object store is configured there.
+
+    Raises:
+        PrerequisiteError: Java is needed and missing.
+    """
+    folder = local_folder(settings.checkpoint, settings.spark)
+    if folder is not None:
+        yield LocalCheckpoint(folder)
+        return
+    find_java()
+    with _open_by_hadoop(settings) as store:
+        yield store
+
+
+@contextmanager
+def open_state(settings: Settings) -> Iterator[ReadableCheckpoint]:
+    """Do the same with the checkpoint of a pipeline that has run.
+
+    Raises:
+        NotFoundError: no pipeline has run there yet.
+    """
+    with open_files(settings) as store:
+        _require_pipeline(store)
+        yield store
+
+
+@contextmanager
+def _open_by_hadoop(settings: Settings) -> Iterator[CheckpointStore]:
+    # Imported late: pyspark loads slowly.
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+
+    from checkback.checkpoints.store import CheckpointStore
+    from checkback.streaming.session import end_jvm, session_settings
+
+    spark_here = {"spark.driver.memory": "512m", **settings.spark}
+    chosen = session_settings(replace(settings, spark=spark_here), store_jars(settings))
+    chosen = {key: value for key, value in chosen.items() if value}
+    # Spark passes a running JVM's gateway on to later sessions; this JVM ends with the context.
+    launch: Any = launch_gateway  # untyped in pyspark
+    gateway = launch(SparkConf(loadDefaults=False).setAll(list(chosen.items())))
+    try:
+        jvm = gateway.jvm
+        conf = jvm.org.apache.spark.SparkConf(True)
+        for key, value in chosen.items():
+            conf.set(key, value)
+        hadoop = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().newConfiguration(conf)
+        yield CheckpointStore(jvm, hadoop, settings.checkpoint)
+    finally:
+        end_jvm(gateway)
+
+
+@contextmanager
+def open_checkpoint(settings: Settings) -> Iterator[tuple[SparkSession, CheckpointStore]]:
+    """Yield a small local Spark session, and the checkpoint in the settings opened by it.
+
+    The pipeline's `spark.*` settings apply, because access to an object store is configured there.
+    Its master does not apply.
+
+    Raises:
+        NotFoundError: no pipeline has run there yet.
+    """
+    # Imported late: pyspark loads slowly.
+    from checkback.checkpoints.store import CheckpointStore
+    from checkback.streaming.session import start_session
+
+    spark_here = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", **settings.spark}
+    here = replace(settings, master="local[2]", spark=spark_here)
+    spark = start_session(here, store_jars(settings))
+    try:
+        store = CheckpointStore.of(spark, settings.checkpoint)
+        _require_pipeline(store)
+        yield spark, store
+    finally:
+        spark.stop()
+
+
+def _require_pipeline(store: ReadableCheckpoint) -> None:
+    if store.query_id() is None:
+        raise NotFoundError(
+            f"{store.path} is not the checkpoint of a pipeline.",
+            remedy="Check the setting; `checkback run` creates the checkpoint.",
+            checkpoint=store.path,
+        )
+
+
+def marker_settings(
+    settings: Settings, query_id: str, identity: CheckpointIdentity | None
+) -> SinkSettings:
+    """Return sink settings whose markers are those of the checkpoint and its application."""
+    connection = {**confluent_settings(settings.bootstrap_servers, settings.kafka), "log_level": 2}
+    if identity is not None:
+        settings = replace(settings, application_id=identity.application_id)
+    return sink_settings(settings, connection, query_id)
+
+
+def read_markers(sink: SinkSettings, state_partitions: int) -> dict[int, int]:
+    """Return the next batch by state partition, for the partitions that have a marker.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    store = MarkerStore(sink)
+    try:
+        found = store.read(list(range(state_partitions)))
+    finally:
+        store.close()
+    return {number: marker.next_batch for number, marker in found.items()}

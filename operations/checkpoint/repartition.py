@@ -1,0 +1,293 @@
+"""``checkback checkpoint repartition``: change the number of state partitions of a stopped job.
+
+The repartition begins an epoch before it touches the checkpoint. From then on no older job and no
+worker that outlived its driver can commit anything, so the markers stay valid. Spark then rewrites
+the state and appends a batch without data or sink (StreamingCheckpointManager, Spark 4.2): first
+its plan, then the state, then its commit. Checkback's identity file holds the number, too, and is
+written last. An interrupted repartition therefore shows as a difference between the two numbers: a
+start refuses that, and running the command again completes it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewPartitions
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from checkback.checkpoints.identity import FILE as IDENTITY
+from checkback.checkpoints.local_files import local_folder
+from checkback.checkpoints.logs import PlannedBatch
+from checkback.checkpoints.running import is_running
+from checkback.checkpoints.status import wake_state_readers
+from checkback.checkpoints.store import CheckpointStore
+from checkback.operations.checkpoint.opening import marker_settings, read_markers
+from checkback.operations.checkpoint.verification import Verification
+from checkback.operations.checkpoint.verify import (
+    compare_markers,
+    ledger_batch,
+    verify,
+)
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
+from checkback.protocol.errors import BrokerError, CheckpointError, UsageError
+from checkback.sinks.kafka.epoch import begin_epoch
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.settings import SinkSettings
+
+TIMEOUT_S: Final = 30.0
+LOOK_S: Final = 0.5
+BATCH_S: Final = 4.0
+"""Longer than an empty batch takes on a busy machine."""
+LONGEST_LOOK_S: Final = 60.0
+
+
+class Step(StrEnum):
+    """The step at which a repartition has to begin."""
+
+    FROM_THE_START = "from the start"
+    SPARK_AGAIN = "Spark's part again"
+    OUR_FILE = "our own file"
+
+
+@dataclass(frozen=True, slots=True)
+class RepartitionPlan:
+    """The work of a repartition.
+
+    Args:
+        before: number of state partitions now.
+        after: wanted number of state partitions.
+        step: the step to begin with.
+        dropped: the planned batch that has not begun, whose plan is dropped; None if there is none.
+    """
+
+    before: int
+    after: int
+    step: Step
+    dropped: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Repartitioned:
+    """The result of a repartition.
+
+    Args:
+        before: number of state partitions before.
+        after: state partitions now.
+        batch_id: the batch without data that holds the new state.
+        dropped_batch: the batch that was planned but not begun, and will be planned again; or None.
+        settled_partitions_added: number of partitions added to the settled topic.
+    """
+
+    before: int
+    after: int
+    batch_id: int
+    dropped_batch: int | None
+    settled_partitions_added: int
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the result as plain data."""
+        return asdict(self)
+
+
+def repartition(
+    settings: Settings, spark: SparkSession, store: CheckpointStore, partitions: int
+) -> Repartitioned:
+    """Change a checkpoint's number of state partitions.
+
+    Args:
+        settings: the pipeline's.
+        spark: rewrites the state.
+        store: the checkpoint; its job has ended.
+        partitions: how many.
+
+    Raises:
+        UsageError: it has that number already.
+        CheckpointError: a job is using it, it is damaged, or its last batch is written in part.
+        BrokerError: Kafka refused a change.
+    """
+    _require_not_running(settings)
+    found, plan = _plan_of(store, partitions)
+    require_stopped(store, settings)
+    sink = marker_settings(settings, found.query_id or "", found.identity)
+    found = replace(found, ledger_batch=ledger_batch(settings, sink.query_id))
+    _fence_older(sink, found, plan)
+    added = _grow_settled(settings, partitions)
+    if plan.after > plan.before:
+        # New partitions begin where the old ones are: every committed batch is written.
+        begin_epoch(sink, plan.after, range(plan.before), _next_batch(found))
+    if plan.dropped is not None:
+        # None of its output was written, so Spark plans it again.
+        store.delete(f"offsets/{plan.dropped}")
+    if plan.step is not Step.OUR_FILE:
+        rewrite_state(spark, store, partitions)
+    if found.identity is not None:
+        bound = replace(found.identity, state_partitions=partitions)
+        store.replace_own(IDENTITY, bound.to_json())
+    batch_id = store.last_batch("commits") or 0
+    return Repartitioned(plan.before, plan.after, batch_id, plan.dropped, added)
+
+
+def look_ahead(settings: Settings, store: CheckpointStore, partitions: int) -> RepartitionPlan:
+    """Return what a repartition would do.
+
+    Raises:
+        UsageError, CheckpointError: as for repartition.
+    """
+    _require_not_running(settings)
+    return _plan_of(store, partitions)[1]
+
+
+def plan_repartition(
+    found: Verification, newest: PlannedBatch | None, partitions: int
+) -> RepartitionPlan:
+    """Return the work that a repartition has to do.
+
+    Args:
+        found: the verified checkpoint; the only problem it may have is the difference of numbers
+            that an interrupted repartition leaves.
+        newest: the plan of the newest batch, None before the first.
+        partitions: how many state partitions are wanted.
+
+    Raises:
+        UsageError: it has that number already.
+        CheckpointError: it is damaged, never finished a batch, or another repartition was
+            interrupted.
+    """
+    if found.identity is None or newest is None or found.committed_batch is None:
+        raise CheckpointError(
+            "The checkpoint has no finished batch.",
+            remedy="Start with an empty folder and the number of state partitions that you want.",
+        )
+    problems = [one for one in found.problems if one.code != "partitions"]
+    if problems:
+        raise CheckpointError(
+            f"The checkpoint is not whole: {problems[0].file}: {problems[0].says}",
+            remedy="Run `checkback checkpoint verify`.",
+        )
+    before, planned = found.identity.state_partitions, newest.state_partitions
+    is_open = found.planned_batch != found.committed_batch
+    if planned == before:
+        if planned == partitions:
+            raise UsageError(f"The checkpoint already has {partitions} state partitions.")
+        dropped = found.planned_batch if is_open else None
+        return RepartitionPlan(before, partitions, Step.FROM_THE_START, dropped)
+    if planned != partitions:
+        raise CheckpointError(
+            f"A repartition to {planned} state partitions was interrupted.",
+            remedy=f"Run `checkback checkpoint repartition {planned}` first.",
+        )
+    step = Step.SPARK_AGAIN if is_open else Step.OUR_FILE
+    return RepartitionPlan(before, partitions, step, None)
+
+
+def require_stopped(
+    store: CheckpointStore, settings: Settings, pause: Callable[[float], None] = time.sleep
+) -> None:
+    """Refuse to change a checkpoint that a running pipeline uses.
+
+    On this machine's disks its lock tells. Elsewhere only a batch that it makes meanwhile does, and
+    an idle pipeline makes few. A caller that must be sure begins an epoch as well.
+
+    Args:
+        store: the checkpoint.
+        settings: the pipeline's; the trigger interval decides how long to watch.
+        pause: waits for the given number of seconds.
+
+    Raises:
+        CheckpointError: one runs.
+    """
+    _require_not_running(settings)
+    first = _last_batches(store)
+    looks = int(min(LONGEST_LOOK_S, BATCH_S + settings.trigger_interval_ms / 1_000) / LOOK_S)
+    for _ in range(looks):
+        pause(LOOK_S)
+        if _last_batches(store) != first:
+            raise _still_runs(settings)
+
+
+def _require_not_running(settings: Settings) -> None:
+    if is_running(local_folder(settings.checkpoint, settings.spark)):
+        raise _still_runs(settings)
+
+
+def _still_runs(settings: Settings) -> CheckpointError:
+    return CheckpointError(
+        f"A pipeline still runs over {settings.checkpoint}.",
+        remedy="Stop it with SIGTERM, wait until it has ended, then try again.",
+        checkpoint=settings.checkpoint,
+    )
+
+
+def rewrite_state(spark: SparkSession, store: CheckpointStore, partitions: int) -> None:
+    """Let Spark rewrite the state into this many partitions, as a batch without data.
+
+    Raises:
+        CheckpointError: Spark refuses. The old checkpoint still works, and a second try may
+            succeed.
+    """
+    wake_state_readers(spark)
+    manager = spark._streamingCheckpointManager  # noqa: SLF001 - Spark's own name, experimental
+    try:
+        manager.repartition(store.path, partitions, enforce_exactly_once_sink=True)
+    except Py4JJavaError as error:
+        said = str(error.java_exception.getMessage()).partition("\n")[0]
+        raise CheckpointError(
+            f"Spark could not repartition {store.path}: {said}",
+            remedy="Run the same command again; see docs/operating/checkpoints.md.",
+        ) from error
+
+
+def _plan_of(store: CheckpointStore, partitions: int) -> tuple[Verification, RepartitionPlan]:
+    found = verify(store)
+    newest = None if found.planned_batch is None else store.planned(found.planned_batch)
+    return found, plan_repartition(found, newest, partitions)
+
+
+def _fence_older(sink: SinkSettings, found: Verification, plan: RepartitionPlan) -> None:
+    """Fence every older writer, then compare what was written with what was planned."""
+    compared = compare_markers(found, read_markers(sink, plan.before), sink.marker_group)
+    contradictions = [one for one in compared.problems if one.code.startswith("marker")]
+    if contradictions:
+        raise CheckpointError(contradictions[0].says, remedy=contradictions[0].remedy)
+    begin_epoch(sink, plan.before, range(plan.before), _next_batch(found))
+    written = replace(found, markers=read_markers(sink, plan.before)).written_batch
+    if plan.dropped is not None and written is not None and written >= plan.dropped:
+        raise CheckpointError(
+            f"Batch {plan.dropped} is written in part.",
+            remedy="Start the pipeline: it completes that batch. Stop it with SIGTERM, try again.",
+            batch_id=plan.dropped,
+        )
+
+
+def _next_batch(found: Verification) -> int:
+    return 0 if found.committed_batch is None else found.committed_batch + 1
+
+
+def _grow_settled(settings: Settings, partitions: int) -> int:
+    """Extend the settled topic to one partition per state partition; return how many were added."""
+    topic = settings.topics.settled
+    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    admin = AdminClient({**connection, "log_level": 2})
+    try:
+        there = len(admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
+        if there >= partitions:
+            return 0
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT_S)
+    except KafkaException as error:
+        raise BrokerError(
+            f"{topic} can't be extended to {partitions} partitions: {cause_of(error).str()}.",
+            remedy="Extend it yourself, or ask for the right to alter it.",
+            topic=topic,
+        ) from error
+    return partitions - there
+
+
+def _last_batches(store: CheckpointStore) -> tuple[int | None, int | None]:
+    return store.last_batch("offsets"), store.last_batch("commits")

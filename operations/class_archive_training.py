@@ -1,0 +1,69 @@
+"""Runs the job over a few transactions, so that its JVM writes an archive of its classes."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from checkback.deploy.jars import file_errors
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import OperationalError
+from checkback.streaming.class_archive import DUMP_OPTION, JAVA_OPTIONS, keep_archive
+from checkback.streaming.jars_folder import jars_folder
+from checkback.testing.broker import QUICK_START, Broker
+from checkback.testing.pipeline_process import PipelineProcess
+from checkback.testing.topics import COMMIT, Topics
+
+TRANSACTIONS: Final = 200
+REAL_TOPIC: Final = "orders"
+DUMP_TIMEOUT_S: Final = 300.0
+
+
+def train_class_archive() -> Path:
+    """Run the job over a few transactions and return the archive of its JVM's classes.
+
+    Raises:
+        OperationalError: the run failed, or this JVM wrote no archive.
+        PrerequisiteError: the folder of the jars can't be written.
+    """
+    with ExitStack() as ending:
+        folder = Path(ending.enter_context(TemporaryDirectory(prefix="checkback-archive-")))
+        with file_errors(jars_folder()):
+            # On the disk of the jars' folder, so that a rename can move the archive there.
+            dumping = TemporaryDirectory(prefix="dumping-", dir=jars_folder())
+        dumped = Path(ending.enter_context(dumping)) / "driver.jsa"
+        broker = ending.enter_context(Broker(folder / "broker", jvm_options=QUICK_START))
+        topics = Topics(broker.bootstrap_servers, "archive-")
+        _run(topics, _dumping(topics.settings(folder / "checkpoint"), dumped), folder)
+        if not dumped.is_file():
+            raise OperationalError(
+                "The JVM wrote no archive of its classes.",
+                remedy="Checkback works without it; a newer Java may write one.",
+            )
+        return keep_archive(dumped)
+
+
+def _run(topics: Topics, settings: Settings, folder: Path) -> None:
+    """Let the pipeline deliver a few transactions; return when its JVM has ended, too."""
+    topics.create(settings, [REAL_TOPIC])
+    for number in range(TRANSACTIONS):
+        name = f"t-{number}"
+        topics.send_op(topics.send_half(name.encode(), REAL_TOPIC), name, COMMIT)
+    with PipelineProcess(settings, folder / "job") as pipeline:
+        finals = 0
+        while finals < TRANSACTIONS:
+            finals += pipeline.wait_for("progress")["counts"].get("finals", 0)
+        if pipeline.terminate() != 0:
+            raise OperationalError("The run did not end as it should.", remedy=pipeline.errors())
+        pipeline.wait_for_jvm(DUMP_TIMEOUT_S)
+
+
+def _dumping(settings: Settings, dumped: Path) -> Settings:
+    """Return settings for a run whose JVM writes an archive and that sends no check requests."""
+    options = f'{settings.spark[JAVA_OPTIONS]} "{DUMP_OPTION}{dumped}"'
+    spark = {**settings.spark, JAVA_OPTIONS: options}
+    # On the driver's own output: its end shows that the JVM has ended.
+    return replace(settings, transaction_timeout_ms=3_600_000, spark=spark, log_file="-")

@@ -1,0 +1,111 @@
+"""The first batch of a rebuilt checkpoint: Spark writes the restored pages as state.
+
+Nothing can give applyInPandasWithState an initial state (SPARK-40444). But Spark identifies a query
+by its checkpoint and its stateful operator, not by its source. So this module runs a query with the
+same operator and sink, and with the restored rows as source. That query makes batch 0 as the
+pipeline would have made it, and leaves an ordinary checkpoint. Then the module replaces the
+source's position in the plan with the positions on the Kafka topics, and the pipeline continues
+there with batch 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.state import GroupState
+
+from checkback.operations.rebuild.history import RESTORED_PAGE, RESTORED_SCHEMA
+from checkback.protocol.errors import CheckpointError
+from checkback.state import NOTHING_READ
+from checkback.streaming.event_rows import events_in
+from checkback.streaming.page_keys import HALF_PARTITIONS_MAX
+from checkback.streaming.pages import (
+    STATE_VERSION,
+    CheckBudget,
+    Frames,
+    GroupFunction,
+    PageSettings,
+    advance_page,
+)
+from checkback.streaming.query import decided
+
+BatchFunction = Callable[[DataFrame, int], None]
+LINES_OF_A_PLAN: Final = 3
+"""Version, metadata, and the position of the one source (OffsetSeqLog of Spark 4.2.0)."""
+
+
+def run_first_batch(
+    spark: SparkSession,
+    rows: str,
+    checkpoint: str,
+    pages: PageSettings,
+    write_batch: BatchFunction,
+) -> None:
+    """Run batch 0 over the restored rows.
+
+    Args:
+        spark: a session with the pipeline's settings.
+        rows: path of the restored rows, as Parquet.
+        checkpoint: the new checkpoint.
+        pages: the rules and sizes of pages.
+        write_batch: the pipeline's sink.
+
+    Raises:
+        StreamingQueryException: the batch failed. Only output with a settled mark counts.
+    """
+    source = spark.readStream.schema(RESTORED_SCHEMA).parquet(rows)
+    wanted = source.where(f"kind <> {RESTORED_PAGE} or blob is not null")
+    # Marks of malformed records may name any partition; an impossible one gets no key.
+    possible = wanted.where(f.col("partition").between(0, HALF_PARTITIONS_MAX - 1))
+    outcomes = decided(pages.keys.put_on(possible), restoring_function(pages))
+    query = (
+        outcomes.writeStream.outputMode("append")
+        .option("checkpointLocation", checkpoint)
+        # availableNow would never end: with timeouts Spark always plans one more batch.
+        .trigger(once=True)
+        .foreachBatch(write_batch)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def restoring_function(settings: PageSettings) -> GroupFunction:
+    """Return the pipeline's function for applyInPandasWithState, applied to restored pages."""
+    budget = CheckBudget()
+
+    def restore(key: tuple[Any, ...], frames: Frames, state: GroupState) -> Frames:
+        rows = pd.concat(list(frames), ignore_index=True)
+        is_page = rows["kind"] == RESTORED_PAGE
+        for blob in rows.loc[is_page, "blob"]:
+            state.update((STATE_VERSION, bytes(blob)))
+        place = settings.keys.place_of(key)
+        events = events_in(rows[~is_page])
+        # Ops that came since the topics were read are for the pipeline's first batch to find.
+        yield advance_page(settings, budget, place, events, state, NOTHING_READ)
+
+    return restore
+
+
+def plan_with_position(plan: str, ends: Mapping[str, Mapping[str, int]]) -> str:
+    """Return the plan of batch 0, changed as if the batch had read the topics up to these ends.
+
+    Args:
+        plan: the text of ``offsets/0``.
+        ends: by topic and partition, the offset to continue from.
+
+    Raises:
+        CheckpointError: Spark wrote the plan in an unexpected form.
+    """
+    lines = plan.split("\n")
+    if len(lines) != LINES_OF_A_PLAN or not lines[-1].startswith("{"):
+        raise CheckpointError(
+            "Spark wrote the plan of the first batch in a form that this version does not know.",
+            remedy="Use the version of Spark that Checkback was made for.",
+            lines=len(lines),
+        )
+    return "\n".join([*lines[:-1], json.dumps(ends, separators=(",", ":"))])

@@ -1,0 +1,157 @@
+"""Where the topics begin and end: what a rebuild reads, and where the new query continues."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.lookup import LOOKUP_CONSUMER
+from checkback.state import unpack_settled
+
+TIMEOUT_S: Final = 20.0
+PAUSE_S: Final = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The offsets that a reader of committed records sees on one partition.
+
+    Args:
+        first: offset of the first record that is still there.
+        end: offset after the last record that can be read.
+    """
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """The spans that a rebuild reads; the new query continues at the ends of halves and ops.
+
+    Args:
+        spans: by topic, then by partition.
+        marks_from_ms: settled marks from before this time may be gone; 0 if none is.
+    """
+
+    spans: Mapping[str, Mapping[int, Span]]
+    marks_from_ms: int
+
+    def ends(self, topics: Iterable[str]) -> dict[str, dict[str, int]]:
+        """Return the ends in the form of Spark's Kafka source."""
+        return {
+            topic: {str(number): span.end for number, span in sorted(self.spans[topic].items())}
+            for topic in topics
+        }
+
+
+def find_positions(
+    connection: Mapping[str, Any], names: TopicNames, partitions: Mapping[str, int]
+) -> Positions:
+    """Return the present spans of the topics.
+
+    Args:
+        connection: librdkafka settings that reach the brokers.
+        names: the topics.
+        partitions: how many each topic has.
+
+    Raises:
+        BrokerError: the brokers do not answer.
+    """
+    admin = AdminClient({**connection, "log_level": 2})
+    with_ends = [
+        TopicPartition(topic, number)
+        for topic in (names.half, names.op, names.feedback, names.settled, names.refused)
+        for number in range(partitions[topic])
+    ]
+    first = _offsets(admin, with_ends, OffsetSpec.earliest())
+    # Ends last: the new query reads whatever is appended after this.
+    end = _offsets(admin, with_ends, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+    spans: dict[str, dict[int, Span]] = {}
+    for topic, number in first:
+        at = (topic, number)
+        spans.setdefault(topic, {})[number] = Span(first[at], max(first[at], end[at]))
+    return Positions(spans, _marks_from_ms(connection, names.settled, spans[names.settled]))
+
+
+def wait_for_open_transactions(
+    connection: Mapping[str, Any], topic: str, partitions: int, timeout_s: float
+) -> None:
+    """Wait until every Kafka transaction on the topic has ended, so that its records can be read.
+
+    Raises:
+        CheckpointError: a transaction is still open, so a job is writing.
+        BrokerError: the brokers do not answer.
+    """
+    admin = AdminClient({**connection, "log_level": 2})
+    wanted = [TopicPartition(topic, number) for number in range(partitions)]
+    deadline = time.monotonic() + timeout_s
+    while True:
+        end = _offsets(admin, wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        stable = _offsets(admin, wanted, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        waiting = sorted(number for (_, number), at in end.items() if stable[topic, number] < at)
+        if not waiting:
+            return
+        if time.monotonic() > deadline:
+            raise CheckpointError(
+                f"Partitions {waiting} of {topic} have a Kafka transaction that did not end in "
+                f"{timeout_s:.0f} s: another job may be writing.",
+                remedy="Stop every job over these topics, then try again.",
+                partitions=waiting,
+            )
+        time.sleep(PAUSE_S)
+
+
+def _offsets(
+    admin: AdminClient,
+    wanted: list[TopicPartition],
+    spec: OffsetSpec,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[tuple[str, int], int]:
+    try:
+        futures = admin.list_offsets(
+            dict.fromkeys(wanted, spec), isolation_level=isolation, request_timeout=TIMEOUT_S
+        )
+        # Any: the stub has no offset.
+        found: dict[tuple[str, int], Any] = {
+            (one.topic, one.partition): future.result(2 * TIMEOUT_S)
+            for one, future in futures.items()
+        }
+    except KafkaException as error:
+        raise BrokerError(
+            f"The ends of the topics can't be read: {cause_of(error).str()}.",
+            remedy="Check bootstrap_servers, the brokers, and the rights of this user.",
+        ) from error
+    return {at: int(result.offset) for at, result in found.items()}
+
+
+def _marks_from_ms(connection: Mapping[str, Any], topic: str, spans: Mapping[int, Span]) -> int:
+    """Return the time from which on every mark is kept; 0 if no mark was ever deleted."""
+    cut = {number: span for number, span in spans.items() if span.first > 0}
+    if not cut:
+        return 0
+    consumer = Consumer({**LOOKUP_CONSUMER, **connection, "log_level": 2})
+    try:
+        return max(_first_mark_ms(consumer, topic, *one) for one in cut.items())
+    finally:
+        consumer.close()
+
+
+def _first_mark_ms(consumer: Consumer, topic: str, number: int, span: Span) -> int:
+    if span.first >= span.end:
+        return int(time.time() * 1_000)
+    consumer.assign([TopicPartition(topic, number, span.first)])
+    message = consumer.poll(TIMEOUT_S)
+    if message is None or message.error() is not None:
+        # Only the end markers of Kafka transactions are left.
+        return int(time.time() * 1_000)
+    # A claim marks nothing and has no batch time.
+    return unpack_settled(message.value() or b"").now_ms or message.timestamp()[1]

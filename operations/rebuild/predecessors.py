@@ -1,0 +1,145 @@
+"""Finds earlier queries over these topics by their markers, and fences them before a rebuild.
+
+A lost checkpoint takes its query's id with it. But the query's markers are committed offsets on the
+settled topic, and the name of their consumer group contains the id.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from checkback.checkpoints.local_files import local_folder
+from checkback.checkpoints.running import is_running
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.sinks.kafka.epoch import RETIRED, retire
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.marker import Marker, MarkerStore
+from checkback.sinks.kafka.settings import SinkSettings
+
+TIMEOUT_S: Final = 20.0
+MARKER_GROUP: Final = re.compile(r"(.+)-marker-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+"""SinkSettings.marker_group: the application's id, then the query's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """An earlier query that wrote over these topics.
+
+    Args:
+        settings: the settings of its sink that fencing needs.
+        markers: its markers by state partition.
+    """
+
+    settings: SinkSettings
+    markers: Mapping[int, Marker]
+
+    @property
+    def is_retired(self) -> bool:
+        """Return whether the query is fenced for good."""
+        return all(marker.epoch == RETIRED for marker in self.markers.values())
+
+    @property
+    def query_id(self) -> str:
+        """Spark's id of the query."""
+        return self.settings.query_id
+
+
+def find_predecessors(own: SinkSettings, settled_partitions: int) -> list[Predecessor]:
+    """Return the queries with markers on our settled topic, except those fenced for good.
+
+    Args:
+        own: the sink settings of the new query, which is left out.
+        settled_partitions: number of partitions of the settled topic.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    found = []
+    for application_id, query_id in _marker_groups(own.connection):
+        if query_id == own.query_id:
+            continue
+        settings = SinkSettings(
+            application_id,
+            query_id,
+            own.topic_prefix,
+            own.connection,
+            own.transaction_timeout_ms,
+            own.message_bytes_max,
+        )
+        found.append(Predecessor(settings, _markers(settings, settled_partitions)))
+    return [one for one in found if one.markers and not one.is_retired]
+
+
+def require_silence(
+    predecessors: Sequence[Predecessor], settled_partitions: int, watch_s: float
+) -> None:
+    """Refuse the rebuild while one of the queries writes, which its moving markers show.
+
+    A running query that has nothing to write goes unnoticed here; `end_predecessors` fences it.
+
+    Raises:
+        CheckpointError: a query writes; the error names it.
+        BrokerError: the brokers do not answer.
+    """
+    if not predecessors:
+        return
+    time.sleep(watch_s)
+    for one in predecessors:
+        if _markers(one.settings, settled_partitions) != one.markers:
+            raise still_running(f"its query {one.query_id} has just written")
+
+
+def require_unlocked(settings: Settings) -> None:
+    """Refuse a rebuild while a job holds the lock of the checkpoint.
+
+    Raises:
+        CheckpointError: one does.
+    """
+    if is_running(local_folder(settings.checkpoint, settings.spark)):
+        raise still_running("it holds the lock of its checkpoint")
+
+
+def still_running(sign: str) -> CheckpointError:
+    """Return the error that refuses a rebuild while a job runs."""
+    return CheckpointError(
+        f"The job still runs: {sign}.", remedy="Stop it with SIGTERM first, then try again."
+    )
+
+
+def end_predecessors(predecessors: Sequence[Predecessor]) -> None:
+    """Fence the queries for good, and abort the Kafka transactions that they left open.
+
+    Raises:
+        BrokerError: Kafka refused.
+    """
+    for one in predecessors:
+        retire(one.settings, max(one.markers) + 1)
+
+
+def _marker_groups(connection: Mapping[str, Any]) -> list[tuple[str, str]]:
+    admin = AdminClient({**connection, "log_level": 2})
+    try:
+        listed = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(2 * TIMEOUT_S)
+    except KafkaException as error:
+        raise BrokerError(
+            f"The consumer groups can't be listed: {cause_of(error).str()}.",
+            remedy="Check the brokers, and this user's right to describe groups.",
+        ) from error
+    matches = (MARKER_GROUP.fullmatch(group.group_id) for group in listed.valid)
+    return sorted((match[1], match[2]) for match in matches if match)
+
+
+def _markers(settings: SinkSettings, partitions: int) -> dict[int, Marker]:
+    store = MarkerStore(settings)
+    try:
+        return store.read_hastily(list(range(partitions)))
+    finally:
+        store.close()

@@ -1,0 +1,400 @@
+"""``checkback checkpoint rebuild``: rebuild a checkpoint from the topics, or cut its end off.
+
+The order of the steps makes it safe. First the rebuild fences every earlier query for good and
+aborts its open Kafka transactions. From then on the marks are complete and say what is settled.
+Then the first batch of the new query writes the remaining output as the pipeline does: marks and
+markers are in the same Kafka transactions as the output. So a rebuild that dies can begin again,
+and finds marked what it has written. The identity is written last, so nothing starts over half a
+checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from threading import Event
+from typing import Any, Final, Literal
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from checkback.checkpoints.files import OUR_FOLDER
+from checkback.checkpoints.identity import FILE as IDENTITY
+from checkback.checkpoints.rules import record_rules
+from checkback.checkpoints.store import CheckpointStore
+from checkback.operations.checkpoint.verification import Verification
+from checkback.operations.checkpoint.verify import verify_files
+from checkback.operations.rebuild.first_batch import plan_with_position, run_first_batch
+from checkback.operations.rebuild.history import (
+    HistorySettings,
+    counts_of,
+    known_halves,
+    restored_rows,
+)
+from checkback.operations.rebuild.positions import (
+    Positions,
+    find_positions,
+    wait_for_open_transactions,
+)
+from checkback.operations.rebuild.predecessors import (
+    Predecessor,
+    end_predecessors,
+    find_predecessors,
+    require_silence,
+    require_unlocked,
+    still_running,
+)
+from checkback.operations.rebuild.restored_page import RestoredCounts
+from checkback.operations.rebuild.tail import Cut, find_cut
+from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings, spark_settings
+from checkback.protocol.errors import CheckpointError, UsageError
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.state import Rules
+from checkback.streaming.batch_sink import BatchSink
+from checkback.streaming.claim import mark_won
+from checkback.streaming.driver_jvm import log_path
+from checkback.streaming.failure import explain
+from checkback.streaming.fencing import fence_older
+from checkback.streaming.job import open_ledger
+from checkback.streaming.page_keys import PageKeys
+from checkback.streaming.pages import PageSettings
+from checkback.streaming.pem_files import pem_text
+from checkback.streaming.preflight import (
+    ClusterFacts,
+    identity_of,
+    look_at_cluster,
+    require_settings,
+)
+from checkback.streaming.progress import Progress
+from checkback.streaming.session import start_session
+from checkback.streaming.sink_choices import sink_settings
+
+WATCH_S: Final = 3.0
+TRIGGER_WATCH_S_MAX: Final = 30.0
+CHOSEN_AT_REBUILD: Final = ("page_size", "state_partitions", "order")
+OPEN_TRANSACTION_MARGIN_S: Final = 30.0
+ROWS: Final = f"{OUR_FOLDER}/restored"
+"""The folder of the restored rows until they become state."""
+
+How = Literal["nothing", "cut", "from topics"]
+Unknown = Literal["pending", "settled"]
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What a rebuild did, or would do.
+
+    Args:
+        how: "nothing" for a whole checkpoint, "cut" or "from topics".
+        dry_run: whether nothing was changed.
+        checkpoint: the path of the checkpoint.
+        problems: what was wrong with it; empty if nothing was.
+        cut: what a cut removes from its end.
+        moved_to: the new path of the damaged checkpoint; "" if there was none.
+        ended_queries: ids of the queries that were fenced for good.
+        query_id: query id of the rebuilt checkpoint; "" if none was rebuilt.
+        counts: counts of what the topics hold; None for a cut.
+        first_batch: counts of decisions and output of the first batch.
+    """
+
+    how: How
+    dry_run: bool
+    checkpoint: str
+    problems: tuple[dict[str, str], ...] = ()
+    cut: Cut | None = None
+    moved_to: str = ""
+    ended_queries: tuple[str, ...] = ()
+    query_id: str = ""
+    counts: RestoredCounts | None = None
+    first_batch: dict[str, int] = field(default_factory=dict)
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the report as plain data."""
+        return {
+            "how": self.how,
+            "dry_run": self.dry_run,
+            "checkpoint": self.checkpoint,
+            "problems": list(self.problems),
+            "cut": None if self.cut is None else asdict(self.cut),
+            "moved_to": self.moved_to,
+            "ended_queries": list(self.ended_queries),
+            "query_id": self.query_id,
+            "counts": None if self.counts is None else asdict(self.counts),
+            "first_batch": self.first_batch,
+        }
+
+
+@dataclass(slots=True)
+class Rebuild:
+    """One rebuild.
+
+    Args:
+        settings: the pipeline's settings.
+        jars: the jars of Spark's Kafka source.
+        is_certain: do it; else only report what would be done.
+        from_topics: read the topics even if the checkpoint is whole or a cut would do.
+        unknown_are: how to treat halves whose marks may be gone; None: refuse.
+    """
+
+    settings: Settings
+    jars: list[Path]
+    is_certain: bool
+    from_topics: bool = False
+    unknown_are: Unknown | None = None
+
+    def run(self) -> RebuildReport:
+        """Rebuild the checkpoint and return what was done.
+
+        Raises:
+            CheckpointError: a job still runs, or the topics do not hold enough; says what is
+                missing.
+            BrokerError: Kafka is not as needed.
+            OperationalError: the first batch failed.
+        """
+        with _session(self.settings, self.jars) as spark:
+            return self.run_in(spark)
+
+    def run_in(self, spark: SparkSession) -> RebuildReport:
+        """Like `run`, in an existing Spark session."""
+        return self._work(spark).run(is_certain=self.is_certain, from_topics=self.from_topics)
+
+    def _work(self, spark: SparkSession) -> _Work:
+        settings = self.settings
+        require_settings(settings)
+        connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+        facts = look_at_cluster(settings, connection)
+        if settings.sink_transaction_timeout_ms is None:
+            # The first batch may write a lot.
+            settings = replace(
+                settings, sink_transaction_timeout_ms=facts.transaction_timeout_max_ms
+            )
+        store = CheckpointStore.of(spark, settings.checkpoint)
+        return _Work(settings, connection, facts, self.unknown_are, spark, store)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    settings: Settings
+    connection: dict[str, Any]
+    facts: ClusterFacts
+    unknown_are: Unknown | None
+    spark: SparkSession
+    store: CheckpointStore
+
+    def run(self, *, is_certain: bool, from_topics: bool) -> RebuildReport:
+        store = self.store
+        is_there = bool(store.sizes()) and not is_unfinished(store)
+        found = verify_files(self.settings, store) if is_there else Verification()
+        if is_there:
+            self._require_ours(found)
+            if found.is_whole and not from_topics:
+                return RebuildReport("nothing", not is_certain, store.path)
+        predecessors = find_predecessors(self._sink(""), self._partitions(self._names.settled))
+        self._require_no_job(predecessors)
+        cut = find_cut(found, store.sizes()) if is_there and not from_topics else None
+        problems = tuple(asdict(problem) for problem in found.problems)
+        if cut is not None:
+            report = self._cut(cut, is_certain=is_certain)
+        elif is_certain:
+            report = self._from_topics(is_there=is_there)
+        else:
+            report = self._look_at_topics(predecessors)
+        return replace(report, problems=problems)
+
+    def _cut(self, cut: Cut, *, is_certain: bool) -> RebuildReport:
+        report = RebuildReport("cut", not is_certain, self.store.path, cut=cut)
+        if not is_certain:
+            return report
+        query_id = self.store.query_id() or ""
+        # A new epoch first: it fences a job that still runs before files are deleted.
+        partitions = verify_files(self.settings, self.store).state_partitions
+        fitted = replace(self.settings, state_partitions=partitions)
+        fence_older(self._sink(query_id), fitted, self.facts, self.store)
+        # The newest file first: after a crash in between, the rest is still an end that can be cut
+        # off.
+        for name in sorted(cut.files, key=_batch_number, reverse=True):
+            self.store.delete(name)
+        left = verify_files(self.settings, self.store)
+        if not left.is_whole:
+            raise CheckpointError(
+                f"The end of {self.store.path} was cut off, but the checkpoint is still not whole: "
+                f"{left.problems[0].says}",
+                remedy="Run `checkback checkpoint rebuild --from-topics`.",
+                problems=[asdict(problem) for problem in left.problems],
+            )
+        return replace(report, query_id=query_id)
+
+    def _look_at_topics(self, predecessors: list[Predecessor]) -> RebuildReport:
+        positions = self._positions()
+        counts = counts_of(self._history(positions, _now_ms()))
+        ended = tuple(one.query_id for one in predecessors)
+        return RebuildReport(
+            "from topics", True, self.store.path, ended_queries=ended, counts=counts
+        )
+
+    def _from_topics(self, *, is_there: bool) -> RebuildReport:
+        store = self.store
+        moved_to = store.move_aside() if is_there else ""
+        store.delete_all()
+        now_ms = _now_ms()
+        begin(store, now_ms)
+        # Our own markers first: of two rebuilds at the same moment at least one then finds the
+        # other's.
+        own = self._sink(store.make_query_id())
+        sink = fence_older(own, self.settings, self.facts, store)
+        ended = self._end_predecessors(sink)
+        positions = self._positions()
+        self._history(positions, now_ms).write.parquet(self._rows)
+        counts = counts_of(self.spark.read.parquet(self._rows))
+        require_sound(counts, positions, self.unknown_are)
+        first_batch = self._first_batch(sink, now_ms)
+        ends = positions.ends([self._names.half, self._names.op, self._names.feedback])
+        plan = plan_with_position(store.read("offsets/0").decode(), ends)
+        store.replace("offsets/0", plan)
+        self._seal(sink.query_id)
+        return RebuildReport(
+            "from topics",
+            False,
+            store.path,
+            moved_to=moved_to,
+            ended_queries=ended,
+            query_id=sink.query_id,
+            counts=counts,
+            first_batch=first_batch,
+        )
+
+    def _end_predecessors(self, sink: SinkSettings) -> tuple[str, ...]:
+        """Fence every earlier query, and wait until all its records can be read."""
+        settled = self._names.settled
+        predecessors = find_predecessors(sink, self._partitions(settled))
+        end_predecessors(predecessors)
+        timeout_s = sink.transaction_timeout_ms / 1_000 + OPEN_TRANSACTION_MARGIN_S
+        wait_for_open_transactions(self.connection, settled, self._partitions(settled), timeout_s)
+        return tuple(one.query_id for one in predecessors)
+
+    def _first_batch(self, sink: SinkSettings, now_ms: int) -> dict[str, int]:
+        rules = record_rules(self.store, sink.epoch, now_ms, self._rules)
+        identity = identity_of(self.settings, self.facts)
+        keys = PageKeys.of(identity)
+        pages = PageSettings(identity.page_size, rules, keys)
+        progress = Progress()
+        ledger = open_ledger(self.settings, self.facts)
+        write_batch = BatchSink(sink, progress, Event(), ledger)
+        try:
+            run_first_batch(self.spark, self._rows, self.store.path, pages, write_batch)
+        except StreamingQueryException as failure:
+            raise explain(failure, log_path(self.settings.log_file)) from failure
+        return dict(progress.totals)
+
+    def _seal(self, query_id: str) -> None:
+        if self.store.query_id() != query_id:
+            raise still_running(f"another rebuild has begun in {self.store.path}")
+        self.store.delete("sources")
+        self.store.delete(ROWS)
+        mark_won(self.store)
+        self.store.replace_own(IDENTITY, identity_of(self.settings, self.facts).to_json())
+        finish(self.store)
+
+    def _history(self, positions: Positions, now_ms: int) -> DataFrame:
+        settings = self.settings
+        settled = self.unknown_are == "settled"
+        known = known_halves(positions, self._names.half, unknown_are_settled=settled)
+        history = HistorySettings(settings.offsets_per_page, now_ms, self._rules, known)
+        source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
+        return restored_rows(self.spark, source, self._names, positions, history, settings.acl_file)
+
+    def _positions(self) -> Positions:
+        names = self._names
+        topics = (names.half, names.op, names.feedback, names.settled, names.refused)
+        partitions = {topic: self._partitions(topic) for topic in topics}
+        return find_positions(self.connection, names, partitions)
+
+    def _require_ours(self, found: Verification) -> None:
+        if found.identity is not None:
+            now = identity_of(self.settings, self.facts)
+            same = {name: getattr(now, name) for name in CHOSEN_AT_REBUILD}
+            replace(found.identity, **same).require_same(now)
+        elif found.query_id is None:
+            raise UsageError(
+                f"{self.settings.checkpoint} is neither empty nor a checkpoint of Checkback.",
+                remedy="Name the checkpoint to rebuild, or an empty folder.",
+            )
+
+    def _require_no_job(self, predecessors: list[Predecessor]) -> None:
+        """Refuse the rebuild while a job plans batches here or writes to the settled topic."""
+        require_unlocked(self.settings)
+        planned = self.store.last_batch("offsets")
+        watch_s = WATCH_S + min(self.settings.trigger_interval_ms / 1_000, TRIGGER_WATCH_S_MAX)
+        if planned is not None and not predecessors:
+            time.sleep(watch_s)
+        require_silence(predecessors, self._partitions(self._names.settled), watch_s)
+        if self.store.last_batch("offsets") != planned:
+            raise still_running(f"it has just planned a batch in {self.store.path}")
+
+    def _sink(self, query_id: str) -> SinkSettings:
+        return sink_settings(self.settings, self.connection, query_id)
+
+    def _partitions(self, topic: str) -> int:
+        return self.facts.topics[topic].partitions
+
+    @property
+    def _rows(self) -> str:
+        return f"{self.store.path.rstrip('/')}/{ROWS}"
+
+    @property
+    def _names(self) -> TopicNames:
+        return self.settings.topics
+
+    @property
+    def _rules(self) -> Rules:
+        return Rules.from_settings(self.settings)
+
+
+def require_sound(
+    counts: RestoredCounts, positions: Positions, unknown_are: Unknown | None
+) -> None:
+    """Refuse to rebuild from topics that do not hold enough, or that belong to something else.
+
+    Raises:
+        CheckpointError: the topics can't be trusted; says what is at risk.
+    """
+    if counts.foreign:
+        raise CheckpointError(
+            f"{counts.foreign} marks on the settled topic do not match these halves: the half "
+            "topic was recreated, or the settled topic belongs to another one.",
+            remedy="See docs/operating/recovering.md.",
+            foreign=counts.foreign,
+        )
+    if counts.unknown and unknown_are is None:
+        raise CheckpointError(
+            f"{counts.unknown} halves may be settled or not: they are older than the oldest mark "
+            f"that is kept ({positions.marks_from_ms} ms since 1970). If treated as pending, their "
+            "final messages could be written twice.",
+            remedy="Read docs/operating/recovering.md, then choose with --unknown-are.",
+            unknown=counts.unknown,
+            marks_from_ms=positions.marks_from_ms,
+        )
+
+
+@contextmanager
+def _session(settings: Settings, jars: list[Path]) -> Iterator[SparkSession]:
+    spark = start_session(settings, jars)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _batch_number(name: str) -> tuple[int, str]:
+    log, _, number = name.partition("/")
+    return int(number), log
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1_000)

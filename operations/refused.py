@@ -1,0 +1,164 @@
+"""The records of the refused topic, and which of them were sent again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from checkback.operations.positions import Position
+from checkback.operations.scanning import FoundRecord
+from checkback.protocol import properties as names
+from checkback.protocol.properties import text_value
+from checkback.protocol.refusals import (
+    COMMITTED_REASONS,
+    RecordOrigin,
+    RefusalFacts,
+    RefusedReason,
+    refusal_facts,
+)
+
+COMMITTED: Final = frozenset(reason.name for reason in COMMITTED_REASONS)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRecord:
+    """A record of the refused topic.
+
+    Args:
+        record: the record itself; its timestamp is when it was refused.
+        told: its headers, those of the pipeline apart.
+        resent_to: topic:partition:offset of the final, "" if the record was not sent again.
+    """
+
+    record: FoundRecord
+    told: RefusalFacts
+    resent_to: str = ""
+
+    def own(self, name: str) -> str:
+        """Return the text of a header that the record itself had, "" if it had none."""
+        return text_value(self.told.original, name) or ""
+
+    @property
+    def transaction_id(self) -> str:
+        """UNIQ_KEY."""
+        return self.own(names.UNIQ_KEY)
+
+    @property
+    def group(self) -> str:
+        """The producer group that the record names."""
+        return self.own(names.PGROUP)
+
+    @property
+    def real_topic(self) -> str:
+        """The real topic that the record names."""
+        return self.own(names.REAL_TOPIC)
+
+    @property
+    def reason(self) -> str:
+        """The reason code's name."""
+        return self.told.facts.get("reason", "")
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether parts of the record were left out."""
+        return "cut" in self.told.facts
+
+    @property
+    def origin(self) -> RecordOrigin | None:
+        """The topic and position of the record that was refused."""
+        facts = self.told.facts
+        at = Position.parse(f"{facts.get('partition')}:{facts.get('offset')}")
+        return None if at is None else RecordOrigin(facts.get("topic", ""), *at)
+
+    def obstacle(self, half_topic: str) -> str:
+        """Return why this can never be sent again, "" if it may be.
+
+        Args:
+            half_topic: the name of the half topic.
+        """
+        origin = self.origin
+        if origin is None:
+            return "where it came from is not known"
+        if origin.topic != half_topic:
+            return "it is no half message"
+        if self.reason not in COMMITTED:
+            return f"{self.reason} does not say that it was committed and has a final message"
+        return ""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the record as plain data, without the body."""
+        origin = self.origin
+        return {
+            "partition": self.record.at.partition,
+            "offset": self.record.at.offset,
+            "refused_at_ms": self.record.time_ms,
+            "reason": self.reason,
+            "says": self.told.facts.get("message", ""),
+            "origin_topic": self.told.facts.get("topic", ""),
+            "origin_partition": None if origin is None else origin.partition,
+            "origin_offset": None if origin is None else origin.offset,
+            "transaction_id": self.transaction_id,
+            "group": self.group,
+            "real_topic": self.real_topic,
+            "cut": self.told.facts.get("cut", ""),
+            "body_bytes": len(self.record.value or b""),
+            "resent_to": self.resent_to,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFilter:
+    """Chooses refused records; an empty field chooses all.
+
+    Args:
+        name: partition:offset of the refused record, or the transaction id.
+        group: producer group.
+        topic: real topic.
+        reason: the reason code.
+        until_ms: it was refused at this time or before.
+        from_ms: it was refused at this time or after.
+    """
+
+    name: str = ""
+    group: str = ""
+    topic: str = ""
+    reason: RefusedReason | None = None
+    until_ms: int | None = None
+    from_ms: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the filter chooses every record."""
+        return self == RefusedFilter()
+
+    def takes(self, refused: RefusedRecord) -> bool:
+        """Return whether the filter chooses the record."""
+        if self.name and self.name not in (str(refused.record.at), refused.transaction_id):
+            return False
+        time_ms = refused.record.time_ms
+        return (
+            self.group in ("", refused.group)
+            and self.topic in ("", refused.real_topic)
+            and (self.reason is None or self.reason.name == refused.reason)
+            and (self.until_ms is None or time_ms <= self.until_ms)
+            and (self.from_ms is None or time_ms >= self.from_ms)
+        )
+
+
+def refused_records(records: Iterable[FoundRecord]) -> list[RefusedRecord]:
+    """Return the refused records, the oldest refusal first, each with its final if it was sent.
+
+    Args:
+        records: all records of the refused topic: refused ones, and notes about those sent again.
+    """
+    found, resent = [], {}
+    for record in records:
+        told = refusal_facts(record.headers)
+        # A refused record may bring a note's headers along, but a note never has a reason code.
+        if not told.facts and record.text(names.RESEND_TO):
+            resent[record.text(names.RESEND_FROM)] = record.text(names.RESEND_TO)
+        else:
+            found.append((record, told))
+    found.sort(key=lambda one: (one[0].time_ms, one[0].at))
+    return [RefusedRecord(record, told, resent.get(str(record.at), "")) for record, told in found]

@@ -1,0 +1,31 @@
+"""Signs what operators' commands write, in the name of an admin account."""
+
+from __future__ import annotations
+
+import time
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import ConfigurationError
+from checkback.security.record_signer import RecordSigner
+
+
+def operator_signer(settings: Settings) -> RecordSigner | None:
+    """Return what signs an operator's records, None where access control is off.
+
+    Raises:
+        ConfigurationError: access control is on, and no account is set.
+    """
+    if settings.access_key:
+        return RecordSigner(settings.access_key, settings.secret_key, _now_ms)
+    if settings.acl_file:
+        raise ConfigurationError(
+            "Access control is on, and the pipeline would refuse what no admin account signed.",
+            remedy="Set access_key and secret_key, best as CHECKBACK_ACCESS_KEY and "
+            "CHECKBACK_SECRET_KEY in the environment.",
+            key="access_key",
+        )
+    return None
+
+
+def _now_ms() -> float:
+    return time.time() * 1_000

@@ -1,0 +1,137 @@
+"""Which final a refused record becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from tests.unit.operations.records import NAMES, half, record
+
+from checkback.operations.operator_producer import explained
+from checkback.operations.positions import Position
+from checkback.operations.refused import RefusedRecord, refused_records
+from checkback.operations.resending import FinalPlanner, ResendFacts
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError, FencedError
+from checkback.protocol.refusals import (
+    RecordOrigin,
+    RecordParts,
+    RefusedReason,
+    refused_parts,
+)
+from checkback.sinks.kafka.real_topics import KnownTopic
+
+AT = Position(1, 7)
+FACTS = ResendFacts("ann", "made it", 42)
+
+
+class Stored:
+    """The half as its topic has it; it was stored at 500."""
+
+    def __init__(self, transaction_id: str = "u") -> None:
+        self.half = half(transaction_id, at=AT)
+
+    def key(self) -> bytes | None:
+        return self.half.key
+
+    def value(self) -> bytes | None:
+        return self.half.value
+
+    def headers(self) -> Any:
+        return self.half.headers
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 500
+
+
+class Halves:
+    def __init__(self, found: Stored | None) -> None:
+        self.found = found
+
+    def read(self, partition: int, offsets: np.ndarray[Any, Any]) -> Any:  # noqa: ARG002
+        return [(int(offsets[0]), self.found)]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Directory:
+    def __init__(self, known: KnownTopic | None) -> None:
+        self.known = known
+
+    def find(self, _: str) -> KnownTopic | None:
+        return self.known
+
+
+def refused(bytes_max: int | None = None, *brought: tuple[str, bytes]) -> RefusedRecord:
+    given = half("u", at=AT)
+    parts = refused_parts(
+        RecordParts(given.key, given.value, [*given.headers, *brought]),
+        RefusedReason.REAL_TOPIC_MISSING,
+        RecordOrigin(NAMES.half, *AT),
+        "orders",
+        bytes_max,
+    )
+    found = record(NAMES.refused, parts.headers, value=parts.value, time_ms=900)
+    [one] = refused_records([found])
+    return one
+
+
+def planner(found: Stored | None, known: KnownTopic | None = None) -> FinalPlanner:
+    settings = Settings(topic_prefix=NAMES.prefix)
+    ends = {1: 8 if found is not None else 0}
+    made = FinalPlanner(settings, {"bootstrap.servers": "none"}, Halves(found), ends, FACTS)
+    made._directory = Directory(known or KnownTopic(1, 1_000_000))  # type: ignore[assignment]
+    return made
+
+
+@pytest.mark.parametrize(("found", "time_ms"), [(Stored(), 500), (None, 900), (Stored("v"), 900)])
+def test_the_half_itself_is_sent_or_what_was_kept_of_it(found: Stored | None, time_ms: int) -> None:
+    planned = planner(found).plan(refused())
+
+    assert planned.obstacle == ""
+    assert planned.final is not None
+    assert (planned.final.topic, planned.final.value) == ("orders", b"body")
+    assert planned.final.timestamp_ms == time_ms
+    headers = dict(planned.final.headers)
+    assert headers["a"] == b"b"
+    assert headers["__checkback.resend.from"] == b"0:0"
+    assert not any(name.startswith("__checkback.errors.") for name in headers)
+
+
+def test_what_was_cut_is_sent_only_while_the_half_is_there() -> None:
+    cut = refused(1_200, ("large", bytes(2_000)))
+    assert (cut.is_cut, cut.transaction_id) == (True, "u")
+
+    assert planner(Stored()).plan(cut).obstacle == ""
+    assert "not found" in planner(None).plan(cut).obstacle
+
+
+def test_a_topic_that_is_still_too_small_is_an_obstacle() -> None:
+    assert "takes 100 bytes" in planner(Stored(), KnownTopic(1, 100)).plan(refused()).obstacle
+    # The final would fit without the headers that say who sent it.
+    narrow = planner(Stored(), KnownTopic(1, 330)).plan(refused())
+    assert narrow.obstacle != ""
+
+
+def test_a_system_topic_never_gets_a_final() -> None:
+    known = KnownTopic(1, 1_000_000, is_system=True)
+    given = half("u", at=AT, topic=NAMES.settled)
+    parts = refused_parts(
+        RecordParts(None, b"b", given.headers),
+        RefusedReason.REAL_TOPIC_MISSING,
+        RecordOrigin(NAMES.half, *AT),
+    )
+    [one] = refused_records([record(NAMES.refused, parts.headers)])
+
+    assert "HALF_FOR_SYSTEM_TOPIC" in planner(None, known).plan(one).obstacle
+
+
+def test_an_operator_is_told_of_another_one() -> None:
+    fenced = KafkaException(KafkaError(KafkaError._FENCED))
+    other = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    assert isinstance(explained(fenced, "resend"), FencedError)
+    assert isinstance(explained(other, "resend"), BrokerError)
