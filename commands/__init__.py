@@ -1,0 +1,38 @@
+"""The command line: ``checkback <noun> <verb>``.
+
+A noun is a module in this folder that has a ``command``. The module is imported only when the noun
+is run, so that ``checkback --help`` does not wait for Spark.
+
+Exit codes: 0 done · 1 done, and something was found (an audit that fails, a topic that differs) ·
+2 used wrongly · 3 the environment is not as needed · 4 refused, because going on could break the
+guarantee · 70 a defect of Checkback · 130 interrupted · 141 the reader of the output closed it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from checkback.commands.foreign_errors import missing_package
+from checkback.commands.nouns import NOUNS
+from checkback.commands.version import version_text
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    try:
+        from checkback.commands.core import LazyGroup, execute  # click comes with an extra
+    except ModuleNotFoundError as error:
+        sys.exit(_without_click(error))
+    sys.exit(execute(LazyGroup(NOUNS), sys.argv[1:]))
+
+
+def _without_click(error: ModuleNotFoundError) -> int:
+    """Print the version, or say that the client alone has no commands."""
+    if sys.argv[1:] == ["--version"]:
+        print(version_text())
+        return 0
+    missing = missing_package(error)
+    if missing is None:
+        raise error
+    print(f"checkback: {missing}", file=sys.stderr)
+    return missing.exit_code

@@ -1,0 +1,203 @@
+"""``checkback acl``: explain decisions of access control, check its rules, print Kafka's grants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.commands.settings import settings_options
+from checkback.commands.table import table_text
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import ConfigurationError, UsageError
+from checkback.security import AccessControl
+from checkback.security.decision import AccessRequest, Decision, Need, ResourceKind
+from checkback.security.grants import Grant, kafka_acls_command, pipeline_grants, producer_grants
+from checkback.security.permissions import Permission
+
+PERMISSIONS: Final[dict[str, tuple[Permission, ...]]] = {
+    "PUB": (Permission.PUB,),
+    "SUB": (Permission.SUB,),
+    "PUB|SUB": (Permission.PUB, Permission.SUB),
+}
+
+
+@click.group(help="Explain access control, check its rules, print Kafka's grants.")
+def command() -> None:
+    """Group the verbs."""
+
+
+@command.command()
+@click.option("--file", "file", required=True, type=click.Path(path_type=Path), help="The rules.")
+@click.option("--access-key", default="", help="Who asks; without it nobody in particular.")
+@click.option("--topic", "topics", multiple=True, help="A topic; can be repeated.")
+@click.option("--group", "groups", multiple=True, help="A producer group; can be repeated.")
+@click.option(
+    "--perm",
+    type=click.Choice(list(PERMISSIONS)),
+    default="PUB",
+    show_default=True,
+    help="What is needed on each topic and group.",
+)
+@click.option("--address", default="", help="Where from; without it an unknown address.")
+@click.option("--admin", "needs_admin", is_flag=True, help="Ask for what only admins may do.")
+@click.option(
+    "--proven-address",
+    is_flag=True,
+    help="Decide as RocketMQ's broker, which sees the address; in a record it is only stated.",
+)
+@click.option("--unsigned", is_flag=True, help="Take the signature for wrong instead of right.")
+@output_option
+def check(
+    output: CommandOutput,
+    file: Path,
+    access_key: str,
+    topics: tuple[str, ...],
+    groups: tuple[str, ...],
+    perm: str,
+    address: str,
+    needs_admin: bool,
+    proven_address: bool,
+    unsigned: bool,
+) -> int:
+    """Explain step by step whether somebody may do something.
+
+    A half message needs PUB on its topic and on its group, an op PUB on its group, who answers
+    checks SUB on the group, and an operator's command --admin. The signature is taken for right.
+
+    Exit code 1: denied.
+    """
+    named = [(ResourceKind.TOPIC, one) for one in topics]
+    named += [(ResourceKind.GROUP, one) for one in groups]
+    if not (named or needs_admin):
+        raise UsageError("Say what is wanted: --topic, --group or --admin.")
+    needs = tuple(Need(kind, name, one) for kind, name in named for one in PERMISSIONS[perm])
+    request = AccessRequest(access_key, address, needs, needs_admin, proven_address)
+    access = AccessControl.from_file(file, reads_secrets=False)
+    decision = access.decide(request, lambda _: not unsigned)
+    assumed = "wrong" if unsigned else "right"
+    output.show(_decision_data(decision, assumed), _decision_text(decision, assumed))
+    return EXIT_OK if decision.is_allowed else EXIT_FOUND
+
+
+def _decision_data(decision: Decision, assumed: str) -> dict[str, Any]:
+    steps = [
+        {"rule": one.rule, "outcome": one.outcome.value, "says": one.says} for one in decision.steps
+    ]
+    return {
+        "allowed": decision.is_allowed,
+        "denial": None if decision.denial is None else decision.denial.value,
+        "signature_taken_for": assumed,
+        "steps": steps,
+    }
+
+
+def _decision_text(decision: Decision, assumed: str) -> str:
+    rows = [
+        (f"{at}.", one.rule, one.outcome.value, one.says)
+        for at, one in enumerate(decision.steps, 1)
+    ]
+    said = "Allowed" if decision.is_allowed else "Denied"
+    table = table_text(("", "rule", "outcome", ""), rows)
+    return f"{table}\n{said}, if the signature is {assumed}: {decision.says}"
+
+
+@command.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "--without-secrets", is_flag=True, help="Do not read the secrets that the file refers to."
+)
+@output_option
+def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
+    """Say what is wrong in a file of rules, and what is unwise, each with its line.
+
+    Exit code 1: the file has mistakes; the pipeline would refuse it.
+    """
+    try:
+        access = AccessControl.from_file(file, reads_secrets=not without_secrets)
+    except ConfigurationError as error:
+        if "mistakes" not in error.fields:
+            raise  # it can't be read
+        found: dict[str, Any] = error.fields
+    else:
+        found = {"mistakes": [], "warnings": [one.as_data() for one in access.warnings]}
+        found["accounts"] = list(access.accounts)
+    mistakes, warnings = found["mistakes"], found["warnings"]
+    lines = [*_lines("mistake", mistakes), *_lines("warning", warnings)]
+    said = f"{len(mistakes)} mistakes, {len(warnings)} warnings."
+    output.show({**found, "source": str(file)}, "\n".join([*lines, said]))
+    return EXIT_FOUND if mistakes else EXIT_OK
+
+
+def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{kind} in line {one['line']}: {one['says']} {one['remedy']}" for one in found]
+
+
+@command.command()
+@click.option("--principal", required=True, help="Who gets the rights, by Kafka: User:orders.")
+@click.option("--group", "groups", multiple=True, help="A producer group; can be repeated.")
+@click.option("--topic", "topics", multiple=True, help="A real topic; can be repeated.")
+@click.option("--pipeline", is_flag=True, help="For the pipeline, not for a producer group.")
+@click.option(
+    "--command-config", default="", help="kafka-acls' file with the login of who may grant."
+)
+@output_option
+@settings_options
+def grants(
+    settings: Settings,
+    output: CommandOutput,
+    principal: str,
+    groups: tuple[str, ...],
+    topics: tuple[str, ...],
+    pipeline: bool,
+    command_config: str,
+) -> None:
+    """Print the kafka-acls commands that give a principal what it needs, and no more.
+
+    What is optional is printed as a comment. With --pipeline, name every real topic, and with
+    --group the pipeline may ask only those groups.
+    """
+    found = _grants(settings, groups, topics, is_pipeline=pipeline)
+    commands = [
+        kafka_acls_command(one, principal, settings.bootstrap_servers, command_config)
+        for one in found
+    ]
+    output.show(
+        {"grants": list(map(_grant_data, found, commands))},
+        "\n".join(map(_grant_text, found, commands)),
+    )
+
+
+def _grants(
+    settings: Settings, groups: Sequence[str], topics: Sequence[str], *, is_pipeline: bool
+) -> list[Grant]:
+    names = settings.topics
+    if is_pipeline:
+        if not topics:
+            raise UsageError("Name the real topics that the pipeline delivers to: --topic.")
+        return pipeline_grants(names, settings.application_id, topics, groups)
+    if not groups:
+        raise UsageError("Name the producer group with --group, or give --pipeline.")
+    found = (one for group in groups for one in producer_grants(names, group, topics))
+    return list(dict.fromkeys(found))  # groups share topics
+
+
+def _grant_data(grant: Grant, kafka_acls: str) -> dict[str, Any]:
+    return {
+        "command": kafka_acls,
+        "resource": grant.resource.value,
+        "name": grant.name,
+        "prefixed": grant.is_prefix,
+        "operations": list(grant.operations),
+        "purpose": grant.purpose,
+        "optional": grant.is_optional,
+    }
+
+
+def _grant_text(grant: Grant, kafka_acls: str) -> str:
+    if grant.is_optional:
+        return f"# optional, to {grant.purpose}:\n# {kafka_acls}"
+    return f"# to {grant.purpose}:\n{kafka_acls}"

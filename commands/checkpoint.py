@@ -1,0 +1,73 @@
+"""``checkback checkpoint``: inspect, verify, export, repartition and rebuild a checkpoint."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from checkback.commands.checkpoint_changes import export, inspect, repartition
+from checkback.commands.checkpoint_rebuild import rebuild
+from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.commands.settings import settings_options
+from checkback.commands.table import table_text
+from checkback.protocol.configuration import Settings
+
+if TYPE_CHECKING:
+    from checkback.operations.checkpoint.verification import Verification
+
+
+@click.group(help="Inspect, verify, export, repartition or rebuild a checkpoint.")
+def command() -> None:
+    """Group the verbs."""
+
+
+command.add_command(inspect)
+command.add_command(export)
+command.add_command(repartition)
+
+
+command.add_command(rebuild)
+
+
+@command.command()
+@click.option("--files-only", is_flag=True, help="Do not check the markers; needs no Kafka.")
+@output_option
+@settings_options
+def verify(settings: Settings, output: CommandOutput, files_only: bool) -> int:
+    """Check whether a checkpoint is whole and whether its markers match it.
+
+    Changes nothing, and may be run while the pipeline runs. Exit code 1: something is wrong or
+    missing.
+    """
+    # Imported late: what reads Kafka loads slowly.
+    from checkback.operations.checkpoint.verify import verify_checkpoint
+    from checkback.streaming.preflight import require_settings
+
+    require_settings(settings)
+    found = verify_checkpoint(settings, with_markers=not files_only)
+    data = {"checkpoint": settings.checkpoint, **found.as_data()}
+    output.show(data, _verification_text(settings.checkpoint, found))
+    return EXIT_OK if found.is_whole else EXIT_FOUND
+
+
+def _verification_text(path: str, found: Verification) -> str:
+    batches = [
+        ("planned", found.planned_batch),
+        ("committed", found.committed_batch),
+        ("whole up to", found.whole_batch),
+    ]
+    running = ", its pipeline runs" if found.is_running else ""
+    lines = [
+        f"{path}: {'whole' if found.is_whole else 'not whole'}" + running,
+        f"batches: {', '.join(f'{name} {_dash(number)}' for name, number in batches)}",
+    ]
+    if found.markers is not None:
+        rows = [(number, at - 1) for number, at in sorted(found.markers.items())]
+        lines.append(table_text(("state partition", "last batch written"), rows))
+    lines += [f"{one.code} {one.file}: {one.says} {one.remedy}" for one in found.problems]
+    return "\n".join(lines)
+
+
+def _dash(number: int | None) -> str:
+    return "-" if number is None else str(number)

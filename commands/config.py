@@ -1,0 +1,41 @@
+"""``checkback config``: the settings in effect."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import click
+
+from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.settings import settings_options_with_sources
+from checkback.deploy.settings import FAMILIES, LoadedSettings
+
+
+@click.group(help="Show the settings in effect.")
+def command() -> None:
+    """Group the verbs."""
+
+
+@command.command()
+@output_option
+@settings_options_with_sources
+def show(loaded: LoadedSettings, output: CommandOutput) -> None:
+    """Show each setting, secrets masked, and where it came from.
+
+    The source is the default, the file, the environment or a flag.
+    """
+    values = flat_values(loaded)
+    rows = {key: {"value": value, "source": loaded.sources[key]} for key, value in values.items()}
+    width = max(len(key) for key in rows)
+    lines = [f"{key:<{width}} = {one['value']}  ({one['source']})" for key, one in rows.items()]
+    output.show({"settings": rows}, "\n".join(lines))
+
+
+def flat_values(loaded: LoadedSettings) -> dict[str, object]:
+    """Return every setting by its full key, secrets masked; a family's members one by one."""
+    masked = loaded.settings.masked()
+    families = {name: masked.pop(name) for name in FAMILIES}
+    for name, members in families.items():
+        members = cast("dict[str, object]", members)
+        masked |= {f"{name}.{key}": value for key, value in members.items()}
+    return masked

@@ -1,0 +1,190 @@
+"""``checkback console``: show and decide transactions in a browser."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.metrics_option import metrics_url_option
+from checkback.commands.settings import settings_options
+from checkback.operations.timestamps import time_text
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from checkback.console.access import AccessRules
+    from checkback.console.audit import AuditEntry
+
+TOKENS_VARIABLE: Final = "CHECKBACK_CONSOLE_TOKENS"
+END_S: Final = 2
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8_484, show_default=True)
+@click.option(
+    "--hostname",
+    "hostnames",
+    multiple=True,
+    help="Name under which browsers reach it; can be repeated. Others are refused.",
+)
+@click.option(
+    "--tokens",
+    "tokens_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help=f"File with one operator per line: name, token; or the same text in {TOKENS_VARIABLE}.",
+)
+@click.option(
+    "--proxy-header", default="", help="Header in which a reverse proxy names the operator."
+)
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    default=("127.0.0.1", "::1"),
+    show_default=True,
+    help="Address or network of that proxy; can be repeated.",
+)
+@click.option(
+    "--anybody-reads/--sign-in-to-read",
+    default=None,
+    help="Show pages to those who have not signed in.  [default: only on a loopback address]",
+)
+@click.option(
+    "--bodies",
+    type=click.Choice(["nobody", "operators", "everybody"]),
+    default="operators",
+    show_default=True,
+    help="Who sees keys, properties and bodies.",
+)
+@click.option("--https", is_flag=True, help="Browsers reach it by https, through a proxy.")
+@metrics_url_option
+@output_option
+@settings_options
+def command(
+    settings: Settings,
+    output: CommandOutput,
+    host: str,
+    port: int,
+    hostnames: tuple[str, ...],
+    metrics_url: str,
+    *,
+    https: bool,
+    **rules: Any,
+) -> None:
+    """Serve web pages about the pipeline until Ctrl-C or SIGTERM; needs no Spark.
+
+    Without tokens and without a proxy's header the pages are read only.
+    """
+    import uvicorn
+
+    from checkback.console.application import new_application
+    from checkback.console.history import Sampler
+    from checkback.console.live import ConsoleServer
+    from checkback.console.opening import new_console, open_sources
+
+    chosen = access_rules(host, **rules)
+    sources = open_sources(settings, metrics_url)
+
+    def tell(entry: AuditEntry) -> None:
+        output.line(entry.as_data(), audit_text(entry))
+
+    console = new_console(settings, sources, chosen, tell, is_secure=https)
+    sampler = Sampler(sources.snapshots, console.history)
+    names = allowed_hosts(host, hostnames, chosen)
+    server = ConsoleServer(
+        uvicorn.Config(
+            new_application(console, sampler, names), host, port, log_level="warning",
+            # Who asks is the address of the connection; a header could say anything.
+            proxy_headers=False, server_header=False, timeout_graceful_shutdown=END_S,
+        )
+    )  # fmt: skip
+    _serve(server, output, host, chosen)
+
+
+def _serve(server: Any, output: CommandOutput, host: str, chosen: AccessRules) -> None:
+    """Run the server on a socket that is bound already, so that its port is known."""
+    bound = server.config.bind_socket()
+    port = bound.getsockname()[1]
+    shown = f"[{host}]" if ":" in host else host
+    url, acts = f"http://{shown}:{port}", bool(chosen.tokens or chosen.proxy_header)
+    kind = "operators may sign in" if acts else "read only"
+    output.line(
+        {"event": "started", "url": url, "port": port, "operators": acts},
+        f"The console is at {url} ({kind}). Ctrl-C ends it.",
+    )
+    # Once the server has ended, it sends itself the signal again, for whoever waited before it.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    server.run(sockets=[bound])
+
+
+def access_rules(
+    host: str,
+    *,
+    tokens_file: Path | None,
+    proxy_header: str,
+    proxies: tuple[str, ...],
+    anybody_reads: bool | None,
+    bodies: str,
+) -> AccessRules:
+    """Return what is needed to look and to act.
+
+    Raises:
+        ConfigurationError: a file or an address is wrong, or strangers on the network would read.
+    """
+    from checkback.console.access import AccessRules, parse_tokens, read_tokens
+
+    tokens = {} if tokens_file is None else read_tokens(tokens_file)
+    tokens |= parse_tokens(os.environ.get(TOKENS_VARIABLE, "").splitlines(), TOKENS_VARIABLE)
+    for one in proxies:
+        _require_network(one)
+    reads = is_loopback(host) if anybody_reads is None else anybody_reads
+    if not reads and not tokens and not proxy_header:
+        raise ConfigurationError(
+            f"Nobody could read the console on {host}: it has neither tokens nor a proxy's header.",
+            remedy="Give --tokens or --proxy-header; --anybody-reads shows it to the network.",
+        )
+    return AccessRules(tokens, proxy_header, proxies, reads, bodies)
+
+
+def allowed_hosts(host: str, hostnames: tuple[str, ...], rules: AccessRules) -> list[str]:
+    """Return the names that a request may be for.
+
+    A page of another site can make its own name lead to this machine; where anybody reads, the
+    browser would show it what the console says.
+    """
+    if hostnames:
+        return [*hostnames, "localhost", "127.0.0.1"]
+    return ["localhost", "127.0.0.1", "[", host] if rules.anybody_reads else ["*"]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches the address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def audit_text(entry: AuditEntry) -> str:
+    """Return an entry of the audit as one line."""
+    cells = (
+        time_text(entry.time_ms), entry.operator or "-", entry.action, entry.choice, entry.target,
+        entry.result, entry.says, entry.reason,
+    )  # fmt: skip
+    return "  ".join(one for one in cells if one)
+
+
+def _require_network(text: str) -> None:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"--proxy {text} is not an address or a network.", remedy="For example 10.0.0.0/8."
+        ) from error

@@ -1,0 +1,161 @@
+"""``checkback demo``: run all of Checkback on real input, and audit the result."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.demo.demonstration import DEMO, Demonstration
+from checkback.demo.fate_table import DemoReport, fate_table
+from checkback.demo.fates import ORDERS_MIN, plan_orders
+from checkback.demo.stage import DemoSetting, demo_settings
+from checkback.demo.timeline import Timeline
+from checkback.deploy.broker import EmbeddedBroker
+from checkback.deploy.jars import ensure_jars
+from checkback.deploy.settings import LoadedSettings, load_with_sources
+from checkback.protocol.errors import UsageError
+
+
+@click.command()
+@click.option(
+    "--orders", type=click.IntRange(ORDERS_MIN), default=300, show_default=True,
+    help="How many orders to send.",
+)  # fmt: skip
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Decides which order gets which fate."
+)
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, path_type=Path),
+    help="Empty or new folder for all files of the demo; it is kept. Default: a temporary one.",
+)  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep folder and topics even if the audit passes.")
+@click.option("--bootstrap-servers", help="Use this Kafka instead of starting one.")
+@click.option(
+    "--kafka", multiple=True, metavar="KEY=VALUE", help="Setting of its Kafka clients; repeatable."
+)
+@click.option(
+    "--config", type=click.Path(dir_okay=False, path_type=Path),
+    help="TOML file of settings; for the others the demo uses its own short times.",
+)  # fmt: skip
+@output_option
+def command(
+    orders: int,
+    seed: int,
+    data_dir: Path | None,
+    keep: bool,
+    bootstrap_servers: str | None,
+    kafka: Sequence[str],
+    config: Path | None,
+    output: CommandOutput,
+) -> int:
+    """Send orders of every fate, kill their producer, and audit the real topics.
+
+    Starts a Kafka broker, the pipeline and an order service with a SQLite database, waits until
+    every transaction is settled, and compares the real topics with the database.
+
+    Exit code 1: a message is missing, doubled, or there though its order was not committed.
+    """
+    planned = plan_orders(orders, seed)
+    loaded = load_with_sources(config, {}, _flags(bootstrap_servers, kafka))
+    console = Console(stderr=output.as_json, highlight=False)
+    with _ended_in_order(), _folder(data_dir) as folder, Timeline(console) as timeline:
+        with _stage(folder, loaded, timeline, keep=keep) as stage:
+            report = Demonstration(stage, planned, seed, timeline).run()
+        if keep or data_dir or report.findings:
+            report = replace(report, data_dir=str(folder))
+        else:
+            shutil.rmtree(folder)
+    _show(report, output, console)
+    return EXIT_FOUND if report.findings else EXIT_OK
+
+
+def _flags(bootstrap_servers: str | None, kafka: Sequence[str]) -> dict[str, object]:
+    flags: dict[str, object] = {}
+    if bootstrap_servers:
+        flags["bootstrap_servers"] = bootstrap_servers
+    for pair in kafka:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise UsageError(f"--kafka takes KEY=VALUE, not {key!r}.")
+        flags[f"kafka.{key.removeprefix('kafka.')}"] = value
+    return flags
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Let SIGTERM do what Ctrl-C does: the demo first ends every process that it started."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def _folder(chosen: Path | None) -> Iterator[Path]:
+    """Yield the folder for the run; after an error keep it and print its path."""
+    if chosen is not None and chosen.is_dir() and any(chosen.iterdir()):
+        raise UsageError(
+            f"The folder {chosen} is not empty.", remedy="Name a new one with --data-dir."
+        )
+    folder = Path(tempfile.mkdtemp(prefix="checkback-demo-")) if chosen is None else chosen
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder.absolute()
+    except KeyboardInterrupt:
+        if chosen is None:
+            shutil.rmtree(folder)
+        raise
+    except BaseException:
+        click.echo(f"The demo's logs and data are kept in {folder}.", err=True)
+        raise
+
+
+@contextmanager
+def _stage(
+    folder: Path, loaded: LoadedSettings, timeline: Timeline, *, keep: bool
+) -> Iterator[DemoSetting]:
+    """Yield a stage on the named Kafka, or on an embedded broker that runs inside the block."""
+    set_keys = {key for key, source in loaded.sources.items() if source != "default"}
+    chosen = replace(loaded.settings, checkpoint=str(folder / "checkpoint"))
+    if chosen.bootstrap_servers:
+        prefix = f"demo-{uuid.uuid4().hex[:8]}-"
+        stage = DemoSetting(demo_settings(chosen, set_keys, prefix=prefix), folder)
+        timeline.say(DEMO, f"uses Kafka at {chosen.bootstrap_servers}, topics {prefix}*")
+        yield stage
+        if not keep:
+            stage.delete_topics()
+        return
+    timeline.say(DEMO, "starts a Kafka broker")
+    ensure_jars("spark")  # a missing jar should be reported before anything runs
+    with EmbeddedBroker(folder / "broker") as broker:
+        timeline.say(DEMO, f"Kafka answers at {broker.bootstrap_servers}")
+        settings = replace(chosen, bootstrap_servers=broker.bootstrap_servers)
+        yield DemoSetting(demo_settings(settings, set_keys, prefix=""), folder)
+
+
+def _show(report: DemoReport, output: CommandOutput, console: Console) -> None:
+    if output.as_json:
+        output.show(report.as_data(), "")
+        return
+    console.print()
+    console.print(fate_table(report.fates))
+    console.print()
+    for finding in report.findings:
+        console.print(f"{finding.kind}: {finding.order_id or '(no key)'}: {finding.text}")
+    console.print(report.verdict(), soft_wrap=True)
+    console.print(f"{report.kills} producer processes killed, {report.duration_s:.0f} s.")
+    if report.data_dir:
+        console.print(f"Kept in {report.data_dir}.", soft_wrap=True)
+    sys.stdout.flush()

@@ -1,0 +1,38 @@
+"""``checkback deploy``: what a cluster needs to run the pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from checkback.commands.core import CommandOutput, output_option
+
+
+@click.group(help="Pack what a cluster needs to run the pipeline.")
+def command() -> None:
+    """Group the verbs."""
+
+
+@command.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--s3", "has_s3", is_flag=True, help="Also the jars of a checkpoint on S3.")
+@output_option
+def pack(output: CommandOutput, folder: Path, *, has_s3: bool) -> None:
+    """Write Checkback as a zip, its jars and a program to FOLDER, and print spark-submit's options.
+
+    The Python of driver and executors has to have what requirements/spark.txt names.
+    """
+    from checkback.deploy.pack import write_pack
+
+    written = write_pack(folder, ("spark", "s3") if has_s3 else ("spark",))
+    options = [*written.submit_options, str(written.program)]
+    output.show(
+        {
+            "package": str(written.package),
+            "program": str(written.program),
+            "jars": [str(jar) for jar in written.jars],
+            "options": options,
+        },
+        " ".join(["spark-submit", *options, "run --config checkback.toml"]),
+    )

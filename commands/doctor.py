@@ -1,0 +1,60 @@
+"""``checkback doctor``: check everything that the pipeline needs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from textwrap import TextWrapper
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.commands.operator_options import now_ms
+from checkback.commands.settings import settings_options
+from checkback.protocol.configuration import Settings
+
+if TYPE_CHECKING:
+    from checkback.operations.diagnosis import Diagnosis
+
+INDENT: Final = " " * 9
+
+
+@click.command()
+@output_option
+@settings_options
+def command(settings: Settings, output: CommandOutput) -> int:
+    """Check software, brokers, topics, clock, rights, checkpoint and producer groups.
+
+    Writes one tick to the op topic, because only a record shows the brokers' time; the pipeline
+    ignores it. Exit code 1: a check failed.
+    """
+    # Imported late: what reads Kafka loads slowly.
+    from checkback.operations.diagnosis import Result
+    from checkback.operations.doctor import Doctor
+
+    findings = list(Doctor(settings, now_ms).findings())
+    failed = sum(one.result is Result.FAILED for one in findings)
+    output.show(
+        {"checks": [asdict(one) for one in findings], "failed": failed},
+        findings_text(findings, shutil.get_terminal_size().columns),
+    )
+    return EXIT_FOUND if failed else EXIT_OK
+
+
+def findings_text(findings: Sequence[Diagnosis], width: int) -> str:
+    """Return the findings for people, none wider than the terminal: result, check, facts, remedy.
+
+    Args:
+        findings: of all checks.
+        width: the terminal's columns.
+    """
+    fold = TextWrapper(
+        max(40, width), subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False
+    )
+    lines = []
+    for one in findings:
+        lines += fold.wrap(f"{one.result:<{len(INDENT)}}{one.check}: {one.says}")
+        lines += fold.wrap(f"{INDENT}{one.remedy}") if one.remedy else []
+    return "\n".join(lines)

@@ -1,0 +1,128 @@
+"""Translate errors of libraries into Checkback's: a sentence for the user instead of a trace.
+
+A library's exception that reaches the command line has one of three causes: a setting that the
+library rejects, a problem in the environment, or a defect of Checkback. This module explains the
+first two. Everything else is a defect and keeps its trace (exit code 70).
+
+Classes are compared by name and module, so none of these libraries has to be imported or even
+installed.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Any, Final
+
+from checkback.protocol.errors import (
+    BrokerError,
+    CheckbackError,
+    ConfigurationError,
+    OperationalError,
+    PrerequisiteError,
+)
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+PIPELINE_PACKAGES: Final = frozenset(
+    {
+        "click", "confluent_kafka", "deltalake", "kafka", "numpy", "pandas", "pyarrow", "py4j",
+        "pydantic", "pyspark", "rich", "yaml",
+    }
+)  # fmt: skip
+"""Modules that come with the extra ``spark``."""
+
+
+def explained(error: BaseException) -> CheckbackError | None:
+    """Return the error that tells the user what to do; None for a defect of ours."""
+    for kind in type(error).__mro__:
+        explain = _EXPLANATIONS.get(f"{kind.__module__.partition('.')[0]}.{kind.__name__}")
+        if explain is not None:
+            return explain(error)
+    return None
+
+
+def missing_package(error: ModuleNotFoundError) -> CheckbackError | None:
+    """Return the error for a package that is not installed; None for a module of our own."""
+    package = (error.name or "").partition(".")[0]
+    if package not in PIPELINE_PACKAGES:
+        return None
+    return PrerequisiteError(
+        f"The package {package} is not installed: this installation has only Checkback's client.",
+        remedy="Install the pipeline and the command line: pip install 'checkback[spark]'.",
+        package=package,
+    )
+
+
+def _of_librdkafka(error: Any) -> CheckbackError:
+    cause = error.args[0] if error.args else error
+    said = cause.str() if hasattr(cause, "str") else str(cause)
+    if getattr(cause, "name", str)() == "_INVALID_ARG":
+        return ConfigurationError(
+            f"librdkafka rejects a kafka.* setting: {said.rstrip('.')}.",
+            remedy="Correct the setting; kafka.* takes librdkafka's names.",
+        )
+    return BrokerError(
+        f"Kafka refused: {said.rstrip('.')}.",
+        remedy="Run `checkback doctor`: it looks at brokers, topics and rights.",
+    )
+
+
+def _of_kafka_python(error: Any) -> CheckbackError:
+    return BrokerError(
+        f"Kafka refused: {str(error).rstrip('.') or type(error).__name__}.",
+        remedy="Run `checkback doctor`: it looks at brokers, topics and rights.",
+    )
+
+
+def _of_pyspark(error: Any) -> CheckbackError:
+    said = str(error).strip().partition("\n")[0].removesuffix(".")
+    if "JAVA_GATEWAY_EXITED" in said:
+        return PrerequisiteError(
+            "Spark's JVM ended while it started.",
+            remedy="The lines above say why; often it is a spark.* setting, master, or too little "
+            "memory for spark.driver.memory.",
+        )
+    return OperationalError(
+        f"Spark failed: {said}.", remedy="Check master and the spark.* settings."
+    )
+
+
+def _of_java(error: Any) -> CheckbackError:
+    said = str(error.java_exception.toString()).partition("\n")[0].removesuffix(".")
+    return OperationalError(
+        f"Spark failed: {said}.", remedy="Check master and the spark.* settings."
+    )
+
+
+def _of_connection(error: Any) -> CheckbackError:
+    return OperationalError(
+        f"A connection failed: {error.strerror or type(error).__name__}.",
+        remedy="Check that the other side still runs.",
+    )
+
+
+def _of_files(error: Any) -> CheckbackError:
+    if error.errno in FULL:
+        return PrerequisiteError(
+            "No space is left on the disk.", remedy="Free some space and try again."
+        )
+    named = f"{error.filename}: " if error.filename else ""
+    return PrerequisiteError(
+        f"{named}{error.strerror or error}.", remedy="Check the path and its permissions."
+    )
+
+
+def _of_import(error: Any) -> CheckbackError | None:
+    return missing_package(error)
+
+
+_EXPLANATIONS: Final[dict[str, Callable[[Any], CheckbackError | None]]] = {
+    "cimpl.KafkaException": _of_librdkafka,
+    "kafka.KafkaError": _of_kafka_python,
+    "pyspark.PySparkException": _of_pyspark,
+    "py4j.Py4JJavaError": _of_java,
+    "builtins.ConnectionError": _of_connection,
+    "builtins.OSError": _of_files,
+    "builtins.ModuleNotFoundError": _of_import,
+}
+"""By top module and class."""

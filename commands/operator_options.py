@@ -1,0 +1,104 @@
+"""Options and readers that the operators' commands share."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from checkback.commands.scan_progress import scan_progress
+from checkback.operations import transactions
+from checkback.operations.scanning import TopicScanner
+from checkback.operations.transactions import TransactionFinder
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
+from checkback.protocol.durations import duration_ms
+from checkback.protocol.errors import UsageError
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class DurationType(click.ParamType[int]):
+    """A duration like ``10m``; the command receives milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the duration in milliseconds."""
+        if isinstance(value, int):
+            return value
+        try:
+            return duration_ms(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+def listing_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose pending halves: age in milliseconds, group, and how many."""
+    options: list[Decorator] = [
+        click.option(
+            "--older-than", type=DurationType(), help="Only halves of at least this age: 10m, 2h."
+        ),
+        click.option("--group", help="Only halves of this producer group."),
+        click.option(
+            "--limit",
+            type=click.IntRange(min=1),
+            default=100,
+            show_default=True,
+            help="At most this many.",
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def operator_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--operator``; its default is the user of this process."""
+    return click.option(
+        "--operator",
+        default=_user_name,
+        show_default="the user of this process",
+        help="Your name; the records keep it.",
+    )(function)
+
+
+def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--yes``."""
+    return click.option(
+        "--yes",
+        "is_certain",
+        is_flag=True,
+        help="Do it; without this, only say what would be done.",
+    )(function)
+
+
+def now_ms() -> int:
+    """Return the current time in milliseconds since 1970."""
+    return int(time.time() * 1_000)
+
+
+@contextmanager
+def open_scanner(settings: Settings) -> Iterator[TopicScanner]:
+    """Yield a scanner that shows its progress."""
+    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    with scan_progress() as advance, TopicScanner(connection, advance) as scanner:
+        yield scanner
+
+
+@contextmanager
+def open_finder(settings: Settings) -> Iterator[TransactionFinder]:
+    """Yield a finder of transactions that shows its progress."""
+    with scan_progress() as advance, transactions.open_finder(settings, advance) as finder:
+        yield finder
+
+
+def _user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container's user may have no name
+        return ""

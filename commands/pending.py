@@ -1,0 +1,60 @@
+"""``checkback pending``: list the transactions without a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.operator_options import listing_options, now_ms
+from checkback.commands.settings import settings_options
+from checkback.commands.table import table_text
+from checkback.protocol.configuration import Settings
+from checkback.protocol.durations import duration_text
+
+HEADINGS = (
+    "transaction id", "group", "real topic", "half", "age", "checks", "next check in",
+)  # fmt: skip
+
+
+@click.command()
+@listing_options
+@output_option
+@settings_options
+def command(
+    settings: Settings, output: CommandOutput, older_than: int | None, group: str | None, limit: int
+) -> None:
+    """List the transactions without a verdict, the oldest first.
+
+    Reads the last committed batch from the checkpoint, also while the pipeline runs.
+    """
+    # Imported late: what reads Kafka and the state loads slowly.
+    from checkback.operations.pending_transactions import oldest_transactions
+    from checkback.streaming.preflight import require_settings
+
+    require_settings(settings)
+    until_ms = None if older_than is None else now_ms() - older_than
+    found = oldest_transactions(settings, limit, stored_until_ms=until_ms, group=group)
+    now = now_ms()
+    rows = [one.as_data(now) for one in found]
+    output.show({"pending": rows, "read_at_ms": now}, _text(rows, now))
+
+
+def _text(rows: Sequence[dict[str, object]], now: int) -> str:
+    if not rows:
+        return "Nothing is pending."
+    return table_text(HEADINGS, [_cells(row, now) for row in rows])
+
+
+def _cells(row: dict[str, object], now: int) -> tuple[object, ...]:
+    age_ms, next_check_ms = int(str(row["age_ms"])), int(str(row["next_check_ms"]))
+    return (
+        row["transaction_id"] or "(the half is gone)",
+        row["group"],
+        row["real_topic"],
+        f"{row['half_partition']}:{row['half_offset']}",
+        duration_text(age_ms),
+        row["check_times"],
+        "due" if next_check_ms <= now else duration_text(next_check_ms - now),
+    )

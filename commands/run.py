@@ -1,0 +1,68 @@
+"""``checkback run``: run the pipeline until it is stopped."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.settings import settings_options
+from checkback.deploy.jars import pipeline_jars
+from checkback.deploy.java import find_java
+from checkback.protocol.configuration import Settings
+from checkback.streaming.progress import is_quiet, line_text
+
+REPLACE_LINE: Final = "\x1b[1A\r\x1b[2K"
+"""One line up, then erase it: the terminal's codes."""
+
+
+@click.command()
+@output_option
+@settings_options
+def command(settings: Settings, output: CommandOutput) -> None:
+    """Run the transaction checker until SIGTERM or Ctrl-C ends it between two batches.
+
+    Prints one line per progress interval: text on a terminal, where a line without news takes the
+    place of the one before it, JSON lines elsewhere. The first line says that the query runs (event
+    "started"), the last one that it has ended ("stopped").
+    """
+    find_java()
+    jars = pipeline_jars(settings)
+    # Imported late: Spark loads slowly, and a wrong setting should be reported before that.
+    from checkback.streaming.job import Job
+    from checkback.streaming.preflight import require_settings
+
+    require_settings(settings)
+    told = CommandOutput(as_json=output.as_json or not sys.stdout.isatty())
+    emit = TerminalLines().emit
+
+    def emit_json(event: str, facts: dict[str, Any]) -> None:
+        told.line({"event": event, **facts}, "")
+
+    Job(settings, jars, emit_json if told.as_json else emit).run()
+
+
+@dataclass(slots=True)
+class TerminalLines:
+    """Writes events to a terminal; a line that tells of nothing new takes its last one's place.
+
+    Args:
+        width: returns the terminal's columns.
+    """
+
+    width: Callable[[], int] = lambda: shutil.get_terminal_size().columns
+    _is_replaceable: bool = False
+
+    def emit(self, event: str, facts: dict[str, Any]) -> None:
+        """Write an event."""
+        text = line_text(event, facts, self.width())
+        quiet = event == "progress" and is_quiet(facts) and "\n" not in text
+        begin = REPLACE_LINE if quiet and self._is_replaceable else ""
+        sys.stdout.write(f"{begin}{text}\n")
+        sys.stdout.flush()
+        self._is_replaceable = quiet

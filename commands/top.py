@@ -1,0 +1,153 @@
+"""``checkback top``: what the pipeline is doing, in the terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.metrics_option import metrics_url_option
+from checkback.commands.settings import settings_options
+from checkback.operations.timestamps import time_text
+from checkback.protocol.configuration import Settings
+from checkback.protocol.durations import duration_text
+from checkback.protocol.errors import CheckbackError
+
+if TYPE_CHECKING:
+    from checkback.console.history import History
+    from checkback.console.kafka_facts import GroupRow
+    from checkback.console.opening import Sources
+
+BARS: Final = "▁▂▃▄▅▆▇█"
+WIDTH: Final = 40
+
+
+@click.command()
+@click.option(
+    "--interval",
+    "interval_s",
+    type=click.FloatRange(min=0.2),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time between two looks.",
+)
+@click.option("--once", is_flag=True, help="Print the second look, whose rates are known, and end.")
+@metrics_url_option
+@output_option
+@settings_options
+def command(
+    settings: Settings, output: CommandOutput, interval_s: float, metrics_url: str, *, once: bool
+) -> None:
+    """Show figures, rates and producer groups as they change; Ctrl-C ends it.
+
+    JSON, or no terminal: one snapshot per line.
+    """
+    from checkback.console.history import History
+    from checkback.console.opening import open_sources
+
+    sources, history = open_sources(settings, metrics_url), History()
+    if once:
+        history.add(sources.snapshots.read())
+        time.sleep(interval_s)
+        _line(sources, history, output)
+    elif output.as_json or not sys.stdout.isatty():
+        while True:
+            _line(sources, history, output)
+            time.sleep(interval_s)
+    else:
+        with Live(console=Console(), screen=True, auto_refresh=False) as live:
+            while True:
+                history.add(sources.snapshots.read())
+                live.update(view(history, _groups(sources)), refresh=True)
+                time.sleep(interval_s)
+
+
+def _line(sources: Sources, history: History, output: CommandOutput) -> None:
+    snapshot = sources.snapshots.read()
+    history.add(snapshot)
+    groups = _groups(sources)
+    data = {**snapshot.as_data(), "groups": _groups_data(groups)}
+    output.line(data, text_of(view(history, groups)))
+
+
+def view(history: History, groups: Sequence[GroupRow] | str) -> RenderableType:
+    """Return what the terminal shows.
+
+    Args:
+        history: with at least one snapshot.
+        groups: the producer groups, or why they are not known.
+    """
+    snapshot = history.latest
+    assert snapshot is not None  # noqa: S101 - one was added
+    head = Text(f"{snapshot.application_id}  {time_text(snapshot.time_ms)}", style="bold")
+    figures = Table(box=None, pad_edge=False, show_header=False)
+    for one in history.plots():
+        figures.add_row(
+            one.title, Text(f"{one.latest}{one.unit}", justify="right"), bars(one.lines)
+        )
+    totals = "  ".join(
+        f"{event.replace('_', ' ')} {count:,.0f}" for event, count in snapshot.totals.items()
+    )
+    missing = [Text(f"no {one.what}: {one.says} {one.remedy}") for one in snapshot.missing]
+    return Group(head, figures, Text(totals), _groups_table(groups), *missing)
+
+
+def bars(lines: Sequence[str]) -> str:
+    """Return a plot's newest points as bars, from the coordinates of its lines."""
+    from checkback.console.plots import HEIGHT
+
+    heights = [float(point.split(",")[1]) for line in lines for point in line.split()]
+    steps = (int((1 - y / HEIGHT) * len(BARS)) for y in heights[-WIDTH:])
+    return "".join(BARS[min(len(BARS) - 1, max(0, step))] for step in steps)
+
+
+def text_of(shown: RenderableType) -> str:
+    """Return what the terminal would show as text."""
+    console = Console(width=120, color_system=None)
+    with console.capture() as captured:
+        console.print(shown)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _groups(sources: Sources) -> Sequence[GroupRow] | str:
+    try:
+        return sources.facts.groups()
+    except CheckbackError as error:
+        return str(error)
+
+
+def _groups_table(groups: Sequence[GroupRow] | str) -> RenderableType:
+    if isinstance(groups, str):
+        return Text(groups)
+    table = Table("group", "pending", "oldest", "members", "finding", box=None, pad_edge=False)
+    for row in groups:
+        facts = row.facts
+        age = duration_text(facts.oldest_age_ms) if facts.pending else "-"
+        members = "?" if facts.members is None else str(facts.members)
+        finding = str(row.finding.result) if facts.pending else "idle"
+        table.add_row(Text(facts.name), f"{facts.pending:,}", age, members, finding)
+    return table
+
+
+def _groups_data(groups: Sequence[GroupRow] | str) -> list[dict[str, Any]] | None:
+    if isinstance(groups, str):
+        return None
+    return [
+        {
+            "group": row.facts.name,
+            "pending": row.facts.pending,
+            "oldest_age_ms": row.facts.oldest_age_ms,
+            "members": row.facts.members,
+            "result": str(row.finding.result),
+        }
+        for row in groups
+    ]

@@ -1,0 +1,189 @@
+"""``checkback tx``: show one transaction, or decide it by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.commands.operator_options import (
+    DurationType,
+    now_ms,
+    open_finder,
+    operator_option,
+    yes_option,
+)
+from checkback.commands.settings import settings_options
+from checkback.commands.table import table_text
+from checkback.operations.history import HistoryEvent, TransactionHistory
+from checkback.operations.resolving import Aftermath, Resolver, manual_op, pending_one
+from checkback.operations.signing import operator_signer
+from checkback.operations.timestamps import time_text
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
+from checkback.protocol.errors import UsageError
+from checkback.protocol.records import Op
+
+newer_than_option = click.option(
+    "--newer-than",
+    type=DurationType(),
+    help="Search only among halves of at most this age: 2h, 3d.",
+)
+
+
+@click.group(help="Show one transaction, or decide it by hand.")
+def command() -> None:
+    """Group the verbs."""
+
+
+@command.command()
+@click.argument("transaction", metavar="ID")
+@newer_than_option
+@output_option
+@settings_options
+def show(
+    settings: Settings, output: CommandOutput, transaction: str, newer_than: int | None
+) -> None:
+    """Show the whole history of a transaction: half, ops, checks, verdict, final message.
+
+    ID is the transaction id, or partition:offset of the half. For an id the command searches the
+    half topic from its beginning, or from --newer-than ago. It finds a position at once.
+    """
+    with open_finder(settings) as finder:
+        found = finder.find(transaction, stored_from_ms=_from_ms(newer_than))
+    output.show(
+        {"transactions": [one.as_data() for one in found]},
+        "\n\n".join(_history_text(one) for one in found),
+    )
+
+
+@command.command()
+@click.argument("transaction", metavar="ID")
+@click.option("--commit", "verdict", flag_value="commit", help="Deliver its message.")
+@click.option("--rollback", "verdict", flag_value="rollback", help="Drop its message.")
+@click.option("--why", required=True, help="The reason; the op keeps it.")
+@click.option(
+    "--wait", "wait_s", type=click.FloatRange(min=0), default=30.0, show_default=True,
+    metavar="SECONDS", help="How long to wait for the verdict.",
+)  # fmt: skip
+@newer_than_option
+@operator_option
+@yes_option
+@output_option
+@settings_options
+def resolve(
+    settings: Settings,
+    output: CommandOutput,
+    transaction: str,
+    verdict: str | None,
+    why: str,
+    wait_s: float,
+    newer_than: int | None,
+    operator: str,
+    is_certain: bool,
+) -> int:
+    """Commit or roll back a pending transaction by hand.
+
+    Appends an op as a producer would, with the operator and the reason in it. The pipeline accepts
+    or refuses the op as it does every other. Without --yes the command only says what it would
+    append.
+
+    Exit code 1: the transaction already has a verdict, it got another one than you asked for, or it
+    got none in time.
+    """
+    if verdict is None or not operator or not why.strip():
+        raise UsageError(_what_is_missing(verdict, operator))
+    signer = operator_signer(settings)
+    with open_finder(settings) as finder:
+        found = finder.find(transaction, stored_from_ms=_from_ms(newer_than))
+        history = pending_one(found)
+        if history is None:
+            return _tell_settled(output, found, verdict)
+        op = manual_op(history, verdict, operator=operator, reason=why)
+        if not is_certain:
+            return _tell_plan(output, op, verdict)
+        connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+        resolver = Resolver(finder.scanner, connection, settings.topics, history.real_topic, signer)
+        deadline_s = time.monotonic() + wait_s
+        aftermath = resolver.resolve(op, lambda: time.monotonic() > deadline_s)
+    return _tell_aftermath(output, op, verdict, aftermath)
+
+
+def _from_ms(newer_than: int | None) -> int | None:
+    return None if newer_than is None else now_ms() - newer_than
+
+
+def _what_is_missing(verdict: str | None, operator: str) -> str:
+    if verdict is None:
+        return "Give --commit or --rollback."
+    return "Give your name with --operator." if not operator else "Give the reason with --why."
+
+
+def _op_data(op: Op, verdict: str) -> dict[str, Any]:
+    return {
+        "transaction_id": op.transaction_id,
+        "group": op.producer_group,
+        "half_partition": op.half_partition,
+        "half_offset": op.half_offset,
+        "says": verdict,
+        "reason": op.remark,
+        "operator": op.operator,
+    }
+
+
+def _tell_settled(output: CommandOutput, found: Sequence[TransactionHistory], verdict: str) -> int:
+    verdicts = {str(one.half_at): one.verdict for one in found}
+    said = ", ".join(f"{at} has the verdict {one}" for at, one in verdicts.items())
+    output.show(
+        {"appended": False, "dry_run": False, "verdicts": verdicts},
+        f"Nothing was appended: {said}.",
+    )
+    return EXIT_OK if set(verdicts.values()) == {verdict} else EXIT_FOUND
+
+
+def _tell_plan(output: CommandOutput, op: Op, verdict: str) -> int:
+    output.show(
+        {"appended": False, "dry_run": True, "op": _op_data(op, verdict)},
+        f"Would append for {op.half_partition}:{op.half_offset} ({op.transaction_id}, group "
+        f"{op.producer_group}): {verdict}, by {op.operator}: {op.remark}. Give --yes to do it.",
+    )
+    return EXIT_OK
+
+
+def _tell_aftermath(output: CommandOutput, op: Op, verdict: str, aftermath: Aftermath) -> int:
+    at = aftermath.op_at
+    data = {
+        "appended": True,
+        "dry_run": False,
+        "op": {**_op_data(op, verdict), "partition": at.partition, "offset": at.offset},
+        **aftermath.as_data(),
+    }
+    output.show(data, aftermath.as_text())
+    return EXIT_OK if aftermath.is_as_asked(verdict) else EXIT_FOUND
+
+
+def _history_text(history: TransactionHistory) -> str:
+    head = (
+        f"transaction {history.transaction_id or '(its half is gone)'}  half {history.half_at}  "
+        f"group {history.group}  real topic {history.real_topic}  verdict {history.verdict}"
+    )
+    rows = [(time_text(one.time_ms), one.kind, _place(one), _facts(one)) for one in history.events]
+    return f"{head}\n{table_text(('time', 'what', 'where', ''), rows)}"
+
+
+def _place(event: HistoryEvent) -> str:
+    return f"{event.topic} {event.at}"
+
+
+def _facts(event: HistoryEvent) -> str:
+    # Not by membership: batch 0 and offset 0 would equal False.
+    told = {
+        key: value
+        for key, value in event.facts.items()
+        if value is not None and value is not False and value != ""
+    }
+    properties = told.pop("properties", {})
+    return "  ".join(f"{key}={value}" for key, value in {**told, **properties}.items())
