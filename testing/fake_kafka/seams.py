@@ -1,0 +1,123 @@
+"""Where the sink names its clients: the modules in which fakes take their place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib import import_module
+from types import TracebackType
+from typing import Final, TypeVar
+from unittest.mock import patch
+
+from checkback.sinks.kafka.deadline import HangingCallError
+from checkback.testing.fake_kafka.admin import FakeAdminClient
+from checkback.testing.fake_kafka.cluster import Cluster
+from checkback.testing.fake_kafka.consumer import FakeConsumer
+from checkback.testing.fake_kafka.errors import HangingCall
+from checkback.testing.fake_kafka.producer import FakeProducer
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+SEAMS: Final[dict[str, tuple[str, ...]]] = {
+    "checkback.sinks.kafka.transaction": ("Producer", "call_within", "time"),
+    "checkback.sinks.kafka.marker": ("Consumer", "time"),
+    "checkback.sinks.kafka.lookup": ("Consumer",),
+    "checkback.sinks.kafka.real_topics": ("time",),
+    "checkback.sinks.kafka.unended": ("AdminClient",),
+    "checkback.sinks.kafka.epoch": ("ThreadPoolExecutor", "time"),
+    "checkback.sinks.writer": ("time",),
+    "checkback.sinks.writers": ("AdminClient",),
+}
+"""By module, the names that are replaced. All of a module's clients, clocks and threads."""
+
+
+class SeamError(Exception):
+    """A module has not, or no longer, the name that was to be replaced."""
+
+
+@contextmanager
+def installed(cluster: Cluster) -> Iterator[None]:
+    """Have the sink work with this cluster in place of Kafka.
+
+    Raises:
+        SeamError: a name is missing, so that something would go on with the real one.
+    """
+    fakes: dict[str, object] = {
+        "Producer": partial(FakeProducer, cluster),
+        "Consumer": partial(FakeConsumer, cluster),
+        "AdminClient": partial(FakeAdminClient, cluster),
+        "call_within": call_within,
+        "time": FakeTime(cluster),
+        "ThreadPoolExecutor": OneByOne,
+    }
+    with ExitStack() as stack:
+        for name, replaced in SEAMS.items():
+            module = import_module(name)
+            for seam in replaced:
+                if not hasattr(module, seam):
+                    raise SeamError(f"{name} has no {seam} any more: see SEAMS in {__name__}.")
+                stack.enter_context(patch.object(module, seam, fakes[seam]))
+        yield
+
+
+class FakeTime:
+    """What the sink uses of the module `time`.
+
+    Args:
+        cluster: whose clock it tells.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def time(self) -> float:
+        """Return the seconds since 1970."""
+        return self._cluster.clock.now_ms / 1_000
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back."""
+        return self._cluster.clock.now_ms / 1_000
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._cluster.sleep(seconds * 1_000)
+
+
+def call_within(call: Callable[[], object], timeout_s: float) -> None:
+    """Stand in for sinks.kafka.deadline.call_within, without a thread."""
+    del timeout_s
+    try:
+        call()
+    except HangingCall as error:
+        raise HangingCallError from error
+
+
+class OneByOne:
+    """Stands in for a pool of threads: calls are made in turn, so that a seed repeats them.
+
+    Args:
+        workers: how many threads the pool would have.
+    """
+
+    def __init__(self, workers: int) -> None:
+        del workers
+
+    def __enter__(self) -> OneByOne:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Nothing is left to wait for."""
+
+    def map(self, call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+        """Return the results in their order."""
+        return [call(one) for one in items]
+
+
+__all__ = ["SEAMS", "FakeTime", "OneByOne", "SeamError", "call_within", "installed"]
