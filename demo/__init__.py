@@ -1,0 +1,1 @@
+"""The demo: an order service, its fates and its audit."""

@@ -1,0 +1,155 @@
+"""The audit: compares the records on the topics with the order service's database. Pure.
+
+The database is the truth. The message of a committed order has to be on its real topic once, byte
+for byte. No other message may be there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from checkback.demo.database import OrderTruth
+from checkback.demo.fates import Ending
+
+
+class AuditFindingKind(StrEnum):
+    """Kinds of findings."""
+
+    NOT_SENT = "not_sent"
+    MISSING = "missing"
+    DOUBLED = "doubled"
+    WRONGLY_THERE = "wrongly_there"
+    BODY_DIFFERS = "body_differs"
+    NOT_DISCARDED = "not_discarded"
+    WRONGLY_DISCARDED = "wrongly_discarded"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """One thing that the audit found wrong.
+
+    Args:
+        kind: what is wrong.
+        order_id: the order; empty if the record has none.
+        text: the facts.
+    """
+
+    kind: AuditFindingKind
+    order_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRecord:
+    """A record on a topic.
+
+    Args:
+        topic: the topic, without the run's prefix.
+        order_id: its key as text, empty if it has none.
+        body: its value.
+        note: the reason of a refused record.
+    """
+
+    topic: str
+    order_id: str
+    body: bytes
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All records on the topics, as a reader of committed records sees them.
+
+    Args:
+        halves: half messages.
+        finals: records of the real topics.
+        discarded: discarded half messages.
+        refused: refused records.
+        check_requests: number of check requests by order id.
+        check_answers: number of ops that answer a check request, by order id.
+    """
+
+    halves: Sequence[SeenRecord] = ()
+    finals: Sequence[SeenRecord] = ()
+    discarded: Sequence[SeenRecord] = ()
+    refused: Sequence[SeenRecord] = ()
+    check_requests: Mapping[str, int] = field(default_factory=dict)
+    check_answers: Mapping[str, int] = field(default_factory=dict)
+
+
+def audit(truths: Sequence[OrderTruth], evidence: Evidence) -> list[AuditFinding]:
+    """Return everything that is wrong, ordered like the orders; empty if nothing is."""
+    finals = _by_order(evidence.finals)
+    discarded = _by_order(evidence.discarded)
+    halves = _by_order(evidence.halves)
+    findings: list[AuditFinding] = []
+    for truth in truths:
+        order_id = truth.order.order_id
+        findings += _audit_sending(truth, halves[order_id])
+        findings += _audit_finals(truth, finals[order_id])
+        findings += _audit_discarding(truth, discarded[order_id])
+    known = {truth.order.order_id for truth in truths}
+    findings += _audit_strangers(known, [*evidence.finals, *evidence.discarded])
+    findings += [
+        AuditFinding(AuditFindingKind.REFUSED, seen.order_id, f"on {seen.topic}: {seen.note}")
+        for seen in evidence.refused
+    ]
+    return findings
+
+
+def _by_order(records: Iterable[SeenRecord]) -> defaultdict[str, list[SeenRecord]]:
+    found: defaultdict[str, list[SeenRecord]] = defaultdict(list)
+    for record in records:
+        found[record.order_id].append(record)
+    return found
+
+
+def _audit_sending(truth: OrderTruth, halves: Sequence[SeenRecord]) -> Iterator[AuditFinding]:
+    if not halves:
+        yield AuditFinding(
+            AuditFindingKind.NOT_SENT, truth.order.order_id, "no half message was stored"
+        )
+
+
+def _audit_finals(truth: OrderTruth, finals: Sequence[SeenRecord]) -> Iterator[AuditFinding]:
+    order = truth.order
+    for seen in finals:
+        if not truth.is_committed:
+            text = f"on {seen.topic}, but its local transaction is {truth.status or 'not there'}"
+            yield AuditFinding(AuditFindingKind.WRONGLY_THERE, order.order_id, text)
+        elif seen.topic != order.topic:
+            text = f"on {seen.topic}, but sent to {order.topic}"
+            yield AuditFinding(AuditFindingKind.WRONGLY_THERE, order.order_id, text)
+        elif seen.body != order.body:
+            text = f"{seen.body[:80]!r} instead of {order.body[:80]!r}"
+            yield AuditFinding(AuditFindingKind.BODY_DIFFERS, order.order_id, text)
+    right = sum(seen.topic == order.topic for seen in finals)
+    if truth.is_committed and right == 0:
+        text = f"committed locally, not on {order.topic}"
+        yield AuditFinding(AuditFindingKind.MISSING, order.order_id, text)
+    elif truth.is_committed and right > 1:
+        yield AuditFinding(
+            AuditFindingKind.DOUBLED, order.order_id, f"{right} times on {order.topic}"
+        )
+
+
+def _audit_discarding(truth: OrderTruth, discarded: Sequence[SeenRecord]) -> Iterator[AuditFinding]:
+    order = truth.order
+    must_be = order.fate.ending is Ending.DISCARDED
+    if must_be and not discarded:
+        text = "nobody answered for it, but it was not discarded"
+        yield AuditFinding(AuditFindingKind.NOT_DISCARDED, order.order_id, text)
+    elif len(discarded) > must_be:
+        text = f"discarded {len(discarded)} times, expected {int(must_be)}"
+        yield AuditFinding(AuditFindingKind.WRONGLY_DISCARDED, order.order_id, text)
+
+
+def _audit_strangers(known: set[str], records: Iterable[SeenRecord]) -> Iterator[AuditFinding]:
+    for seen in records:
+        if seen.order_id not in known:
+            text = f"on {seen.topic}, but no order has that key"
+            yield AuditFinding(AuditFindingKind.WRONGLY_THERE, seen.order_id, text)

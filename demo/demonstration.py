@@ -1,0 +1,217 @@
+"""Runs the demo: starts everything, waits until every transaction is settled, and audits."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from checkback.demo.audit import AuditFinding, audit
+from checkback.demo.database import OrderDatabase
+from checkback.demo.evidence import collect_evidence
+from checkback.demo.fate_table import DemoReport, FateLine, fate_lines
+from checkback.demo.fates import REAL_TOPICS, Order
+from checkback.demo.stage import DemoSetting
+from checkback.demo.tally import Tally
+from checkback.demo.timeline import Timeline
+from checkback.protocol.errors import OperationalError
+from checkback.testing.processes import Child, Notice, said_error, told_exit
+
+PIPELINE: Final = "pipeline"
+ORDER_SERVICE: Final = "order service"
+RETIRED_SERVICE: Final = "retired service"
+DEMO: Final = "demo"
+
+START_TIMEOUT_S: Final = 300.0
+SETTLE_TIMEOUT_S: Final = 300.0
+POLL_S: Final = 0.5
+PAUSE_BEFORE_RESTART_S: Final = 1.0
+
+
+@dataclass(slots=True)
+class Demonstration:
+    """One run of the demo, on a running Kafka.
+
+    Args:
+        stage: the settings and files.
+        orders: the orders to send.
+        seed: the seed of the plan, for the report.
+        timeline: shows what happens.
+    """
+
+    stage: DemoSetting
+    orders: list[Order]
+    seed: int
+    timeline: Timeline
+    kills: int = 0
+    _tally: Tally = field(init=False)
+    _inbox: SimpleQueue[Notice] = field(default_factory=SimpleQueue)
+    _children: dict[str, Child] = field(default_factory=dict)
+    _started: bool = False
+    _was_ready: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._tally = Tally(len(self.orders))
+
+    def run(self) -> DemoReport:
+        """Run the demo. When this returns or raises, every process that it started has ended.
+
+        Raises:
+            OperationalError: a process ended unexpectedly; the message says why.
+            BrokerError: Kafka can't be reached.
+        """
+        with ExitStack() as ending:
+            ending.callback(self._end_children)
+            self.stage.write_config()
+            self.stage.create_topics()
+            database = OrderDatabase(self.stage.database)
+            database.create(self.orders)
+            self.timeline.say(DEMO, f"planned {len(self.orders)} orders, created the topics")
+            self._start_pipeline()
+            self._start_services()
+            self._wait_until_settled()
+            self._stop(ORDER_SERVICE)
+            self._stop(PIPELINE)
+        return self._report(*self._audit(database))
+
+    def _start_pipeline(self) -> None:
+        self._start(PIPELINE, self.stage.pipeline_command())
+        self.timeline.say(DEMO, "starts the pipeline: checkback run")
+        self._listen(lambda: self._started, START_TIMEOUT_S)
+        if not self._started:
+            raise self._unexpected_end(PIPELINE, f"did not start within {START_TIMEOUT_S:.0f} s")
+
+    def _start_services(self) -> None:
+        self._start_service(RETIRED_SERVICE)
+        self._start_service(ORDER_SERVICE)
+
+    def _start_service(self, name: str) -> None:
+        is_retired = name == RETIRED_SERVICE
+        group = self.stage.groups[is_retired]
+        self._start(name, self.stage.service_command(group, never_answered=is_retired))
+
+    def _start(self, name: str, command: list[str]) -> None:
+        log, environment = self.stage.log(name), self.stage.environment()
+        self._children[name] = Child(name, command, log, self._inbox, environment)
+
+    def _wait_until_settled(self) -> None:
+        self._listen(lambda: self._tally.is_settled, SETTLE_TIMEOUT_S)
+        if self._tally.is_settled:
+            self.timeline.say(DEMO, "every transaction is settled")
+        else:
+            self.timeline.say(DEMO, f"timed out; {self._tally.state()}")
+
+    def _listen(self, is_over: Callable[[], bool], timeout_s: float) -> None:
+        deadline_s = time.monotonic() + timeout_s
+        while not is_over() and time.monotonic() < deadline_s:
+            try:
+                self._take(self._inbox.get(timeout=POLL_S))
+            except Empty:
+                continue
+            self.timeline.show_state(self._tally.state())
+
+    def _take(self, notice: Notice) -> None:
+        handlers: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
+            "started": self._pipeline_started,
+            "progress": self._progressed,
+            "ready": self._service_ready,
+            "batch": self._batch_begun,
+            "fatal_batch": self._fatal_batch_begun,
+            "send_failed": self._send_failed,
+            "check_answered": lambda _, fields: self._tally.add_answer(fields["answer"]),
+            "payments_settled": lambda _, fields: self._tally.add_payments(fields["orders"]),
+            "all_sent": self._all_sent,
+            "ended": self._process_ended,
+        }
+        handler = handlers.get(notice.event)
+        if handler is not None:
+            handler(notice.source, notice.fields)
+
+    def _pipeline_started(self, source: str, fields: Mapping[str, Any]) -> None:
+        self._started = True
+        self.timeline.say(source, f"runs with {fields['state_partitions']} state partitions")
+
+    def _progressed(self, source: str, fields: Mapping[str, Any]) -> None:
+        for who, text in (
+            (ORDER_SERVICE, self._tally.told_answers()),
+            (ORDER_SERVICE, self._tally.told_payments()),
+            (source, self._tally.add_progress(fields)),
+        ):
+            if text:
+                self.timeline.say(who, text)
+
+    def _service_ready(self, source: str, fields: Mapping[str, Any]) -> None:
+        again = "again " if source in self._was_ready else ""
+        self._was_ready.add(source)
+        self.timeline.say(source, f"runs {again}(pid {fields['pid']})")
+
+    def _batch_begun(self, source: str, fields: Mapping[str, Any]) -> None:
+        self.timeline.say(source, f"sends {fields['orders']} orders")
+
+    def _fatal_batch_begun(self, source: str, fields: Mapping[str, Any]) -> None:
+        self.timeline.say(
+            source,
+            f"sends {fields['orders']} orders and is about to be killed with all of them open",
+        )
+
+    def _send_failed(self, source: str, fields: Mapping[str, Any]) -> None:
+        self._tally.halves_expected -= 1
+        self.timeline.say(source, f"could not send {fields['order_id']}: {fields['error']}")
+
+    def _all_sent(self, source: str, _: Mapping[str, Any]) -> None:
+        self._tally.all_sent = True
+        self.timeline.say(source, "has sent all its orders and goes on answering checks")
+
+    def _process_ended(self, source: str, fields: Mapping[str, Any]) -> None:
+        if self._children[source].pid != fields["pid"]:
+            return
+        if source == PIPELINE or fields["exit_code"] != -signal.SIGKILL:
+            raise self._unexpected_end(source, told_exit(fields["exit_code"]))
+        self.kills += 1
+        if source == RETIRED_SERVICE:
+            self.timeline.say(source, "killed; nobody of its group ever comes back")
+            return
+        self.timeline.say(source, "killed between half message and op")
+        time.sleep(PAUSE_BEFORE_RESTART_S)
+        self._start_service(source)
+
+    def _unexpected_end(self, source: str, what: str) -> OperationalError:
+        message, remedy = said_error(self._children[source])
+        return OperationalError(f"The {source} {what}. {message}", remedy=remedy)
+
+    def _stop(self, name: str) -> None:
+        exit_code = self._children[name].stop()
+        if exit_code != 0:
+            raise self._unexpected_end(name, f"should have stopped but {told_exit(exit_code)}")
+        self.timeline.say(name, "stopped")
+
+    def _end_children(self) -> None:
+        for child in reversed(self._children.values()):
+            child.stop()
+
+    def _audit(self, database: OrderDatabase) -> tuple[list[FateLine], list[AuditFinding]]:
+        settings = self.stage.settings
+        self.timeline.say(DEMO, "reads the real topics and compares with the database")
+        evidence = collect_evidence(
+            settings.bootstrap_servers,
+            settings.kafka,
+            settings.topics,
+            real_topics=REAL_TOPICS,
+            groups=self.stage.groups,
+        )
+        truths = database.truths()
+        return fate_lines(truths, evidence), audit(truths, evidence)
+
+    def _report(self, lines: list[FateLine], findings: list[AuditFinding]) -> DemoReport:
+        return DemoReport(
+            seed=self.seed,
+            duration_s=round(self.timeline.elapsed_s, 1),
+            kills=self.kills,
+            fates=lines,
+            findings=findings,
+            timeline=self.timeline.entries,
+        )

@@ -1,0 +1,77 @@
+"""Collects the audit's evidence: reads the committed records of the topics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Message
+
+from checkback.demo.audit import Evidence, SeenRecord
+from checkback.protocol import properties as names
+from checkback.protocol.connection import confluent_settings
+from checkback.protocol.properties import ERROR_HEADER_PREFIX
+from checkback.protocol.topics import TopicNames
+from checkback.testing.topics import read_topic
+
+
+def collect_evidence(
+    bootstrap_servers: str,
+    kafka: Mapping[str, str],
+    topics: TopicNames,
+    *,
+    real_topics: Iterable[str],
+    groups: Iterable[str],
+) -> Evidence:
+    """Read everything that the audit needs.
+
+    Args:
+        bootstrap_servers: Kafka's addresses.
+        kafka: connection settings by dotted name.
+        topics: the names of Checkback's topics in this run.
+        real_topics: names of the real topics, without the run's prefix.
+        groups: the producer groups.
+
+    Raises:
+        BrokerError: a topic can't be read.
+    """
+    connection = {"log_level": 0, **confluent_settings(bootstrap_servers, kafka)}
+
+    def seen(topic: str) -> list[SeenRecord]:
+        return [_seen(record, topics.prefix) for record in read_topic(connection, topic)]
+
+    halves = read_topic(connection, topics.half)
+    check_requests = Counter(one.order_id for group in groups for one in seen(topics.check(group)))
+    return Evidence(
+        halves=[_seen(record, topics.prefix) for record in halves],
+        finals=[one for topic in real_topics for one in seen(topics.prefix + topic)],
+        discarded=seen(topics.discarded),
+        refused=seen(topics.refused),
+        check_requests=check_requests,
+        check_answers=_answers(halves, read_topic(connection, topics.op)),
+    )
+
+
+def _seen(record: Message, prefix: str) -> SeenRecord:
+    reason = _header(record, f"{ERROR_HEADER_PREFIX}message")
+    topic = (record.topic() or "").removeprefix(prefix)
+    return SeenRecord(topic, _key(record), record.value() or b"", reason)
+
+
+def _answers(halves: Iterable[Message], ops: Iterable[Message]) -> Counter[str]:
+    """Count the ops that answer a check, by order id. An op names its half by transaction id."""
+    orders = {_header(half, names.UNIQ_KEY): _key(half) for half in halves}
+    transactions = (
+        _header(op, names.UNIQ_KEY)
+        for op in ops
+        if _header(op, names.FROM_TRANSACTION_CHECK) == "true"
+    )
+    return Counter(orders[one] for one in transactions if one in orders)
+
+
+def _header(record: Message, name: str) -> str:
+    return names.text_value(record.headers() or [], name) or ""
+
+
+def _key(record: Message) -> str:
+    return (record.key() or b"").decode("utf-8", "replace")

@@ -1,0 +1,168 @@
+"""The order service: ``python -m checkback.demo.order_service``.
+
+A producer process like an application's. It reports on standard output, one JSON object per line.
+It kills itself if an order's fate demands it. Started again on the same database, it continues with
+the next batch and answers checks for the orders of the killed process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from checkback.client import LocalTransactionState, Message, TransactionMQProducer
+from checkback.demo.database import OrderDatabase
+from checkback.demo.fates import Fate, Order
+from checkback.demo.listener import OrderListener
+from checkback.protocol.errors import SendError
+
+ORDERS_PER_S: Final = 40.0
+THREADS: Final = 4
+PAYMENT_MS: Final = 300
+"""Time from an open order's first check to its payment; shorter than the time to the next check."""
+PAYMENT_POLL_S: Final = 0.25
+DEATH_WAIT_S: Final = 15.0
+SEND_TIMEOUT_MS: Final = 10_000
+"""Long, because a busy machine must not lose a half that the demo expects."""
+CHECK_THREADS: Final = 4
+
+
+def say(event: str, **fields: object) -> None:
+    """Report to the demo, in one write, so that lines of several threads stay whole."""
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def die() -> None:
+    """End this process as a crash does."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Deathbed:
+    """A barrier for the threads of a fatal batch: the process dies when all orders are open.
+
+    Args:
+        orders: number of threads to wait for.
+    """
+
+    def __init__(self, orders: int) -> None:
+        self._barrier = threading.Barrier(orders, action=die)
+
+    def wait(self) -> None:
+        """Wait for the other threads, then kill the process; also if one does not come in time."""
+        try:
+            self._barrier.wait(DEATH_WAIT_S)
+        except threading.BrokenBarrierError:
+            die()
+
+
+class OrderService:
+    """Sends the orders that wait in the database, and answers checks.
+
+    Args:
+        database: the database with the orders.
+        topic_prefix: prefix of the real topics' names, the same as for the pipeline's topics.
+        never_answered: send the orders whose checks nobody answers; else send all others.
+    """
+
+    def __init__(self, database: OrderDatabase, topic_prefix: str, never_answered: bool) -> None:
+        self._database = database
+        self._topic_prefix = topic_prefix
+        self._never_answered = never_answered
+        self._deathbed: Deathbed | None = None
+        self.stopping = threading.Event()
+        self.listener = OrderListener(database, self._die, self._answered)
+
+    def run(self, producer: TransactionMQProducer) -> None:
+        """Send all waiting orders, then answer checks until SIGTERM."""
+        provider = threading.Thread(target=self._hear_payment_provider, daemon=True)
+        provider.start()
+        while not self.stopping.is_set():
+            batch = self._database.take_batch(never_answered=self._never_answered)
+            if not batch:
+                break
+            self._send_batch(producer, batch)
+        say("all_sent")
+        self.stopping.wait()
+        provider.join()
+
+    def _send_batch(self, producer: TransactionMQProducer, batch: Sequence[Order]) -> None:
+        is_fatal = any(order.is_fatal or order.fate is Fate.NEVER_ANSWERED for order in batch)
+        self._deathbed = Deathbed(len(batch)) if is_fatal else None
+        say("fatal_batch" if is_fatal else "batch", orders=len(batch))
+        with ThreadPoolExecutor(len(batch) if is_fatal else THREADS) as pool:
+            for order in batch:
+                pool.submit(self._send, producer, order)
+                time.sleep(0.0 if is_fatal else 1.0 / ORDERS_PER_S)
+
+    def _send(self, producer: TransactionMQProducer, order: Order) -> None:
+        message = Message(self._topic_prefix + order.topic, order.body, keys=order.order_id)
+        try:
+            producer.send_message_in_transaction(message, arg=order)
+        except SendError as error:
+            say("send_failed", order_id=order.order_id, error=str(error))
+
+    def _die(self) -> None:
+        if self._deathbed is not None:
+            self._deathbed.wait()
+
+    def _answered(self, state: LocalTransactionState) -> None:
+        say("check_answered", answer=state.name)
+
+    def _hear_payment_provider(self) -> None:
+        while not self.stopping.wait(PAYMENT_POLL_S):
+            settled = self._database.settle_open(time.time_ns() // 1_000_000 - PAYMENT_MS)
+            if settled:
+                say("payments_settled", orders=settled)
+
+
+@click.command()
+@click.option("--bootstrap-servers", required=True)
+@click.option("--database", required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--group", required=True, help="Producer group.")
+@click.option("--topic-prefix", default="")
+@click.option("--never-answered", is_flag=True, help="Send the orders whose checks nobody answers.")
+def main(
+    bootstrap_servers: str,
+    database: Path,
+    group: str,
+    topic_prefix: str,
+    never_answered: bool,
+) -> None:
+    """Run the order service until SIGTERM or until an order's fate kills it."""
+    service = OrderService(OrderDatabase(database), topic_prefix, never_answered)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: service.stopping.set())
+    options: dict[str, Any] = {
+        "instance_name": f"{group}-1",  # stable, so that its successor answers checks at once
+        "topic_prefix": topic_prefix,
+        "kafka": json.loads(os.environ.get("ORDER_SERVICE_KAFKA", "{}")),
+        "send_msg_timeout_ms": SEND_TIMEOUT_MS,
+        "check_thread_pool_min_size": CHECK_THREADS,
+        "check_thread_pool_max_size": CHECK_THREADS,
+    }
+    producer = TransactionMQProducer(
+        group,
+        bootstrap_servers=bootstrap_servers,
+        transaction_listener=service.listener,
+        **options,
+    )
+    producer.start()
+    say("ready", pid=os.getpid())
+    service.run(producer)
+    producer.shutdown()
+    say("stopped")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""The live timeline: a line per event, and on a terminal a last line with the present state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final, Self
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+SOURCE_STYLES: Final = {
+    "order service": "cyan",
+    "retired service": "magenta",
+    "pipeline": "green",
+    "demo": "bold",
+}
+SOURCE_WIDTH: Final = max(map(len, SOURCE_STYLES))
+
+
+@dataclass(slots=True)
+class Timeline:
+    """Prints and remembers events with the time since the beginning.
+
+    Args:
+        console: the output; it has the last line only if it is a terminal.
+        clock_s: a clock that never goes back, in seconds.
+    """
+
+    console: Console
+    clock_s: Callable[[], float] = time.monotonic
+    entries: list[dict[str, Any]] = field(default_factory=list)
+    _began_s: float = field(init=False)
+    _status: Status | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self._began_s = self.clock_s()
+
+    def __enter__(self) -> Self:
+        if self.console.is_terminal:
+            self._status = self.console.status("")
+            self._status.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the beginning."""
+        return self.clock_s() - self._began_s
+
+    def say(self, source: str, text: str) -> None:
+        """Add a line.
+
+        Args:
+            source: the actor, one of SOURCE_STYLES.
+            text: what happened.
+        """
+        at_s = round(self.elapsed_s, 1)
+        self.entries.append({"at_s": at_s, "source": source, "text": text})
+        self.console.print(
+            Text.assemble(
+                (f"{at_s:6.1f} s  ", "dim"),
+                (f"{source:<{SOURCE_WIDTH}}  ", SOURCE_STYLES.get(source, "")),
+                text,
+            ),
+            soft_wrap=True,
+        )
+
+    def show_state(self, text: str) -> None:
+        """Show the present state in the last line of a terminal; elsewhere do nothing."""
+        if self._status is not None:
+            self._status.update(f"[dim]{text}[/dim]")
