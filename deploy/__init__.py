@@ -1,1 +1,1 @@
-"""What Checkback runs on: jars, Java, an embedded broker, topics, the demo."""
+"""What Checkback runs on: jars, Java, an embedded broker, topics."""

@@ -1,4 +1,4 @@
-"""An admin client whose errors say what is wrong."""
+"""An admin client with clear error messages."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.errors import BrokerError
 
 CONNECT_TIMEOUTS_MS: Final = (2_000, 8_000)
-"""Of the tries to connect. The first is short: a wrong password is known by then."""
+"""Time limits of the tries to connect. The first is short, but long enough to detect a wrong
+password."""
 
 Admin: TypeAlias = Any
-"""A KafkaAdminClient. kafka-python 3 has no types, and those that pyright brings are of 2.x."""
+"""A KafkaAdminClient. kafka-python 3 has no types, and pyright's stubs are for 2.x."""
 
 _REFUSALS: Final = (
     SaslAuthenticationFailedError,
@@ -38,14 +39,14 @@ _REFUSALS: Final = (
 
 @contextmanager
 def admin_client(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[Admin]:
-    """Give an admin client, and turn its errors into ours.
+    """Yield an admin client, and translate its errors into Checkback's.
 
     Args:
         bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name, as ``protocol.connection`` takes them.
+        kafka: settings by dotted name, as in ``protocol.connection``.
 
     Raises:
-        ConfigurationError: bootstrap_servers or a security setting is not as needed.
+        ConfigurationError: bootstrap_servers is missing or a security setting is not supported.
         BrokerError: Kafka can't be reached, or refuses what was asked.
     """
     settings = kafka_python_settings(bootstrap_servers, kafka)
@@ -54,8 +55,8 @@ def admin_client(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[A
         yield admin
     except AuthorizationError as error:
         raise BrokerError(
-            f"Kafka at {bootstrap_servers} does not allow this user to do that.",
-            remedy="Give the user the right to describe and create the topics.",
+            f"Kafka at {bootstrap_servers} does not allow this user to use the admin interface.",
+            remedy="Grant this user the right to describe and create the topics.",
         ) from error
     except (KafkaError, OSError) as error:
         raise BrokerError(
@@ -73,8 +74,8 @@ def new_admin_client(settings: Mapping[str, Any]) -> Admin:
         settings: kafka-python's keyword arguments.
 
     Raises:
-        KafkaError: it does not connect. kafka-python 3.0.12 then leaves its thread running; here
-            it is ended.
+        KafkaError: the client does not connect. kafka-python 3.0.12 then leaves its thread running;
+            this function ends the thread.
     """
     connections: list[KafkaNetClient] = []
 
@@ -107,7 +108,7 @@ def _connected(bootstrap_servers: str, settings: Mapping[str, Any]) -> Admin:
 
 
 def _connection_error(bootstrap_servers: str, seen: Sequence[BaseException]) -> BrokerError:
-    # Without the cause: what a client says of its login may hold the password.
+    # Without the cause, because a client's login error may contain the password.
     final = next(filter(_is_final, seen), None)
     if isinstance(final, _REFUSALS):
         return BrokerError(
@@ -118,12 +119,12 @@ def _connection_error(bootstrap_servers: str, seen: Sequence[BaseException]) -> 
     if isinstance(final, (FileNotFoundError, PermissionError)):
         return BrokerError(
             "A file that kafka.ssl.*.location names is missing or can't be read.",
-            remedy="Check kafka.ssl.ca.location and those of the certificate and the key.",
+            remedy="Check kafka.ssl.ca.location, certificate.location and key.location.",
         )
     if final is not None:
         return BrokerError(
             f"No TLS connection to Kafka at {bootstrap_servers} ({_tls_reason(final)}).",
-            remedy="Check kafka.ssl.ca.location and those of the certificate and the key.",
+            remedy="Check kafka.ssl.ca.location, certificate.location and key.location.",
         )
     why = "".join(f" ({type(error).__name__})" for error in _reasons(seen)[-1:])
     return BrokerError(
@@ -133,10 +134,10 @@ def _connection_error(bootstrap_servers: str, seen: Sequence[BaseException]) -> 
 
 
 def _is_cut_off_at_login(settings: Mapping[str, Any], seen: Sequence[BaseException]) -> bool:
-    """Tell whether the broker took each connection and then cut it off while we logged in.
+    """Return whether the broker accepted each connection and then closed it during the login.
 
-    A broker answers a wrong password and hangs up. kafka-python 3.0.12 mostly notices the second
-    before it has read the first.
+    A broker that gets a wrong password sends an error and closes the connection. kafka-python
+    3.0.12 mostly notices the closing before it has read the error.
     """
     errors = _reasons(seen)
     return (
@@ -147,29 +148,29 @@ def _is_cut_off_at_login(settings: Mapping[str, Any], seen: Sequence[BaseExcepti
 
 
 def _reasons(seen: Sequence[BaseException]) -> list[BaseException]:
-    """Return the errors but for those which say that our own time for connecting was over."""
+    """Return the errors without those that only report our own timeout for connecting."""
     return [one for one in seen if not isinstance(one, (KafkaTimeoutError, RequestTimedOutError))]
 
 
 def _is_final(error: BaseException) -> bool:
-    """Tell whether trying again can't help: the settings are wrong."""
+    """Return whether a retry is useless, because the settings are wrong."""
     return isinstance(error, (*_REFUSALS, FileNotFoundError, PermissionError)) or bool(
         _tls_reason(error)
     )
 
 
 def _tls_reason(error: BaseException) -> str:
-    """Return OpenSSL's name of what went wrong, "" for any other error."""
+    """Return OpenSSL's name of the error, "" for an error of another kind."""
     found = re.search(r"\[SSL: (\w+)\]", str(error))
     return found[1] if found else ""
 
 
 @contextmanager
 def _seen_errors() -> Iterator[list[BaseException]]:
-    """Collect the errors that kafka-python meets while it connects.
+    """Collect the errors that kafka-python gets while it connects.
 
-    It tries again until the time is over and then tells of the timeout alone; why it failed, even
-    a wrong password, it only logs, as an exception among the record's arguments.
+    kafka-python retries until its timeout and then reports only the timeout. It just logs the
+    causes, even a wrong password, as exceptions among the log record's arguments.
     """
     witness = _Witness()
     logger = logging.getLogger("kafka")

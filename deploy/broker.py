@@ -1,6 +1,6 @@
-"""A real Apache Kafka in one process (KRaft), from the jars of the lock, on the loopback address.
+"""A real Apache Kafka in one process (KRaft), on the loopback address, from the locked jars.
 
-For the demo, for tests and for a first look; data and logs stay in a folder of the caller's choice.
+It serves the demo, tests and first experiments. The caller chooses the folder for data and logs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ STOP_TIMEOUT_S: Final = 30.0
 POLL_INTERVAL_S: Final = 0.1
 HEAP_MB: Final = 768
 QUICK_START: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""JVM options that halve the processor time of a start (3.7 to 2.1 s) and cost throughput later."""
+"""JVM options that cut the processor time of a start from 3.7 to 2.1 s and cost throughput
+later."""
 
 
 def new_cluster_id() -> str:
@@ -54,13 +55,13 @@ class EmbeddedBroker:
     """One Kafka broker as a child process; as a context manager it runs inside the block.
 
     Args:
-        data_dir: folder for data and logs, made if missing; data in it is kept and used again.
-        port: where clients connect; None: a free one.
-        properties: server.properties that win over the embedded broker's own. The listener of
-            clients is named CLIENT (``listener.security.protocol.map`` secures it alone).
+        data_dir: folder for data and logs, created if missing; existing data is used again.
+        port: port for clients; None: a free one.
+        properties: server.properties that override the embedded broker's own. The clients' listener
+            is named CLIENT (``listener.security.protocol.map`` can secure it alone).
         heap_mb: the JVM's heap.
         jvm_options: more options of the JVM, for example QUICK_START.
-        cluster: all nodes of its cluster and which one this is; None: it is alone.
+        cluster: all nodes of its cluster, and which one this is; None: it is alone.
         cluster_id: the cluster's id, needed when it is not alone.
     """
 
@@ -122,14 +123,14 @@ class EmbeddedBroker:
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start the process without waiting for an answer: nodes of a cluster need each other.
+        """Start the process without waiting for an answer: cluster nodes need each other.
 
         Raises:
             PrerequisiteError: as for start.
             LifeCycleError: it runs already.
         """
         if self.pid is not None:
-            raise LifeCycleError(f"The broker on {self.folder.path} runs already.")
+            raise LifeCycleError(f"The broker on {self.folder.path} already runs.")
         for port in self.node.ports:
             require_free(port)
         self.folder.create()
@@ -143,7 +144,7 @@ class EmbeddedBroker:
         self._spawn([java, *self._jvm_options, *options, "kafka.Kafka"])
 
     def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until the broker tells clients that it is part of its cluster.
+        """Wait until the broker reports to clients that it is part of its cluster.
 
         Raises:
             PrerequisiteError: a port was taken, or the disk is full.
@@ -162,7 +163,7 @@ class EmbeddedBroker:
             time.sleep(POLL_INTERVAL_S)
 
     def stop(self) -> None:
-        """Stop the broker cleanly; by force if it takes longer than 30 s. Stopped: no effect."""
+        """Stop the broker cleanly, or kill it after 30 s. No effect if it does not run."""
         self.ask_to_stop()
         self.wait_until_stopped()
 
@@ -170,10 +171,10 @@ class EmbeddedBroker:
         """Send SIGTERM and return at once."""
         if self._process is not None:
             self._process.terminate()
-            self._process.send_signal(signal.SIGCONT)  # a paused one would not notice
+            self._process.send_signal(signal.SIGCONT)  # a paused process would not notice SIGTERM
 
     def wait_until_stopped(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Wait until the broker has ended; end it by force when the time is over."""
+        """Wait until the broker has ended; kill it when the time is over."""
         if self._process is None:
             return
         try:
@@ -183,7 +184,7 @@ class EmbeddedBroker:
         self._reap()
 
     def kill(self) -> None:
-        """End the broker with SIGKILL, as a crash does."""
+        """Kill the broker with SIGKILL, like a crash."""
         if self._process is not None:
             self._process.kill()
         self._reap()
@@ -194,7 +195,7 @@ class EmbeddedBroker:
         self.start()
 
     def leave_running(self) -> None:
-        """Let the broker outlive this process; before, it ends with it, however that ends."""
+        """Let the broker outlive this process. Without this call it ends when this process ends."""
         if self._watcher is not None:
             self._watcher.kill()
             self._watcher.wait()
@@ -206,7 +207,7 @@ class EmbeddedBroker:
         os.waitpid(pid, os.WUNTRACED)  # until its last thread has stopped
 
     def resume(self) -> None:
-        """Let a paused broker go on."""
+        """Continue a paused broker."""
         self._send(signal.SIGCONT)
 
     def _send(self, number: signal.Signals) -> int:
@@ -241,7 +242,7 @@ class EmbeddedBroker:
 
     def _spawn(self, command: Sequence[str]) -> None:
         with self.folder.console.open("wb") as console:
-            # A session of its own: Ctrl-C in a terminal must reach the application first, which
+            # A session of its own: Ctrl-C in a terminal must reach only the application, which
             # still needs its broker to shut down.
             self._process = subprocess.Popen(
                 [*command, str(self.folder.properties)],
@@ -261,7 +262,7 @@ class EmbeddedBroker:
 
     def _answers(self) -> bool:
         if is_free(self.node.internal_port):
-            return False  # nothing listens yet: not worth a client
+            return False  # nothing listens yet, so do not create a client
         settings: dict[str, Any] = {
             "bootstrap_servers": f"{LOOPBACK}:{self.node.internal_port}",
             "bootstrap_timeout_ms": 2_000,
@@ -282,7 +283,7 @@ class EmbeddedBroker:
         if "No space left" in said:
             return PrerequisiteError(
                 f"No space is left on the disk of {self.folder.path}.",
-                remedy="Free some or choose another folder with --data-dir.",
+                remedy="Free some space or choose another folder with --data-dir.",
             )
         if "already in use" in said:
             return PrerequisiteError(
@@ -299,7 +300,7 @@ class EmbeddedBroker:
     def _reap(self) -> None:
         for process in (self._watcher, self._process):
             if process is not None:
-                process.kill()  # of an ended process: no effect
+                process.kill()  # no effect on an ended process
                 process.wait()
         if self._process is not None:
             self.folder.remove_record()
@@ -307,12 +308,12 @@ class EmbeddedBroker:
 
 
 class EmbeddedCluster:
-    """Several brokers as one cluster, for tests that move leaders; a context manager.
+    """Several brokers as one cluster, for tests that change leaders; a context manager.
 
     Args:
-        data_dir: folder for all of them.
-        brokers: how many; each can be stopped, killed, paused and restarted alone.
-        properties: for every one of them, as for EmbeddedBroker.
+        data_dir: folder for all brokers.
+        brokers: number of brokers; each can be stopped, killed, paused and restarted alone.
+        properties: properties of every broker, as for EmbeddedBroker.
         heap_mb: each JVM's heap.
     """
 
@@ -344,7 +345,7 @@ class EmbeddedCluster:
         return ",".join(broker.bootstrap_servers for broker in self.brokers)
 
     def broker(self, node_id: int) -> EmbeddedBroker:
-        """Return the broker with that id, as topic metadata names a leader."""
+        """Return the broker with this id, the id of leaders in topic metadata."""
         return self.brokers[node_id - 1]
 
     def __enter__(self) -> Self:
@@ -364,7 +365,8 @@ class EmbeddedCluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Without a majority of controllers a clean stop waits for nothing: nobody is left to tell.
+        # Without a majority of controllers a clean stop would wait in vain: it has no controller to
+        # inform.
         self._kill_all()
 
     def _kill_all(self) -> None:

@@ -1,4 +1,4 @@
-"""An embedded broker's folder: its files, and who runs on it."""
+"""An embedded broker's folder: its files, and the broker that runs on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from checkback.protocol.errors import PrerequisiteError
 
 @dataclass(frozen=True, slots=True)
 class BrokerRecord:
-    """Who runs on a folder: what ``broker.json`` in it says."""
+    """The broker that runs on a folder, as ``broker.json`` in the folder says."""
 
     pid: int
     bootstrap_servers: str
@@ -25,19 +25,19 @@ class BrokerFolder:
     """The folder of one broker.
 
     Args:
-        path: the folder; everything of the broker is in it.
+        path: the folder with all files of the broker.
     """
 
     path: Path
 
     @property
     def data(self) -> Path:
-        """Records, Kafka's log.dirs."""
+        """The folder of the records, Kafka's log.dirs."""
         return self.path / "data"
 
     @property
     def logs(self) -> Path:
-        """Folder of server.log and console.log."""
+        """The folder of server.log and console.log."""
         return self.path / "logs"
 
     @property
@@ -47,7 +47,7 @@ class BrokerFolder:
 
     @property
     def console(self) -> Path:
-        """What the process printed."""
+        """The process's output."""
         return self.logs / "console.log"
 
     @property
@@ -55,10 +55,10 @@ class BrokerFolder:
         return self.path / "broker.json"
 
     def create(self) -> None:
-        """Make the folder ready.
+        """Create the folder.
 
         Raises:
-            PrerequisiteError: it can't be written, or another broker runs on it.
+            PrerequisiteError: the folder can't be written, or another broker runs on it.
         """
         try:
             self.logs.mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ class BrokerFolder:
         except OSError as error:
             raise PrerequisiteError(
                 f"The folder {self.path} can't be written: {error.strerror}.",
-                remedy="Choose another with --data-dir.",
+                remedy="Choose another folder with --data-dir.",
             ) from error
         if self._is_in_use():
             record = self.read_record()
@@ -77,10 +77,10 @@ class BrokerFolder:
             )
 
     def running(self) -> BrokerRecord | None:
-        """Return the broker that runs on this folder, None if none does.
+        """Return the broker that runs on this folder, None if none runs.
 
-        A record whose process is gone, or whose process id now belongs to something else, counts
-        as none: the lock that Kafka holds on its data tells.
+        Kafka's lock on its data shows whether the broker of the record still runs. The process id
+        alone would not do, because another process may have it now.
         """
         record = self.read_record()
         if record is None or not is_alive(record.pid) or not self._is_in_use():
@@ -88,24 +88,24 @@ class BrokerFolder:
         return record
 
     def read_record(self) -> BrokerRecord | None:
-        """Return what the record says, None if there is none or it is cut short."""
+        """Return the record, None if there is none or it is truncated."""
         try:
             return BrokerRecord(**json.loads(self._record.read_text("utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
     def write_record(self, record: BrokerRecord) -> None:
-        """Say who runs here."""
+        """Record the broker that runs here."""
         scratch = self._record.with_suffix(".new")
         scratch.write_text(json.dumps(asdict(record)), "utf-8")
         scratch.replace(self._record)
 
     def remove_record(self) -> None:
-        """Say that nobody runs here."""
+        """Record that no broker runs here."""
         self._record.unlink(missing_ok=True)
 
     def _is_in_use(self) -> bool:
-        """Tell whether a process holds the lock that Kafka takes on its data folder."""
+        """Return whether a process holds Kafka's lock on the data folder."""
         lock = self.data / ".lock"
         if not lock.exists():
             return False

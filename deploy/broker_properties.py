@@ -1,4 +1,4 @@
-"""What an embedded broker's server.properties says."""
+"""The server.properties of an embedded broker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checkback.deploy.ports import LOOPBACK
 from checkback.protocol.topics import HEADER_ROOM_BYTES
 
 MAX_MESSAGE_BYTES = 4_194_304
-"""RocketMQ's maxMessageSize: what the broker takes, with room for headers, if nobody says more."""
+"""RocketMQ's maxMessageSize; the broker's default limit is this plus room for headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,10 @@ class NodeAddress:
 
     Args:
         node_id: its number, from 1.
-        client_port: where applications connect.
-        internal_port: where brokers talk to each other and readiness is asked, never secured, so
-            that tests can secure the client port alone.
-        controller_port: where controllers vote.
+        client_port: port for applications.
+        internal_port: port for the other brokers and for readiness checks; never secured, so that
+            tests can secure the client port alone.
+        controller_port: port for the controllers' votes.
     """
 
     node_id: int
@@ -39,13 +39,13 @@ class NodeAddress:
 def server_properties(
     node: NodeAddress, cluster: Sequence[NodeAddress], data: Path, own: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the properties of one node: small, loopback only, no topic by accident.
+    """Return the properties of one node: small, loopback only, no automatic topics.
 
     Args:
         node: the node.
-        cluster: all nodes, itself among them; each is broker and controller.
-        data: folder of its records.
-        own: properties that win over those here.
+        cluster: all nodes including this one; each is broker and controller.
+        data: folder for its records.
+        own: properties that override these.
     """
     listeners = {
         "CLIENT": node.client_port,
@@ -71,20 +71,20 @@ def server_properties(
 
 
 def _sizes() -> dict[str, str]:
-    """Return what makes a broker small and quick to start."""
+    """Return properties that make a broker small and quick to start."""
     return {
         "auto.create.topics.enable": "false",
-        # A restarted broker is refused as a duplicate until its former session is over.
+        # The controller refuses a restarted broker as a duplicate until its former session is over.
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "1000",
         "message.max.bytes": str(MAX_MESSAGE_BYTES + 4 * HEADER_ROOM_BYTES),
         "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES + 4 * HEADER_ROOM_BYTES),
         "offsets.topic.num.partitions": "4",
         "transaction.state.log.num.partitions": "4",
-        # How often transactions are looked for that are past their timeout; Kafka's own is 10 s.
+        # How often the broker looks for transactions past their timeout; Kafka's default is 10 s.
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
         "group.initial.rebalance.delay.ms": "0",
-        "group.min.session.timeout.ms": "1000",  # tests with consumers that die need not wait 6 s
+        "group.min.session.timeout.ms": "1000",  # so that tests with dying consumers are quick
         "log.cleaner.dedupe.buffer.size": "16777216",
         "num.network.threads": "2",
         "num.io.threads": "4",

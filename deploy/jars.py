@@ -1,7 +1,7 @@
-"""The jars: which there have to be, with their checksums, and fetching them.
+"""Fetches the jars that Checkback needs, and verifies their checksums.
 
-``ivy.xml`` names them, ``jars.lock`` holds what ``sha256sum`` prints for them, and the Ivy inside
-pyspark fetches them, so Python and Java are all that a machine needs. They live in
+``ivy.xml`` names the jars, and ``jars.lock`` holds their checksums as ``sha256sum`` prints them.
+The Ivy inside pyspark fetches them, so a machine needs only Python and Java. The jars are in
 ``<environment>/share/checkback/jars/<conf>/``; ``CHECKBACK_JARS`` names another folder.
 """
 
@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import importlib.util
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,14 +20,20 @@ from tempfile import TemporaryDirectory
 from typing import Final, Literal, cast, get_args
 
 from checkback.deploy.java import find_java
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError, PrerequisiteError
+from checkback.streaming.conditional_files import is_on_s3
+from checkback.streaming.jars_folder import jars_folder, sha256
+from checkback.streaming.submission import is_submitted
 
-Conf = Literal["spark", "kafka", "streams"]
+Conf = Literal["spark", "kafka", "delta", "streams", "s3", "hadoop"]
 CONFS: Final[tuple[Conf, ...]] = get_args(Conf)
-"""spark: what a Spark driver needs beside pyspark's own jars. kafka: a broker. streams: what Kafka
-Streams needs beside a broker's jars."""
+"""spark: a Spark driver's jars besides pyspark's own. kafka: a broker's jars. delta: jars for a
+Spark session that reads the ledger; the pipeline writes the ledger without them. streams: Kafka
+Streams' jars besides a broker's. s3: S3A besides spark's. hadoop: an HDFS and a YARN for tests."""
 USUAL_CONFS: Final[tuple[Conf, ...]] = ("spark", "kafka")
-"""Fetched by the setup; Kafka Streams is for a benchmark, and 70 MB, and waits until it is run."""
+"""The setup fetches these. The others are fetched on first use: Delta for readers of the ledger
+with Spark, Kafka Streams for a benchmark."""
 
 LOCK_FILE: Final = Path(__file__).with_name("jars.lock")
 IVY_FILE: Final = Path(__file__).with_name("ivy.xml")
@@ -38,23 +42,17 @@ FETCH_TIMEOUT_S: Final = 1_800
 _LOCK_LINE: Final = re.compile(rf"([0-9a-f]{{64}})  ({'|'.join(CONFS)})/([\w.+-]+\.jar)")
 
 
-def jars_folder() -> Path:
-    """Return the folder of all jars: CHECKBACK_JARS, else one inside the Python environment."""
-    chosen = os.environ.get("CHECKBACK_JARS")
-    return Path(chosen) if chosen else Path(sys.prefix) / "share" / "checkback" / "jars"
-
-
 def jar_paths(conf: Conf) -> list[Path]:
-    """Return where the jars of a conf are, whether or not they have been fetched yet."""
+    """Return the paths of a conf's jars, whether or not they are already fetched."""
     return [jars_folder() / conf / name for name in read_lock()[conf]]
 
 
 def ensure_jars(conf: Conf) -> list[Path]:
-    """Return the jars of a conf, fetched if one is missing, each with the locked checksum.
+    """Return the jars of a conf, verified against the lock; fetch them if one is missing.
 
     Raises:
         PrerequisiteError: no Java, no pyspark, no network or no room on the disk.
-        OperationalError: a jar is not the one that the lock names.
+        OperationalError: a jar's checksum differs from the lock.
     """
     paths = jar_paths(conf)
     if not _all_exist(paths):
@@ -64,6 +62,26 @@ def ensure_jars(conf: Conf) -> list[Path]:
                 _fetch(folder, conf)
     verify(paths, read_lock()[conf])
     return paths
+
+
+def pipeline_jars(settings: Settings) -> list[Path]:
+    """Return the jars of a driver with these settings, fetched; none where spark-submit has them.
+
+    Raises:
+        PrerequisiteError, OperationalError: as for ensure_jars.
+    """
+    if is_submitted():
+        return []
+    return [*ensure_jars("spark"), *store_jars(settings)]
+
+
+def store_jars(settings: Settings) -> list[Path]:
+    """Return the jars with which a JVM reaches the checkpoint; none for a folder or HDFS.
+
+    Raises:
+        PrerequisiteError, OperationalError: as for ensure_jars.
+    """
+    return ensure_jars("s3") if is_on_s3(settings.checkpoint) else []
 
 
 def read_lock(lock: Path = LOCK_FILE) -> dict[Conf, dict[str, str]]:
@@ -77,7 +95,7 @@ def read_lock(lock: Path = LOCK_FILE) -> dict[Conf, dict[str, str]]:
         match = _LOCK_LINE.fullmatch(line)
         if match is None:
             raise OperationalError(
-                f"{lock} has a line that is no checksum: {line[:100]!r}.",
+                f"{lock} has a line that is not a checksum: {line[:100]!r}.",
                 remedy="Install Checkback again.",
             )
         digest, conf, name = match.groups()
@@ -86,10 +104,10 @@ def read_lock(lock: Path = LOCK_FILE) -> dict[Conf, dict[str, str]]:
 
 
 def verify(paths: Sequence[Path], digests: Mapping[str, str]) -> None:
-    """Compare jars with the checksums that belong to their file names.
+    """Compare jars with the checksums of their file names.
 
     Raises:
-        OperationalError: one differs; the message names it.
+        OperationalError: a jar differs; the message names it.
     """
     for path in paths:
         found = sha256(path)
@@ -101,14 +119,8 @@ def verify(paths: Sequence[Path], digests: Mapping[str, str]) -> None:
             )
 
 
-def sha256(path: Path) -> str:
-    """Return a file's sha256 in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def renew_lock() -> int:
-    """Resolve ivy.xml anew, write the checksums of what came, and return how many jars there are.
+    """Resolve ivy.xml again, write the jars' checksums to the lock, and return the number of jars.
 
     Raises:
         PrerequisiteError: no Java, no pyspark, no network or no room on the disk.
@@ -127,7 +139,7 @@ def _all_exist(paths: Sequence[Path]) -> bool:
 
 
 def _fetch(folder: Path, conf: Conf) -> None:
-    """Fetch into a scratch folder, verify there, then move: a name in place is a jar in full."""
+    """Fetch and verify in a scratch folder, then move: no partial jar is ever in place."""
     with _scratch(folder) as scratch:
         _run_ivy(folder, scratch, [conf])
         digests = read_lock()[conf]
@@ -135,7 +147,7 @@ def _fetch(folder: Path, conf: Conf) -> None:
         missing = [jar.name for jar in fetched if not jar.is_file()]
         if missing:
             raise OperationalError(
-                f"ivy.xml does not lead to these jars of the lock: {', '.join(missing)}.",
+                f"ivy.xml does not resolve to these jars of the lock: {', '.join(missing)}.",
                 remedy="After a change of ivy.xml, run `checkback jars lock`.",
             )
         verify(fetched, digests)
@@ -149,7 +161,7 @@ def _run_ivy(folder: Path, into: Path, confs: Sequence[Conf]) -> None:
     # fmt: off
     command: list[str | Path] = [
         find_java(), "-Xmx256m",
-        # Otherwise ~/.ivy2/local is asked first, whose jars nobody has checked.
+        # Otherwise Ivy would first use ~/.ivy2/local, whose jars are not verified.
         f"-Divy.default.ivy.user.dir={folder / 'ivy'}",
         "-cp", f"{_spark_jars()}/*", "org.apache.ivy.Main",
         "-ivy", IVY_FILE, "-confs", *confs, "-cache", folder / "ivy" / "cache",
@@ -174,7 +186,7 @@ def _ivy_error(said: str, folder: Path) -> OperationalError:
         return _no_network()
     unresolved = re.findall(r":: ([\w.-]+#[\w.-]+;[\w.-]+): not found", said)
     if unresolved:
-        # Ivy says the same of a module that no repository has and of a network that is down.
+        # Ivy reports a module that no repository has and an unreachable network in the same way.
         names = ", ".join(dict.fromkeys(unresolved))
         return PrerequisiteError(
             f"These jars were not found: {names}.", remedy=_NETWORK_REMEDY, unresolved=names
@@ -186,7 +198,7 @@ def _ivy_error(said: str, folder: Path) -> OperationalError:
 
 
 _NETWORK_REMEDY: Final = (
-    "Check the network; behind a mirror, let CHECKBACK_IVY_SETTINGS name an ivysettings.xml."
+    "Check the network. To use a mirror, set CHECKBACK_IVY_SETTINGS to an ivysettings.xml."
 )
 
 
@@ -197,7 +209,7 @@ def _no_network() -> PrerequisiteError:
 def _no_room(folder: Path) -> PrerequisiteError:
     return PrerequisiteError(
         f"No space is left on the disk of {folder}.",
-        remedy="Free about 300 MB or let CHECKBACK_JARS name a folder elsewhere.",
+        remedy="Free about 300 MB, or set CHECKBACK_JARS to a folder elsewhere.",
         folder=str(folder),
     )
 
@@ -221,16 +233,16 @@ def _scratch(folder: Path) -> Iterator[Path]:
 def _only_one_process(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "fetch.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # freed by closing, and so by any death
+        fcntl.flock(file, fcntl.LOCK_EX)  # closing frees it, and so does the end of the process
         yield
 
 
 @contextmanager
 def file_errors(folder: Path) -> Iterator[None]:
-    """Turn what can be wrong with the folder into one sentence.
+    """Translate the folder's file errors into one sentence.
 
     Raises:
-        PrerequisiteError: it can't be written, or its disk is full.
+        PrerequisiteError: the folder can't be written, or its disk is full.
     """
     try:
         yield
@@ -239,6 +251,6 @@ def file_errors(folder: Path) -> Iterator[None]:
             raise _no_room(folder) from error
         raise PrerequisiteError(
             f"The folder {folder} can't be written: {error.strerror or error}.",
-            remedy="Let CHECKBACK_JARS name a folder that can.",
+            remedy="Set CHECKBACK_JARS to a writable folder.",
             folder=str(folder),
         ) from error

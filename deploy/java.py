@@ -1,4 +1,4 @@
-"""Finding a Java that Spark and Kafka run on."""
+"""Finds a Java that Spark and Kafka run on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JAVA_VERSION_LEAST: Final = 17
 
 _REMEDY: Final = (
     f"Install Java {JAVA_VERSION_LEAST} or later (for example the package"
-    f" openjdk-{JAVA_VERSION_LEAST}-jre-headless), or point JAVA_HOME at one."
+    f" openjdk-{JAVA_VERSION_LEAST}-jre-headless), or set JAVA_HOME to one."
 )
 
 
@@ -24,7 +24,7 @@ def find_java() -> Path:
     """Return the java program of JAVA_HOME, else the one on PATH.
 
     Raises:
-        PrerequisiteError: there is none, it does not run, or it is older than Java 17.
+        PrerequisiteError: there is no Java, it does not run, or it is older than Java 17.
     """
     java = _locate()
     version = java_version(java)
@@ -43,7 +43,7 @@ def _locate() -> Path:
     if home:
         java = Path(home) / "bin" / "java"
         if not os.access(java, os.X_OK):
-            raise PrerequisiteError(f"JAVA_HOME is {home}, which holds no Java.", remedy=_REMEDY)
+            raise PrerequisiteError(f"JAVA_HOME is {home}, which contains no Java.", remedy=_REMEDY)
         return java
     found = shutil.which("java")
     if found is None:
@@ -52,10 +52,10 @@ def _locate() -> Path:
 
 
 def java_version(java: Path) -> int:
-    """Return the feature version that a java program tells: 8, 11, 17, 21.
+    """Return the feature version that a java program reports: 8, 11, 17, 21.
 
     Raises:
-        PrerequisiteError: the program does not run or tells no version.
+        PrerequisiteError: the program does not run or reports no version.
     """
     try:
         told = subprocess.run(
@@ -67,5 +67,5 @@ def java_version(java: Path) -> int:
         ) from error
     match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
     if match is None:
-        raise PrerequisiteError(f"The Java at {java} tells no version.", remedy=_REMEDY)
+        raise PrerequisiteError(f"The Java at {java} reports no version.", remedy=_REMEDY)
     return int(match[1])

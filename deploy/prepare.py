@@ -1,7 +1,7 @@
 """Prepares a checkout: ``.venv`` with everything in it. Run by ``make setup``.
 
-Runs under the system's Python before anything is installed, so it needs the standard library and
-those parts of Checkback that do too.
+Runs under the system's Python before anything is installed, so it imports only the standard library
+and parts of Checkback that need nothing else.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from checkback.protocol.errors import CheckbackError, PrerequisiteError  # noqa:
 ENVIRONMENT = ROOT / ".venv"
 BIN = ENVIRONMENT / "bin"
 FREE_BYTES_LEAST = 3_000_000_000
-"""The environment takes 1.6 GB; pyspark is built from its source archive, which needs as much."""
+"""The environment takes 1.6 GB; building pyspark from its source archive needs as much again."""
 
 
 def main() -> int:
-    """Prepare the environment, or say in one sentence what stands against it."""
+    """Prepare the environment, or say in one sentence why that is not possible."""
     try:
         find_java()  # before the long download, not after it
         _require_room()
         _make_environment()
         print("Installing the Python packages into .venv; the first time takes some minutes.")
         _pip("--require-hashes", "--requirement", "requirements/build.txt")
-        # Without isolation pip takes setuptools from the lock, not from wherever it finds one.
+        # Without build isolation pip uses the locked setuptools.
         _pip(
             "--require-hashes",
             "--no-build-isolation",
@@ -45,7 +45,7 @@ def main() -> int:
         return error.exit_code
     fetched = subprocess.run([BIN / "checkback", "jars", "fetch"], check=False).returncode
     if fetched == 0:
-        # Nothing needs it; each start is faster with it. Where it can't be made, it says why.
+        # Optional, but it makes every start faster. If it can't be made, print why.
         subprocess.run([BIN / "checkback", "jars", "archive"], check=False)
     return fetched
 
@@ -55,7 +55,7 @@ def _require_room() -> None:
     if not (BIN / "checkback").exists() and free < FREE_BYTES_LEAST:
         raise PrerequisiteError(
             f"The disk of {ROOT} has {free / 1e9:.1f} GB left.",
-            remedy=f"Free some: setting up needs {FREE_BYTES_LEAST / 1e9:.0f} GB.",
+            remedy=f"Free some space: the setup needs {FREE_BYTES_LEAST / 1e9:.0f} GB.",
         )
 
 
@@ -88,19 +88,19 @@ def _pip_error(said: str) -> PrerequisiteError:
     if re.search(r"connection broken|Max retries|timed out|Could not fetch|No matching dist", said):
         return PrerequisiteError(
             "The Python packages can't be fetched.",
-            remedy="Check the network, or name your mirror to pip (PIP_INDEX_URL).",
+            remedy="Check the network, or set PIP_INDEX_URL to your mirror.",
         )
     log = ENVIRONMENT / "pip.log"
     log.write_text(said, "utf-8")
     errors = [line for line in said.splitlines() if line.lower().startswith("error")]
     what = errors[-1] if errors else "pip failed"
-    return PrerequisiteError(f"{what.rstrip('.')}.", remedy=f"All that pip said is in {log}.")
+    return PrerequisiteError(f"{what.rstrip('.')}.", remedy=f"pip's whole output is in {log}.")
 
 
 def _no_room() -> PrerequisiteError:
     return PrerequisiteError(
         "No space is left on the disk.",
-        remedy="Free some for .venv, or let TMPDIR name a folder with room, and run it again.",
+        remedy="Free some space for .venv, or set TMPDIR to a folder with space, and run it again.",
     )
 
 

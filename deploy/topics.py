@@ -1,7 +1,7 @@
-"""Creating the topics, and comparing those that exist with their plan.
+"""Creates missing topics, and compares existing ones with their plan.
 
-Nothing that exists is changed: a topic that differs may differ on purpose, and a smaller retention
-or another number of partitions can't be taken back.
+It never changes an existing topic. A difference may be on purpose, and a smaller retention or
+another number of partitions can't be undone.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from checkback.deploy.admin import Admin, admin_client
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError
-from checkback.protocol.topics import TopicPlan, plan_topics
+from checkback.protocol.errors import BrokerError, UsageError
+from checkback.protocol.topics import TopicPlan, is_kafka_topic_name, plan_topics
 
 TOPIC_ALREADY_EXISTS: Final = 36
-"""Kafka's error code: another process created it between our look and our request."""
+"""Kafka's error code if another process created the topic between our check and our request."""
 UNKNOWN_TOPIC: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDifference:
-    """One way in which a topic is not as planned.
+    """One difference between a topic and its plan.
 
     Args:
         name: ``partitions``, ``replication_factor`` or one of Kafka's topic settings.
-        wanted: what the plan says.
-        found: what the broker says.
+        wanted: the plan's value.
+        found: the broker's value.
     """
 
     name: str
@@ -40,12 +40,12 @@ class TopicDifference:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """What became of one topic.
+    """The report about one topic.
 
     Args:
         name: the topic.
-        created: whether this call made it.
-        differences: where it differs from its plan.
+        created: whether this call created the topic.
+        differences: its differences from the plan.
     """
 
     name: str
@@ -62,25 +62,38 @@ class FoundTopic:
     configs: Mapping[str, str]
 
 
-def create_topics(settings: Settings) -> list[TopicReport]:
+def create_topics(settings: Settings, real_topics: Sequence[str] = ()) -> list[TopicReport]:
     """Create the topics that are missing, and say where the others differ from their plan.
 
     Args:
         settings: brokers, security, names and sizes.
+        real_topics: topics of applications, created with the brokers' defaults.
 
     Raises:
         ConfigurationError: bootstrap_servers or a security setting is not as needed.
+        UsageError: no message may be sent to one of the real topics.
         BrokerError: Kafka can't be reached, or refuses what was asked.
     """
-    plans = plans_for(settings)
+    open_plans = [_real_plan(name, settings) for name in real_topics]
+    plans = [*plans_for(settings), *open_plans]
     with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
         existing = find_topics(admin, [plan.name for plan in plans])
         created = _create(admin, [plan for plan in plans if plan.name not in existing])
         found = find_topics(admin, [plan.name for plan in plans])
     return [
         TopicReport(plan.name, plan.name in created, tuple(compare(plan, found[plan.name])))
-        for plan in comparable_plans(settings)
+        for plan in [*comparable_plans(settings), *open_plans]
     ]
+
+
+def _real_plan(name: str, settings: Settings) -> TopicPlan:
+    if settings.topics.is_system(name) or not is_kafka_topic_name(name):
+        raise UsageError(
+            f"{name!r} can't be a real topic.",
+            remedy="Name a topic of an application: letters, digits, '.', '_' and '-'.",
+            topic=name,
+        )
+    return TopicPlan(name, None, replication_factor=settings.replication_factor)
 
 
 def plans_for(settings: Settings) -> list[TopicPlan]:
@@ -96,12 +109,12 @@ def plans_for(settings: Settings) -> list[TopicPlan]:
 
 
 def comparable_plans(settings: Settings) -> list[TopicPlan]:
-    """Return what existing topics are compared with: the plans, open where nobody chose."""
+    """Return the plans to compare existing topics with; a value that nobody chose is left open."""
     return [_tolerant(plan, settings) for plan in plans_for(settings)]
 
 
 def compare(plan: TopicPlan, found: FoundTopic) -> Iterator[TopicDifference]:
-    """Yield where a topic differs from its plan; what the plan leaves open never differs."""
+    """Yield a topic's differences from its plan; open values of the plan never differ."""
     if plan.partitions is not None and plan.partitions != found.partitions:
         yield TopicDifference("partitions", str(plan.partitions), str(found.partitions))
     if plan.replication_factor > 0 and plan.replication_factor != found.replication_factor:
@@ -113,7 +126,7 @@ def compare(plan: TopicPlan, found: FoundTopic) -> Iterator[TopicDifference]:
 
 
 def find_topics(admin: Admin, names: Sequence[str]) -> dict[str, FoundTopic]:
-    """Return those of the topics that exist, as the broker describes them."""
+    """Return the topics that exist, as the broker describes them."""
     described = {one["name"]: one for one in admin.describe_topics(list(names))}
     existing = [name for name in names if described[name]["error_code"] != UNKNOWN_TOPIC]
     if not existing:
@@ -148,7 +161,7 @@ def _create(admin: Admin, plans: Iterable[TopicPlan]) -> set[str]:
         if one["error_code"] not in (0, TOPIC_ALREADY_EXISTS):
             raise BrokerError(
                 f"Kafka refused to create the topic {one['name']}: {one['error_message']}",
-                remedy="Change what it names, or ask for the right to create topics.",
+                remedy="Change the named setting, or ask for the right to create topics.",
                 topic=one["name"],
                 error_code=one["error_code"],
             )
@@ -157,9 +170,9 @@ def _create(admin: Admin, plans: Iterable[TopicPlan]) -> set[str]:
 
 
 def _tolerant(plan: TopicPlan, settings: Settings) -> TopicPlan:
-    """Return the plan without the number of state partitions, if nobody set that number.
+    """Return the plan, without the number of state partitions unless the user set it.
 
-    A checkpoint keeps the number it began with; the cores of this machine say nothing about it.
+    A checkpoint keeps its number, which may differ from the number of this machine's cores.
     """
     if plan.name == settings.topics.settled and settings.state_partitions is None:
         return replace(plan, partitions=None)

@@ -1,8 +1,8 @@
-"""Ends a process when the process that started both is gone, however it ended.
+"""Ends a process when its parent process has ended, for whatever reason.
 
-Runs as a script with the standard library alone, so that it starts at once:
-``python watcher.py <parent pid> <child pid>``. The parent's id is polled: a pipe stays open in
-every process that the parent forked, and PR_SET_PDEATHSIG follows the parent's thread, not it.
+Runs as a script with only the standard library, so that it starts at once: ``python watcher.py
+<parent pid> <child pid>``. It polls the parent's id. A pipe would stay open in every process that
+the parent forked, and PR_SET_PDEATHSIG watches the parent's thread, not its process.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STOP_TIMEOUT_S = 20.0
 
 
 def watch(parent: int, child: int) -> None:
-    """Wait for the parent's end, then end the child: politely, then by force.
+    """Wait for the parent's end, then end the child with SIGTERM, and later with SIGKILL.
 
     Args:
         parent: the process that started this one.
@@ -36,7 +36,7 @@ def watch(parent: int, child: int) -> None:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process with that id exists."""
+    """Return whether a process with this id exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,1 +1,0 @@
-"""The demo: an order service, its fates and its audit."""
