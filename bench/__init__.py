@@ -1,1 +1,1 @@
-"""Benchmarks: what was measured, and how to measure it again."""
+"""Benchmarks of the pipeline and the client."""

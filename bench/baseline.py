@@ -1,8 +1,9 @@
-"""What the job is compared with: the same records moved by Spark alone.
+"""The baseline for the job: Spark alone moves the same records.
 
-``python -m checkback.bench.baseline --config FILE`` reads the same halves and ops by Spark's Kafka
-source and writes the same final messages, headers too, by Spark's Kafka sink: no state, no Python,
-at least once. Which transactions commit it knows from the seed, not from the ops.
+``python -m checkback.bench.baseline --config FILE`` reads the same halves and ops with Spark's
+Kafka source and writes the same final messages, including headers, with Spark's Kafka sink. It has
+no state and no Python, and delivers at least once. It computes from the seed which transactions
+commit, and does not look at the ops.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 from checkback.bench.query import told
 from checkback.bench.workload import ROLLED_BACK_OF
 from checkback.deploy.jars import ensure_jars
+from checkback.deploy.settings import load_settings
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
-from checkback.streaming.commands.settings import load_settings
+from checkback.streaming.pem_files import pem_text
 from checkback.streaming.session import start_session
 
 KEPT: Final = (1, 2, 5)
-"""Positions of a half's headers that stay on the final message: group, transaction id, tags."""
+"""Positions of the half's headers that the final message keeps: group, transaction id, tags."""
 POLL_S: Final = 0.5
 
 
 def finals_of(rows: DataFrame, settings: Settings, seed: int, real_topic: str) -> DataFrame:
-    """Return the final messages of the committed halves, as Spark's Kafka sink takes them."""
+    """Return the final messages of the committed halves in the form of Spark's Kafka sink."""
     commits = (f.col("offset") + f.lit(seed)) % ROLLED_BACK_OF != 0
     halves = rows.where((f.col("topic") == settings.topics.half) & commits)
     added = [
@@ -45,12 +47,14 @@ def finals_of(rows: DataFrame, settings: Settings, seed: int, real_topic: str) -
 
 
 def start(spark: SparkSession, settings: Settings, seed: int, real_topic: str) -> StreamingQuery:
-    """Start the query over the topics of the settings."""
-    connection = spark_settings(settings.bootstrap_servers, settings.kafka)
+    """Start the query over the topics in the settings."""
+    topics = settings.topics
+    connection = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
     rows = (
         spark.readStream.format("kafka")
         .options(**connection)
-        .option("subscribe", f"{settings.topics.half},{settings.topics.op}")
+        # The topics that the job reads; ticks come on the third one.
+        .option("subscribe", f"{topics.half},{topics.op},{topics.feedback}")
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", str(settings.batch_events_max))

@@ -1,4 +1,4 @@
-"""From a query's batches to rates: which of them count, and how fast they were."""
+"""Computes rates from a query's batches, after leaving out the warm-up."""
 
 from __future__ import annotations
 
@@ -7,35 +7,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from checkback.bench.event_log import Batch
+from checkback.bench.event_log import MeasuredBatch
+from checkback.protocol.errors import UsageError
 
 SCRAP: Final = 0.1
-"""A last batch smaller than this share of the median is a remainder, not a measurement."""
+"""A last batch smaller than this share of the median is a remainder and does not count."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """The part of a run that counts.
+    """The part of a run that is measured.
 
     Args:
-        batches: those that began after the warm-up, the remainder at the end left out.
+        batches: the batches that began after the warm-up, without the remainder at the end.
     """
 
-    batches: Sequence[Batch]
+    batches: Sequence[MeasuredBatch]
 
     @property
     def rows(self) -> int:
-        """Records read."""
+        """Number of records read."""
         return sum(batch.rows for batch in self.batches)
 
     @property
     def from_ms(self) -> int:
-        """When the first of them began."""
+        """When the first batch began."""
         return self.batches[0].started_ms
 
     @property
     def to_ms(self) -> int:
-        """When the last of them ended."""
+        """When the last batch ended."""
         return self.batches[-1].ended_ms
 
     @property
@@ -44,15 +45,15 @@ class Steady:
         return self.rows / ((self.to_ms - self.from_ms) / 1_000)
 
 
-def steady_part(batches: Sequence[Batch], warm_up: float) -> Steady:
+def steady_part(batches: Sequence[MeasuredBatch], warm_up: float) -> Steady:
     """Return the part of a run after its warm-up.
 
     Args:
-        batches: of the whole run, ascending, with rows in more than one of them.
-        warm_up: share of the records that is read before it is measured; at least one batch is.
+        batches: all batches of the run, ascending, with rows in more than one of them.
+        warm_up: share of the records that belongs to the warm-up, at least one batch.
 
     Raises:
-        ValueError: too few batches to leave one out.
+        UsageError: there are too few batches to leave one out.
     """
     full = [batch for batch in batches if batch.rows]
     least = SCRAP * statistics.median(batch.rows for batch in full) if full else 0.0
@@ -61,34 +62,37 @@ def steady_part(batches: Sequence[Batch], warm_up: float) -> Steady:
     total, read = sum(batch.rows for batch in full), 0
     for number, batch in enumerate(full):
         read += batch.rows
-        # A few records short of its limit, as Spark shares one out among partitions, a batch must
-        # not draw the next one into the warm-up: that of the comparison is not.
+        # A batch may be a few records below its limit, because Spark divides the limit among
+        # partitions. That must not make the warm-up one batch longer than in the comparison's run.
         if read >= warm_up * total - least:
             counted = full[number + 1 :]
             break
     else:
         counted = []
     if not counted:
-        raise ValueError(f"{len(full)} batches are too few to measure")
+        raise UsageError(
+            f"{len(full)} full batches are too few to measure.",
+            remedy="Let a batch read less (--batch-events), or send more (--transactions).",
+        )
     return Steady(counted)
 
 
-def median_ms(batches: Sequence[Batch]) -> float:
-    """Return the median of how long they took.
+def median_ms(batches: Sequence[MeasuredBatch]) -> float:
+    """Return the median duration of the batches.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no batch.
     """
     if not batches:
         raise ValueError("no batch to measure")
     return float(statistics.median(batch.took_ms for batch in batches))
 
 
-def within(batches: Sequence[Batch], from_ms: float, to_ms: float) -> list[Batch]:
-    """Return the batches that lay whole within a span of time."""
+def within(batches: Sequence[MeasuredBatch], from_ms: float, to_ms: float) -> list[MeasuredBatch]:
+    """Return the batches that are completely within a span of time."""
     return [batch for batch in batches if batch.started_ms >= from_ms and batch.ended_ms <= to_ms]
 
 
-def touching(batches: Sequence[Batch], from_ms: float, to_ms: float) -> list[Batch]:
-    """Return the batches of which a part lay within a span of time."""
+def touching(batches: Sequence[MeasuredBatch], from_ms: float, to_ms: float) -> list[MeasuredBatch]:
+    """Return the batches that are at least partly within a span of time."""
     return [batch for batch in batches if batch.started_ms < to_ms and batch.ended_ms > from_ms]

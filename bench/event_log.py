@@ -1,7 +1,7 @@
-"""What Spark says of its batches: its event log, which any Spark writes when two settings ask it.
+"""Reads the duration of batches from Spark's event log, which two settings turn on.
 
-The job's own progress lines say what the job did; how long each batch took, and each part of it,
-Spark itself says the same way of the job and of the baselines.
+The job's progress lines report what the job did. The event log reports how long each batch and its
+parts took, in the same way for the job and the baselines.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ PROGRESS: Final = b"StreamingQueryListener$QueryProgressEvent"
 
 
 def event_log_settings(folder: Path) -> dict[str, str]:
-    """Return the Spark settings that make it write its event log into a folder.
+    """Return the Spark settings that write the event log into a folder.
 
     Args:
-        folder: exists; for one run of Spark.
+        folder: an existing folder, used for one run of Spark.
     """
     return {
         "spark.eventLog.enabled": "true",
@@ -31,15 +31,15 @@ def event_log_settings(folder: Path) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MeasuredBatch:
     """One batch of a query.
 
     Args:
         batch_id: its number.
         started_ms: milliseconds since 1970.
-        took_ms: from its trigger to its end.
-        rows: records read; control records of transactions are none.
-        parts_ms: how long each part took, by Spark's names.
+        took_ms: duration from its trigger to its end.
+        rows: number of records read, without control records of transactions.
+        parts_ms: duration of each part, by Spark's names.
     """
 
     batch_id: int
@@ -56,35 +56,35 @@ class Batch:
 
 @dataclass(slots=True)
 class EventLog:
-    """The batches in an event log that is being written.
+    """The batches in an event log that Spark is still writing.
 
     Args:
-        folder: the event log's.
+        folder: the event log's folder.
     """
 
     folder: Path
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[MeasuredBatch] = field(default_factory=list)
     _read_bytes: int = 0
 
-    def read(self) -> list[Batch]:
-        """Take in what was written since the last call; return all batches so far."""
+    def read(self) -> list[MeasuredBatch]:
+        """Read what was written since the last call; return all batches so far."""
         for file in sorted(self.folder.glob("*"))[:1]:
             with file.open("rb") as log:
                 log.seek(self._read_bytes)
                 for line in log:
                     if not line.endswith(b"\n"):
-                        break  # it is being written
+                        break  # Spark is still writing this line
                     self._read_bytes += len(line)
                     if PROGRESS in line[:200]:
                         self.batches.append(batch_of(json.loads(line)["progress"]))
         return self.batches
 
 
-def batch_of(progress: Mapping[str, Any]) -> Batch:
-    """Return the batch that a progress event tells of."""
+def batch_of(progress: Mapping[str, Any]) -> MeasuredBatch:
+    """Return the batch of a progress event."""
     parts: dict[str, int] = progress["durationMs"]
     started = datetime.fromisoformat(progress["timestamp"])
-    return Batch(
+    return MeasuredBatch(
         progress["batchId"],
         round(started.timestamp() * 1_000),
         parts.get("triggerExecution", 0),

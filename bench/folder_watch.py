@@ -1,4 +1,4 @@
-"""How many bytes were ever written to a folder whose files come and go."""
+"""Counts all bytes ever written to a folder whose files come and go."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from checkback.bench.looking import Looker
+from checkback.bench.sampler import Sampler
 
 
 @dataclass(slots=True)
-class FolderWatch(Looker):
-    """Looks at a folder every two seconds, in a thread; a context manager.
+class FolderWatch(Sampler):
+    """Watches a folder: a thread lists it every two seconds; a context manager.
 
-    A file counts with its largest size, also when it is gone again: Spark keeps what a hundred
-    batches wrote and only then deletes. Names that begin with a dot do not count: the checksums
-    that Hadoop keeps beside local files, and files that are being written.
+    A file counts with its largest size, even after its deletion; Spark keeps the files of a hundred
+    batches before it deletes any. Names that begin with a dot do not count: they are Hadoop's
+    checksums of local files, and unfinished files.
 
     Args:
         folder: need not exist yet.
@@ -30,22 +30,24 @@ class FolderWatch(Looker):
     _sizes: dict[str, int] = field(default_factory=dict)
 
     def __exit__(self, *_: object) -> None:
-        Looker.__exit__(self)  # a class with slots is made twice, which super() does not survive
+        Sampler.__exit__(
+            self
+        )  # dataclass(slots=True) creates the class twice, which breaks super()
         self.look()
 
     def bytes_between(self, from_ms: float, to_ms: float) -> int:
-        """Return how many bytes were written in a span of time, as the looks around it saw it."""
+        """Return how many bytes were written in a span of time, by the samples around it."""
         return self._until(to_ms) - self._until(from_ms)
 
     def look(self) -> None:
-        """Look now."""
+        """Take a sample now."""
         for file in self.folder.rglob("*"):
             if file.name.startswith("."):
                 continue
             try:
                 size = file.stat().st_size if file.is_file() else 0
             except OSError:
-                continue  # it is gone again
+                continue  # the file is already deleted
             path = str(file)
             self._sizes[path] = max(size, self._sizes.get(path, 0))
         self.samples.append((time.time() * 1_000, sum(self._sizes.values())))

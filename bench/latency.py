@@ -1,18 +1,34 @@
-"""``checkback bench latency``: how long after its commit a message is visible, at a steady rate."""
+"""``checkback bench latency``: the time from commit to visible message, at a steady rate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from checkback.bench import options
 from checkback.bench.batches import Steady, median_ms, touching
 from checkback.bench.idle import empty_ms, ticked_ms, ticking
 from checkback.bench.measures import Measure
+from checkback.bench.options import Say
 from checkback.bench.pipeline import BASELINE_TOPIC
 from checkback.bench.probe import RunningProbe, Visibility
 from checkback.bench.query import BASELINE, Query
 from checkback.bench.runs import Findings, Run, run_of
-from checkback.bench.stage import Stage, Trial
+from checkback.bench.stage import BenchSetting, Trial
+
+
+@dataclass(frozen=True)
+class LatencyOptions:
+    """Send at a steady rate; report the time from commit to visible message.
+
+    The unit is a batch: times differ between machines, but their ratio to the batch time hardly
+    does. Then the run sends nothing, and compares empty batches with those of a stateless query.
+    """
+
+    rate: float = options.rate(smoke=50)
+    seconds: float = options.seconds(60.0, "Duration of a repetition.", smoke=4)
+    idle_seconds: float = options.seconds(15.0, "Duration of one without transactions.", smoke=4)
+    warm_up_seconds: float = options.seconds(240.0, "Warm-up before the first one.", smoke=3)
+    runs: int = options.runs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +36,10 @@ class Window:
     """One repetition.
 
     Args:
-        visibility: of the transactions of the span.
-        batch_ms: median batch at the rate.
-        empty_ms: median batch without a record.
-        ticked_ms: median batch with records that mean nothing, as the stateless query has.
+        visibility: visibility of the repetition's transactions.
+        batch_ms: median batch time at the rate.
+        empty_ms: median time of a batch without records.
+        ticked_ms: median time of a batch with only ticks, like those of the stateless query.
     """
 
     visibility: Visibility
@@ -34,25 +50,17 @@ class Window:
 
 @dataclass(slots=True)
 class LatencyBench:
-    """The runs of one call: the job and the stateless query, each warm before it is measured.
+    """The runs of one call: the job and the stateless query, each measured after a warm-up.
 
     Args:
-        stage: what they stand on.
-        transactions_per_s: the rate.
-        seconds: of a repetition at the rate.
-        idle_s: of a repetition without transactions.
-        warm_up_s: before the first repetition.
-        repetitions: how many.
-        say: tells a person how far it is.
+        stage: the stage of the runs.
+        options: the options of the call.
+        say: prints progress for a person.
     """
 
-    stage: Stage
-    transactions_per_s: float
-    seconds: float
-    idle_s: float
-    warm_up_s: float
-    repetitions: int
-    say: Callable[[str], None]
+    stage: BenchSetting
+    options: LatencyOptions
+    say: Say
     runs: list[Run] = field(default_factory=list)
 
     def run(self) -> Findings:
@@ -79,20 +87,20 @@ class LatencyBench:
     def _job(self, trial: Trial) -> list[Window]:
         with Query(trial, "job") as query:
             query.wait_for_batch()
-            self.say(f"warms up for {self.warm_up_s:.0f} s")
-            self._probe(query, self.warm_up_s, "warm-up")
-            windows = [self._window(query, number) for number in range(self.repetitions)]
+            self.say(f"warms up for {self.options.warm_up_seconds:.0f} s")
+            self._probe(query, self.options.warm_up_seconds, "warm-up")
+            windows = [self._window(query, number) for number in range(self.options.runs)]
             query.stop()
         return windows
 
     def _window(self, query: Query, number: int) -> Window:
-        visibility, from_ms, to_ms = self._probe(query, self.seconds, f"probe-{number}")
-        empty = empty_ms(query, self.idle_s)
+        visibility, from_ms, to_ms = self._probe(query, self.options.seconds, f"probe-{number}")
+        empty = empty_ms(query, self.options.idle_seconds)
         with ticking(query.trial):
-            ticked = ticked_ms(query, self.idle_s)
+            ticked = ticked_ms(query, self.options.idle_seconds)
         at_rate = touching(query.batches(), from_ms, to_ms)
         steady = Steady(at_rate)
-        transactions = int(self.transactions_per_s * (steady.to_ms - steady.from_ms) / 1_000)
+        transactions = int(self.options.rate * (steady.to_ms - steady.from_ms) / 1_000)
         self.runs.append(run_of(query, "job", number, steady, transactions, at_rate))
         found = Window(
             visibility.between(from_ms, to_ms),
@@ -107,8 +115,8 @@ class LatencyBench:
         return found
 
     def _probe(self, query: Query, seconds: float, name: str) -> tuple[Visibility, float, float]:
-        """Send at the rate; return what was seen and from when to when was sent."""
-        probe = query.trial.probe(self.transactions_per_s, seconds, name)
+        """Send at the rate; return the visibility, and the times of the first and last sending."""
+        probe = query.trial.probe(self.options.rate, seconds, name)
         with RunningProbe(probe) as running:
             query.wait_until(running.is_over, seconds + 300)
             found = running.result()
@@ -121,17 +129,17 @@ class LatencyBench:
         options = ["--seed", str(self.stage.seed), "--real-topic", topic]
         with Query(trial, "stateless", BASELINE, settings, options) as query, ticking(trial):
             query.wait_for_batch()
-            query.run_for(self.warm_up_s)
+            query.run_for(self.options.warm_up_seconds)
             found = []
-            for number in range(self.repetitions):
-                found.append(ticked_ms(query, self.idle_s))
+            for number in range(self.options.runs):
+                found.append(ticked_ms(query, self.options.idle_seconds))
                 self.say(f"stateless {number}: empty {found[-1]:,.0f} ms")
             query.stop()
         trial.delete_topics([topic])
         return found
 
     def _measures(self, windows: list[Window], stateless_ms: list[float]) -> list[Measure]:
-        size = int(self.transactions_per_s * self.seconds * self.repetitions)
+        size = int(self.options.rate * self.options.seconds * self.options.runs)
         values = {
             "visible_p50_to_batch": [w.visibility.quantile_ms(0.5) / w.batch_ms for w in windows],
             "visible_p99_to_batch": [w.visibility.quantile_ms(0.99) / w.batch_ms for w in windows],

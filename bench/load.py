@@ -1,7 +1,8 @@
-"""Filling the half and op topics, by processes of their own: ``python -m checkback.bench.load``.
+"""Fills the half and op topics from separate processes: ``python -m checkback.bench.load``.
 
-A library for producers would be measured too; this writes records as fast as librdkafka takes them.
-Offsets are known beforehand, because nobody else writes to these topics.
+It does not use the client, because that would be measured, too. It writes records as fast as
+librdkafka accepts them. It knows the offsets in advance, because nobody else writes to these
+topics.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from checkback.bench.workload import Workload
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.transaction import SentHeaders
+from checkback.sinks.kafka.sink_record import SentHeaders
 
 LOAD_TIMEOUT_S: Final = 1_800.0
 POLL_EVERY: Final = 2_000
@@ -33,16 +34,16 @@ QUEUE: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one process writes.
+    """The work of one process.
 
     Args:
-        connection: librdkafka settings.
-        topic_prefix: of Checkback's topics.
-        workload: what the transactions are.
+        connection: librdkafka's settings for the connection.
+        topic_prefix: prefix of Checkback's topics.
+        workload: the transactions to write.
         first: offset of the first half, by half partition.
-        count: transactions in each of these partitions.
+        count: number of transactions in each of these partitions.
         halves: whether halves are written.
-        ops: whether ops are written; with halves, each right behind its half.
+        ops: whether ops are written; with halves, each right after its half.
     """
 
     connection: Mapping[str, Any]
@@ -54,12 +55,12 @@ class Load:
     ops: bool = True
 
     def to_json(self) -> str:
-        """Return it as a command line's argument."""
+        """Return the load as JSON."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def from_json(text: str) -> Load:
-        """Return what to_json wrote."""
+        """Parse the JSON of to_json."""
         found = json.loads(text)
         found["workload"] = Workload(**found["workload"])
         found["first"] = {int(partition): first for partition, first in found["first"].items()}
@@ -77,20 +78,20 @@ def load(
     ops: bool = True,
     processes: int = 2,
 ) -> int:
-    """Write transactions, as many in each partition, and return when the brokers have them all.
+    """Write transactions, evenly to all partitions; return when the brokers have stored them.
 
     Args:
-        connection: librdkafka settings.
-        topic_prefix: of Checkback's topics.
-        workload: what the transactions are.
+        connection: librdkafka's settings for the connection.
+        topic_prefix: prefix of Checkback's topics.
+        workload: the transactions to write.
         first: offset of the first half, by half partition.
-        transactions: how many, of all partitions together; rounded up to the same in each.
+        transactions: number for all partitions together; rounded up to the same number in each.
         halves: whether halves are written.
         ops: whether ops are written.
-        processes: how many write.
+        processes: number of writing processes.
 
     Returns:
-        How many were written.
+        The number of written transactions.
 
     Raises:
         BrokerError: a record was not stored.
@@ -108,7 +109,7 @@ def load(
 
 
 def ends_of(connection: Mapping[str, Any], topic: str, partitions: Sequence[int]) -> dict[int, int]:
-    """Return the offset that the next record of each partition gets."""
+    """Return the next offset of each partition."""
     consumer = Consumer({**connection, "group.id": "checkback-bench"})
     try:
         return {
@@ -135,12 +136,12 @@ def _finish(process: subprocess.Popen[bytes]) -> None:
     if process.returncode:
         raise BrokerError(
             f"The benchmark's records could not be written: {said.decode()[-500:]}",
-            remedy="Look at the brokers' logs and the disk.",
+            remedy="Check the brokers' logs and the disk.",
         )
 
 
 def write(one: Load) -> None:
-    """Write a process's share.
+    """Write the records of one process.
 
     Raises:
         BrokerError: a record was not stored.
@@ -154,17 +155,24 @@ def write(one: Load) -> None:
         }
     )
     topics = TopicNames(one.topic_prefix)
+    signers = one.workload.signers()
     bodies = {partition: one.workload.bodies(partition) for partition in one.first}
     for number in range(one.count):
         for partition, first in one.first.items():
             offset = first + number
+            signer = signers[offset % len(signers)] if signers else None
             if one.halves:
                 headers = one.workload.half_headers(partition, offset)
-                body = next(bodies[partition])
-                _put(producer, topics.half, body, b"k%d" % offset, partition, headers)
+                body, key = next(bodies[partition]), b"k%d" % offset
+                if signer is not None:
+                    headers = signer.half(topics.half, key, body, headers)
+                _put(producer, topics.half, body, key, partition, headers)
             if one.ops:
                 op = one.workload.op(partition, offset)
-                _put(producer, topics.op, op.value(), op.key(), partition, op.headers())
+                headers = op.headers()
+                if signer is not None:
+                    headers = signer.op(topics.op, partition, op.key(), op.value(), headers)
+                _put(producer, topics.op, op.value(), op.key(), partition, headers)
         if number % POLL_EVERY == 0:
             producer.poll(0)
     if producer.flush(LOAD_TIMEOUT_S) or failures:

@@ -1,4 +1,4 @@
-"""Where figures come from: the machine and the versions, recorded with every result."""
+"""The machine and the versions, recorded with every result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES: Final = (
 
 
 def machine_facts() -> dict[str, object]:
-    """Return what the machine is and how busy it was; what can't be found out is left out."""
+    """Return facts about the machine and its load; unknown facts are left out."""
     memory = _first(Path("/proc/meminfo"), r"MemTotal:\s+(\d+) kB")
     facts: dict[str, object] = {
         "cores": os.cpu_count(),
@@ -32,7 +32,7 @@ def machine_facts() -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what takes part; the embedded broker's is that of its jar."""
+    """Return the versions of the software; the embedded broker's is that of its jar."""
     found = {"python": platform.python_version(), "java": str(java_version(find_java()))}
     for package in PACKAGES:
         try:

@@ -1,4 +1,4 @@
-"""What is measured, by name, and how good it must be. Ratios within one run on one machine."""
+"""The measures and their bounds: mostly ratios within one run on one machine."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ Result = Literal["ok", "missed", "not judged"]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a measure is and what it must reach.
+    """A measure's meaning and bound.
 
     Args:
         command: the verb of ``checkback bench`` that measures it.
-        meaning: what it is, in words.
+        meaning: the measure in words.
         unit: "ratio", "bytes", "MiB" or "s".
-        least: it must be at least so much, None where less is better.
-        most: it must be at most so much, None where more is better.
-        transactions: how many transactions the bound speaks of; smaller runs are not judged.
+        least: the least good value, None if less is better.
+        most: the largest good value, None if more is better.
+        transactions: the bound is for runs with at least this many transactions; smaller runs are
+            not judged.
     """
 
     command: str
@@ -31,7 +32,7 @@ class Bound:
     transactions: int = 0
 
     def met_by(self, value: float) -> bool:
-        """Tell whether a value is good enough."""
+        """Return whether a value is good enough."""
         return (self.least is None or value >= self.least) and (
             self.most is None or value <= self.most
         )
@@ -55,6 +56,12 @@ BOUNDS: Final[Mapping[str, Bound]] = {
         "pipeline",
         "throughput with the Delta ledger ÷ without",
         least=0.85,
+        transactions=MILLION,
+    ),
+    "throughput_with_access_control": Bound(
+        "pipeline",
+        "throughput with access control, 100 accounts ÷ without",
+        least=0.9,
         transactions=MILLION,
     ),
     "throughput_to_page_size_1": Bound(
@@ -148,9 +155,9 @@ class Measure:
     """One measure of one call of the bench.
 
     Args:
-        name: as in BOUNDS.
-        runs: what each repeated run gave; the median is the value.
-        transactions: how large the runs were, for the bound.
+        name: name in BOUNDS.
+        runs: the value of each repetition; the measure's value is their median.
+        transactions: number of transactions per run, for the bound.
     """
 
     name: str
@@ -159,7 +166,7 @@ class Measure:
 
     @property
     def value(self) -> float:
-        """The median of the runs."""
+        """The median of the repetitions."""
         return float(statistics.median(self.runs))
 
     @property
@@ -171,7 +178,7 @@ class Measure:
         return "ok" if bound.met_by(self.value) else "missed"
 
     def as_data(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the measure as plain data."""
         bound = BOUNDS[self.name]
         return {
             "name": self.name,
@@ -189,5 +196,5 @@ class Measure:
 
 
 def names_of(command: str) -> list[str]:
-    """Return the names of the measures of a verb."""
+    """Return the names of a verb's measures."""
     return [name for name, bound in BOUNDS.items() if bound.command == command]

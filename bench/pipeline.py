@@ -1,98 +1,160 @@
-"""``checkback bench pipeline``: how fast transactions that wait in Kafka become final messages."""
+"""``checkback bench pipeline``: how fast the job turns loaded transactions into final messages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from checkback.bench import options
 from checkback.bench.batches import steady_part
-from checkback.bench.kafka_streams import StreamsRun
 from checkback.bench.load import ends_of
 from checkback.bench.measures import Measure
+from checkback.bench.options import Say, is_checkout, option
 from checkback.bench.query import BASELINE, Query
 from checkback.bench.runs import Findings, Run, run_of
-from checkback.bench.stage import Stage, Trial
+from checkback.bench.stage import BenchSetting, Trial
 from checkback.bench.workload import commits_among
-from checkback.protocol.errors import OperationalError
+from checkback.protocol.errors import OperationalError, UsageError
+
+if TYPE_CHECKING:
+    from checkback.bench.repository.kafka_streams import StreamsRun
 
 USUAL_COMPARISONS: Final = ("stateless", "ledger", "page-size-1")
-COMPARISONS: Final = (*USUAL_COMPARISONS, "kafka-streams")
-"""The last needs a JDK and further jars."""
+ACCESS: Final = "access-control"
+ACCOUNTS: Final = 100
+STREAMS: Final = "kafka-streams"
+"""This comparison needs a checkout, a JDK and more jars."""
 STORED: Final = "stored_bytes_per_transaction"
-"""By topic, in a run's facts; what sizing.py computes with."""
+"""The fact of a run that holds bytes by topic; sizing.py reads it."""
 BASELINE_TOPIC: Final = "stateless-orders"
 STREAMS_TOPIC: Final = "kafka-streams-orders"
 
-Say = Callable[[str], None]
+
+def possible_comparisons() -> tuple[str, ...]:
+    """Return the comparisons that are possible here."""
+    usual = (*USUAL_COMPARISONS, ACCESS)
+    return (*usual, STREAMS) if is_checkout() else usual
+
+
+@dataclass(frozen=True)
+class PipelineOptions:
+    """Let the job resolve transactions that wait in Kafka; report how fast it is.
+
+    The comparisons: Spark's own Kafka sink moving the same records, the job with the Delta ledger,
+    the job with one offset per state row, and on request the job with access control (100 accounts
+    sign halves and ops) and, in a checkout, Kafka Streams.
+
+    Raises:
+        UsageError: there is no comparison with this name.
+    """
+
+    transactions: int = options.transactions(1_000_000, smoke=3_000)
+    warm_up_transactions: int = option(
+        2_000_000,
+        "Transactions per run before the measured ones, while the JVM still compiles.",
+        smoke=1_000,
+        least=1,
+    )
+    page_size_1_transactions: int = option(
+        20_000, "Transactions per run with one offset per state row.", smoke=800, least=40
+    )
+    runs: int = options.runs()
+    batch_events: int = options.batch_events(1_000_000)
+    compare: str = option(
+        ",".join(USUAL_COMPARISONS),
+        "The comparisons; access-control only if named; kafka-streams needs a checkout and a JDK."
+        " none: only the job.",
+    )
+
+    def __post_init__(self) -> None:
+        possible = possible_comparisons()
+        if unknown := set(self.comparisons) - set(possible):
+            raise UsageError(
+                f"--compare has {', '.join(sorted(unknown))}.",
+                remedy=f"There are {', '.join(possible)}, and none.",
+            )
+
+    @property
+    def comparisons(self) -> list[str]:
+        """The chosen comparisons."""
+        return [] if self.compare == "none" else self.compare.split(",")
+
+    @property
+    def loaded_transactions(self) -> int:
+        """Number of transactions that a run reads."""
+        return self.warm_up_transactions + self.transactions
 
 
 @dataclass(slots=True)
 class PipelineBench:
-    """The runs of one call; their orders alternate, since a machine grows slower or faster.
+    """The runs of one call; their order alternates, because a machine's speed changes.
 
     Args:
-        stage: what they stand on.
-        transactions: in each run, to be measured.
-        warm_up_transactions: in each run before them.
-        page_size_1_transactions: in a run with one offset per state row, which is far slower; the
-            same share of them is warm-up.
-        repetitions: of each run.
-        comparisons: which of COMPARISONS.
-        say: tells a person how far it is.
+        stage: the stage of the runs.
+        options: the options of the call.
+        say: prints progress for a person.
     """
 
-    stage: Stage
-    transactions: int
-    warm_up_transactions: int
-    page_size_1_transactions: int
-    repetitions: int
-    comparisons: Collection[str]
+    stage: BenchSetting
+    options: PipelineOptions
     say: Say
     runs: list[Run] = field(default_factory=list)
-
-    @property
-    def _loaded_transactions(self) -> int:
-        return self.warm_up_transactions + self.transactions
 
     def run(self) -> Findings:
         """Do all runs.
 
         Raises:
-            OperationalError: a run failed, or wrote another number of messages than it should.
+            OperationalError: a run failed, or wrote a wrong number of messages.
         """
-        for number in range(self.repetitions):
-            trial = self._loaded(f"pipeline-{number}", self._loaded_transactions)
-            if "stateless" in self.comparisons:
+        comparisons = self.options.comparisons
+        for number in range(self.options.runs):
+            trial = self._loaded(f"pipeline-{number}", self.options.loaded_transactions)
+            if "stateless" in comparisons:
                 self._stateless(trial, number)
             self._job(trial, "job", number)
-            if "kafka-streams" in self.comparisons:
+            if STREAMS in comparisons:
                 self._kafka_streams(trial, number)
             trial.delete()
-            if "ledger" in self.comparisons:
-                ledger = self._loaded(f"ledger-{number}", self._loaded_transactions, ledger=True)
+            if ACCESS in comparisons:
+                signed = self._loaded(
+                    f"access-{number}", self.options.loaded_transactions, accounts=ACCOUNTS
+                )
+                self._job(signed, "access_control", number)
+                signed.delete()
+            if "ledger" in comparisons:
+                ledger = self._loaded(
+                    f"ledger-{number}", self.options.loaded_transactions, ledger=True
+                )
                 self._job(ledger, "ledger", number)
                 ledger.delete()
-            if "page-size-1" in self.comparisons:
+            if "page-size-1" in comparisons:
                 self._page_size_1(number)
         return Findings(self._measures(), self.runs)
 
     def _loaded(
-        self, name: str, transactions: int, *, ledger: bool = False, page_size: int | None = None
+        self,
+        name: str,
+        transactions: int,
+        *,
+        ledger: bool = False,
+        page_size: int | None = None,
+        accounts: int = 0,
     ) -> Trial:
         changes: dict[str, object] = {} if page_size is None else {"page_size": page_size}
         if ledger:
             changes["ledger"] = str(self.stage.folder / name / "ledger")
         trial = self.stage.trial(name, **changes).create()
+        if accounts:
+            trial.control_access(accounts)
         self.say(f"loads {transactions:,} transactions")
         trial.load(transactions)
         return trial
 
     def _page_size_1(self, number: int) -> None:
-        count = self.page_size_1_transactions
+        count = self.options.page_size_1_transactions
         trial = self._loaded(f"page-size-1-{number}", count, page_size=1)
-        # The same number of batches as the job has, so that as many are left after the warm-up.
-        share = trial.settings.batch_events_max * count / self._loaded_transactions
+        # As many batches as the job has, so that the same number is left after the warm-up.
+        share = trial.settings.batch_events_max * count / self.options.loaded_transactions
         trial.settings = replace(trial.settings, batch_events_max=max(100, int(share)))
         self._job(trial, "page_size_1", number)
         trial.delete()
@@ -114,9 +176,11 @@ class PipelineBench:
             self._require_finals(trial, kind, query.counts()["finals"])
 
     def _kafka_streams(self, trial: Trial, number: int) -> None:
+        from checkback.bench.repository.kafka_streams import StreamsRun
+
         topic = f"{trial.settings.topic_prefix}{STREAMS_TOPIC}"
         trial.create_real_topics([topic])
-        with StreamsRun(trial, "kafka-streams", topic) as streams:
+        with StreamsRun(trial, STREAMS, topic) as streams:
             self._finish(streams, "kafka_streams", number)
             self._require_finals(trial, "kafka_streams", streams.finals)
         trial.delete_topics([topic])
@@ -125,7 +189,7 @@ class PipelineBench:
         rows = 2 * sum(query.trial.next_offset.values())
         query.wait_for_rows(rows)
         query.stop()
-        warm_up = self.warm_up_transactions / self._loaded_transactions
+        warm_up = self.options.warm_up_transactions / self.options.loaded_transactions
         steady = steady_part(query.batches(), warm_up)
         is_other = kind in ("stateless", "kafka_streams")
         facts = {} if is_other else {STORED: _stored_per_transaction(query.trial)}
@@ -148,6 +212,7 @@ class PipelineBench:
         for name, kind, above in (
             ("throughput_to_stateless", "stateless", "job"),
             ("throughput_with_ledger", "job", "ledger"),
+            ("throughput_with_access_control", "job", "access_control"),
             ("throughput_to_page_size_1", "page_size_1", "job"),
             ("throughput_to_kafka_streams", "kafka_streams", "job"),
         ):
@@ -158,7 +223,7 @@ class PipelineBench:
                 if run.kind == above and run.number in below
             ]
             if ratios:
-                found.append(Measure(name, ratios, self.transactions))
+                found.append(Measure(name, ratios, self.options.transactions))
         return found
 
 

@@ -1,7 +1,7 @@
-"""Transactions at a steady rate, and when each of them becomes visible: a process of its own.
+"""Sends transactions at a steady rate and notes when each becomes visible, in its own process.
 
-``python -m checkback.bench.probe`` writes halves at the rate, says what becomes of each as soon as
-the brokers have it, and reads the real topic as a read_committed consumer does.
+``python -m checkback.bench.probe`` writes halves at the rate, sends the op of each as soon as the
+brokers have stored the half, and reads the real topic as a read_committed consumer.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from checkback.protocol.properties import (
     first_value,
 )
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.transaction import SentHeaders
+from checkback.sinks.kafka.sink_record import SentHeaders
 
 PARTITIONS_TIMEOUT_S: Final = 30.0
 LAST_WAIT_S: Final = 120.0
 """How long the last transactions may take to become visible."""
 LINGER_MS: Final = 10
-"""As an application that sends a thousand a second would wait; with 1 ms the requests for two
-records each took brokers and probe three fifths of a core, which the job then did not have."""
+"""The linger time of an application that sends a thousand records a second. With 1 ms each request
+had two records, and brokers and probe took three fifths of a core from the job."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the process sends.
+    """The work of the process.
 
     Args:
-        connection: librdkafka settings.
-        topic_prefix: of Checkback's topics.
-        workload: what the transactions are.
-        partitions: of the half topic and of the real one.
+        connection: librdkafka's settings for the connection.
+        topic_prefix: prefix of Checkback's topics.
+        workload: the transactions to write.
+        partitions: number of partitions of the half topic and of the real topic.
         transactions_per_s: the rate.
-        seconds: for how long it sends.
-        file: takes what was seen.
+        seconds: duration of the sending.
+        file: file for the result.
     """
 
     connection: Mapping[str, Any]
@@ -65,10 +65,10 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """When committed transactions were committed and seen.
+    """When transactions were committed, and when their final messages were seen.
 
     Args:
-        sent_ms: float64[n], when the op was handed to the producer, milliseconds since 1970.
+        sent_ms: float64[n], when the producer got the op, milliseconds since 1970.
         seen_ms: float64[n], when the final message was read; NaN if it never was.
     """
 
@@ -76,30 +76,30 @@ class Visibility:
     seen_ms: NDArray[np.float64]
 
     def between(self, from_ms: float, to_ms: float) -> Visibility:
-        """Return those that were committed in a span of time."""
+        """Return the transactions that were committed in a span of time."""
         chosen = (self.sent_ms >= from_ms) & (self.sent_ms < to_ms)
         return Visibility(self.sent_ms[chosen], self.seen_ms[chosen])
 
     def quantile_ms(self, share: float) -> float:
-        """Return the time from commit to visible that this share of them did not exceed.
+        """Return the quantile of the time from commit to visible.
 
         Raises:
-            OperationalError: there is none, or one never became visible.
+            OperationalError: there is no transaction, or one never became visible.
         """
         if not len(self.sent_ms) or np.isnan(self.seen_ms).any():
             raise OperationalError(
                 f"{int(np.isnan(self.seen_ms).sum())} of {len(self.sent_ms)} committed messages"
                 " did not become visible in time.",
-                remedy="A lower rate may be what this machine can do.",
+                remedy="Try a lower rate; this one may be too high for the machine.",
             )
         return float(np.quantile(self.seen_ms - self.sent_ms, share))
 
 
 class RunningProbe:
-    """The process; a context manager that ends it.
+    """The running process; a context manager that ends it.
 
     Args:
-        probe: what it does.
+        probe: its work.
     """
 
     def __init__(self, probe: Probe) -> None:
@@ -121,14 +121,14 @@ class RunningProbe:
             self._process.wait()
 
     def is_over(self) -> bool:
-        """Tell whether it has ended."""
+        """Return whether the process has ended."""
         return self._process is None or self._process.poll() is not None
 
     def result(self) -> Visibility:
-        """Return what it saw, once it is over.
+        """Wait for the end and return the result.
 
         Raises:
-            OperationalError: it failed.
+            OperationalError: the process failed.
         """
         if self._process is None or self._process.wait() != 0:
             said = self._process.stderr.read() if self._process and self._process.stderr else b""
@@ -138,7 +138,7 @@ class RunningProbe:
 
 
 class _Sender:
-    """Sends at the rate, and notes when each commit was sent."""
+    """Sends transactions at the rate, and notes when it sent each commit."""
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
@@ -174,7 +174,7 @@ class _Sender:
         )
 
     def _half_stored(self, error: object, half: Message) -> None:
-        """Say what becomes of the transaction, as a producer does once the half is stored."""
+        """Send the op, as a producer does once the half is stored."""
         self._answered += 1
         if error is not None:
             return
@@ -200,7 +200,7 @@ def _produce(
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads the real topic from its end on, and notes when it saw each final message."""
+    """Reads the real topic from its present end, and notes when it saw each final message."""
 
     probe: Probe
     seen_ms: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -234,7 +234,7 @@ class _Reader:
 
 
 def run(probe: Probe) -> None:
-    """Send, wait until all is visible, and write what was seen into the file."""
+    """Send, wait until every message is visible, and write the result to the file."""
     sender, reader = _Sender(probe), _Reader(probe)
     reading = threading.Thread(target=reader.run, daemon=True)
     reading.start()
@@ -252,7 +252,7 @@ def run(probe: Probe) -> None:
 
 
 def main() -> None:
-    """Read what to do from standard input."""
+    """Read the probe from standard input and run it."""
     found = json.loads(sys.stdin.read())
     run(Probe(**{**found, "workload": Workload(**found["workload"])}))
 

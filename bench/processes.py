@@ -1,6 +1,6 @@
-"""Processor time and memory of processes, by what they are, from Linux's /proc.
+"""Processor time and memory by kind of process, from Linux's /proc.
 
-Elsewhere there is no /proc: then nothing is counted, and what is measured by it is left out.
+Without /proc nothing is counted, and results that need it are left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from checkback.bench.looking import Looker
+from checkback.bench.sampler import Sampler
 
 PROC: Final = Path("/proc")
 MIB: Final = 1024 * 1024
@@ -28,10 +28,10 @@ class Process:
 
     Args:
         pid: its id.
-        parent: its parent's.
-        started_ticks: when it started; with the pid, who it is.
-        cpu_s: seconds of processor time that it used.
-        rss_bytes: memory that it occupies.
+        parent: its parent's id.
+        started_ticks: when it started; together with the pid this identifies the process.
+        cpu_s: processor time used so far, in seconds.
+        rss_bytes: resident memory.
     """
 
     pid: int
@@ -42,11 +42,11 @@ class Process:
 
 
 def kind_of(command: str, name: str) -> str:
-    """Return what a process of a pipeline is.
+    """Return the kind of a pipeline's process.
 
     Args:
         command: its command line, words separated by spaces.
-        name: the name it gives itself (comm).
+        name: the name that it gave itself (comm).
     """
     if "checkback.sinks" in command or name.startswith("checkback-sink"):
         return "sink"
@@ -57,11 +57,11 @@ def kind_of(command: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Processor time used until a moment.
+    """Processor time used up to a moment.
 
     Args:
         time_ms: milliseconds since 1970.
-        cpu_s: seconds by kind, those of ended processes included.
+        cpu_s: seconds by kind, including those of ended processes.
     """
 
     time_ms: float
@@ -69,12 +69,12 @@ class Sample:
 
 
 @dataclass(slots=True)
-class Watch(Looker):
-    """Looks at a tree of processes twice a second, in a thread; a context manager.
+class Watch(Sampler):
+    """Watches a tree of processes: a thread samples it twice a second; a context manager.
 
     Args:
-        roots: processes whose descendants are watched, with them.
-        others: further processes, by kind, without their descendants.
+        roots: processes to watch with their descendants.
+        others: further processes to watch, by kind, without their descendants.
     """
 
     every_s: ClassVar[float] = 0.5
@@ -91,21 +91,21 @@ class Watch(Looker):
         return {kind: round(after[kind] - before.get(kind, 0.0), 3) for kind in after}
 
     def rss_mib_max(self, kind: str, from_ms: float = 0.0, to_ms: float = 1e18) -> float:
-        """Return the most memory that one process of a kind had, in MiB; 0 if none was seen."""
+        """Return the largest memory of a process of a kind, in MiB; 0 if none was seen."""
         found = [largest.get(kind, 0) for at, largest in self.rss_bytes if from_ms <= at <= to_ms]
         return round(max(found, default=0) / MIB, 1)
 
     def python_mib_max(self, from_ms: float = 0.0, to_ms: float = 1e18) -> float:
-        """Return the most memory that a worker or sink process had, in MiB."""
+        """Return the largest memory of a worker or sink process, in MiB."""
         kinds = ("python_worker", "sink")
         return max(self.rss_mib_max(kind, from_ms, to_ms) for kind in kinds)
 
     def look(self) -> None:
-        """Look now."""
+        """Take a sample now."""
         largest: dict[str, int] = defaultdict(int)
         for kind, one in self._found():
             key = (one.pid, one.started_ticks)
-            # A worker is forked from a daemon and may change its name later.
+            # A worker is forked from a daemon and may change its name after the fork.
             self._seen[key] = (kind, one.cpu_s)
             largest[kind] = max(largest[kind], one.rss_bytes)
         totals: dict[str, float] = defaultdict(float)
@@ -117,7 +117,7 @@ class Watch(Looker):
 
     def _found(self) -> Iterator[tuple[str, Process]]:
         processes = {one.pid: one for one in all_processes()}
-        # A sink process outlives the worker that started it and then has another parent.
+        # A sink process outlives the worker that started it, and then its parent changes.
         known = [
             pid
             for (pid, started_ticks), (kind, _) in self._seen.items()
@@ -146,7 +146,7 @@ class Watch(Looker):
 
 
 def all_processes() -> Iterator[Process]:
-    """Yield what runs on this machine; nothing where there is no /proc."""
+    """Yield the processes of this machine; none without /proc."""
     if not PROC.is_dir():
         return
     for folder in PROC.iterdir():
@@ -154,11 +154,11 @@ def all_processes() -> Iterator[Process]:
             try:
                 yield _process(int(folder.name), (folder / "stat").read_text())
             except (OSError, ValueError, IndexError):
-                continue  # it has just ended
+                continue  # the process has just ended
 
 
 def descendants(processes: Mapping[int, Process], roots: Sequence[int]) -> list[int]:
-    """Return the processes below some, and these themselves, that run."""
+    """Return the given processes and their descendants, as far as they run."""
     children: dict[int, list[int]] = defaultdict(list)
     for one in processes.values():
         children[one.parent].append(one.pid)
@@ -173,7 +173,7 @@ def descendants(processes: Mapping[int, Process], roots: Sequence[int]) -> list[
 
 
 def _process(pid: int, stat: str) -> Process:
-    # The name stands in brackets and may hold anything, brackets too.
+    # The name is in brackets and may contain anything, even brackets.
     parts = stat.rpartition(")")[2].split()
     ticks = os.sysconf("SC_CLK_TCK")
     return Process(

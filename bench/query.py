@@ -10,28 +10,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from checkback.bench.event_log import Batch, EventLog, event_log_settings
+from checkback.bench.event_log import EventLog, MeasuredBatch, event_log_settings
+from checkback.bench.monitored_process import Launch, MonitoredProcess
 from checkback.bench.stage import Trial
-from checkback.bench.watched import Launch, Watched
-from checkback.deploy.settings_file import environment_without_settings, write_settings
+from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.protocol.configuration import Settings
+from checkback.testing.pipeline_process import RUN, pipeline_command
 
-RUN: Final = ("-c", "from checkback.streaming.commands import main; main()", "run")
-BASELINE: Final = ("-m", "checkback.bench.baseline")
+BASELINE: Final = (sys.executable, "-m", "checkback.bench.baseline")
 
 
 @dataclass(slots=True)
-class Query(Watched):
+class Query(MonitoredProcess):
     """One process with one query; a context manager that ends it.
 
     Args:
         trial: its topics and settings.
-        name: of its folder of logs; no other query of the trial has it.
-        program: arguments of Python that run it; ``--config`` and ``--output json`` follow.
-        settings: those of the trial, unless others are given.
+        name: name of its log folder; no other query of the trial has it.
+        program: the command to run; ``--config`` and ``--output json`` are appended.
+        settings: its settings; default: the trial's.
         options: further arguments.
         environment: variables besides those of this process.
-        others: further processes that belong to it, with their descendants.
+        others: further processes that count, with their descendants.
     """
 
     trial: Trial
@@ -44,7 +44,7 @@ class Query(Watched):
     log: EventLog = field(default_factory=lambda: EventLog(Path()), init=False)
 
     def prepare(self) -> Launch:
-        """Write its configuration; return how to start it."""
+        """Write the query's configuration; return how to start it."""
         folder = self.trial.folder / self.name
         events = folder / "events"
         events.mkdir(parents=True)
@@ -55,28 +55,25 @@ class Query(Watched):
         write_settings(config, replace(settings, spark=spark))
         return Launch(
             self.name,
-            [
-                sys.executable, *self.program, "--config", str(config), "--output", "json",
-                *self.options,
-            ],
+            pipeline_command(config, self.program, self.options),
             folder / "errors.log",
             {**environment_without_settings(), **self.environment},
             Path(settings.checkpoint),
             self.others,
             self.trial.stage.broker_pid,
-        )  # fmt: skip
+        )
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[MeasuredBatch]:
         """Return the batches so far."""
         return self.log.read()
 
     def progress(self) -> list[tuple[float, Mapping[str, Any]]]:
-        """Return the job's progress lines with the time at which each came, ms since 1970."""
+        """Return the job's progress lines, each with its arrival time in ms since 1970."""
         self._drain()
         return [(at, one.fields) for at, one in self.notices if one.event == "progress"]
 
     def counts(self) -> Counter[str]:
-        """Return what the job counted in all of its progress lines."""
+        """Return the sums of the counts in the job's progress lines."""
         total: Counter[str] = Counter()
         for _, fields in self.progress():
             total.update(fields["counts"])
@@ -84,5 +81,5 @@ class Query(Watched):
 
 
 def told(fields: Mapping[str, Any]) -> None:
-    """Say something to the process that watches this one."""
+    """Print a line for the process that watches this one."""
     print(json.dumps(fields), flush=True)

@@ -1,4 +1,4 @@
-"""What one run of a query came to, for the result's JSON."""
+"""The results of runs, for the result document."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from checkback.bench.batches import Steady, median_ms
-from checkback.bench.event_log import Batch
+from checkback.bench.event_log import MeasuredBatch
 from checkback.bench.measures import Measure
+from checkback.bench.monitored_process import MonitoredProcess
 from checkback.bench.processes import KINDS
-from checkback.bench.watched import Watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,16 +19,16 @@ class Run:
 
     Args:
         kind: what ran: "job", "stateless", "ledger", "page_size_1" and so on.
-        number: of the repetition, from 0.
-        transactions_per_s: of the steady part.
-        batch_ms: median of the steady part.
-        cpu_us_per_transaction: processor time by kind of process, microseconds.
-        rss_mib: memory of the largest process of each kind, MiB.
-        checkpoint_bytes_per_transaction: written in the steady part.
-        work_us: processor time of a fixed piece of work in the bench's own process meanwhile, which
-            tells whether two runs met the same machine.
-        batches: one by one; of a run over what waits, the warm-up too.
-        facts: what else is told of it.
+        number: number of the repetition, from 0.
+        transactions_per_s: rate of the steady part.
+        batch_ms: median batch time of the steady part.
+        cpu_us_per_transaction: processor time by kind of process, in microseconds.
+        rss_mib: memory of the largest process of each kind, in MiB.
+        checkpoint_bytes_per_transaction: bytes written in the steady part.
+        work_us: processor time of a fixed piece of work in the bench's own process during the run;
+            it shows whether the machine had the same speed in two runs.
+        batches: the batches; for a run over loaded transactions with the warm-up.
+        facts: further facts by name.
     """
 
     kind: str
@@ -39,11 +39,11 @@ class Run:
     rss_mib: Mapping[str, float]
     checkpoint_bytes_per_transaction: float
     work_us: float
-    batches: Sequence[Batch]
+    batches: Sequence[MeasuredBatch]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def as_data(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the run as plain data."""
         return asdict(self)
 
 
@@ -52,9 +52,9 @@ class Findings:
     """What a verb of the bench found.
 
     Args:
-        measures: by name in BOUNDS.
-        runs: each run that they come from.
-        facts: what else is told.
+        measures: the measures, with names from BOUNDS.
+        runs: the runs behind the measures.
+        facts: further facts by name.
     """
 
     measures: Sequence[Measure]
@@ -63,24 +63,24 @@ class Findings:
 
 
 def run_of(
-    query: Watched,
+    query: MonitoredProcess,
     kind: str,
     number: int,
     steady: Steady,
     transactions: int,
-    batches: Sequence[Batch],
+    batches: Sequence[MeasuredBatch],
     facts: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Return what a run came to.
+    """Return the result of a run.
 
     Args:
-        query: it, ended or not.
+        query: the query, ended or not.
         kind: what ran.
-        number: of the repetition.
-        steady: the part that counts.
-        transactions: in that part.
-        batches: what is told of them one by one.
-        facts: what else is told of it.
+        number: number of the repetition.
+        steady: the measured part.
+        transactions: number of transactions in the measured part.
+        batches: the batches to list in the result.
+        facts: further facts by name.
     """
     from_ms, to_ms = steady.from_ms, steady.to_ms
     cpu_s = query.watch.cpu_s_between(from_ms, to_ms)

@@ -1,7 +1,7 @@
-"""How fast the machine is while something runs on it: what a fixed piece of work takes.
+"""Measures the machine's speed during a run, by a fixed piece of work.
 
-Rented processors change their speed by half within minutes. Two runs compare only where they met
-the same machine; this says whether they did.
+The speed of rented processors changes by half within minutes. Two runs are comparable only if the
+machine had the same speed; this shows whether it had.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from checkback.bench.looking import Looker
+from checkback.bench.sampler import Sampler
 
 ADDITIONS: Final = 20_000
-"""About a millisecond, so that it takes a five-hundredth of a core."""
+"""About a millisecond of work, a five-hundredth of a core."""
 LOOP: Final = """
 import time
 started_s, total = time.perf_counter(), 0
@@ -27,7 +27,7 @@ print(time.perf_counter() - started_s)
 
 
 def work_us() -> float:
-    """Do the fixed work; return its processor time, microseconds, waiting not counted."""
+    """Do the fixed work; return its processor time in microseconds, without waiting."""
     started_ns = time.thread_time_ns()
     total = 0
     for number in range(ADDITIONS):
@@ -36,10 +36,10 @@ def work_us() -> float:
 
 
 def work_of_two(repetitions: int = 5) -> float:
-    """Return how many times the work of one process two do at once; they share nothing but cores.
+    """Return how many times the work of one process two processes do at once.
 
-    Rented cores are often two threads of one: then it is far from 2, whatever the processes do, and
-    nothing else can gain more by a second of them.
+    Two rented cores are often two threads of one core. Then the result is far below 2, and no other
+    program can gain more from the second one.
     """
     found = []
     for _ in range(repetitions):
@@ -55,18 +55,18 @@ def _slowest_loop_s(processes: int) -> float:
 
 
 @dataclass(slots=True)
-class SpeedWatch(Looker):
-    """Does the fixed work twice a second, in a thread; a context manager."""
+class SpeedWatch(Sampler):
+    """Does the fixed work twice a second in a thread; a context manager."""
 
     every_s: ClassVar[float] = 0.5
 
     samples: list[tuple[float, float]] = field(default_factory=list)
 
     def look(self) -> None:
-        """Look now."""
+        """Take a sample now."""
         self.samples.append((time.time() * 1_000, work_us()))
 
     def work_us_between(self, from_ms: float, to_ms: float) -> float:
-        """Return the median of the fixed work in a span of time; 0 where none was done."""
+        """Return the median time of the fixed work in a span of time; 0 without samples."""
         found = [took_us for at_ms, took_us in self.samples if from_ms <= at_ms <= to_ms]
         return round(statistics.median(found), 1) if found else 0.0

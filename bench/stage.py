@@ -1,4 +1,4 @@
-"""What the runs of one call of the bench stand on: brokers, settings, folders, topics."""
+"""The stage of a bench's runs: brokers, settings, folders, topics."""
 
 from __future__ import annotations
 
@@ -6,36 +6,32 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from checkback.bench.load import ends_of, load
 from checkback.bench.machine import machine_facts
 from checkback.bench.probe import Probe
 from checkback.bench.workload import GROUP, Workload
 from checkback.deploy.admin import admin_client
-from checkback.deploy.topics import create_topics, find_topics
+from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
-
-QUICK_START: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.memory": "1g",
-}
-"""For runs so small that only their working counts."""
+from checkback.testing.pipeline_process import QUICK_SPARK
+from checkback.testing.topics import create_plain_topics, delete_topics, own_topics
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
-    """What all runs share.
+class BenchSetting:
+    """The settings and folders that all runs share.
 
     Args:
-        settings: of every run, but for checkpoint and topic prefix.
-        folder: of everything on disk.
-        seed: of the workload.
+        settings: settings of every run, except checkpoint and topic prefix.
+        folder: folder for all files.
+        seed: seed of the workload.
         body_bytes: size of a message.
-        broker_pid: process of the embedded broker, None for a foreign one.
-        small: a smoke run.
-        machine: what it is, and how busy it was before anything was started here.
+        broker_pid: process id of the embedded broker, None for a foreign one.
+        small: whether this is a smoke run.
+        machine: facts about the machine and its load before the bench started anything.
     """
 
     settings: Settings
@@ -48,22 +44,22 @@ class Stage:
 
     @property
     def connection(self) -> dict[str, Any]:
-        """Settings of librdkafka that reach the brokers; quiet, since a stop closes connections."""
+        """Connection settings of librdkafka, without error logs when a broker stops."""
         known = confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
         return {"log_level": 0, **known}
 
     def trial(self, name: str, **changes: Any) -> Trial:
-        """Return a trial with topics and a checkpoint of its own.
+        """Return a trial with its own topics and checkpoint.
 
         Args:
-            name: of folder, topics and application; no other trial has it.
-            changes: settings that differ.
+            name: name for folder, topics and application; no other trial has it.
+            changes: changed settings by name.
         """
         folder = self.folder / name
         folder.mkdir(parents=True)
         prefix = f"{self.settings.topic_prefix}{name}-"
         if self.small:
-            changes["spark"] = {**QUICK_START, **self.settings.spark, **changes.get("spark", {})}
+            changes["spark"] = {**QUICK_SPARK, **self.settings.spark, **changes.get("spark", {})}
         settings = replace(
             self.settings,
             **{
@@ -78,32 +74,44 @@ class Stage:
 
 @dataclass(slots=True)
 class Trial:
-    """Topics and a checkpoint: of one run, or of several that follow each other.
+    """Topics and a checkpoint for one run, or for several consecutive runs.
 
     Args:
-        stage: what it shares with others.
-        settings: its own.
-        folder: of checkpoint, logs and configuration.
-        next_offset: of the next half, by half partition.
+        stage: the stage that all trials share.
+        settings: the trial's settings.
+        folder: folder for checkpoint, logs and configuration.
+        next_offset: offset of the next half, by half partition.
+        accounts: how many accounts sign the records; 0 for no access control.
     """
 
-    stage: Stage
+    stage: BenchSetting
     settings: Settings
     folder: Path
     next_offset: dict[int, int] = field(default_factory=dict)
+    accounts: int = 0
 
     @property
     def real_topic(self) -> str:
-        """Where its committed messages go."""
+        """The real topic of the trial."""
         return f"{self.settings.topic_prefix}orders"
 
     @property
     def workload(self) -> Workload:
-        """What its transactions are."""
-        return Workload(self.stage.seed, self.stage.body_bytes, self.real_topic)
+        """The trial's transactions."""
+        seed, size = self.stage.seed, self.stage.body_bytes
+        return Workload(seed, size, self.real_topic, accounts=self.accounts)
+
+    def control_access(self, accounts: int) -> Trial:
+        """Have that many accounts sign the records, and the job verify them."""
+        self.accounts = accounts
+        rules = self.folder / "plain_acl.yml"
+        rules.touch(mode=0o600)
+        rules.write_text(self.workload.access_rules(), "utf-8")
+        self.settings = replace(self.settings, acl_file=str(rules))
+        return self
 
     def create(self) -> Trial:
-        """Create its topics."""
+        """Create the trial's topics."""
         create_topics(self.settings)
         self.create_real_topics([self.real_topic, self.settings.topics.check(GROUP)])
         partitions = range(self.settings.half_partitions)
@@ -111,18 +119,10 @@ class Trial:
         return self
 
     def create_real_topics(self, names: list[str]) -> None:
-        """Create topics with as many partitions as the half topic has."""
-        wanted = {
-            name: {
-                "num_partitions": self.settings.half_partitions,
-                "replication_factor": -1,
-                "configs": {"max.message.bytes": str(self.settings.max_message_bytes + 65_536)},
-            }
-            for name in names
-        }
-        with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
-            admin.create_topics(wanted)
-            admin.wait_for_topics(names)
+        """Create real topics with the half topic's number of partitions."""
+        largest = str(self.settings.max_message_bytes + 65_536)
+        partitions = self.settings.half_partitions
+        create_plain_topics(self.settings, names, partitions, {"max.message.bytes": largest})
 
     def load(
         self,
@@ -131,7 +131,7 @@ class Trial:
         ops: bool = True,
         workload: Workload | None = None,
     ) -> int:
-        """Write transactions, as many to each half partition; return how many."""
+        """Write transactions, evenly to all half partitions; return how many."""
         chosen = workload or self.workload
         first = dict(self.next_offset)
         written = load(
@@ -153,7 +153,7 @@ class Trial:
         return load(connection, prefix, workload, first, transactions, halves=False)
 
     def probe(self, transactions_per_s: float, seconds: float, name: str) -> Probe:
-        """Return a probe of its topics, which leaves its result in a file of that name."""
+        """Return a probe for the trial's topics, with a result file of this name."""
         return Probe(
             self.stage.connection,
             self.settings.topic_prefix,
@@ -165,7 +165,7 @@ class Trial:
         )
 
     def stored_bytes(self) -> dict[str, int]:
-        """Return how many bytes each kind of topic holds, replicas left out."""
+        """Return how many bytes each kind of topic holds, on one replica."""
         topics = self.settings.topics
         kinds = {
             topics.half: "half", topics.op: "op", self.real_topic: "final",
@@ -184,25 +184,19 @@ class Trial:
         return found
 
     def delete(self) -> None:
-        """Delete its topics and its folder: a million transactions are gigabytes."""
-        topics = self.settings.topics
-        names = [
-            topics.half, topics.op, topics.discarded, topics.refused, topics.settled,
-            topics.check(GROUP), self.real_topic,
-        ]  # fmt: skip
-        self.delete_topics(names)
+        """Delete the trial's topics and folder: a million transactions are gigabytes."""
+        self.delete_topics([*own_topics(self.settings.topics, [GROUP]), self.real_topic])
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete those of the topics that exist."""
-        with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
-            admin.delete_topics(list(find_topics(admin, names)))
+        """Delete the topics that exist."""
+        delete_topics(self.settings, names)
 
 
 def _take_sizes(
     largest: dict[tuple[str, int], int], kind: str, partitions: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Keep of each partition's replicas the largest."""
+    """Keep the largest replica of each partition."""
     for part in partitions:
         key = (kind, part["partition_index"])
         largest[key] = max(largest.get(key, 0), part["partition_size"])

@@ -1,26 +1,41 @@
-"""``checkback bench storm``: new transactions while a great many old ones are asked back."""
+"""``checkback bench storm``: new transactions during a storm of check requests for old ones."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from checkback.bench import options
 from checkback.bench.batches import Steady, touching
 from checkback.bench.measures import Measure
+from checkback.bench.options import Say
 from checkback.bench.probe import RunningProbe, Visibility
 from checkback.bench.query import Query
 from checkback.bench.runs import Findings, Run, run_of
-from checkback.bench.stage import Stage
+from checkback.bench.stage import BenchSetting
 from checkback.protocol.errors import OperationalError
 
 TAKEN_UP_PER_S: Final = 15_000
-"""Halves per second that a busy machine loads and takes up, to guess when the storm may begin."""
+"""Halves per second that a busy machine loads and reads, to estimate the earliest storm."""
 TRIES: Final = 5
 ASKED_TIMEOUT_S: Final = 1_800.0
 MARGIN_S: Final = 2.0
-"""Between quiet and storm: deadlines are whole seconds."""
+"""Pause between quiet and storm, because deadlines are whole seconds."""
+
+
+@dataclass(frozen=True)
+class StormOptions:
+    """Let very many halves be due for a check at once; report how that delays new transactions."""
+
+    pending: int = options.pending("Halves that are due at once.", smoke=2_000)
+    rate: float = options.rate(smoke=20)
+    quiet_seconds: float = options.seconds(60.0, "Duration of the quiet part.", smoke=3)
+    storm_seconds: float = options.seconds(120.0, "Longest watch of the storm.", smoke=4)
+    due_after_seconds: float | None = options.seconds(
+        None, "Time from the first half to the storm; default: an estimate.", smoke=15
+    )
+    runs: int = options.runs(1)
 
 
 @dataclass(slots=True)
@@ -28,24 +43,14 @@ class StormBench:
     """The runs of one call.
 
     Args:
-        stage: what they stand on.
-        pending: halves that are due at once.
-        transactions_per_s: of the new ones.
-        quiet_s: how long they are watched before the storm.
-        storm_s: how long they are watched in it, at most.
-        due_after_s: from the beginning of loading to the storm, None for a guess.
-        repetitions: how many.
-        say: tells a person how far it is.
+        stage: the stage of the runs.
+        options: the options of the call.
+        say: prints progress for a person.
     """
 
-    stage: Stage
-    pending: int
-    transactions_per_s: float
-    quiet_s: float
-    storm_s: float
-    due_after_s: float | None
-    repetitions: int
-    say: Callable[[str], None]
+    stage: BenchSetting
+    options: StormOptions
+    say: Say
     runs: list[Run] = field(default_factory=list)
     _ratios: list[float] = field(default_factory=list)
     _worker_mib: list[float] = field(default_factory=list)
@@ -54,53 +59,53 @@ class StormBench:
         """Do all runs.
 
         Raises:
-            OperationalError: a run failed, or the storm began before all was ready for it.
+            OperationalError: a run failed, or the storm began too early.
         """
-        for number in range(self.repetitions):
+        for number in range(self.options.runs):
             self._storm(number)
         measures = [
-            Measure("visible_p99_in_storm", self._ratios, self.pending),
-            Measure("worker_rss_in_storm", self._worker_mib, self.pending),
+            Measure("visible_p99_in_storm", self._ratios, self.options.pending),
+            Measure("worker_rss_in_storm", self._worker_mib, self.options.pending),
         ]
         return Findings(measures, self.runs)
 
     def _storm(self, number: int) -> None:
-        guess_s = self.pending / TAKEN_UP_PER_S + self.quiet_s + 10 * MARGIN_S
-        due_after_s = self.due_after_s or guess_s
+        guess_s = self.options.pending / TAKEN_UP_PER_S + self.options.quiet_seconds + 10 * MARGIN_S
+        due_after_s = self.options.due_after_seconds or guess_s
         for turn in range(TRIES):
             if self._was_quiet_before(f"storm-{number}-{turn}", number, due_after_s):
                 return
             due_after_s *= 2
             self.say(f"the storm began too early; once more, {due_after_s:.0f} s after loading")
         raise OperationalError(
-            "The storm began before the quiet before it was measured.",
-            remedy="Give it more time: --due-after-seconds.",
+            "The storm began before the quiet part was measured.",
+            remedy="Raise --due-after-seconds.",
         )
 
     def _was_quiet_before(self, name: str, number: int, due_after_s: float) -> bool:
-        """Do one run; tell whether all was taken up in time. If not, nothing was measured."""
-        interval_ms = 3_600_000  # so that each is asked once
+        """Do one run; return False if the storm began too early, so that nothing was measured."""
+        interval_ms = 3_600_000  # so that each half gets one request
         trial = self.stage.trial(name, check_interval_ms=interval_ms).create()
         with Query(trial, "job") as query:
             query.wait_for_batch()
             due_at_s = time.time() + due_after_s
-            self.say(f"loads {self.pending:,} halves that are due at once")
+            self.say(f"loads {self.options.pending:,} halves that are due at once")
             workload = replace(trial.workload, due_at_s=due_at_s)
-            query.wait_for_rows(trial.load(self.pending, ops=False, workload=workload))
-            is_quiet = time.time() + self.quiet_s + 3 * MARGIN_S <= due_at_s
+            query.wait_for_rows(trial.load(self.options.pending, ops=False, workload=workload))
+            is_quiet = time.time() + self.options.quiet_seconds + 3 * MARGIN_S <= due_at_s
             if is_quiet:
-                seen = self._watch(query, due_at_s - time.time() + self.storm_s)
+                seen = self._watch(query, due_at_s - time.time() + self.options.storm_seconds)
                 self._report(query, number, seen, due_at_s * 1_000)
         trial.delete()
         return is_quiet
 
     def _watch(self, query: Query, seconds: float) -> Visibility:
-        """Send new transactions until the watching is over and all old ones were asked."""
-        probe = query.trial.probe(self.transactions_per_s, seconds, "probe")
+        """Send new transactions until the watch is over and every old half got its request."""
+        probe = query.trial.probe(self.options.rate, seconds, "probe")
         with RunningProbe(probe) as running:
             query.wait_until(running.is_over, seconds + 300)
             seen = running.result()
-        query.wait_until(lambda: query.counts()["checks"] >= self.pending, ASKED_TIMEOUT_S)
+        query.wait_until(lambda: query.counts()["checks"] >= self.options.pending, ASKED_TIMEOUT_S)
         query.stop()
         return seen
 
@@ -108,7 +113,7 @@ class StormBench:
         quiet_from_ms = float(seen.sent_ms[0]) + MARGIN_S * 1_000
         quiet = seen.between(quiet_from_ms, due_ms - MARGIN_S * 1_000)
         asked_ms = self._asked_ms(query)
-        over_ms = min(asked_ms, due_ms + self.storm_s * 1_000)
+        over_ms = min(asked_ms, due_ms + self.options.storm_seconds * 1_000)
         over_ms = max(over_ms, due_ms + MARGIN_S * 1_000)
         in_storm = seen.between(due_ms, over_ms)
         batches = touching(query.batches(), due_ms, over_ms)
@@ -132,10 +137,10 @@ class StormBench:
         )
 
     def _asked_ms(self, query: Query) -> float:
-        """Return when the job told that the last of them was asked, ms since 1970."""
+        """Return when the job reported the last request, in ms since 1970."""
         asked = 0
         for at_ms, line in query.progress():
             asked += line["counts"].get("checks", 0)
-            if asked >= self.pending:
+            if asked >= self.options.pending:
                 return at_ms
         return query.progress()[-1][0]

@@ -1,4 +1,4 @@
-"""What the benchmarks send: fixed by a seed, so that two runs send the same bytes."""
+"""The benchmarks' messages, determined by a seed, so that two runs send the same bytes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import numpy as np
 
 from checkback.protocol.properties import CHECK_IMMUNITY_TIME_IN_SECONDS, TAGS, Headers
 from checkback.protocol.records import Op, half_headers
+from checkback.security.record_signer import RecordSigner
 
 GROUP: Final = "bench"
 ROLLED_BACK_OF: Final = 10
-"""One transaction of so many is rolled back."""
+"""One of this many transactions is rolled back."""
 COMMIT: Final = 8
 ROLLBACK: Final = 12
 POOL_BYTES: Final = 16 * 1024 * 1024
@@ -23,14 +24,15 @@ POOL_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Transactions whose every byte follows from the seed and from where the half stands.
+    """Transactions whose every byte follows from the seed and the half's position.
 
     Args:
         seed: chooses bodies, and which transactions are rolled back.
-        body_bytes: size of a message; random bytes, which no compression makes smaller.
-        real_topic: where committed ones go.
-        due_at_s: when halves are asked back, seconds since 1970; None: as settings say.
-        has_rollbacks: whether some are rolled back; else all are committed.
+        body_bytes: size of a message; the bytes are random, so compression does not shrink them.
+        real_topic: topic for committed messages.
+        due_at_s: time of the check requests, seconds since 1970; None: as the settings say.
+        has_rollbacks: whether some transactions are rolled back; else all are committed.
+        accounts: how many accounts sign the records by turns; 0 for no signatures.
     """
 
     seed: int
@@ -38,9 +40,10 @@ class Workload:
     real_topic: str
     due_at_s: float | None = None
     has_rollbacks: bool = True
+    accounts: int = 0
 
     def transaction_id(self, partition: int, offset: int) -> str:
-        """Return the id of a transaction: 32 characters, as the client's are."""
+        """Return a transaction id: 32 characters, like the client's."""
         return f"{self.seed:08x}{partition:08x}{offset:016x}"
 
     def half_headers(self, partition: int, offset: int) -> Headers:
@@ -57,16 +60,35 @@ class Workload:
         )
 
     def op(self, partition: int, offset: int) -> Op:
-        """Return what becomes of a transaction."""
+        """Return the op of a transaction."""
         state = COMMIT if self.commits(offset) else ROLLBACK
         return Op(partition, offset, GROUP, self.transaction_id(partition, offset), state)
 
+    def signers(self) -> list[RecordSigner]:
+        """Return what signs the records of each account, none where there are no signatures."""
+        return [
+            RecordSigner(f"bench-account-{number}", _secret(number), _now_ms)
+            for number in range(self.accounts)
+        ]
+
+    def access_rules(self) -> str:
+        """Return the rules of access control (plain_acl.yml) under which the records are taken."""
+        lines = ["accounts:"]
+        for number in range(self.accounts):
+            lines += [
+                f"- accessKey: bench-account-{number}",
+                f"  secretKey: {_secret(number)}",
+                f"  topicPerms: [{self.real_topic}=PUB]",
+                f"  groupPerms: [{GROUP}=PUB|SUB]",
+            ]
+        return "\n".join(lines) + "\n"
+
     def commits(self, offset: int) -> bool:
-        """Tell whether the transaction of a half at that offset is committed."""
+        """Return whether the transaction of the half at this offset is committed."""
         return not (self.has_rollbacks and (offset + self.seed) % ROLLED_BACK_OF == 0)
 
     def bodies(self, partition: int) -> Iterator[bytes]:
-        """Yield one body after the other, without end."""
+        """Yield bodies without end."""
         pool = np.random.default_rng((self.seed, partition)).bytes(POOL_BYTES + self.body_bytes)
         step = 4_099 if self.body_bytes < POOL_BYTES // 4 else self.body_bytes
         at = 0
@@ -75,7 +97,15 @@ class Workload:
             at = (at + step) % POOL_BYTES
 
 
+def _secret(number: int) -> str:
+    return f"secret-of-bench-account-{number}"
+
+
+def _now_ms() -> float:
+    return time.time() * 1_000
+
+
 def commits_among(seed: int, count: int) -> int:
-    """Return how many of the first so many halves of a partition are committed."""
+    """Return how many of a partition's first halves are committed."""
     rolled_back = len(range(-seed % ROLLED_BACK_OF, count, ROLLED_BACK_OF))
     return count - rolled_back

@@ -1,4 +1,4 @@
-"""Looking at something, or doing something, again and again, in a thread."""
+"""Calls a function at an interval, in a thread."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import ClassVar, Self
 
 
 @contextmanager
-def looking(look: Callable[[], None], every_s: float, name: str) -> Iterator[None]:
-    """Call a function every so many seconds, in a thread of that name, until the block ends."""
+def sampling(look: Callable[[], None], every_s: float, name: str) -> Iterator[None]:
+    """Call a function every few seconds, in a thread with this name, until the block ends."""
     ending = threading.Event()
 
     def run() -> None:
@@ -29,20 +29,20 @@ def looking(look: Callable[[], None], every_s: float, name: str) -> Iterator[Non
 
 
 @dataclass(slots=True)
-class Looker(ABC):
-    """Looks at something again and again, in a thread; a context manager."""
+class Sampler(ABC):
+    """Takes samples at an interval, in a thread; a context manager."""
 
     every_s: ClassVar[float]
 
-    _looking: ExitStack = field(default_factory=ExitStack, init=False)
+    _sampling: ExitStack = field(default_factory=ExitStack, init=False)
 
     @abstractmethod
     def look(self) -> None:
-        """Look now."""
+        """Take a sample now."""
 
     def __enter__(self) -> Self:
-        self._looking.enter_context(looking(self.look, self.every_s, type(self).__name__))
+        self._sampling.enter_context(sampling(self.look, self.every_s, type(self).__name__))
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._looking.close()
+        self._sampling.close()

@@ -1,39 +1,44 @@
-"""``checkback bench pending``: what transactions cost that wait for a verdict."""
+"""``checkback bench pending``: what pending transactions cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from checkback.bench import options
 from checkback.bench.batches import steady_part
 from checkback.bench.idle import empty_ms
 from checkback.bench.measures import MILLION, Measure
+from checkback.bench.options import Say
 from checkback.bench.query import Query
 from checkback.bench.runs import Findings, Run, run_of
-from checkback.bench.stage import Stage, Trial
+from checkback.bench.stage import BenchSetting, Trial
+
+
+@dataclass(frozen=True)
+class PendingOptions:
+    """Resolve transactions, idle and restart, with nothing pending and with many pending halves."""
+
+    pending: int = options.pending("Pending halves.", smoke=4_000)
+    transactions: int = options.transactions(600_000, smoke=4_000)
+    runs: int = options.runs()
+    batch_events: int = options.batch_events(250_000)
+    warm_up: float = options.warm_up()
+    idle_seconds: float = options.seconds(20.0, "Duration of one without transactions.", smoke=4)
 
 
 @dataclass(slots=True)
 class PendingBench:
-    """The runs of one call: the same work over a state with nothing pending and with a lot.
+    """The runs of one call: the same work with nothing pending and with many pending halves.
 
     Args:
-        stage: what they stand on.
-        pending: halves without an op.
-        transactions: that are resolved in each run.
-        repetitions: of each run.
-        warm_up: share of the records that is read before throughput is measured.
-        idle_s: how long it is watched without transactions.
-        say: tells a person how far it is.
+        stage: the stage of the runs.
+        options: the options of the call.
+        say: prints progress for a person.
     """
 
-    stage: Stage
-    pending: int
-    transactions: int
-    repetitions: int
-    warm_up: float
-    idle_s: float
-    say: Callable[[str], None]
+    stage: BenchSetting
+    options: PendingOptions
+    say: Say
     runs: list[Run] = field(default_factory=list)
     _idle_ms: dict[str, list[float]] = field(default_factory=dict)
     _first_batch_s: list[float] = field(default_factory=list)
@@ -46,7 +51,7 @@ class PendingBench:
             OperationalError: a run failed.
         """
         none, many = self.stage.trial("pending-none").create(), self._with_pending()
-        for number in range(self.repetitions):
+        for number in range(self.options.runs):
             self._work(none, "none", number)
             self._work(many, "many", number)
             self._restart(many, number)
@@ -56,19 +61,19 @@ class PendingBench:
 
     def _with_pending(self) -> Trial:
         trial = self.stage.trial("pending-many").create()
-        self.say(f"loads {self.pending:,} halves without an op")
-        written = trial.load(self.pending, ops=False)
+        self.say(f"loads {self.options.pending:,} halves without an op")
+        written = trial.load(self.options.pending, ops=False)
         with Query(trial, "take-up") as query:
             query.wait_for_rows(written)
             query.stop()
         return trial
 
     def _work(self, trial: Trial, kind: str, number: int) -> None:
-        written = trial.load(self.transactions)
+        written = trial.load(self.options.transactions)
         with Query(trial, f"work-{number}") as query:
             query.wait_for_rows(2 * written)
-            steady = steady_part(query.batches(), self.warm_up)
-            idle_ms = empty_ms(query, self.idle_s)
+            steady = steady_part(query.batches(), self.options.warm_up)
+            idle_ms = empty_ms(query, self.options.idle_seconds)
             query.stop()
         pending = query.progress()[-1][1]["pending"]
         facts = {"pending": pending, "empty_batch_ms": idle_ms}
@@ -98,13 +103,13 @@ class PendingBench:
             for many, none in zip(self._idle_ms["many"], self._idle_ms["none"], strict=True)
         ]
         throughput = [many / none for many, none in zip(rates["many"], rates["none"], strict=True)]
-        is_more = self.pending >= 10 * MILLION
+        is_more = self.options.pending >= 10 * MILLION
         idle_name = "idle_batch_with_ten_times_pending" if is_more else "idle_batch_with_pending"
         return [
-            Measure(idle_name, idle, self.pending),
-            Measure("throughput_with_pending", throughput, self.pending),
-            Measure("worker_rss_with_pending", self._worker_mib, self.pending),
-            Measure("first_batch_after_restart", self._first_batch_s, self.pending),
+            Measure(idle_name, idle, self.options.pending),
+            Measure("throughput_with_pending", throughput, self.options.pending),
+            Measure("worker_rss_with_pending", self._worker_mib, self.options.pending),
+            Measure("first_batch_after_restart", self._first_batch_s, self.options.pending),
         ]
 
     def _facts(self) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""A Spark standalone cluster on the loopback address, by pyspark's own scripts."""
+"""A Spark standalone cluster on the loopback address, started with pyspark's own scripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 
 import pyspark
 
-from checkback.bench.control_group import control_group, inside
+from checkback.bench.repository.control_group import control_group, inside
 from checkback.deploy.ports import LOOPBACK, free_ports
 from checkback.protocol.errors import OperationalError
 
@@ -34,7 +34,7 @@ class Cluster:
 
     Args:
         master: its URL.
-        pids: of its workers; executors are their children.
+        pids: process ids of its workers; executors are their children.
     """
 
     master: str
@@ -52,22 +52,22 @@ def standalone_cluster(
     bind_to_cores: bool = False,
     cores_each: float | None = None,
 ) -> Iterator[Cluster]:
-    """Give a cluster of workers with one core each.
+    """Yield a cluster of workers with one core each.
 
     Args:
-        folder: takes the executors' folders and logs, that of the master as ``master.log``.
-        workers: how many.
-        executor_memory: of each, as Spark writes sizes.
-        python: what the executors run Python code with.
-        environment: more for the workers and for the executors that they start.
-        bind_to_cores: keep each worker, and with it its executor's JVM, Python workers and sink
-            process, on a core of its own, as a container's limit does. Spark counts tasks, not
-            processors: left alone, one executor "of one core" uses all that the machine has.
-        cores_each: hold each worker, with all of that, to so much processor time on any core.
+        folder: folder for the executors' folders and the logs; ``master.log`` is the master's.
+        workers: number of workers.
+        executor_memory: memory of each executor, as Spark writes sizes.
+        python: the executors' Python.
+        environment: more variables for the workers and their executors.
+        bind_to_cores: bind each worker, with its executor's JVM, Python workers and sink process,
+            to a core of its own, like a container's limit. Spark limits tasks, not processors:
+            unbound, one executor "of one core" uses all cores of the machine.
+        cores_each: limit each worker's processes to this much processor time on any core.
 
     Raises:
-        OperationalError: it did not come up.
-        PrerequisiteError: processes can't be held to a share here.
+        OperationalError: the cluster did not start.
+        PrerequisiteError: this machine can't limit processes to a share.
     """
     folder.mkdir(parents=True, exist_ok=True)
     started_with = {**os.environ, **SMALL, "PYSPARK_PYTHON": str(python), **(environment or {})}
@@ -90,16 +90,20 @@ def standalone_cluster(
         _wait_for_text(folder / "master.log", "Registering worker", workers)
         yield Cluster(url, tuple(process.pid for process in processes[1:]))
     finally:
-        for process in reversed(processes):
-            process.terminate()
-        for process in processes:
-            process.wait(STOP_TIMEOUT_S)
+        _end(processes)
         groups.close()
+
+
+def _end(processes: list[subprocess.Popen[bytes]]) -> None:
+    for process in reversed(processes):
+        process.terminate()
+    for process in processes:
+        process.wait(STOP_TIMEOUT_S)
 
 
 @contextmanager
 def _on_core(number: int | None) -> Iterator[None]:
-    """Have processes that this thread starts meanwhile run on that one of its cores."""
+    """Bind the processes that this thread starts inside the block to one of its cores."""
     if number is None or not hasattr(os, "sched_setaffinity"):  # macOS binds to nothing
         yield
         return
@@ -133,5 +137,5 @@ def _wait_for_text(log: Path, text: str, times: int) -> None:
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while log.read_text("utf-8", "replace").count(text) < times:
         if time.monotonic() > deadline_s:
-            raise OperationalError("The cluster did not come up.", remedy=f"Its logs: {log.parent}")
+            raise OperationalError("The cluster did not start.", remedy=f"Its logs: {log.parent}")
         time.sleep(0.1)

@@ -1,50 +1,65 @@
-"""``checkback bench scale``: two executors of one core against one, on a standalone cluster.
+"""``checkback bench scale``: compares two executors of one core with one, on a standalone cluster.
 
-Each executor is bound to a core, with its Python workers and its sink process; broker and driver
-run where there is room. With one executor that is the other core, with two there is none left:
-held to a quarter of one each, they leave the rest to broker and driver.
+Each executor is bound to a core, together with its Python workers and its sink process. Broker and
+driver run on the other cores. On a machine with two cores two executors leave none for them;
+limited to a quarter of a core each, the executors leave the rest to broker and driver.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from checkback.bench import options
 from checkback.bench.batches import steady_part
-from checkback.bench.cluster import standalone_cluster
 from checkback.bench.measures import Measure
+from checkback.bench.options import Say, option
 from checkback.bench.query import Query
+from checkback.bench.repository.cluster import standalone_cluster
 from checkback.bench.runs import Findings, Run, run_of
 from checkback.bench.speed import work_of_two
-from checkback.bench.stage import QUICK_START, Stage
+from checkback.bench.stage import BenchSetting
 from checkback.deploy.ports import LOOPBACK
+from checkback.testing.pipeline_process import QUICK_JVM
 
 EXECUTORS: Final = (1, 2)
 EXECUTOR_MEMORY: Final = "1g"
 WORKER_MEMORY: Final = "2g"
 
 
-@dataclass(slots=True)
-class ScaleBench:
-    """The runs of one call; both kinds have as many state partitions.
+@dataclass(frozen=True)
+class ScaleOptions:
+    """Run on a standalone cluster, with one executor of one core and with two.
 
-    Args:
-        stage: what they stand on.
-        transactions: in each run.
-        repetitions: of each run.
-        warm_up: share of the records that is read before it is measured.
-        cores_each: hold each executor to so much processor time instead of to a core.
-        say: tells a person how far it is.
+    Broker, driver and executors share this machine, so two executors can only be faster if cores
+    are left for them. On two cores use --cores-each 0.25.
     """
 
-    stage: Stage
-    transactions: int
-    repetitions: int
-    warm_up: float
-    cores_each: float | None
-    say: Callable[[str], None]
+    transactions: int = options.transactions(300_000, smoke=4_000)
+    runs: int = options.runs()
+    batch_events: int = options.batch_events(250_000)
+    cores_each: float | None = option(
+        None,
+        "Limit each executor to this much processor time (Linux, root); default: a core.",
+        least=0.1,
+    )
+    warm_up: float = options.warm_up()
+
+
+@dataclass(slots=True)
+class ScaleBench:
+    """The runs of one call; both kinds have the same number of state partitions.
+
+    Args:
+        stage: the stage of the runs.
+        options: the options of the call.
+        say: prints progress for a person.
+    """
+
+    stage: BenchSetting
+    options: ScaleOptions
+    say: Say
     runs: list[Run] = field(default_factory=list)
 
     def run(self) -> Findings:
@@ -54,7 +69,7 @@ class ScaleBench:
             OperationalError: a run failed.
         """
         of_two = []
-        for number in range(self.repetitions):
+        for number in range(self.options.runs):
             of_two.append(work_of_two())
             self.say(f"two processes that share nothing do {of_two[-1]} times the work of one")
             for executors in EXECUTORS:
@@ -63,18 +78,18 @@ class ScaleBench:
         for run in self.runs:
             rates.setdefault(run.kind, []).append(run.transactions_per_s)
         ratios = [two / one for one, two in zip(rates[_kind(1)], rates[_kind(2)], strict=True)]
-        measure = Measure("throughput_of_two_executors", ratios, self.transactions)
+        measure = Measure("throughput_of_two_executors", ratios, self.options.transactions)
         return Findings([measure], self.runs, {"work_of_two_processes": of_two})
 
     def _run(self, executors: int, number: int) -> None:
         trial = self.stage.trial(f"scale-{executors}-{number}").create()
-        written = trial.load(self.transactions)
+        written = trial.load(self.options.transactions)
         cluster = standalone_cluster(
             trial.folder / "cluster",
             executors,
             WORKER_MEMORY,
-            bind_to_cores=self.cores_each is None,
-            cores_each=self.cores_each,
+            bind_to_cores=self.options.cores_each is None,
+            cores_each=self.options.cores_each,
         )
         with cluster as running:
             spark = {
@@ -85,8 +100,7 @@ class ScaleBench:
                 "spark.executor.memory": EXECUTOR_MEMORY,
             }
             if self.stage.small:
-                options = QUICK_START["spark.driver.extraJavaOptions"]
-                spark["spark.executor.extraJavaOptions"] = options
+                spark["spark.executor.extraJavaOptions"] = QUICK_JVM
             settings = replace(
                 trial.settings, master=running.master, state_partitions=len(EXECUTORS), spark=spark
             )
@@ -97,7 +111,7 @@ class ScaleBench:
             with query:
                 query.wait_for_rows(2 * written)
                 query.stop()
-        steady = steady_part(query.batches(), self.warm_up)
+        steady = steady_part(query.batches(), self.options.warm_up)
         kind = _kind(executors)
         run = run_of(query, kind, number, steady, steady.rows // 2, query.batches())
         self.runs.append(run)

@@ -1,4 +1,4 @@
-"""A result of the bench: one JSON document, and the same as a table."""
+"""A result of the bench, as a JSON document and as tables."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def document(
     findings: Findings,
     machine: Mapping[str, object],
 ) -> dict[str, Any]:
-    """Return the result for programs.
+    """Return the result as a JSON document.
 
     Args:
         command: the verb.
-        options: as the verb was called, defaults included.
-        findings: what it found.
-        machine: what it ran on.
+        options: the verb's options, including defaults.
+        findings: what the runs found.
+        machine: the machine of the runs.
     """
     return {
         "format": FORMAT,

@@ -25,14 +25,14 @@ import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * What the job is compared with: the same transactions resolved by Kafka Streams, exactly once.
+ * A comparison for the job: Kafka Streams resolves the same transactions, exactly once.
  *
- * <p>A half waits in the state store for its op, body and all, because Streams has no look-up by
- * offset; an op that is processed before its half waits there for the half. Nobody is asked back.
- * Says again and again, as a JSON line, what it did. SIGTERM ends it.
+ * <p>A half waits in the state store for its op, with its body, because Streams has no look-up by
+ * offset; an op that is processed before its half waits there for the half. It sends no check
+ * requests. At an interval it prints as a JSON line what it did. SIGTERM ends it.
  *
- * <p>Arguments: a file of Streams' own settings, the half topic, the op topic, the real topic, after
- * how many milliseconds it says so again.
+ * <p>Arguments: a file with Streams' own settings, the half topic, the op topic, the real topic, the
+ * interval in milliseconds.
  */
 public final class TransactionStreams {
     private static final String PENDING = "pending";
@@ -81,7 +81,7 @@ public final class TransactionStreams {
                 .addSink("finals", realTopic, written, written, "half", "op");
     }
 
-    /** Says what was done since the last time. */
+    /** Prints what was done since the last time. */
     private static synchronized void tell() {
         long nowMs = System.currentTimeMillis();
         long now = records.sum();
@@ -104,7 +104,7 @@ public final class TransactionStreams {
     private static void end(KafkaStreams streams) {
         boolean isClosed = streams.close(CLOSE_WAIT);
         tell();
-        // A JVM that a signal ended tells 143 otherwise, whether or not all was committed.
+        // Otherwise a JVM ended by a signal exits with 143, whether or not all was committed.
         Runtime.getRuntime().halt(isClosed ? 0 : 1);
     }
 
@@ -192,7 +192,7 @@ public final class TransactionStreams {
         return into.put(half.value()).array();
     }
 
-    /** The final message of a half that was kept so. */
+    /** The final message of a half kept in this form. */
     private static Record<byte[], byte[]> finalOf(byte[] half, int partition, long offset) {
         ByteBuffer from = ByteBuffer.wrap(half);
         long timestamp = from.getLong();

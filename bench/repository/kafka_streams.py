@@ -1,6 +1,6 @@
-"""What the job is compared with: the same transactions resolved by Kafka Streams, exactly once.
+"""A comparison for the job: Kafka Streams resolves the same transactions, exactly once.
 
-``TransactionStreams.java`` is run from its source, so a JDK is needed, not a JRE alone.
+``TransactionStreams.java`` runs from its source, so it needs a JDK, not just a JRE.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from checkback.bench.event_log import Batch
+from checkback.bench.event_log import MeasuredBatch
+from checkback.bench.monitored_process import Launch, MonitoredProcess
 from checkback.bench.stage import Trial
-from checkback.bench.watched import Launch, Watched
 from checkback.deploy.broker_properties import render
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.connection import java_settings
 from checkback.streaming.jvm_options import java_options
+from checkback.streaming.pem_files import pem_text
 
 PROGRAM: Final = Path(__file__).with_name("TransactionStreams.java")
 HEAP: Final = "2g"
-"""As the job's own JVM has, and with its options."""
+"""The heap of the job's own JVM, which also has the same options."""
 SETTINGS: Final[Mapping[str, object]] = {
     "processing.guarantee": "exactly_once_v2",
     "replication.factor": -1,
     "consumer.auto.offset.reset": "earliest",
-    # The fastest that were found. With Streams' own it commits every 100 ms, however much waits,
-    # and resolves two thirds as many; the job's transactions are as long as its batches, seconds.
+    # The fastest settings found. By default Streams commits every 100 ms, however much waits, and
+    # resolves only two thirds as many. The job's Kafka transactions last as long as its batches,
+    # seconds.
     "commit.interval.ms": 5_000,
     "producer.transaction.timeout.ms": 60_000,
     "consumer.max.poll.records": 20_000,
@@ -39,13 +41,13 @@ SETTINGS: Final[Mapping[str, object]] = {
 
 
 @dataclass(slots=True)
-class StreamsRun(Watched):
+class StreamsRun(MonitoredProcess):
     """One process of Kafka Streams; a context manager that ends it.
 
     Args:
         trial: its topics.
-        name: of its folder, and of it among applications.
-        real_topic: where final messages go.
+        name: name of its folder, and its application id.
+        real_topic: the topic for final messages.
     """
 
     trial: Trial
@@ -53,15 +55,15 @@ class StreamsRun(Watched):
     real_topic: str
 
     def prepare(self) -> Launch:
-        """Write its settings; return how to start it."""
+        """Write the settings; return how to start the process."""
         folder = self.trial.folder / self.name
         state = folder / "state"
         state.mkdir(parents=True)
         file = folder / "streams.properties"
-        file.touch(mode=0o600)  # it may hold a password
+        file.touch(mode=0o600)  # it may contain a password
         file.write_text(render(self._properties(state)), "utf-8")
         topics = self.trial.settings.topics
-        # A small run is over within a second, and one interval is no measurement.
+        # A small run ends within a second, and one interval is not enough to measure.
         every_ms = 50 if self.trial.stage.small else 1_000
         jars = [*ensure_jars("kafka"), *ensure_jars("streams")]
         return Launch(
@@ -77,16 +79,16 @@ class StreamsRun(Watched):
             broker_pid=self.trial.stage.broker_pid,
         )  # fmt: skip
 
-    def batches(self) -> list[Batch]:
-        """Return the seconds so far, parts of them in a small run: Streams has no batches."""
+    def batches(self) -> list[MeasuredBatch]:
+        """Return the intervals so far as batches: seconds, or less in a small run."""
         return [
-            Batch(number, one["started_ms"], one["took_ms"], one["rows"])
+            MeasuredBatch(number, one["started_ms"], one["took_ms"], one["rows"])
             for number, one in enumerate(self._intervals())
         ]
 
     @property
     def finals(self) -> int:
-        """Return how many final messages it sent."""
+        """Return the number of final messages that it sent."""
         intervals = self._intervals()
         return int(intervals[-1]["finals"]) if intervals else 0
 
@@ -102,4 +104,4 @@ class StreamsRun(Watched):
             "state.dir": state,
         }
         chosen = {key: str(value) for key, value in {**SETTINGS, **own}.items()}
-        return java_settings(settings.bootstrap_servers, settings.kafka) | chosen
+        return java_settings(settings.bootstrap_servers, settings.kafka, pem_text) | chosen

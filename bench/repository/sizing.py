@@ -1,7 +1,7 @@
-"""From measured cost to machines: the table between the markers in docs/operating/sizing.md.
+"""Computes machines from measured costs: the tables in docs/operating/sizing.md.
 
-``python -m checkback.bench.sizing result.json docs/operating/sizing.md`` brings it up to date from
-what ``checkback bench pipeline --save result.json`` measured.
+``python -m checkback.bench.repository.sizing result.json docs/operating/sizing.md`` updates them
+from a result of ``checkback bench pipeline --save result.json``.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ END: Final = "<!-- sizing:end -->"
 RATES: Final = (1_000, 10_000, 100_000, 1_000_000)
 """Transactions per second: the rate of `checkback bench latency`, and 10, 100 and 1000 times it."""
 LOAD_MOST: Final = 0.7
-"""Share of a core, a link or a process that is planned for: the rest is for catching up."""
+"""The planned load of a core, a link or a process; the rest is a reserve for catching up."""
 LINK_BYTES_PER_S: Final = 1.25e9
 """A network link of 10 Gbit/s."""
 MACHINE_CORES: Final = 16
 DAY_S: Final = 86_400
 RETENTION_DAYS: Final = 4
-"""Of the half and op topics with the default half_retention_ms: three days, and one more."""
+"""Retention of the half and op topics with the default half_retention_ms: three days plus one."""
 READS: Final[Mapping[str, int]] = {"half": 2, "op": 1, "final": 1, "settled": 0}
-"""How often each record is read: a half by Spark's source and once more by the sink, when it is
-due; a final message by one consumer group."""
+"""How often each record is read: a half by Spark's source and again by the sink; a final message by
+one consumer group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one transaction costs.
+    """The cost of one transaction.
 
     Args:
         cpu_us: microseconds of processor time by kind of process.
-        stored_bytes: by topic, on one replica.
-        checkpoint_bytes: written to the checkpoint.
-        measured: where that was measured.
+        stored_bytes: bytes stored by topic, on one replica.
+        checkpoint_bytes: bytes written to the checkpoint.
+        measured: a description of the measurement.
     """
 
     cpu_us: Mapping[str, float]
@@ -53,30 +53,30 @@ class Cost:
 
     @property
     def job_us(self) -> float:
-        """Processor time of everything but the broker."""
+        """Processor time of everything except the broker."""
         return sum(us for kind, us in self.cpu_us.items() if kind != "broker")
 
     @property
     def in_partition_us(self) -> float:
-        """Processor time that one state partition spends one after the other."""
+        """Processor time that a state partition can't spread over cores."""
         return self.cpu_us.get("python_worker", 0.0) + self.cpu_us.get("sink", 0.0)
 
     @property
     def written_bytes(self) -> float:
-        """What the brokers take in, on one replica."""
+        """Bytes that the brokers receive, on one replica."""
         return sum(self.stored_bytes.values())
 
     @property
     def read_bytes(self) -> float:
-        """What the brokers send out."""
+        """Bytes that the brokers send."""
         return sum(size * READS[topic] for topic, size in self.stored_bytes.items())
 
 
 def cost_of(results: Sequence[Mapping[str, Any]]) -> Cost:
-    """Return what the job's runs in results of `bench pipeline` cost: the median of each part.
+    """Return the cost in the job's runs of `bench pipeline` results: the median of each part.
 
     Raises:
-        ValueError: no result has such a run with its processor time.
+        ValueError: no result has a run of the job with processor times.
     """
     runs = [
         run
@@ -102,10 +102,10 @@ def cost_of(results: Sequence[Mapping[str, Any]]) -> Cost:
 
 
 def with_block(document: str, results: Sequence[Mapping[str, Any]]) -> str:
-    """Return the document with what is between its markers replaced by the current tables.
+    """Return the document with the text between its markers replaced by the current tables.
 
     Raises:
-        ValueError: the document has no such markers, or no result says what a transaction costs.
+        ValueError: the document has no markers, or no result has the cost of a transaction.
     """
     before, _, rest = document.partition(BEGIN)
     _, found, after = rest.partition(END)
@@ -115,12 +115,12 @@ def with_block(document: str, results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def block(cost: Cost) -> str:
-    """Return the tables: what a transaction costs, and what rates need."""
+    """Return the tables: the cost of a transaction, and the needs of the rates."""
     return "\n".join(["", f"Measured: {cost.measured}.", "", *_costs(cost), "", *_needs(cost), ""])
 
 
 def limit(cost: Cost, rate: float) -> str:
-    """Return what one machine no longer does at a rate, in words."""
+    """Return in words what a rate needs more than one machine for."""
     found = []
     cores, brokers = _cores(cost, rate), _brokers(cost, rate)
     if cores + _broker_cores(cost, rate) > MACHINE_CORES:

@@ -1,4 +1,4 @@
-"""A process that is watched from outside: what it says, uses and writes, batch by batch."""
+"""A process watched from outside: its reports, processor time, memory and files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final, Self
 
-from checkback.bench.event_log import Batch
+from checkback.bench.event_log import MeasuredBatch
 from checkback.bench.folder_watch import FolderWatch
 from checkback.bench.processes import Watch
 from checkback.bench.speed import SpeedWatch
-from checkback.deploy.demo.processes import Child, Notice, said_error, told_exit
 from checkback.protocol.errors import OperationalError
+from checkback.testing.processes import Child, Notice, said_error, told_exit
 
 START_TIMEOUT_S: Final = 180.0
 ROWS_TIMEOUT_S: Final = 3_600.0
@@ -24,16 +24,16 @@ POLL_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a process, and what to watch of it.
+    """How to start a process, and what to watch.
 
     Args:
-        name: who speaks.
-        command: what to run.
-        log: takes its standard error.
+        name: the process's name.
+        command: the command to run.
+        log: file for its standard error.
         environment: the process's whole environment.
-        written: the folder whose growth counts; need not exist yet.
-        others: further processes that belong to it, with their descendants.
-        broker_pid: of the brokers' process, None for one that is not ours.
+        written: the folder whose written bytes count; need not exist yet.
+        others: further processes that count, with their descendants.
+        broker_pid: process id of the embedded broker, None for a foreign one.
     """
 
     name: str
@@ -46,8 +46,8 @@ class Launch:
 
 
 @dataclass(slots=True)
-class Watched(ABC):
-    """One process; a context manager that ends it."""
+class MonitoredProcess(ABC):
+    """One watched process; a context manager that ends it."""
 
     notices: list[tuple[float, Notice]] = field(default_factory=list, init=False)
     launched_ms: float = field(default=0.0, init=False)
@@ -59,10 +59,10 @@ class Watched(ABC):
 
     @abstractmethod
     def prepare(self) -> Launch:
-        """Write what the process reads at its start; return how to start it."""
+        """Write the process's files; return how to start it."""
 
     @abstractmethod
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[MeasuredBatch]:
         """Return the batches so far."""
 
     def __enter__(self) -> Self:
@@ -86,41 +86,41 @@ class Watched(ABC):
         if self._child is not None:
             self._child.stop()
 
-    def wait_for_rows(self, rows: int, timeout_s: float = ROWS_TIMEOUT_S) -> list[Batch]:
-        """Wait until so many records were read since the start; return the batches."""
+    def wait_for_rows(self, rows: int, timeout_s: float = ROWS_TIMEOUT_S) -> list[MeasuredBatch]:
+        """Wait until the process has read this many records since its start; return the batches."""
         self.wait_until(lambda: sum(one.rows for one in self.batches()) >= rows, timeout_s)
         return self.batches()
 
-    def wait_for_batch(self, timeout_s: float = START_TIMEOUT_S) -> Batch:
-        """Wait for the end of the first batch; return it."""
+    def wait_for_batch(self, timeout_s: float = START_TIMEOUT_S) -> MeasuredBatch:
+        """Wait for the end of the first batch; return the batch."""
         self.wait_until(lambda: bool(self.batches()), timeout_s)
         return self.batches()[0]
 
     def run_for(self, seconds: float) -> tuple[float, float]:
-        """Let it run; return from when to when, milliseconds since 1970."""
+        """Let the process run; return begin and end in milliseconds since 1970."""
         deadline_s = time.monotonic() + seconds
         from_ms = time.time() * 1_000
         self.wait_until(lambda: time.monotonic() >= deadline_s, seconds + 60)
         return from_ms, time.time() * 1_000
 
     def wait_until(self, holds: Callable[[], bool], timeout_s: float) -> None:
-        """Look again and again until it holds.
+        """Call a condition repeatedly until it holds.
 
         Raises:
-            OperationalError: the process ended, or the time is over.
+            OperationalError: the process ended, or the condition did not hold in time.
         """
         deadline_s = time.monotonic() + timeout_s
         while not holds():
             self._take_notices()
             if time.monotonic() > deadline_s:
-                raise self._failure(f"did not come so far within {timeout_s:.0f} s")
+                raise self._failure(f"made too little progress within {timeout_s:.0f} s")
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        """End it between two batches.
+        """End the process between two batches.
 
         Raises:
-            OperationalError: it did not end as it should.
+            OperationalError: the process failed or did not end in time.
         """
         if self._child is None:
             return

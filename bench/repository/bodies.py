@@ -3,46 +3,60 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from checkback.bench import options
 from checkback.bench.batches import Steady
 from checkback.bench.measures import Measure
+from checkback.bench.options import Say
 from checkback.bench.query import Query
 from checkback.bench.runs import Findings, run_of
-from checkback.bench.stage import Stage
+from checkback.bench.stage import BenchSetting
+
+
+@dataclass(frozen=True)
+class BodiesOptions:
+    """Store large halves and commit half of them later; report the memory that this takes.
+
+    The default of --body-bytes is 1 MiB here.
+    """
+
+    transactions: int = options.transactions(10_000, smoke=40)
+    wait_seconds: float = options.seconds(
+        60.0, "Pause from the last half to the first op.", smoke=1, least=0
+    )
 
 
 @dataclass(slots=True)
 class BodiesBench:
-    """One run: halves of which half are committed later, all at once.
+    """One run: the first 50 % of the halves are committed later, all at once.
 
     Args:
-        stage: what it stands on; its body_bytes are the messages' size.
-        transactions: how many halves.
-        wait_s: from the last half to the first op.
-        say: tells a person how far it is.
+        stage: the stage of the run; its body_bytes is the messages' size.
+        options: the options of the call.
+        say: prints progress for a person.
     """
 
-    stage: Stage
-    transactions: int
-    wait_s: float
-    say: Callable[[str], None]
+    stage: BenchSetting
+    options: BodiesOptions
+    say: Say
 
     def run(self) -> Findings:
         """Do the run.
 
         Raises:
-            OperationalError: it failed.
+            OperationalError: the run failed.
         """
         trial = self.stage.trial("bodies").create()
         workload = replace(trial.workload, has_rollbacks=False)
         with Query(trial, "job") as query:
             query.wait_for_batch()
-            self.say(f"loads {self.transactions:,} halves of {self.stage.body_bytes:,} bytes")
-            written = trial.load(self.transactions, ops=False, workload=workload)
+            self.say(
+                f"loads {self.options.transactions:,} halves of {self.stage.body_bytes:,} bytes"
+            )
+            written = trial.load(self.options.transactions, ops=False, workload=workload)
             query.wait_for_rows(written)
-            query.run_for(self.wait_s)
+            query.run_for(self.options.wait_seconds)
             committed_from_ms = time.time() * 1_000
             commits = trial.load_ops(workload, written // 2)
             query.wait_for_rows(written + commits)

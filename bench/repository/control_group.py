@@ -1,4 +1,4 @@
-"""Holding processes to a share of the machine's processor time, as a container's limit does."""
+"""Limits processes to a share of the machine's processor time, like a container's limit."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from checkback.protocol.errors import PrerequisiteError
 ROOT: Final = Path("/sys/fs/cgroup")
 END_TIMEOUT_S: Final = 10.0
 PERIOD_US: Final = 20_000
-"""A fifth of the usual one: a group that has used its share up stands still until the next."""
+"""A fifth of the usual period, because a group that has used up its share pauses until the next
+one."""
 
 
 @contextmanager
 def control_group(cores: float) -> Iterator[Path]:
-    """Give a control group, of version 1 or 2, whose processes together have so many cores.
+    """Yield a control group (version 1 or 2) whose processes together have this many cores.
 
     Args:
-        cores: may be a fraction.
+        cores: number of cores; may be a fraction.
 
     Yields:
-        The file that takes the ids of processes; what these start later belongs to it as well. The
-        group is taken away when the block ends, and has to be without processes then.
+        The file to write process ids to; processes that these start later belong to the group, too.
+        The group is removed at the end of the block, and must have no processes then.
 
     Raises:
-        PrerequisiteError: there are no control groups here, or they are not ours to make.
+        PrerequisiteError: there are no control groups here, or this user may not create one.
     """
     is_first_version = (ROOT / "cpu").is_dir()
     folder = (ROOT / "cpu" if is_first_version else ROOT) / f"checkback-{uuid.uuid4().hex[:8]}"
@@ -43,8 +44,8 @@ def control_group(cores: float) -> Iterator[Path]:
             (folder / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
     except OSError as error:
         raise PrerequisiteError(
-            f"Processes can't be held to {cores} cores here: {error}.",
-            remedy="That takes Linux, root and control groups with the controller `cpu`; without "
+            f"Processes can't be limited to {cores} cores here: {error}.",
+            remedy="This needs Linux, root and control groups with the controller `cpu`. Without "
             "--cores-each every executor has a core of its own.",
         ) from error
     try:
@@ -54,14 +55,14 @@ def control_group(cores: float) -> Iterator[Path]:
 
 
 def inside(group: Path | None, command: Sequence[str]) -> list[str]:
-    """Return the command as one that enters the group before it does anything."""
+    """Return the command, changed to enter the group first."""
     if group is None:
         return list(command)
     return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', str(group), *command]
 
 
 def _remove(folder: Path) -> None:
-    """Take a group away; what its processes started may take a moment longer to end."""
+    """Remove a group; its last processes may need a moment to end."""
     deadline_s = time.monotonic() + END_TIMEOUT_S
     while True:
         try:
