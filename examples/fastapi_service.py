@@ -4,6 +4,8 @@
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 uvicorn fastapi_service:app
 
 Every process of the service answers checks, also for orders that another one, now dead, took in.
+
+The topic `paid` has to be there, and `checkback topics create` must have run.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python outbox.py
 
 Kill it anywhere and start it again: a check finds the truth in the database.
+
+The topic `paid` has to be there, and `checkback topics create` must have run.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python plain_script.py
 
 The topics must exist: `checkback topics create`.
+
+The topic `paid` has to be there, and `checkback topics create` must have run.
 """
 
 from __future__ import annotations
