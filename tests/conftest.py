@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from checkback.testing.pytest_plugin import (  # by name: an older installation has no entry point
+    checkback_broker,
+    checkback_check_service,
+    checkback_page_engine,
+    checkback_pipeline,
+    checkback_topics,
+)
+
+__all__ = [
+    "checkback_broker", "checkback_check_service", "checkback_page_engine", "checkback_pipeline",
+    "checkback_topics",
+]  # fmt: skip
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from checkback.deploy.broker import EmbeddedBroker
+    from checkback.testing.broker import Broker
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """One broker for the whole run: tests keep apart by their topics' names (`unique`)."""
-    from checkback.deploy.broker import (
-        QUICK_START,
-        EmbeddedBroker,
-    )  # unit tests need no Kafka client
-
-    with EmbeddedBroker(tmp_path_factory.mktemp("broker"), jvm_options=QUICK_START) as running:
-        yield running
+def broker(checkback_broker: Broker) -> Broker:
+    """One broker for the whole run; each test uses topic names of its own (`unique`)."""
+    return checkback_broker
 
 
 @pytest.fixture
-def bootstrap_servers(broker: EmbeddedBroker) -> str:
-    """Where the run's broker is."""
+def bootstrap_servers(broker: Broker) -> str:
+    """The address of the run's broker."""
     return broker.bootstrap_servers
 
 
@@ -41,12 +48,19 @@ def unique() -> str:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One small Spark for the whole run, without jars: for micro-batches and folders."""
-    from tests.integration.running import QUICK_SPARK
-
     from checkback.protocol.configuration import Settings
     from checkback.streaming.session import start_session
+    from checkback.testing.pipeline_process import QUICK_SPARK
 
-    small = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", **QUICK_SPARK}
+    small = {"spark.ui.enabled": "false", **QUICK_SPARK}
     session = start_session(Settings(master="local[2]", state_partitions=2, spark=small), [])
+    context: Any = session.sparkContext
+    # Code under test that ends "its" Spark in this process would end everybody's.
+    context.stop = _refuse_to_stop
     yield session
+    del context.stop
     session.stop()
+
+
+def _refuse_to_stop() -> None:
+    raise AssertionError("Every test of this process shares this Spark; only its fixture stops it.")

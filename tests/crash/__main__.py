@@ -1,4 +1,5 @@
-"""``python -m tests.crash SEED``: crashes from a seed, each audited; or one of them again."""
+"""``python -m tests.crash SEED``: runs crashes from a seed and audits each; or repeats one of
+them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ MINUTES = 90.0
 
 
 def main() -> int:
-    """Run the cases; 1 when something is lost, twice or hangs."""
+    """Run the cases; return 1 if a message is lost or doubled, or a process hangs."""
     wanted = arguments()
     folder = Path(tempfile.mkdtemp(prefix="checkback-crash-"))
     began = time.monotonic()
@@ -40,7 +41,7 @@ def main() -> int:
 
 
 def crash_all(run: CrashRun, cases: Iterator[Case], until_s: float) -> tuple[int, bool]:
-    """Return how many crashes were survived, and whether all were, to the last audit."""
+    """Return how many crashes the pipeline survived, and whether all audits passed."""
     survived, at = 0, "the first case"
     try:
         for case in cases:

@@ -1,4 +1,4 @@
-"""The application of a crash run: sends transactions all the time, answers checks, reads finals."""
+"""The application of a crash run: keeps sending transactions, answers checks, reads finals."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Application:
         bootstrap_servers: the broker.
         names: Checkback's topics.
         real: the real topics.
-        half_partitions: of the half topic.
+        half_partitions: number of partitions of the half topic.
         seed: decides fates and topics.
-        per_second: transactions.
-        evidence: what it reads.
-        truth: what it did, by half.
+        per_second: transactions per second.
+        evidence: collects what it reads.
+        truth: collects what it did, by half.
         watched: every partition that it reads.
     """
 
@@ -79,7 +79,7 @@ class Application:
             "log_level": 0,
             "reconnect.backoff.max.ms": 200,
         }
-        # Idempotent: a half that is repeated by the client would be a second transaction.
+        # Idempotent: a half that the client sends twice would be a second transaction.
         self._producer = Producer(
             {
                 **connection,
@@ -107,7 +107,7 @@ class Application:
         self._consumer.close()
 
     def finish_sending(self, timeout_s: float = 60.0) -> None:
-        """Send no more halves, and wait until all that were sent are stored."""
+        """Send no more halves, and wait until all sent ones are stored."""
         self._sending.clear()
         deadline = time.monotonic() + timeout_s
         while self._acknowledged < self._sent:
@@ -115,7 +115,7 @@ class Application:
             time.sleep(ROUND_S)
 
     def snapshot(self) -> tuple[dict[Position, Transaction], Evidence]:
-        """Return what was done and seen up to now; neither changes any more."""
+        """Return a copy of what was done and seen up to now."""
         if self._failure is not None:
             raise self._failure
         with self._lock:
@@ -185,7 +185,7 @@ class Application:
         headers = message.headers() or []
         if topic == self.names.settled:
             marks = unpack_settled(message.value() or b"")
-            seen.marks.append(truth.Mark(message.partition() or 0, marks))
+            seen.marks.append(truth.TrueMark(message.partition() or 0, marks))
         elif topic == self.names.refused:
             reason = text_value(headers, "__checkback.errors.reason") or ""
             seen.refused.append((reason, text_value(headers, "UNIQ_KEY") or ""))
@@ -202,7 +202,8 @@ class Application:
         times = int(text_value(headers, "TRANSACTION_CHECK_TIMES") or 0)
         self.evidence.checks.append((position, times))
         transaction = self.truth.get(position)
-        # One whose op is still on its way is committed already: the answer would only repeat it.
+        # If the op is still on its way, the transaction is committed, and the answer only repeats
+        # that.
         if transaction is not None and transaction.fate in ANSWERS:
             self._op(position, transaction.body.decode(), ANSWERS[transaction.fate])
 

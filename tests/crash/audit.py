@@ -1,4 +1,4 @@
-"""What must hold after any crash. Pure: from what the application did and what was read."""
+"""What must hold after any crash. Pure: compares what the application did with what it read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DISCARDS = frozenset({MarkKind.DISCARD_CHECK_LIMIT, MarkKind.DISCARD_EXPIRED})
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the settled marks say of one half in one batch."""
+    """What the settled marks say about one half in one batch."""
 
     half: Position
     kind: MarkKind
@@ -28,7 +28,7 @@ class Told:
 
 
 def audit_so_far(truth: Mapping[Position, Transaction], evidence: Evidence) -> list[str]:
-    """Return what is wrong already: nothing may ever be seen twice, or without reason."""
+    """Return what is already wrong: no record may appear twice, or without a reason."""
     told = list(_told(evidence))
     return [
         *_twice("final", (final.half for final in evidence.finals)),
@@ -45,7 +45,7 @@ def audit_so_far(truth: Mapping[Position, Transaction], evidence: Evidence) -> l
 
 
 def audit_at_end(truth: Mapping[Position, Transaction], evidence: Evidence) -> list[str]:
-    """Return everything that is wrong once all is settled: nothing may be missing either."""
+    """Return everything that is wrong when all is settled: then nothing may be missing, either."""
     told = list(_told(evidence))
     return [
         *audit_so_far(truth, evidence),
@@ -56,7 +56,7 @@ def audit_at_end(truth: Mapping[Position, Transaction], evidence: Evidence) -> l
 
 
 def unsettled(truth: Mapping[Position, Transaction], evidence: Evidence) -> list[Transaction]:
-    """Return the transactions that have no verdict yet."""
+    """Return the transactions without a verdict."""
     settled = {one.half for one in _told(evidence) if one.kind in VERDICTS}
     return [one for position, one in truth.items() if position not in settled]
 
@@ -100,7 +100,7 @@ def _missing(truth: Mapping[Position, Transaction], evidence: Evidence) -> Itera
     discarded = set(evidence.discarded)
     too_late = {body for reason, body in evidence.refused if reason.endswith("_AFTER_DISCARD")}
     for position, one in truth.items():
-        # An answer that comes after the last check's time is over is refused, and said so.
+        # An answer that comes after the last check's time is refused, with a refused record.
         came_late = one.body.decode() in too_late and one.fate is not Fate.COMMITTED
         if one.fate.is_committed and position not in finals and not came_late:
             yield f"committed half without a final: {one}"
@@ -132,7 +132,7 @@ def _disagreements(told: Iterable[Told], evidence: Evidence) -> Iterator[str]:
 def _disorder(told: Iterable[Told], evidence: Evidence) -> Iterator[str]:
     """Yield finals out of order.
 
-    On each partition of a real topic, what one state partition wrote stands in the order of the
+    On each partition of a real topic, the finals of one state partition have the order of the
     batches and, within a batch, of the halves.
     """
     commits = {one.half: one for one in told if one.kind is MarkKind.COMMIT}

@@ -1,4 +1,4 @@
-"""The cases: at which point which process dies, with a seed for those nobody chose."""
+"""The cases: which process dies at which point; chosen by hand or drawn from a seed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ STATE_PARTITIONS: Final = 2
 
 ANYONE: Final = ("sink", "worker", "machine", "driver", "jvm")
 DRIVER: Final = ("machine", "driver", "jvm")
-TAKEOVER: Final = "takeover: "
-"""Begins the points of a start, when the driver takes the checkpoint over."""
+FENCING: Final = "fencing: "
+"""Prefix of the points of a start, when the driver takes over the checkpoint."""
 POINTS: Final[dict[str, tuple[str, ...]]] = {
     "planned": DRIVER,
     "decided": ("worker", "machine"),
@@ -29,17 +29,16 @@ POINTS: Final[dict[str, tuple[str, ...]]] = {
     "all committed": DRIVER,
     "moment": ANYONE,
     **{
-        f"{TAKEOVER}{point}": ("machine",)
-        for point in ("initialised", "before commit", "committed")
+        f"{FENCING}{point}": ("machine",) for point in ("initialised", "before commit", "committed")
     },
 }
-"""Who can die where; what each point means stands in docs/guarantees.md."""
+"""Which processes can die at which point; docs/guarantees.md explains each point."""
 BROKER_POINTS: Final = ("initialised", "begun", "mid-produce", "flushed", "before commit")
 NEEDS_NEW_PRODUCER: Final = ("initialised", "marker read")
 ENDS_DRIVER: Final = frozenset({"machine", "driver", "jvm"})
-"""After these the pipeline is started again; Spark tries a task again by itself."""
+"""After the death of these the run starts the pipeline again. Spark itself repeats a task."""
 COSTS: Final = {"sink": 30, "worker": 30, "machine": 5, "driver": 3, "jvm": 2}
-"""How often each is drawn: a start costs ten seconds, a task's second try one."""
+"""How often each victim is drawn: a start costs ten seconds, a task's second try one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +46,13 @@ class Case:
     """One crash.
 
     Args:
-        name: tells it from the others of the run.
-        point: where.
-        victims: who, in this order.
-        state_partition: whose writer; None where the point is the driver's.
-        records: for mid-produce, after how many.
-        batches: so many batches are left in peace first.
-        after_ms: for a moment, so long after Spark planned the batch.
+        name: a name that no other case of the run has.
+        point: the point at which it happens.
+        victims: the processes that die, in this order.
+        state_partition: the state partition of the writer; None for a point in the driver.
+        records: for mid-produce, the number of records before the crash.
+        batches: number of undisturbed batches before the crash.
+        after_ms: for a moment, the time after Spark planned the batch.
     """
 
     name: str
@@ -69,7 +68,7 @@ class Case:
         return bool(ENDS_DRIVER & set(self.victims))
 
     def armed(self, last_planned: int | None) -> dict[str, Any]:
-        """Return what the processes read."""
+        """Return the case in the form that the processes read."""
         planned = -1 if last_planned is None else last_planned
         return {**asdict(self), "from_batch": planned + self.batches}
 
@@ -81,7 +80,7 @@ class Case:
 
 
 def random_cases(seed: int) -> Iterator[Case]:
-    """Yield cases without end; the same for the same seed."""
+    """Yield cases without end; the same seed gives the same cases."""
     chance = random.Random(seed)
     for number in range(10**9):
         yield _draw(chance, f"{seed}-{number:03}")

@@ -1,4 +1,4 @@
-"""A broker of its own: it is killed, and one that other tests filled would take long to recover."""
+"""A separate broker: the tests kill it, and a broker filled by other tests would recover slowly."""
 
 from __future__ import annotations
 

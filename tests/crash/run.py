@@ -1,4 +1,4 @@
-"""A crash run: one broker, one checkpoint, one pipeline that is killed again and again."""
+"""A crash run: one broker, one checkpoint, one pipeline that is killed many times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tests.crash.application import GROUP, Application
 from tests.crash.audit import audit_at_end, audit_so_far, unsettled
-from tests.crash.cases import NEEDS_NEW_PRODUCER, STATE_PARTITIONS, TAKEOVER, Case
+from tests.crash.cases import FENCING, NEEDS_NEW_PRODUCER, STATE_PARTITIONS, Case
 from tests.crash.injected.crash_points import FOLDER_VARIABLE, Control, kill, own_processes
 from tests.crash.truth import Fate
 from tests.integration.running import Pipeline, Topics, wait_until
@@ -26,7 +26,7 @@ REAL_TOPICS: Final = ("orders", "invoices", "mail")
 HALF_PARTITIONS: Final = 4
 SINK_TRANSACTION_TIMEOUT_MS: Final = 12_000
 BROKER_PROPERTIES: Final = {
-    # How often abandoned transactions are looked for; 10 s as Kafka is delivered.
+    # How often the broker looks for abandoned transactions; Kafka's default is 10 s.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 REACHED_S: Final = 240.0
@@ -34,7 +34,7 @@ SETTLED_S: Final = 300.0
 
 
 def crash_environment(control: Path) -> dict[str, str]:
-    """Return what makes every Python process of a pipeline a possible victim."""
+    """Return variables that make every Python process of a pipeline a possible victim."""
     paths = [str(INJECTED), os.environ.get("PYTHONPATH", "")]
     return {
         FOLDER_VARIABLE: str(control),
@@ -44,7 +44,8 @@ def crash_environment(control: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Survived:
-    """How a crash went: what was on disk, and how long until all that was committed was final."""
+    """The result of a crash: what was on disk, and the time until every committed message was
+    final."""
 
     case: Case
     facts: dict[str, Any]
@@ -57,14 +58,14 @@ class Survived:
 
 @dataclass
 class CrashRun:
-    """As a context manager the pipeline runs and the application works inside the block.
+    """A crash run; pipeline and application run inside its block.
 
     Args:
-        broker: is killed, too.
-        folder: of checkpoint, logs and control files.
-        prefix: of the topics.
-        seed: of the application.
-        changes: of the pipeline's settings.
+        broker: the broker, which is killed, too.
+        folder: folder for checkpoint, logs and control files.
+        prefix: prefix of the topics.
+        seed: seed of the application.
+        changes: changed settings of the pipeline.
     """
 
     broker: EmbeddedBroker
@@ -102,9 +103,9 @@ class CrashRun:
         self._tell_processes()
 
     def crash(self, case: Case) -> Survived:
-        """Let the case happen, start again what does not start itself, and audit.
+        """Let the case happen, restart what does not restart itself, and audit.
 
-        What the application had committed before the crash has to be final afterwards.
+        Everything that the application committed before the crash has to be final afterwards.
         """
         self.arm(case)
         facts = self.wait_for_crash(case)
@@ -116,13 +117,13 @@ class CrashRun:
         return Survived(case, facts, time.monotonic() - began)
 
     def arm(self, case: Case) -> None:
-        if case.point.startswith(TAKEOVER):
+        if case.point.startswith(FENCING):
             kill(self.control, "machine", None)
             self.pipeline.wait()
         planned = self.control.last_batch("offsets")
         self.control.note("armed.json", json.dumps(case.armed(planned)))
         if case.point in NEEDS_NEW_PRODUCER and planned is not None:
-            # A writer is kept from batch to batch: only the next one initialises a producer.
+            # A writer lives for many batches; only a new one initialises a producer.
             kill(self.control, "sink", case.state_partition)
         if not self.pipeline.is_alive:
             self.start_pipeline()
@@ -134,7 +135,7 @@ class CrashRun:
         return dict(json.loads(path.read_text()))
 
     def heal(self, case: Case) -> None:
-        """Start what nobody else starts again."""
+        """Restart the processes that nobody else restarts."""
         if "broker" in case.victims:
             self.broker.kill()
             self.broker.start()
@@ -147,7 +148,7 @@ class CrashRun:
         self._tell_processes()
 
     def wait_until_final(self, positions: set[tuple[int, int]]) -> None:
-        """Wait until all of these halves that were committed at once are final."""
+        """Wait until those of the halves that were committed at once are final."""
         waiting = positions
         deadline = time.monotonic() + SETTLED_S
         while True:
@@ -167,12 +168,13 @@ class CrashRun:
             time.sleep(0.1)
 
     def require_sound(self) -> None:
-        """Fail on what no later batch could put right."""
+        """Fail on errors that no later batch could repair."""
         findings = audit_so_far(*self.application.snapshot())
         assert not findings, findings[:10]
 
     def finish(self) -> None:
-        """Send nothing more, let everything be settled, stop in peace, and audit it all."""
+        """Stop sending, wait until everything is settled, stop the pipeline, and audit
+        everything."""
         self.application.finish_sending()
         wait_until(
             lambda: not unsettled(*self.application.snapshot()), SETTLED_S, "all to be settled"
@@ -182,7 +184,7 @@ class CrashRun:
         assert not findings, findings[:10]
 
     def _tell_where_they_are(self) -> None:
-        """Have every Python process write its threads' stacks into run.err."""
+        """Let every Python process write its threads' stacks to run.err."""
         for pid in own_processes(self.control.folder):
             if b"python" in Path("/proc", str(pid), "cmdline").read_bytes():
                 os.kill(pid, signal.SIGUSR1)

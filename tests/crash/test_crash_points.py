@@ -1,8 +1,8 @@
 """More than twenty crashes by SIGKILL, one after the other over one checkpoint.
 
-docs/guarantees.md says what each leaves.
+docs/guarantees.md says what each of them leaves behind.
 
-Each case goes on where the one before it ended, so what an earlier crash left behind is there, too.
+Each case begins where the previous one ended, so the remains of earlier crashes are there, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.integration.running import wait_until
 
 from checkback.deploy.broker import EmbeddedBroker
 
-# A start takes ten seconds, and a minute where others keep the machine busy.
+# A start takes ten seconds, and a minute on a busy machine.
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -46,7 +46,7 @@ TRIED_AGAIN = [
     Case("committed", "committed", ("sink",), 1),
     Case("committed-task", "committed", ("worker",), 0),
 ]
-"""Spark tries the task again; nobody else notices."""
+"""Spark repeats the task; no other process notices."""
 
 BROKER_DIES = [
     Case("broker-flushed", "flushed", ("broker",), 0),
@@ -59,7 +59,7 @@ STARTED_AGAIN = [
     Case("state-upload", "state upload", ("machine",), 1),
     Case("some-committed-driver", "some committed", ("driver",), 1),
     Case("all-committed", "all committed", ("machine",)),
-    Case("takeover", "takeover: before commit", ("machine",), 0),
+    Case("fencing", "fencing: before commit", ("machine",), 0),
 ]
 """The pipeline is started again over the same checkpoint."""
 
@@ -106,13 +106,13 @@ def test_after_all_these_crashes_every_committed_half_is_final_once(run: CrashRu
 
 
 def held_up_partitions(run: CrashRun) -> list[tuple[str, int]]:
-    """Return the partitions where read_committed consumers wait at an open transaction."""
+    """Return the partitions on which an open transaction stops read_committed consumers."""
     stable, high = (_ends(run, isolation) for isolation in ("read_committed", "read_uncommitted"))
     return [one for one in stable if stable[one] < high[one]]
 
 
 def _ends(run: CrashRun, isolation: str) -> dict[tuple[str, int], int]:
-    """Return by partition how far a consumer of that isolation can read."""
+    """Return by partition how far a consumer with this isolation level can read."""
     consumer = Consumer(
         {
             "bootstrap.servers": run.broker.bootstrap_servers,

@@ -1,4 +1,4 @@
-"""An executor of a standalone cluster dies; another one does its work."""
+"""An executor of a standalone cluster dies; another one takes on its work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CASES = [
     Case("executor-committed", "committed", ("executor",), 1),
 ]
 
-# As for the other crashes.
+# The same time limit as for the other crashes.
 pytestmark = pytest.mark.timeout(600)
 
 

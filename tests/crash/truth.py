@@ -13,7 +13,7 @@ Position = tuple[int, int]
 
 
 class Fate(Enum):
-    """What becomes of a transaction: when its end is said, and which."""
+    """What becomes of a transaction, and when its op is sent."""
 
     COMMITTED = "committed at once"
     ROLLED_BACK = "rolled back at once"
@@ -46,8 +46,8 @@ class Final(NamedTuple):
     half: Position
 
 
-class Mark(NamedTuple):
-    """A settled mark, and in which state partition it stands."""
+class TrueMark(NamedTuple):
+    """A settled mark with its state partition."""
 
     state_partition: int
     marks: SettledMarks
@@ -58,15 +58,15 @@ class Evidence:
     """What a read_committed consumer has seen, in the order of each partition.
 
     Args:
-        finals: on the real topics.
-        marks: on the settled topic.
+        finals: records on the real topics.
+        marks: marks on the settled topic.
         checks: (half, check times) of the check requests.
         discarded: halves on the discarded topic.
         refused: (reason, transaction id) on the refused topic.
     """
 
     finals: list[Final] = field(default_factory=list)
-    marks: list[Mark] = field(default_factory=list)
+    marks: list[TrueMark] = field(default_factory=list)
     checks: list[tuple[Position, int]] = field(default_factory=list)
     discarded: list[Position] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)

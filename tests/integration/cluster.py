@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.integration.running import QUICK_JVM, QUICK_SPARK
 
-from checkback.bench.cluster import standalone_cluster as one_core_workers
+from checkback.bench.repository.cluster import standalone_cluster as one_core_workers
 
 CLUSTER_SPARK = {
     "spark.ui.enabled": "false",
@@ -31,7 +31,8 @@ def make_bare_python(folder: Path) -> Path:
     own = next((folder / "lib").glob("python3*/site-packages"))
     (own / "libraries.pth").write_text(libraries + "\n")
     python = folder / "bin" / "python"
-    found = subprocess.run([python, "-c", "import checkback"], capture_output=True, check=False)
+    program = [str(python), "-E", "-c", "import checkback"]
+    found = subprocess.run(program, capture_output=True, check=False)
     assert found.returncode != 0, "the workers' Python must not have Checkback"
     return python
 

@@ -13,3 +13,11 @@ def world(bootstrap_servers: str, unique: str) -> Iterator[World]:
     made = make_world(bootstrap_servers, unique)
     yield made
     made.close()
+
+
+@pytest.fixture(params=["compiled", "python"])
+def either(bootstrap_servers: str, unique: str, request: pytest.FixtureRequest) -> Iterator[World]:
+    """A world whose sink forwards by its compiled part, and one whose sink does not."""
+    made = make_world(bootstrap_servers, unique, native_sink=request.param == "compiled")
+    yield made
+    made.close()

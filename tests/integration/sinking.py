@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+import numpy as np
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from tests.deciding import page_outcome
 
 from checkback.protocol.records import half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.forwarding import Forwarder
-from checkback.sinks.lookup import RecordReader
-from checkback.sinks.native import native
-from checkback.sinks.real_topics import TopicDirectory
-from checkback.sinks.settings import SinkSettings
+from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.real_topics import TopicDirectory
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.native.library import native
 from checkback.sinks.writer import BatchWriter
 from checkback.state import Action, Outcome
+from checkback.state.identity import identity_words
+from checkback.testing.topics import read_topic
+from checkback.testing.waiting import wait_until
 
 Found = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]
+
+
+COMMITTED = IsolationLevel.READ_COMMITTED
+UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
 
 @dataclass
@@ -70,12 +78,15 @@ class World:
         group: str = "g",
         *,
         keyed: bool = True,
+        ids: str = "id",
     ) -> None:
-        producer = Producer({**self.settings.connection, "message.max.bytes": 4_000_000})
+        # Idempotent, since tests know each half by its offset: a retry would change the order.
+        settings = {"message.max.bytes": 4_000_000, "enable.idempotence": True}
+        producer = Producer({**self.settings.connection, **settings})
         for number, body in enumerate(bodies):
             headers: Any = half_headers(
                 producer_group=group,
-                transaction_id=f"id-{number}",
+                transaction_id=f"{ids}-{number}",
                 real_topic=real or self.real,
                 properties={"TAGS": "t", "mine": "yes"},
             )
@@ -89,30 +100,32 @@ class World:
         [deleted] = admin.delete_records([TopicPartition(self.names.half, 0, offset)]).values()
         deleted.result()
 
+    def make_half_topic_again(self) -> None:
+        """Delete the half topic with all halves, and make one of that name that is empty."""
+        admin = AdminClient(dict(self.settings.connection))
+        [deleted] = admin.delete_topics([self.names.half]).values()
+        deleted.result()
+        wait_until(lambda: self.names.half not in admin.list_topics().topics)
+        [created] = admin.create_topics([NewTopic(self.names.half, 1, 1)]).values()
+        created.result()
+
     def read(self, topic: str) -> Found:
-        """Everything that a read_committed consumer sees, in order of offsets."""
-        consumer = Consumer(
-            {
-                **self.settings.connection,
-                "group.id": "audit",
-                "auto.offset.reset": "earliest",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-            }
-        )
-        partitions = consumer.list_topics(topic).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        found: Found = []
-        ended = 0
-        while ended < len(partitions):
-            message = consumer.poll(10)
-            assert message is not None, f"no end of {topic}: a transaction hangs"
-            if message.error():
-                ended += 1
-            else:
-                found.append((message.key(), message.value(), message.headers() or []))
-        consumer.close()
-        return found
+        """Everything that a read_committed consumer sees, in order of offsets.
+
+        The brokers end a transaction on its partitions only after its producer was answered: so the
+        reader waits for that first.
+        """
+        wait_until(lambda: self._ends(topic, COMMITTED) == self._ends(topic, UNCOMMITTED), 5)
+        found = read_topic(self.settings.connection, topic)
+        return [(one.key(), one.value(), one.headers() or []) for one in found]
+
+    def _ends(self, topic: str, isolation: IsolationLevel) -> dict[int, int]:
+        # Untyped: its stubs know little of what listing offsets takes and gives.
+        admin: Any = AdminClient(dict(self.settings.connection))
+        known = admin.list_topics(topic).topics[topic].partitions
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in known}
+        answers = admin.list_offsets(asked, isolation_level=isolation)
+        return {place.partition: found.result().offset for place, found in answers.items()}
 
 
 def make_world(bootstrap_servers: str, unique: str, *, native_sink: bool = True) -> World:
@@ -126,6 +139,7 @@ def make_world(bootstrap_servers: str, unique: str, *, native_sink: bool = True)
     topics = [
         NewTopic(names.half, 1, 1, config=wide),
         NewTopic(names.op, 1, 1, config=wide),
+        NewTopic(names.feedback, 1, 1),
         NewTopic(names.refused, 1, 1, config=wide),
         NewTopic(names.discarded, 1, 1, config=wide),
         NewTopic(names.settled, 2, 1),
@@ -141,6 +155,17 @@ def make_world(bootstrap_servers: str, unique: str, *, native_sink: bool = True)
 def outcome(*decided: tuple[Action, int, int]) -> Outcome:
     """What page 0 decided: (action, offset, detail) each."""
     return page_outcome(0, *((action, at, detail, at) for action, at, detail in decided))
+
+
+def of_halves(decided: Outcome, identities: Sequence[tuple[int, int]]) -> Outcome:
+    """The same outcome, for halves of these identities."""
+    first, rest = np.array(identities, np.int64).T
+    return replace(decided, identity=first, identity_rest=rest)
+
+
+def ids_of_halves(count: int, ids: str = "id") -> list[tuple[int, int]]:
+    """Identities of that many halves of World.halves."""
+    return [identity_words(b"g", f"{ids}-{number}".encode()) for number in range(count)]
 
 
 def commits(*offsets: int) -> Outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,11 +15,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from tests.integration import running
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.protocol.configuration import Settings
+from checkback.testing import PipelineProcess
 
 ENVIRONMENT, REFUSED = 3, 4
 OUTAGE_S = 20
@@ -79,6 +80,32 @@ def test_of_two_jobs_only_one_writes(topics: Topics, tmp_path: Path) -> None:
     ]
 
 
+ALL_ELSE: dict[str, Any] = {
+    "transaction_timeout_ms": 600_000,
+    "check_interval_ms": 1,
+    "check_max": 1,
+    "checks_per_batch_max": 20_000,
+    "half_retention_ms": 1,
+    "verdict_retention_ms": 0,
+    "check_enabled": False,
+    "reject_transactions": True,
+    "max_message_bytes": 2_048,
+    "sink_transaction_timeout_ms": 5_000,
+}
+"""Every setting that a decision could depend on, as another start might set it."""
+
+
+def run_until(settings: Settings, folder: Path, batch: int) -> None:
+    """Run the pipeline until a batch is committed."""
+    log = folder / f"run-{uuid.uuid4().hex}"
+    with make(settings, log) as pipeline:
+        pipeline.wait_for("started")
+        wait_until(
+            (Path(settings.checkpoint) / "commits" / f"{batch}").exists, what=f"batch {batch}"
+        )
+        assert pipeline.terminate() == 0
+
+
 def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
     topics: Topics, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -96,33 +123,16 @@ def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
         topics.send_half(b"silent-%d" % number, "orders", partition=number % 2)
     commit(topics, "committed")
     topics.send_op((1, 77), "early", COMMIT, group="g")
-    with make(first, tmp_path / "first") as pipeline:
-        pipeline.wait_for("started")
-        wait_until((checkpoint / "commits" / "0").exists, what="batch 0")
-        assert pipeline.terminate() == 0
+    # Batch 0 reads; batch 1 asks, because all that batch 0 could miss has been read by then.
+    for batch in (0, 1):
+        run_until(first, tmp_path, batch)
     state, marks, checks = pages_after(spark, checkpoint), marks_of(topics), checks_of(topics)
     assert len(state) == 2
     assert 2 <= len(checks) <= 4
-    for name in ("0", ".0.crc"):
+    for name in ("1", ".1.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 
-    changed = replace(
-        first,
-        transaction_timeout_ms=600_000,
-        check_interval_ms=1,
-        check_max=1,
-        checks_per_batch_max=20_000,
-        half_retention_ms=1,
-        verdict_memory_ms=0,
-        check_enabled=False,
-        reject_transactions=True,
-        max_message_bytes=2_048,
-        sink_transaction_timeout_ms=5_000,
-    )
-    with make(changed, tmp_path / "second") as pipeline:
-        pipeline.wait_for("started")
-        wait_until((checkpoint / "commits" / "0").exists, what="batch 0 again")
-        assert pipeline.terminate() == 0
+    run_until(replace(first, **ALL_ELSE), tmp_path, 1)
 
     assert pages_after(spark, checkpoint) == state
     assert (marks_of(topics), checks_of(topics)) == (marks, checks)
@@ -131,10 +141,10 @@ def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
 
 
 def pages_after(spark: SparkSession, checkpoint: Path) -> list[bytes]:
-    """Every page as batch 0 left it."""
+    """Every page as batch 1 left it."""
     session: Any = spark._jsparkSession
     session.streams().active()  # without it the reader finds no coordinator in a fresh session
-    state = spark.read.format("statestore").option("batchId", "0").load(str(checkpoint))
+    state = spark.read.format("statestore").option("batchId", "1").load(str(checkpoint))
     return sorted(bytes(row.page) for row in state.select("value.groupState.page").collect())
 
 
@@ -232,13 +242,13 @@ class SmallDisk:
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_full_disk_under_the_checkpoint_ends_the_job_and_nothing_is_lost_or_doubled(
-    topics: Topics, small_disk: SmallDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    topics: Topics, small_disk: SmallDisk, tmp_path: Path
 ) -> None:
     settings = topics.settings(small_disk.folder / "checkpoint")
     real = f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
-    monkeypatch.setattr(running, "COMMAND", str(small_disk.command(running.COMMAND)))
-    with make(settings, tmp_path / "run") as pipeline:
+    program = (str(small_disk.command(COMMAND)), "run")
+    with PipelineProcess(settings, tmp_path / "run", program=program) as pipeline:
         pipeline.wait_for("started")
         for number in range(20):
             commit(topics, f"before-{number:02}", number % 2)

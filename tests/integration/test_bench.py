@@ -11,7 +11,7 @@ import pytest
 from tests.integration.running import COMMAND
 
 from checkback.bench.measures import BOUNDS
-from checkback.bench.sizing import cost_of
+from checkback.bench.repository.sizing import cost_of
 
 
 @pytest.mark.nightly  # `make bench-smoke` runs as much

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from checkback.bench.cluster import standalone_cluster
-from checkback.bench.control_group import control_group, inside
+from checkback.bench.repository.cluster import standalone_cluster
+from checkback.bench.repository.control_group import control_group, inside
 from checkback.protocol.errors import PrerequisiteError
 
 

@@ -15,31 +15,31 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, TopicPartition
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 from tests.upgrade.store_release import check_counts
 
-from checkback.checkpoints.files import files_of
-from checkback.checkpoints.folder import CheckpointFolder
 from checkback.checkpoints.identity import CheckpointIdentity
-from checkback.checkpoints.inspection import read_state_figures
-from checkback.checkpoints.repartition import rewrite_state
-from checkback.checkpoints.verification import verify
+from checkback.checkpoints.local_files import LocalCheckpoint
+from checkback.checkpoints.state_rows import read_state
+from checkback.checkpoints.store import CheckpointStore
+from checkback.commands.core import LazyGroup
+from checkback.commands.nouns import NOUNS
 from checkback.deploy.broker import EmbeddedBroker
-from checkback.operations.checkpoint_files import marker_settings, read_markers
-from checkback.operations.exporting import FORMATS, export_pending
-from checkback.operations.inspecting import inspect, topic_ends
-from checkback.operations.repartitioning import repartition
-from checkback.operations.verifying import verify_files
+from checkback.operations.checkpoint.export import FORMATS, export_pending
+from checkback.operations.checkpoint.inspection import inspect, state_figures
+from checkback.operations.checkpoint.opening import marker_settings, read_markers
+from checkback.operations.checkpoint.repartition import repartition, rewrite_state
+from checkback.operations.checkpoint.verify import verify, verify_files
+from checkback.operations.lag import topic_ends
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, UsageError
-from checkback.sinks.ledger import transaction_name
-from checkback.sinks.lookup import RecordReader
-from checkback.streaming.commands import NOUNS
-from checkback.streaming.commands.frame import LazyGroup
+from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.marker import Marker, MarkerStore
+from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.ledger.table import transaction_name
 from checkback.streaming.state_size import fit_to_checkpoint
 
 pytestmark = pytest.mark.timeout(900)
@@ -62,8 +62,11 @@ class Stage:
     halves: dict[str, tuple[int, int]]
     seen_at_work: dict[str, Any]
 
-    def checkpoint(self, spark: SparkSession) -> CheckpointFolder:
-        return CheckpointFolder(spark, self.settings.checkpoint)
+    def local(self) -> LocalCheckpoint:
+        return LocalCheckpoint(Path(self.settings.checkpoint))
+
+    def checkpoint(self, spark: SparkSession) -> CheckpointStore:
+        return CheckpointStore.of(spark, self.settings.checkpoint)
 
     def half(self, name: str, partition: int) -> None:
         self.halves[name] = self.topics.send_half(
@@ -76,7 +79,7 @@ class Stage:
     def lag(self) -> int:
         """What `kafka-consumer-groups --describe` would say of the application's group."""
         names = self.topics.names
-        ends = topic_ends(self.settings, [names.half, names.op])
+        ends = topic_ends(self.settings, [names.half, names.op, names.feedback])
         consumer = Consumer(
             {
                 "bootstrap.servers": self.settings.bootstrap_servers,
@@ -126,20 +129,20 @@ def stage(
             lambda: len(stage.checks()) == HALF_PARTITIONS, PATIENCE_S, what="a check of each"
         )
         wait_for_idle(stage)
-        stage.seen_at_work = inspect(settings, stage.checkpoint(spark)).as_data(0)
-        with pytest.raises(CheckpointError, match="at work"):
-            repartition(settings, stage.checkpoint(spark), 3)
+        stage.seen_at_work = inspect(settings, stage.local()).as_data(0)
+        with pytest.raises(CheckpointError, match="still runs"):
+            repartition(settings, spark, stage.checkpoint(spark), 3)
         assert pipeline.terminate(PATIENCE_S) == 0, pipeline.errors()
     return stage
 
 
-def copied(stage: Stage, spark: SparkSession, to: Path) -> CheckpointFolder:
+def copied(stage: Stage, spark: SparkSession, to: Path) -> CheckpointStore:
     shutil.copytree(stage.settings.checkpoint, to, dirs_exist_ok=True)
-    return CheckpointFolder(spark, str(to))
+    return CheckpointStore.of(spark, str(to))
 
 
-def committed(folder: CheckpointFolder) -> int:
-    batch = folder.last_batch("commits")
+def committed(store: CheckpointStore) -> int:
+    batch = store.last_batch("commits")
     assert batch is not None
     return batch
 
@@ -156,13 +159,13 @@ def test_a_pipeline_at_work_can_be_looked_into(stage: Stage) -> None:
     ends = {(one["topic"], one["partition"]): one["end"] for one in seen["positions"]}
     assert ends[stage.topics.names.half, 0] == 3
     assert ends[stage.topics.names.half, 1] == 2
-    assert len(ends) == 2 * HALF_PARTITIONS
+    assert len(ends) == 3 * HALF_PARTITIONS  # halves, ops, feedback
 
 
 def test_a_stopped_checkpoint_is_whole_and_so_are_its_markers(
     stage: Stage, spark: SparkSession
 ) -> None:
-    found = verify_files(stage.settings, files_of(spark, stage.settings.checkpoint))
+    found = verify_files(stage.settings, stage.checkpoint(spark))
 
     assert found.problems == ()
     assert found.whole_batch == found.committed_batch
@@ -216,7 +219,7 @@ def flip(name: str) -> Callable[[Path, int], str]:
         (cut("state/0/1/{version}.changelog"), "state", False),
         (remove("state/0/0/{version}.changelog"), "state", False),
         (cut("checkback/identity.json"), "torn", True),
-        (remove("checkback/rules.json"), "missing", True),
+        (cut("checkback/rules/1.json"), "torn", True),
         (cut("metadata"), "torn", True),
         (remove("state/0/_metadata/metadata"), "missing", None),
     ],
@@ -230,11 +233,11 @@ def test_each_damage_is_found_and_named(
     code: str,
     is_last_whole: bool | None,
 ) -> None:
-    folder = copied(stage, spark, tmp_path / "copy")
-    last = committed(folder)
-    file = damage(Path(folder.path), last)
+    store = copied(stage, spark, tmp_path / "copy")
+    last = committed(store)
+    file = damage(Path(store.path), last)
 
-    found = verify(files_of(spark, folder.path))
+    found = verify(store)
 
     assert code in {one.code for one in found.problems if one.file == file}
     assert all(one.remedy for one in found.problems)
@@ -246,7 +249,7 @@ def test_each_damage_is_found_and_named(
 
 def test_the_command_says_what_is_wrong_without_a_broker(stage: Stage, tmp_path: Path) -> None:
     shutil.copytree(stage.settings.checkpoint, tmp_path / "copy")
-    (tmp_path / "copy" / "checkback" / "rules.json").unlink()
+    shutil.rmtree(tmp_path / "copy" / "checkback" / "rules")
     arguments = ["checkpoint", "verify", "--files-only", "--output", "json"]
     arguments += ["--checkpoint", str(tmp_path / "copy"), "--bootstrap-servers", "127.0.0.1:1"]
     arguments += ["--application-id", stage.settings.application_id]
@@ -254,40 +257,38 @@ def test_the_command_says_what_is_wrong_without_a_broker(stage: Stage, tmp_path:
     ran = CliRunner().invoke(LazyGroup(NOUNS), arguments, standalone_mode=False, obj=None)
 
     said = json.loads(ran.stdout)
-    assert [one["file"] for one in said["problems"]] == ["checkback/rules.json"]
+    assert [one["file"] for one in said["problems"]] == ["checkback/rules"]
     assert ran.return_value == 1
 
 
 def test_an_older_copy_and_a_lost_marker_are_told_from_the_markers(
     stage: Stage, spark: SparkSession, tmp_path: Path
 ) -> None:
-    folder = copied(stage, spark, tmp_path / "copy")
-    files = Path(folder.path)
-    for number in range(1, committed(folder) + 2):
+    store = copied(stage, spark, tmp_path / "copy")
+    files = Path(store.path)
+    for number in range(1, committed(store) + 2):
         for log in ("offsets", "commits"):
             (files / log / str(number)).unlink(missing_ok=True)
             (files / log / f".{number}.crc").unlink(missing_ok=True)
-    settings = replace(stage.settings, checkpoint=folder.path)
+    settings = replace(stage.settings, checkpoint=store.path)
 
-    found = verify_files(settings, files_of(spark, folder.path))
+    found = verify_files(settings, store)
 
     assert {one.code for one in found.problems} == {"marker-ahead"}
     query = json.loads((files / "metadata").read_text())
     (files / "metadata").write_text(json.dumps({**query, "id": str(uuid.uuid4())}))
     (files / ".metadata.crc").unlink()
-    found = verify_files(settings, files_of(spark, folder.path))
+    found = verify_files(settings, store)
     assert [one.code for one in found.problems] == ["marker-missing", "marker-missing"]
 
 
 @pytest.mark.parametrize("form", sorted(FORMATS))
-def test_what_is_pending_is_exported(
-    stage: Stage, spark: SparkSession, tmp_path: Path, form: str
-) -> None:
+def test_what_is_pending_is_exported(stage: Stage, tmp_path: Path, form: str) -> None:
     reader = RecordReader(
         {"bootstrap.servers": stage.settings.bootstrap_servers}, stage.topics.names.half
     )
 
-    exported = export_pending(stage.checkpoint(spark), reader, tmp_path / "out", form, 0)
+    exported = export_pending(stage.local(), reader, tmp_path / "out", form, 0)
 
     reader.close()
     rows = read_rows(tmp_path / "out", form)
@@ -319,49 +320,53 @@ def test_lag_grows_while_the_pipeline_stands_still(stage: Stage) -> None:
 def test_a_repartition_that_was_left_half_done_is_refused_until_it_is_ended(
     stage: Stage, spark: SparkSession, tmp_path: Path, is_killed_inside_spark: bool
 ) -> None:
-    folder = copied(stage, spark, tmp_path / "copy")
-    settings = replace(stage.settings, checkpoint=folder.path)
-    files = files_of(spark, folder.path)
-    plan = committed(folder) + 1
-    files.delete(f"offsets/{plan}")
-    rewrite_state(folder, 1)
+    store = copied(stage, spark, tmp_path / "copy")
+    settings = replace(stage.settings, checkpoint=store.path)
+    plan = committed(store) + 1
+    store.delete(f"offsets/{plan}")
+    rewrite_state(spark, store, 1)
     if is_killed_inside_spark:
-        files.delete(f"commits/{plan}")
+        store.delete(f"commits/{plan}")
 
-    with pytest.raises(CheckpointError, match="from 2 to 1 state partitions was left half done"):
-        fit_to_checkpoint(settings, folder)
-    with pytest.raises(CheckpointError, match="to 1 state partitions was left half done"):
-        repartition(settings, folder, 4)
-    assert [one.code for one in verify(files).problems] == ["partitions"]
+    with pytest.raises(CheckpointError, match="from 2 to 1 state partitions was interrupted"):
+        fit_to_checkpoint(settings, spark, store)
+    with pytest.raises(CheckpointError, match="to 1 state partitions was interrupted"):
+        repartition(settings, spark, store, 4)
+    assert [one.code for one in verify(store).problems] == ["partitions"]
 
-    done = repartition(settings, folder, 1)
+    done = repartition(settings, spark, store, 1)
 
     assert (done.before, done.after, done.batch_id, done.dropped_batch) == (2, 1, plan, None)
-    assert verify(files).problems == ()
-    fitted = fit_to_checkpoint(replace(settings, state_partitions=None), folder)
+    assert verify(store).problems == ()
+    fitted = fit_to_checkpoint(replace(settings, state_partitions=None), spark, store)
     assert fitted.state_partitions == 1
-    assert sum(one.pending for one in read_state_figures(folder, 1)) == HALF_PARTITIONS
+    held = read_state(store)
+    assert held is not None
+    assert sum(one.pending for one in state_figures(held.pages, 1)) == HALF_PARTITIONS
 
 
 def test_a_batch_that_is_written_in_part_is_not_dropped(
     stage: Stage, spark: SparkSession, tmp_path: Path
 ) -> None:
-    folder = stage.checkpoint(spark)
-    plan = committed(folder) + 1
-    identity = CheckpointIdentity.from_json(folder.read("identity.json") or "")
-    sink = marker_settings(stage.settings, folder.query_id() or "", identity)
-    group, settled = sink.marker_group, stage.topics.names.settled
+    store = stage.checkpoint(spark)
+    plan = committed(store) + 1
+    identity = CheckpointIdentity.from_json(store.read_own("identity.json") or "")
+    sink = marker_settings(stage.settings, store.query_id() or "", identity)
     true_marker = read_markers(sink, 2)[1]
-    admin = AdminClient({"bootstrap.servers": stage.settings.bootstrap_servers})
 
-    def move(offset: int) -> None:
-        places = [TopicPartition(settled, 1, offset)]
-        asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
-        asked[group].result(20)
+    def move(next_batch: int) -> None:
+        """Move the marker as a job does that writes this state partition and then dies."""
+        held = MarkerStore(sink)
+        epoch = held.read([1])[1].epoch
+        held.close()
+        writer = MarkedProducer(replace(sink, epoch=epoch), 1)
+        writer.begin()
+        writer.commit_marker(Marker(next_batch, 0, epoch))
+        writer.close()
 
     move(plan + 1)
     with pytest.raises(CheckpointError, match="is written in part"):
-        repartition(stage.settings, folder, 3)
+        repartition(stage.settings, spark, store, 3)
     move(true_marker)
     # A batch that only brought halves has written nothing to Kafka, but rows to the ledger.
     ledger = str(tmp_path / "ledger")
@@ -369,9 +374,9 @@ def test_a_batch_that_is_written_in_part_is_not_dropped(
     rows = pa.Table.from_pylist([{"event": "prepared"}])
     write_deltalake(ledger, rows, commit_properties=noted)
     with pytest.raises(CheckpointError, match="is written in part"):
-        repartition(replace(stage.settings, ledger=ledger), folder, 3)
+        repartition(replace(stage.settings, ledger=ledger), spark, store, 3)
 
-    assert folder.last_batch("offsets") == plan
+    assert store.last_batch("offsets") == plan
 
 
 def test_partitions_change_and_nothing_is_lost_doubled_or_forgotten(
@@ -381,15 +386,15 @@ def test_partitions_change_and_nothing_is_lost_doubled_or_forgotten(
     assert stage.topics.bodies(stage.real) == finals
     stage.op("asked-0", COMMIT)  # waits on its topic while the partitions change
 
-    done = repartition(stage.settings, stage.checkpoint(spark), 3)
+    done = repartition(stage.settings, spark, stage.checkpoint(spark), 3)
 
     assert (done.before, done.after, done.settled_partitions_added) == (2, 3, 1)
     assert done.dropped_batch == done.batch_id  # planned by the stop, never begun
-    with pytest.raises(UsageError, match="3 state partitions already"):
-        repartition(stage.settings, stage.checkpoint(spark), 3)
+    with pytest.raises(UsageError, match="already has 3 state partitions"):
+        repartition(stage.settings, spark, stage.checkpoint(spark), 3)
     run_on(stage, spark, 3, ["asked-0", "sent-meanwhile"], "asked-1")
 
-    done = repartition(stage.settings, stage.checkpoint(spark), 1)
+    done = repartition(stage.settings, spark, stage.checkpoint(spark), 1)
 
     assert (done.before, done.after, done.settled_partitions_added) == (3, 1, 0)
     run_on(stage, spark, 1, ["asked-2"], "asked-3")
@@ -418,7 +423,7 @@ def run_on(
             lambda: len(stage.checks()[asked]) > before, PATIENCE_S, what=f"a check of {asked}"
         )
         assert pipeline.terminate(PATIENCE_S) == 0, pipeline.errors()
-    found = verify_files(stage.settings, files_of(spark, stage.settings.checkpoint))
+    found = verify_files(stage.settings, stage.checkpoint(spark))
     assert found.problems == ()
     assert found.state_partitions == partitions
     for counts in stage.checks().values():

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from checkback.commands.nouns import NOUNS
 from checkback.deploy.jars import ensure_jars
-from checkback.streaming.commands import NOUNS
 
 CHECKBACK = str(Path(sys.executable).with_name("checkback"))
 HELP_SECONDS_MOST = 0.5
@@ -62,19 +62,19 @@ def test_nouns_that_need_no_spark_do_not_import_it(noun: str) -> None:
 
 
 def test_an_error_is_one_line_for_people_and_an_object_for_programs() -> None:
-    wrong = ("config", "show", "--check-max", "0")
+    wrong = ("config", "show", "--check-max", "-1")
 
     for_people, for_programs = checkback(*wrong), checkback(*wrong, "--output", "json")
 
-    said = "check_max is 0. It must be at least 1 and at most 60000."
+    said = "check_max is -1. It must be at least 0 and at most 60000."
     assert (for_people.returncode, for_people.stdout) == (2, "")
     assert for_people.stderr == f"checkback: {said}\n"
     assert (for_programs.returncode, for_programs.stdout) == (2, "")
     assert json.loads(for_programs.stderr)["error"] == {
         "kind": "ConfigurationError",
-        "message": "check_max is 0.",
-        "remedy": "It must be at least 1 and at most 60000.",
-        "fields": {"key": "check_max", "value": 0},
+        "message": "check_max is -1.",
+        "remedy": "It must be at least 0 and at most 60000.",
+        "fields": {"key": "check_max", "value": -1},
         "exit_code": 2,
     }
 
@@ -108,7 +108,7 @@ class TestJars:
 
         assert ran.returncode == 0, ran.stderr  # without Java, Ivy can't have run
         assert {conf: len(jars) for conf, jars in json.loads(ran.stdout)["jars"].items()} == {
-            "spark": 6,
+            "spark": 4,
             "kafka": 46,
         }
 
@@ -152,8 +152,8 @@ class TestJars:
 
         assert ran.returncode == 3
         assert ran.stderr == (
-            "checkback: JAVA_HOME is /nowhere, which holds no Java. Install Java 17 or later (for"
-            " example the package openjdk-17-jre-headless), or point JAVA_HOME at one.\n"
+            "checkback: JAVA_HOME is /nowhere, which contains no Java. Install Java 17 or later ("
+            "for example the package openjdk-17-jre-headless), or set JAVA_HOME to one.\n"
         )
 
     def test_a_folder_that_cannot_be_made_is_one_sentence(self, tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from tests.integration.running import wait_until
 
-from checkback.deploy.demo.fates import KILLS, Fate, count_fates
+from checkback.demo.fates import KILLS, Fate, count_fates
 
 ORDERS = 40
 
 
 @pytest.mark.timeout(660)  # above the demo's own limits, which say what it waited for
 def test_every_order_meets_its_fate_and_the_audit_passes(tmp_path: Path) -> None:
-    start = "from checkback.streaming.commands import main; main()"
+    start = "from checkback.commands import main; main()"
     ran = subprocess.run(
         [sys.executable, "-c", start, "demo", "--orders", str(ORDERS), "--output", "json"],
         env={**os.environ, "TMPDIR": str(tmp_path)},

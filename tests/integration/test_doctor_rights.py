@@ -9,61 +9,38 @@ from confluent_kafka.admin import (
     AclBinding,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
+from tests.integration.guarded import Acls, guarded_broker, login
 
-from checkback.deploy.broker import QUICK_START, EmbeddedBroker
+from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.topics import create_topics
 from checkback.operations.diagnosis import Result
 from checkback.operations.doctor import Doctor
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
-
-PASSWORD = "not-a-secret"  # noqa: S105 - of a broker that lives for one test
 
 
 @pytest.fixture(scope="module")
-def guarded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker that lets user admin do all, and others what they were granted."""
-    plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    users = f'user_admin="{PASSWORD}" user_pipeline="{PASSWORD}"'
-    properties = {
-        "listener.security.protocol.map": (
-            "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
-        ),
-        "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.client.plain.sasl.jaas.config": f"{plain} required {users};",
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ANONYMOUS;User:admin",
-    }
-    folder = tmp_path_factory.mktemp("guarded")
-    with EmbeddedBroker(folder, properties=properties, jvm_options=QUICK_START) as running:
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with guarded_broker(tmp_path_factory.mktemp("guarded"), "pipeline") as running:
         yield running
 
 
 def settings_of(user: str, broker: EmbeddedBroker) -> Settings:
-    login = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": user,
-        "sasl.password": PASSWORD,
-    }
-    return Settings(bootstrap_servers=broker.bootstrap_servers, state_partitions=1, kafka=login)
+    return Settings(
+        bootstrap_servers=broker.bootstrap_servers, state_partitions=1, kafka=login(user)
+    )
 
 
-def grant(settings: Settings, kind: ResourceType, name: str, *operations: AclOperation) -> None:
-    admin = AdminClient(confluent_settings(settings.bootstrap_servers, settings.kafka))
-    bindings = [
+def grant(broker: EmbeddedBroker, kind: ResourceType, name: str, *operations: AclOperation) -> None:
+    Acls(broker.bootstrap_servers).give(
         AclBinding(
             kind, name, ResourcePatternType.PREFIXED, "User:pipeline", "*", operation,
             AclPermissionType.ALLOW,
         )
         for operation in operations
-    ]  # fmt: skip
-    for future in admin.create_acls(bindings).values():
-        future.result(30)
+    )  # fmt: skip
 
 
 def failures(settings: Settings) -> dict[str, str]:
@@ -75,15 +52,15 @@ def failures(settings: Settings) -> dict[str, str]:
     }
 
 
-def test_a_right_that_is_missing_is_named(guarded_broker: EmbeddedBroker) -> None:
-    admin, pipeline = (settings_of(user, guarded_broker) for user in ("admin", "pipeline"))
+def test_a_right_that_is_missing_is_named(broker: EmbeddedBroker) -> None:
+    admin, pipeline = (settings_of(user, broker) for user in ("admin", "pipeline"))
     create_topics(admin)
     names, topic = admin.topics, ResourceType.TOPIC
     seeing = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
-    for name in (names.half, names.op, names.settled):
-        grant(admin, topic, name, *seeing, AclOperation.READ)
-    for name in (names.op, names.discarded, names.refused):
-        grant(admin, topic, name, *seeing, AclOperation.WRITE)
+    for name in (names.half, names.op, names.feedback, names.settled):
+        grant(broker, topic, name, *seeing, AclOperation.READ)
+    for name in (names.feedback, names.discarded, names.refused, names.status):
+        grant(broker, topic, name, *seeing, AclOperation.WRITE)
 
     told = failures(pipeline)
 
@@ -91,8 +68,8 @@ def test_a_right_that_is_missing_is_named(guarded_broker: EmbeddedBroker) -> Non
     assert "authorization" in told.pop("transactional ids").lower()
     assert told == {}
 
-    grant(admin, topic, names.settled, AclOperation.WRITE)
+    grant(broker, topic, names.settled, AclOperation.WRITE)
     ids = (AclOperation.DESCRIBE, AclOperation.WRITE)
     # By index: the stubs do not know it.
-    grant(admin, ResourceType["TRANSACTIONAL_ID"], "checkback-", *ids)
+    grant(broker, ResourceType["TRANSACTIONAL_ID"], "checkback-", *ids)
     assert failures(pipeline) == {}

@@ -9,12 +9,12 @@ import pytest
 from tests.integration.running import Topics
 
 from checkback.bench.batches import steady_part
-from checkback.bench.kafka_streams import StreamsRun
-from checkback.bench.stage import Stage
+from checkback.bench.repository.kafka_streams import StreamsRun
+from checkback.bench.stage import BenchSetting
 from checkback.bench.workload import commits_among
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import final_parts
-from checkback.streaming.job import write_tick
+from checkback.streaming.start_records import write_tick
 
 SEED = 7
 TRANSACTIONS = 4_000
@@ -25,7 +25,9 @@ def test_kafka_streams_resolves_as_the_job_does(
     bootstrap_servers: str, unique: str, tmp_path: Path
 ) -> None:
     settings = Settings(bootstrap_servers=bootstrap_servers, topic_prefix=unique)
-    trial = Stage(settings, tmp_path, SEED, body_bytes=64, small=True).trial("streams").create()
+    trial = (
+        BenchSetting(settings, tmp_path, SEED, body_bytes=64, small=True).trial("streams").create()
+    )
     trial.load(TRANSACTIONS)
     write_tick(trial.settings, trial.stage.connection)  # the job ran before
     halves = trial.settings.half_partitions

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import subprocess
 import sys
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +23,17 @@ from tests.integration.running import (
     Topics,
     wait_until,
 )
+from tests.unit.test_ledger import OWNER, blobs
 
-from checkback.checkpoints.folder import CheckpointFolder
-from checkback.checkpoints.pending import read_pending_halves
-from checkback.deploy.jars import ensure_jars
-from checkback.sinks.ledger import DeltaLedger
-from checkback.sinks.ledger_maintenance import maintain
-from checkback.sinks.ledger_pending import read_pending, view_statement
+from checkback.checkpoints.local_files import LocalCheckpoint
+from checkback.checkpoints.pending_halves import oldest_pending
+from checkback.checkpoints.state_rows import read_state
+from checkback.sinks.ledger.maintenance import maintain
+from checkback.sinks.ledger.rows import LedgerBatch
+from checkback.sinks.ledger.table import DeltaLedger
+from checkback.sinks.ledger.view import read_pending
 
+ROOT = Path(__file__).parents[2]
 LATE = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"}
 
 
@@ -78,7 +85,9 @@ def test_every_kind_of_event_appears_once(
         "prepared": 5, "checked": 2, "committed": 1, "rolled_back": 1, "discarded": 1, "refused": 3,
     }  # fmt: skip
     assert {row["real_topic"] for row in found if row["event"] == "prepared"} == {real}
-    in_state = read_pending_halves(CheckpointFolder(spark, str(checkpoint)), most=10)
+    held = read_state(LocalCheckpoint(checkpoint))
+    assert held is not None
+    in_state = oldest_pending(held.pages, most=10)
     in_ledger = read_pending(DeltaLedger.open(str(ledger)), 10)
     assert {(half.partition, half.offset) for half in in_state} == set(waiting)
     assert {(row["half_partition"], row["half_offset"]) for row in in_ledger} == set(waiting)
@@ -90,7 +99,7 @@ def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
     topics: Topics, tmp_path: Path
 ) -> None:
     ledger, checkpoint = tmp_path / "ledger", tmp_path / "checkpoint"
-    # A pause between batches, so that a kill finds the batch of before as the last one.
+    # A pause between batches, so that a kill finds the first batch as the last one.
     settings = topics.settings(checkpoint, ledger=str(ledger), trigger_interval_ms=4_000)
     real = f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
@@ -136,47 +145,83 @@ def forget_last_commit(checkpoint: Path) -> None:
     (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
 
 
-def test_spark_reads_it_and_makes_the_view(tmp_path: Path) -> None:
-    from tests.unit.test_ledger import OWNER, blobs
+def test_spark_and_delta_rs_read_and_write_one_ledger(tmp_path: Path) -> None:
+    """Spark runs what docs/ledger.md shows; between its reads delta-rs writes as the pipeline."""
+    path = tmp_path / "ledger"
+    today = datetime.now(UTC).replace(minute=0)
+    ledger = DeltaLedger.open_or_create(str(path), OWNER)
+    ledger.append(LedgerBatch("q", 0), blobs(("prepared", 0), ("committed", 0)))
+    new = blobs(("prepared", 1), ("prepared", 2), ("prepared", 3), at=today)
+    ledger.append(LedgerBatch("q", 1), new)
+    ledger.append(LedgerBatch("q", 2), blobs(("committed", 1), ("checked", 2), at=today))
 
-    from checkback.sinks.ledger_rows import Batch
+    found = run_documented(path, tmp_path)
 
-    ledger = DeltaLedger.open_or_create(str(tmp_path / "ledger"), OWNER)
-    ledger.append(Batch("q", 0), blobs(("prepared", 1), ("prepared", 2), ("prepared", 3)))
-    ledger.append(Batch("q", 1), blobs(("committed", 1), ("checked", 2)))
-    maintain(ledger, 168)
-    script = tmp_path / "reader.py"
-    script.write_text(READER)
-    jars = ",".join(str(jar) for jar in ensure_jars("spark") if jar.name.startswith("delta"))
-    view = view_statement(ledger.table.table_uri, "waiting")
+    assert found == {
+        "first": [["id-2", 1], ["id-3", 0]],
+        # The documented DELETE dropped the old day, OPTIMIZE left one file of a day.
+        "offsets": [1, 1, 2, 2, 3],
+        "files": 1,
+        "replayed": False,
+        "appended": True,
+        "then": [["id-3", 0]],
+        "operations": ["WRITE", "OPTIMIZE", "DELETE", "WRITE", "WRITE", "WRITE"],
+    }
+    after = DeltaLedger.open(str(path))
+    maintain(after, 168)
+    assert [row["transaction_id"] for row in read_pending(after, 10)] == ["id-3"]
 
+
+def run_documented(ledger: Path, folder: Path) -> dict[str, Any]:
+    """Run what docs/ledger.md shows of Spark over a ledger, then the rest of SPARK_STORY."""
+    text = (ROOT / "docs" / "ledger.md").read_text("utf-8")
+    section = text.split("## From Spark\n")[1].split("\n## ")[0]
+    section = section.replace("/data/ledger", str(ledger))
+    [session] = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    [statements] = re.findall(r"^```sql\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    search = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    packages = [os.environ.get("PYTHONPATH", ""), str(ROOT)]
+    environment = {
+        **os.environ,
+        "PATH": os.pathsep.join(search),
+        "PYTHONPATH": os.pathsep.join(filter(None, packages)),
+        "PYSPARK_SUBMIT_ARGS": SMALL_SPARK,
+    }
     ran = subprocess.run(
-        [sys.executable, script, jars, QUICK_JVM, view, ledger.table.table_uri],
-        cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False,
+        [sys.executable, "-c", session + SPARK_STORY, statements],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
-
     assert ran.returncode == 0, ran.stderr[-3_000:]
-    assert ran.stdout.splitlines() == ["2 appends", "5 rows", "2 asked 1", "3 asked 0"]
+    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return found
 
 
-READER = """
-import sys
-from delta.tables import DeltaTable
-from pyspark.sql import SparkSession
-jars, options, view, ledger = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local[1]")
-    .config("spark.jars", jars).config("spark.driver.extraJavaOptions", options)
-    .config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
-    .config("spark.sql.shuffle.partitions", "1")
-    .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-    .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-    .getOrCreate()
+SMALL_SPARK = (
+    f"--master local[1] --driver-java-options '{QUICK_JVM}' --conf spark.ui.enabled=false "
+    "--conf spark.driver.host=127.0.0.1 --conf spark.sql.shuffle.partitions=1 "
+    "--conf spark.databricks.delta.snapshotPartitions=1 pyspark-shell"
 )
-appended = DeltaTable.forPath(spark, ledger).history().where("operation = 'WRITE'")
-print(appended.count(), "appends")
-print(spark.read.format("delta").load(ledger).count(), "rows")
-spark.sql(view)
-for row in spark.sql("SELECT * FROM waiting ORDER BY half_offset").collect():
-    print(row.half_offset, "asked", row.check_times)
+SPARK_STORY = """
+import sys
+from checkback.sinks.ledger.rows import LedgerBatch
+from checkback.sinks.ledger.rows import LedgerBatch
+from checkback.sinks.ledger.table import DeltaLedger
+from tests.unit.test_ledger import blobs, offsets
+
+def pending():
+    return [[row.transaction_id, row.check_times] for row in spark.sql(
+        "SELECT * FROM pending ORDER BY half_offset").collect()]
+
+found = {"first": pending()}
+for statement in filter(str.strip, sys.argv[1].split(";")):
+    spark.sql(statement).collect()
+ledger = DeltaLedger.open(LEDGER)
+found["offsets"] = offsets(LEDGER)
+found["files"] = len(ledger.table.file_uris())
+found["replayed"] = ledger.append(LedgerBatch("q", 2), blobs(("committed", 1)))
+found["appended"] = ledger.append(LedgerBatch("q", 3), blobs(("committed", 2)))
+found["then"] = pending()
+history = DeltaTable.forPath(spark, LEDGER).history().collect()
+found["operations"] = [row.operation for row in history if row.version > 0]
+print(json.dumps(found))
 """

@@ -17,11 +17,11 @@ from tests.integration.client.playing import Scripted
 from tests.integration.running import COMMAND, COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 
 from checkback.client import TransactionMQProducer
+from checkback.commands.core import LazyGroup, execute
+from checkback.commands.nouns import NOUNS
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, RESUME_HEADER_PREFIX, text_value
-from checkback.streaming.commands import NOUNS
-from checkback.streaming.commands.frame import LazyGroup, execute
 
 NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
 
@@ -150,7 +150,7 @@ def test_pending_lists_what_waits_while_the_pipeline_runs(stage: Stage) -> None:
 
 
 def test_a_person_commits_and_rolls_back_and_the_pipeline_decides(stage: Stage) -> None:
-    commit = ("tx", "resolve", "to commit", "--commit", "--reason", "seen in the books")
+    commit = ("tx", "resolve", "to commit", "--commit", "--why", "seen in the books")
     planned = stage.checkback(*commit)
     assert (planned["dry_run"], planned["appended"]) == (True, False)
     assert [one["kind"] for one in stage.only("to commit")["events"]] == ["half"]
@@ -165,7 +165,7 @@ def test_a_person_commits_and_rolls_back_and_the_pipeline_decides(stage: Stage) 
     again = stage.checkback(*commit, "--yes")
     assert (again["appended"], list(again["verdicts"].values())) == (False, ["commit"])
     place = "{}:{}".format(*stage.halves["to roll back"])
-    undone = stage.checkback("tx", "resolve", place, "--rollback", "--reason", "no", "--yes")
+    undone = stage.checkback("tx", "resolve", place, "--rollback", "--why", "no", "--yes")
     assert (undone["verdict"], undone["final"]) == ("rollback", None)
     late = stage.checkback(*commit[:2], place, *commit[3:], "--yes", code=1)
     assert late["verdicts"] == {place: "rollback"}
@@ -246,7 +246,6 @@ def test_a_group_that_never_registered_burns_no_checks(stage: Stage) -> None:
         bootstrap_servers=stage.topics.bootstrap_servers,
         transaction_listener=listener,
         topic_prefix=stage.topics.prefix,
-        check_interval_ms=60_000,
     )
     producer.start()
     try:
@@ -262,7 +261,7 @@ def test_the_doctor_fails_where_topics_are_missing(stage: Stage) -> None:
 
     results = {one["check"]: one["result"] for one in told["checks"]}
     missing = [name for name, result in results.items() if result == "failed"]
-    assert len(missing) == told["failed"] == 5
+    assert len(missing) == told["failed"] == 7
     assert all(name.startswith("topic nobodys-") for name in missing)
 
 
@@ -273,3 +272,43 @@ def test_only_what_was_committed_was_ever_on_the_real_topic(stage: Stage) -> Non
 
     assert stage.topics.bodies(stage.real) == committed
     assert written == {name.encode() for name in committed}
+
+
+def test_a_refused_final_is_sent_once_when_its_topic_is_there(stage: Stage) -> None:
+    real = f"{stage.topics.prefix}no-such-topic"
+    wait_until(lambda: "nowhere" in stage.topics.bodies(stage.topics.names.refused))
+    chosen = ("refused", "resend", "--topic", real, "--why", "the topic is there now")
+    (listed,) = stage.checkback("refused", "list", "--topic", real)["refused"]
+    assert (listed["reason"], listed["resent_to"]) == ("REAL_TOPIC_MISSING", "")
+    early = stage.checkback(*chosen, "--yes", code=1)
+    assert early["cannot_resend"][0]["obstacle"].startswith("REAL_TOPIC_MISSING")
+    stage.topics.create(stage.settings, [real], [])
+    planned = stage.checkback(*chosen)
+    assert (len(planned["would_resend"]), stage.topics.bodies(real)) == (1, [])
+
+    done = stage.checkback(*chosen, "--yes", "--operator", "ann")
+    again = stage.checkback(*chosen, "--yes")
+
+    (resent,) = done["resent"]
+    assert (again["resent"], again["already_resent"][0]["resent_to"]) == ([], resent["resent_to"])
+    (final,) = stage.topics.read(real)
+    assert resent["resent_to"] == f"{real}:{final.partition()}:{final.offset()}"
+    partition, offset = stage.halves["nowhere"]
+    (half,) = [
+        one
+        for one in stage.topics.read(stage.topics.names.half)
+        if (one.partition(), one.offset()) == (partition, offset)
+    ]
+    assert (final.value(), final.timestamp()[1]) == (b"nowhere", half.timestamp()[1])
+    headers = dict(final.headers() or [])
+    assert headers["TRAN_PREPARED_QUEUE_OFFSET"] == str(offset).encode()
+    assert headers["__checkback.resend.operator"] == b"ann"
+    assert headers["__checkback.resend.reason"] == b"the topic is there now"
+    assert "REAL_TOPIC" not in headers
+    assert stage.only("nowhere")["events"][-1]["resent_to"] == resent["resent_to"]
+    stage.checkback(*chosen, "--yes", "--force")
+    assert stage.topics.bodies(real) == ["nowhere", "nowhere"]
+    op = stage.checkback("refused", "resend", "undone", "--why", "no", "--yes", code=1)
+    assert op["cannot_resend"][0]["obstacle"] == "it is no half message"
+    (shown,) = stage.checkback("refused", "show", "nowhere")["refused"]
+    assert base64.b64decode(shown["body_base64"]) == b"nowhere"

@@ -1,4 +1,4 @@
-"""What the start refuses, each with what to do; on a real broker and a real checkpoint folder."""
+"""What the start refuses, each with what to do; on a real broker and a real checkpoint store."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 from pyspark.sql import SparkSession
-from tests.integration.running import Topics
+from tests.integration.running import Topics, wait_until
 
-from checkback.checkpoints.folder import CheckpointFolder
-from checkback.checkpoints.rules import record_rules
+from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import (
     BrokerError,
@@ -20,9 +25,8 @@ from checkback.protocol.errors import (
     ConfigurationError,
     PrerequisiteError,
 )
-from checkback.sinks.settings import SinkSettings
-from checkback.sinks.transaction import MarkedProducer
-from checkback.state import Rules
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.streaming.preflight import (
     bind_checkpoint,
     look_at_cluster,
@@ -44,16 +48,16 @@ def settings(topics: Topics, tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def folder(spark: SparkSession, settings: Settings) -> CheckpointFolder:
-    return CheckpointFolder(spark, settings.checkpoint)
+def store(spark: SparkSession, settings: Settings) -> CheckpointStore:
+    return CheckpointStore.of(spark, settings.checkpoint)
 
 
 def connection(settings: Settings) -> dict[str, str]:
     return {"bootstrap.servers": settings.bootstrap_servers, "log_level": "0"}
 
 
-def bind(settings: Settings, folder: CheckpointFolder) -> None:
-    bind_checkpoint(settings, look_at_cluster(settings, connection(settings)), folder)
+def bind(settings: Settings, store: CheckpointStore) -> None:
+    bind_checkpoint(settings, look_at_cluster(settings, connection(settings)), store)
 
 
 @pytest.mark.parametrize("key", ["bootstrap_servers", "checkpoint"])
@@ -92,12 +96,41 @@ def test_a_half_topic_that_forgets_too_soon_is_refused(settings: Settings, topic
         look_at_cluster(long, connection(settings))
 
 
-def test_a_checkpoint_is_bound_at_first_and_known_again(
-    settings: Settings, folder: CheckpointFolder
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("retention.bytes", "1000000"),
+        ("cleanup.policy", "compact,delete"),
+        ("message.timestamp.type", "CreateTime"),
+    ],
+)
+@pytest.mark.parametrize("topic", ["half", "op", "feedback"])
+def test_a_topic_that_loses_records_or_believes_senders_is_refused(
+    settings: Settings, topics: Topics, topic: str, name: str, value: str
 ) -> None:
-    bind(settings, folder)
+    resource = ConfigResource(ResourceType.TOPIC, getattr(topics.names, topic))
+    resource.add_incremental_config(
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    )
+    admin = AdminClient(connection(settings))
+    admin.incremental_alter_configs([resource])[resource].result(30)
 
-    bind(settings, folder)
+    def is_refused() -> bool:  # brokers learn of a change a moment later
+        try:
+            look_at_cluster(settings, connection(settings))
+        except ConfigurationError as error:
+            return name in str(error)
+        return False
+
+    wait_until(is_refused, 20, "a refusal")
+
+
+def test_a_checkpoint_is_bound_at_first_and_known_again(
+    settings: Settings, store: CheckpointStore
+) -> None:
+    bind(settings, store)
+
+    bind(settings, store)
 
 
 @pytest.mark.parametrize(
@@ -109,65 +142,63 @@ def test_a_checkpoint_is_bound_at_first_and_known_again(
     ],
 )
 def test_a_checkpoint_of_other_settings_is_refused(
-    settings: Settings, folder: CheckpointFolder, changes: dict[str, Any], said: str
+    settings: Settings, store: CheckpointStore, changes: dict[str, Any], said: str
 ) -> None:
-    bind(settings, folder)
+    bind(settings, store)
 
     with pytest.raises(CheckpointError, match=said):
-        bind(replace(settings, **changes), folder)
+        bind(replace(settings, **changes), store)
 
 
 def test_a_checkpoint_over_recreated_topics_is_refused(
-    settings: Settings, folder: CheckpointFolder, topics: Topics
+    settings: Settings, store: CheckpointStore, topics: Topics
 ) -> None:
-    bind(settings, folder)
+    bind(settings, store)
     admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
     admin.delete_topics([topics.names.half])[topics.names.half].result()
     topics.create(settings)
 
     with pytest.raises(CheckpointError, match="half_topic_id"):
-        bind(settings, folder)
+        bind(settings, store)
 
 
 def test_a_new_checkpoint_over_settled_topics_is_refused(
-    settings: Settings, folder: CheckpointFolder, topics: Topics
+    settings: Settings, store: CheckpointStore, topics: Topics
 ) -> None:
     topics.send_raw(topics.names.settled, b"mark", [])
 
     with pytest.raises(CheckpointError, match="already settled"):
-        bind(settings, folder)
+        bind(settings, store)
 
 
-def test_a_folder_of_something_else_is_refused(
-    settings: Settings, folder: CheckpointFolder
-) -> None:
+def test_a_folder_of_something_else_is_refused(settings: Settings, store: CheckpointStore) -> None:
     Path(settings.checkpoint).mkdir()
     (Path(settings.checkpoint) / "something").write_text("else")
 
     with pytest.raises(CheckpointError, match="not a checkpoint of Checkback"):
-        bind(settings, folder)
+        bind(settings, store)
 
 
 def test_a_folder_that_can_t_be_written_is_told(settings: Settings, spark: SparkSession) -> None:
     nowhere = replace(settings, checkpoint="/dev/null/checkpoint")
 
     with pytest.raises(PrerequisiteError, match=r"/dev/null/checkpoint can't be written"):
-        bind(nowhere, CheckpointFolder(spark, nowhere.checkpoint))
+        bind(nowhere, CheckpointStore.of(spark, nowhere.checkpoint))
 
 
-def test_a_damaged_identity_is_refused(settings: Settings, folder: CheckpointFolder) -> None:
-    bind(settings, folder)
-    folder.write("identity.json", '{"format": 1')
+def test_a_damaged_identity_is_refused(settings: Settings, store: CheckpointStore) -> None:
+    bind(settings, store)
+    store.replace_own("identity.json", '{"format": 1')
 
     with pytest.raises(CheckpointError, match=r"identity\.json"):
-        bind(settings, folder)
+        bind(settings, store)
 
 
 def test_a_lost_marker_is_refused_once_a_batch_is_committed(
-    settings: Settings, folder: CheckpointFolder, unique: str
+    settings: Settings, store: CheckpointStore, unique: str
 ) -> None:
     sink = SinkSettings("app", unique, unique, connection(settings), 10_000, 1_000_000)
-    require_markers(sink, 2, folder)
+    require_markers(sink, 2, store)
     (Path(settings.checkpoint) / "commits").mkdir(parents=True)
     (Path(settings.checkpoint) / "commits" / "4").write_text("v1\n{}")
     written = MarkedProducer(sink, 0)
@@ -176,11 +207,11 @@ def test_a_lost_marker_is_refused_once_a_batch_is_committed(
     written.close()
 
     with pytest.raises(CheckpointError, match=r"state partitions \[1\] are gone"):
-        require_markers(sink, 2, folder)
+        require_markers(sink, 2, store)
 
 
 def test_an_older_copy_of_the_checkpoint_is_refused(
-    settings: Settings, folder: CheckpointFolder, unique: str
+    settings: Settings, store: CheckpointStore, unique: str
 ) -> None:
     """Its next batch would bear the number of one that is written, and be skipped."""
     sink = SinkSettings("app", unique, unique, connection(settings), 10_000, 1_000_000)
@@ -190,43 +221,12 @@ def test_an_older_copy_of_the_checkpoint_is_refused(
     written = MarkedProducer(sink, 0)
     written.begin()
     written.commit(4, 0)
-    require_markers(sink, 2, folder)
+    require_markers(sink, 1, store)
     written.begin()
     written.commit(5, 0)
     written.close()
 
     with pytest.raises(CheckpointError, match="older copy") as error:
-        require_markers(sink, 2, folder)
+        require_markers(sink, 1, store)
 
     assert error.value.fields["written"] == {0: 5}
-
-
-def test_rules_are_recorded_from_when_they_hold(
-    settings: Settings, folder: CheckpointFolder
-) -> None:
-    first, second = (Rules.from_settings(replace(settings, check_max=number)) for number in (3, 9))
-    record_rules(folder, 1_000, first)
-    record_rules(folder, 1_500, first)
-
-    history = record_rules(folder, 2_000, second)
-
-    assert history.at(1_999) == first
-    assert history.at(2_000) == second
-    assert len(history.entries) == 2
-
-
-def test_rules_recorded_after_the_clock_was_set_back_spare_the_planned_batch(
-    settings: Settings, folder: CheckpointFolder
-) -> None:
-    """It may have been written in part, and is replayed with the time it was planned at."""
-    first, second = (Rules.from_settings(replace(settings, check_max=number)) for number in (3, 9))
-    record_rules(folder, 1_000, first)
-    planned_ms = 5_000_000
-    offsets = Path(settings.checkpoint) / "offsets"
-    offsets.mkdir(parents=True)
-    (offsets / "7").write_text(f'v1\n{{"batchTimestampMs":{planned_ms},"conf":{{}}}}\n-')
-
-    history = record_rules(folder, planned_ms - 3_600_000, second)
-
-    assert history.at(planned_ms) == first
-    assert history.at(planned_ms + 1) == second

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from checkback.commands.core import EXIT_DEFECT, EXIT_FOUND, EXIT_INTERRUPTED, LazyGroup
+from checkback.commands.nouns import NOUNS
+from checkback.deploy.settings import load_settings
 from checkback.protocol import errors
-from checkback.streaming.commands import NOUNS
-from checkback.streaming.commands.frame import EXIT_DEFECT, EXIT_FOUND, EXIT_INTERRUPTED, LazyGroup
-from checkback.streaming.commands.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

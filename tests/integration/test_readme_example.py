@@ -1,4 +1,4 @@
-"""README.md's client example runs as it stands, on a real broker."""
+"""README.md's client example runs as it stands, twice, with a kill in between."""
 
 from __future__ import annotations
 
@@ -7,45 +7,85 @@ import subprocess
 import sys
 from pathlib import Path
 
-from checkback.deploy.demo.evidence import read_topic
+import pytest
+
 from checkback.deploy.topics import create_topics
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import kafka_python_settings
+from checkback.testing import PipelineProcess, Topics, wait_until
 
 README = Path(__file__).parents[2] / "README.md"
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+COMMITTED = "        return LocalTransactionState.COMMIT_MESSAGE\n\n    def check"
+PRINT = "    print("
 
 
-def test_the_client_example_sends_a_half_and_commits_it(
-    bootstrap_servers: str, unique: str, tmp_path: Path
-) -> None:
-    settings = Settings(bootstrap_servers=bootstrap_servers, half_partitions=1)
-    create_topics(settings)
-    (example,) = re.findall(
-        r"^```python\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL
+@pytest.fixture
+def settings(bootstrap_servers: str, unique: str, tmp_path: Path) -> Settings:
+    """The example's topic exists, as the README's own command makes it."""
+    topics = Topics(bootstrap_servers, unique)
+    found = topics.settings(tmp_path / "checkpoint")
+    create_topics(found, [f"{unique}paid"])
+    return found
+
+
+def example(settings: Settings) -> str:
+    """The README's code on this test's broker and topics; nothing else differs."""
+    (code,) = PYTHON_BLOCK.findall(README.read_text("utf-8"))
+    prefix = settings.topic_prefix
+    changes = {
+        'bootstrap_servers="localhost:9092"': (
+            f'bootstrap_servers="{settings.bootstrap_servers}", topic_prefix="{prefix}"'
+        ),
+        '"order-service"': f'"{prefix}group"',
+        'Message("paid"': f'Message("{prefix}paid"',
+    }
+    for written, instead in changes.items():
+        assert written in code
+        code = code.replace(written, instead)
+    return str(code)
+
+
+def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
     )
-    script = example.replace("localhost:9092", bootstrap_servers).replace(
-        '"order-service"', f'"{unique}group"'
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+
+
+def test_the_client_example_sends_a_half_and_commits_it(settings: Settings, tmp_path: Path) -> None:
+    ran = run(example(settings), tmp_path)
     assert ran.returncode == 0, ran.stderr
     state, transaction_id = ran.stdout.split()
-    connection = kafka_python_settings(bootstrap_servers, {})
-    (half,) = (
-        record
-        for record in read_topic(connection, settings.topics.half)
-        if names.text_value(record.headers, names.UNIQ_KEY) == transaction_id
-    )
-    (op,) = (
-        record
-        for record in read_topic(connection, settings.topics.op)
-        if record.key == transaction_id.encode()
-    )
+    topics = Topics(settings.bootstrap_servers, settings.topic_prefix)
+    (half,) = topics.read(settings.topics.half)
+    (op,) = topics.read(settings.topics.op)
 
     assert state == "COMMIT_MESSAGE"
-    assert (half.value, half.key) == (b"42 EUR", b"order-1")
-    assert (op.partition, int(op.value)) == (half.partition, half.offset)
-    assert names.text_value(op.headers, names.COMMIT_OR_ROLLBACK) == "8"
+    assert names.text_value(half.headers() or [], names.UNIQ_KEY) == transaction_id
+    assert (half.value(), half.key()) == (b"42 EUR", b"order-1")
+    assert (op.partition(), int(op.value() or b"")) == (half.partition(), half.offset())
+    assert names.text_value(op.headers() or [], names.COMMIT_OR_ROLLBACK) == "8"
+
+
+def test_the_client_example_sends_once_what_runs_twice_with_a_kill_in_between(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Its check looked the order up: a second run found the first one's, and sent it again."""
+    topics = Topics(settings.bootstrap_servers, settings.topic_prefix)
+    code, real = example(settings), f"{settings.topic_prefix}paid"
+    assert code.count(COMMITTED) == 1
+    killed = code.replace(COMMITTED, f"        import os; os._exit(9)\n{COMMITTED}")
+    patient = code.replace(PRINT, f"    import time; time.sleep(20)\n{PRINT}")
+
+    assert run(killed, tmp_path).returncode == 9
+    with PipelineProcess(settings, tmp_path / "pipeline") as pipeline:
+        pipeline.wait_for("started")
+        second = run(patient, tmp_path)
+        wait_until(lambda: topics.bodies(real) == ["42 EUR"], what="the first run's message")
+        third = run(code, tmp_path)
+        pipeline.wait_for("progress")
+        wait_until(lambda: pipeline.wait_for("progress")["pending"] == 0, what="all settled")
+        assert pipeline.terminate() == 0
+
+    assert [one.stdout.split()[0] for one in (second, third)] == ["ROLLBACK_MESSAGE"] * 2
+    assert topics.bodies(real) == ["42 EUR"]

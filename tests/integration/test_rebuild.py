@@ -1,4 +1,4 @@
-"""A checkpoint that was lost or damaged is made anew, and the pipeline goes on as if it had not."""
+"""A lost or damaged checkpoint is rebuilt, and the pipeline goes on as if nothing had happened."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.integration.running import (
     wait_until,
 )
 
-from checkback.checkpoints.rebuild import Rebuild, RebuildReport
-from checkback.deploy.settings_file import write_settings
+from checkback.deploy.settings import write_settings
+from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.properties import text_value
@@ -181,15 +181,15 @@ def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
     feeder.send([f"first-{number}" for number in range(10)])
     waiting = feeder.commit_later("long", properties=NEVER_ASKED)
 
-    def mend(*, is_certain: bool = True, anew: bool = False) -> RebuildReport:
-        return Rebuild(settings, [], is_certain, anew).run_in(spark)
+    def mend(*, is_certain: bool = True, from_topics: bool = False) -> RebuildReport:
+        return Rebuild(settings, [], is_certain, from_topics).run_in(spark)
 
     pipeline = Pipeline(settings, tmp_path)
     with pipeline:
         pipeline.wait_for("started", SLOW_S)
         wait_until(lambda: len(topics.bodies(real)) == 8, SLOW_S, "finals")
         with pytest.raises(CheckpointError, match="still runs"):
-            mend(anew=True)
+            mend(from_topics=True)
         assert pipeline.terminate() == 0
     planned, committed = highest(checkpoint / "offsets"), highest(checkpoint / "commits")
     assert planned == committed + 1

@@ -11,20 +11,21 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.running import Topics
 from tests.unit.state.building import COMMIT, Story, half, op
 
-from checkback.checkpoints.rebuild_positions import (
+from checkback.operations.rebuild.positions import (
     Positions,
     Span,
     find_positions,
     wait_for_open_transactions,
 )
-from checkback.checkpoints.rebuild_predecessors import (
+from checkback.operations.rebuild.predecessors import (
     end_predecessors,
     find_predecessors,
     require_silence,
 )
 from checkback.protocol.errors import CheckpointError, FencedError
-from checkback.sinks.settings import SinkSettings
-from checkback.sinks.transaction import MarkedProducer, Output
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.sink_record import SinkRecord
+from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.state import pack_settled
 
 PARTITIONS = 2
@@ -52,7 +53,13 @@ def write_batch(settings: SinkSettings, state_partition: int, batch_id: int) -> 
 
 def positions(topics: Topics) -> Positions:
     names = topics.names
-    partitions = {names.half: 1, names.op: 1, names.settled: PARTITIONS, names.refused: 1}
+    partitions = {
+        names.half: 1,
+        names.op: 1,
+        names.feedback: 1,
+        names.settled: PARTITIONS,
+        names.refused: 1,
+    }
     return find_positions({"bootstrap.servers": topics.bootstrap_servers}, names, partitions)
 
 
@@ -96,7 +103,7 @@ def test_a_transaction_that_a_dead_job_left_open_is_waited_for_or_ended(topics: 
     write_batch(dead, 0, 5)
     producer = MarkedProducer(dead, 0)
     producer.begin()
-    producer.send(Output(topics.names.settled, 0, None, b"mark", [], 0))
+    producer.send(SinkRecord(topics.names.settled, 0, None, b"mark", [], 0))
     producer.flush()
 
     def wait() -> None:

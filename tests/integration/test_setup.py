@@ -92,7 +92,7 @@ def test_no_java(checkout: Path, programs: Path) -> None:
     said = make_setup(checkout, programs)
 
     assert said.startswith("checkback: Java is not installed. Install Java 17 or later")
-    assert not (checkout / ".venv").exists()  # it is told before anything is downloaded
+    assert not (checkout / ".venv").exists()  # the user hears of it before the download
 
 
 def test_java_that_is_too_old(checkout: Path, programs: Path) -> None:
@@ -117,5 +117,5 @@ def test_no_network(checkout: Path, programs: Path) -> None:
 
     assert said == (
         "checkback: The Python packages can't be fetched."
-        " Check the network, or name your mirror to pip (PIP_INDEX_URL)."
+        " Check the network, or set PIP_INDEX_URL to your mirror."
     )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -10,10 +13,11 @@ from tests.integration.sinking import World, commits, outcome
 from checkback.protocol.errors import CheckpointError, FencedError
 from checkback.protocol.properties import text_value
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.lookup import RecordReader
-from checkback.sinks.marker import MarkerStore
-from checkback.sinks.report import BatchReport
-from checkback.sinks.transaction import MarkedProducer
+from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.kafka.epoch import begin_epoch
+from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.marker import Marker, MarkerStore
+from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.writer import BatchWriter
 from checkback.state import Action
 
@@ -52,7 +56,7 @@ def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
     world.halves([b"a", b"b"])
     killed = MarkedProducer(world.settings, 0)
     killed.begin()
-    outputs = world.writer()._outputs(killed, BatchReport(0))
+    outputs = world.writer()._outputs(killed, BatchReport(0), 0)
     for output in outputs.of([commits(0)], 0, 0):
         killed.send(output)
     killed.flush()
@@ -60,6 +64,28 @@ def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
     world.writer().write([commits(0)], 0, 0)
 
     assert [body for _, body, _ in world.read(world.real)] == [b"a"]
+
+
+def test_a_restart_does_not_wait_for_a_task_that_was_killed_with_its_marker_moved(
+    world: World,
+) -> None:
+    """Only the restart can end that transaction; it used to wait for it, for half a minute."""
+    world.halves([b"a"])
+    world.writer().write([], 0, 0)
+    settings = replace(world.settings, transaction_timeout_ms=60_000)
+    killed = MarkedProducer(settings, 0)
+    killed.begin()
+    killed._send_offset(killed._markers.offset(0, Marker(7, 0)), killed._markers.group_metadata())
+    begun_s = time.monotonic()
+
+    taken = begin_epoch(settings, 2, [0], 0)
+
+    assert time.monotonic() - begun_s < 10
+    store = MarkerStore(taken)
+    assert {key: (one.next_batch, one.epoch) for key, one in store.read([0, 1]).items()} == {
+        0: (1, 1), 1: (0, 1),
+    }  # fmt: skip
+    store.close()
 
 
 def test_a_fenced_writer_takes_over_again_and_finds_the_marker(world: World) -> None:
@@ -219,7 +245,7 @@ def test_a_check_without_a_check_topic_is_told_to_the_state(world: World) -> Non
     report = world.writer().write([outcome((Action.CHECK, 0, 2))], 0, 0)
 
     assert report.undelivered_groups == {"nobody": 1}
-    [(_, value, headers)] = world.read(world.names.op)
+    [(_, value, headers)] = world.read(world.names.feedback)
     assert value == b"0"
     assert dict(headers) == {"TAGS": b"u", "TRANSACTION_CHECK_TIMES": b"2"}
 

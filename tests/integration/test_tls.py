@@ -18,6 +18,7 @@ from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.connection import confluent_settings, java_settings
 from checkback.protocol.errors import BrokerError
+from checkback.streaming.pem_files import pem_text
 
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="makes certificates with it"
@@ -111,7 +112,7 @@ def test_java_gets_in_without_the_files(
     tls_broker: str, kafka: dict[str, str], tmp_path: Path
 ) -> None:
     settings = tmp_path / "client.properties"
-    settings.write_text(render(java_settings(tls_broker, kafka)))
+    settings.write_text(render(java_settings(tls_broker, kafka, pem_text)))
     jars = ":".join(str(jar) for jar in ensure_jars("kafka"))
     tool = ["kafka.admin.ConfigCommand", "--describe", "--entity-type", "topics"]
     tool += ["--command-config", str(settings), "--bootstrap-server", tls_broker]

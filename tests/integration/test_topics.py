@@ -34,8 +34,8 @@ def test_topics_are_created_as_planned_and_then_left_alone(
     first = create_topics(settings)
     second = create_topics(settings)
 
-    assert [report.created for report in first] == [True] * 5
-    assert [report.created for report in second] == [False] * 5
+    assert [report.created for report in first] == [True] * 7
+    assert [report.created for report in second] == [False] * 7
     assert not any(report.differences for report in first + second)
     names = settings.topics
     with admin_client(bootstrap_servers, {}) as admin:
@@ -44,9 +44,11 @@ def test_topics_are_created_as_planned_and_then_left_alone(
     assert partitions == {
         names.half: 3,
         names.op: 3,
+        names.feedback: 3,
         names.discarded: 1,
         names.refused: 1,
         names.settled: 2,
+        names.status: 1,
     }
     assert found[names.half].configs["message.timestamp.type"] == "LogAppendTime"
     assert found[names.half].configs["cleanup.policy"] == "delete"
@@ -178,10 +180,11 @@ def test_a_java_client_gets_in_with_the_same_settings(
     from checkback.deploy.jars import ensure_jars
     from checkback.deploy.java import find_java
     from checkback.protocol.connection import java_settings
+    from checkback.streaming.pem_files import pem_text
 
     servers = secured_broker.bootstrap_servers
     file = tmp_path / "client.properties"
-    file.write_text(render(java_settings(servers, login(PASSWORD))))
+    file.write_text(render(java_settings(servers, login(PASSWORD), pem_text)))
     jars = ":".join(str(jar) for jar in ensure_jars("kafka"))
 
     tool = ["kafka.admin.ConfigCommand", "--describe", "--entity-type", "topics"]

@@ -22,8 +22,8 @@ from tests.upgrade.store_release import RELEASES, check_counts, settings_of
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
-from checkback.sinks.kafka_error import cause_of
-from checkback.sinks.marker import COORDINATOR_MOVES
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.marker import COORDINATOR_MOVES
 
 PATIENCE_S = 240.0
 STORED = sorted(path.name for path in RELEASES.iterdir())

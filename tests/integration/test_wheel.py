@@ -3,56 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from tests.integration.wheels import FOLDERS, ROOT, built_wheel, copy_checkout
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-DATA = {".json", ".xml", ".lock", ".properties", ".java"}
-
-BUILD = """
-import os
-import sys
-import tarfile
-from setuptools import build_meta
-
-built = sys.argv[1]  # setuptools puts its own arguments there
-name = build_meta.build_sdist(built)
-os.chdir(built)
-tarfile.open(name).extractall(filter="data")
-os.chdir(name.removesuffix(".tar.gz"))
-print(build_meta.build_wheel(built))
-"""
-
-
-def copy_checkout(folder: Path) -> None:
-    """Copy what a package is built from, and nothing that was built."""
-    for name in ("pyproject.toml", "setup.py", "README.md"):
-        shutil.copy(ROOT / name, folder)
-    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.native.so")
-    for name in (*FOLDERS, "src"):
-        shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignore)
+CHECKOUT_ONLY = {ROOT / "bench" / "repository", ROOT / "deploy" / "grafana"}
+DATA = {".json", ".xml", ".lock", ".properties", ".java", ".html", ".css", ".js", ".svg"}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel as it is published: built from the source archive, not from the checkout."""
-    checkout, built = (tmp_path_factory.mktemp(name) for name in ("checkout", "built"))
-    copy_checkout(checkout)
-    ran = subprocess.run(
-        [sys.executable, "-c", BUILD, str(built)],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    return built / ran.stdout.splitlines()[-1]
+    """The wheel as it is published."""
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
@@ -61,12 +28,18 @@ def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
         for name in zipfile.ZipFile(wheel).namelist()
         if not name.split("/")[0].endswith("-info")
     }
-    expected = {"checkback/__init__.py", "checkback/py.typed", "checkback/sinks/forward.native.so"}
+    expected = {
+        "checkback/__init__.py",
+        "checkback/py.typed",
+        "checkback/sinks/native/forward.native.so",
+    }
     for folder in FOLDERS:
         expected |= {
             f"checkback/{path.relative_to(ROOT).as_posix()}"
             for path in (ROOT / folder).rglob("*")
-            if path.suffix in DATA | {".py"} and "__pycache__" not in path.parts
+            if path.suffix in DATA | {".py"}
+            and "__pycache__" not in path.parts
+            and not CHECKOUT_ONLY & set(path.parents)
         }
 
     assert {name for name in found if not name.endswith("/")} == expected
@@ -80,7 +53,7 @@ sys.path.insert(0, sys.argv[1])
 sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
 import checkback.client, checkback.protocol.connection
 assert checkback.__file__.startswith(sys.argv[1]), checkback.__file__
-heavy = {"pyspark", "numpy", "pandas", "pyarrow", "click", "pydantic", "confluent_kafka"}
+heavy = {"pyspark", "numpy", "pandas", "pyarrow", "click", "pydantic", "kafka"}
 assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
 """
     ran = subprocess.run(
@@ -90,13 +63,34 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
     assert ran.returncode == 0, ran.stderr
 
 
+def test_the_bench_of_the_wheel_offers_what_a_user_runs(wheel: Path) -> None:
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
+from checkback.commands.bench import command
+assert command.callback.__code__.co_filename.startswith(sys.argv[1])
+print(*command.commands)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(wheel)],
+        cwd=wheel.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == ["pipeline", "latency", "pending", "storm", "client"]
+
+
 def test_compiled_part_loads_from_the_wheel_as_a_zip(wheel: Path) -> None:
     """As the sink's process of an executor does, which has the package from Spark."""
     program = """
 import sys
 sys.path.insert(0, sys.argv[1])
 sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
-from checkback.sinks.native import native
+from checkback.sinks.native.library import native
 assert native.__wrapped__.__code__.co_filename.startswith(sys.argv[1])
 found = native()
 assert found is not None
@@ -124,7 +118,7 @@ def test_package_is_built_without_a_compiler(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     [built] = (tmp_path / "built").glob("*.whl")
     names = zipfile.ZipFile(built).namelist()
-    assert "checkback/sinks/native.py" in names
+    assert "checkback/sinks/native/library.py" in names
     assert not [name for name in names if name.endswith(".so")]
 
 
@@ -143,3 +137,15 @@ assert not bare, bare
     )
 
     assert ran.returncode == 0, ran.stderr
+
+
+def test_one_wheel_serves_a_platform_and_a_pure_one_the_others(wheel: Path, tmp_path: Path) -> None:
+    """What they are called decides who may install them; the commit travels in the archive."""
+    variables = {"CHECKBACK_PURE": "1", "CHECKBACK_COMMIT": "0123456789ab"}
+    pure = built_wheel(tmp_path, variables)
+
+    assert re.fullmatch(r"checkback-[\d.]+-py3-none-(linux|macosx)_\w+\.whl", wheel.name)
+    assert re.fullmatch(r"checkback-[\d.]+-py3-none-any\.whl", pure.name)
+    with zipfile.ZipFile(pure) as archive:
+        assert archive.read("checkback/commit.txt") == b"0123456789ab\n"
+        assert not [name for name in archive.namelist() if name.endswith(".so")]

@@ -1,4 +1,4 @@
-"""docs/operating/bad-days.md names tests that exist and days that it describes."""
+"""docs/operating/bad-days.md names only existing tests, and only days that it describes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which archive of classes a driver's JVM is told to map."""
+"""Which archive of classes the options of a driver's JVM name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.deploy.class_archive import archive_option, keep_archive, with_archive
+from checkback.streaming.class_archive import archive_option, keep_archive, with_archive
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""A clock that is set back ends a job that would wait for it."""
+"""A clock that is set back ends a job that would otherwise wait for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connection settings: every client gets what was asked for, or the settings are refused."""
+"""Connection settings: every client gets all of them, or they are refused."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from checkback.protocol.connection import (
     spark_settings,
 )
 from checkback.protocol.errors import ConfigurationError
+from checkback.streaming.pem_files import pem_text
 
 SASL = {
     "security.protocol": "SASL_SSL",
@@ -152,5 +153,7 @@ def test_no_servers_is_a_configuration_error(
 
 
 def test_a_certificate_that_cannot_be_read_is_a_configuration_error() -> None:
+    kafka = {"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"}
+
     with pytest.raises(ConfigurationError, match=r"/nowhere/ca\.pem"):
-        java_settings("a:1", {"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"})
+        java_settings("a:1", kafka, pem_text)

@@ -1,4 +1,4 @@
-"""The crash tests' audit sees what it is there for."""
+"""The crash tests' audit detects each kind of error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.crash.audit import audit_at_end, audit_so_far, unsettled
 from tests.crash.cases import POINTS, random_cases
-from tests.crash.truth import Evidence, Fate, Final, Mark, Position, Transaction
+from tests.crash.truth import Evidence, Fate, Final, Position, Transaction, TrueMark
 
 from checkback.state.settled import Mark as Kind
 from checkback.state.settled import SettledMarks
@@ -22,11 +22,11 @@ TRUTH = {
 }
 
 
-def marks(batch_id: int, *told: tuple[Position, Kind, int]) -> Mark:
+def marks(batch_id: int, *told: tuple[Position, Kind, int]) -> TrueMark:
     offset = np.array([one[0][1] for one in told], np.int64)
     kind = np.array([one[1] for one in told], np.uint8)
     times = np.array([one[2] for one in told], np.uint16)
-    return Mark(0, SettledMarks(batch_id, 0, 0, 1_000, offset, kind, times))
+    return TrueMark(0, SettledMarks(batch_id, 0, 0, 1_000, offset, kind, times))
 
 
 def sound() -> Evidence:

@@ -1,4 +1,4 @@
-"""A call into a library gets the time limit that it does not keep itself."""
+"""A library call ends at the time limit, even if the library ignores it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from checkback.sinks.deadline import HangingCallError, call_within
+from checkback.sinks.kafka.deadline import HangingCallError, call_within
 
 
 def test_a_call_that_comes_back_has_run_and_its_failure_is_raised() -> None:

@@ -1,4 +1,4 @@
-"""The audit finds every kind of fault that is planted, and none where there is none."""
+"""The demo's audit finds every kind of planted fault, and nothing without a fault."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from checkback.deploy.demo.audit import Evidence, FindingKind, SeenRecord, audit
-from checkback.deploy.demo.database import OrderStatus, OrderTruth
-from checkback.deploy.demo.fates import Ending, Fate, plan_orders
-from checkback.deploy.demo.report import DemoReport, fate_lines
+from checkback.demo.audit import AuditFindingKind, Evidence, SeenRecord, audit
+from checkback.demo.database import OrderStatus, OrderTruth
+from checkback.demo.fate_table import DemoReport, fate_lines
+from checkback.demo.fates import Ending, Fate, plan_orders
 
 STATUS_BY_FATE = {
     Fate.COMMITTED: OrderStatus.PAID,
@@ -48,7 +48,7 @@ RIGHT = Evidence(
 )
 
 
-def found(evidence: Evidence) -> list[tuple[FindingKind, str]]:
+def found(evidence: Evidence) -> list[tuple[AuditFindingKind, str]]:
     return [(finding.kind, finding.order_id) for finding in audit(TRUTHS, evidence)]
 
 
@@ -63,13 +63,13 @@ def test_nothing_is_found_where_all_is_right() -> None:
 
 def test_a_committed_order_that_is_on_no_real_topic_is_missing() -> None:
     assert found(replace(RIGHT, finals=without(RIGHT.finals, PAID))) == [
-        (FindingKind.MISSING, PAID)
+        (AuditFindingKind.MISSING, PAID)
     ]
 
 
 def test_a_second_final_is_a_double() -> None:
     assert found(replace(RIGHT, finals=[*RIGHT.finals, seen(PAID)])) == [
-        (FindingKind.DOUBLED, PAID)
+        (AuditFindingKind.DOUBLED, PAID)
     ]
 
 
@@ -78,7 +78,7 @@ def test_a_final_of_an_order_that_was_not_committed_is_wrongly_there(fate: Fate)
     order_id = of_fate(fate)
 
     assert found(replace(RIGHT, finals=[*RIGHT.finals, seen(order_id)])) == [
-        (FindingKind.WRONGLY_THERE, order_id)
+        (AuditFindingKind.WRONGLY_THERE, order_id)
     ]
 
 
@@ -86,8 +86,8 @@ def test_a_final_on_another_real_topic_is_wrongly_there_and_its_own_lacks_it() -
     elsewhere = SeenRecord("orders.elsewhere", PAID, seen(PAID).body)
 
     assert found(replace(RIGHT, finals=[*without(RIGHT.finals, PAID), elsewhere])) == [
-        (FindingKind.WRONGLY_THERE, PAID),
-        (FindingKind.MISSING, PAID),
+        (AuditFindingKind.WRONGLY_THERE, PAID),
+        (AuditFindingKind.MISSING, PAID),
     ]
 
 
@@ -95,7 +95,7 @@ def test_a_body_that_differs_in_one_byte_is_found() -> None:
     changed = replace(seen(PAID), body=seen(PAID).body + b" ")
 
     assert found(replace(RIGHT, finals=[*without(RIGHT.finals, PAID), changed])) == [
-        (FindingKind.BODY_DIFFERS, PAID)
+        (AuditFindingKind.BODY_DIFFERS, PAID)
     ]
 
 
@@ -103,31 +103,31 @@ def test_a_final_that_no_order_has_sent_is_wrongly_there() -> None:
     stranger = SeenRecord("orders.retail", "order-9999", b"{}")
 
     assert found(replace(RIGHT, finals=[*RIGHT.finals, stranger])) == [
-        (FindingKind.WRONGLY_THERE, "order-9999")
+        (AuditFindingKind.WRONGLY_THERE, "order-9999")
     ]
 
 
 def test_an_order_nobody_answers_for_has_to_be_discarded() -> None:
     assert found(replace(RIGHT, discarded=without(RIGHT.discarded, NEVER))) == [
-        (FindingKind.NOT_DISCARDED, NEVER)
+        (AuditFindingKind.NOT_DISCARDED, NEVER)
     ]
 
 
 def test_it_is_discarded_once() -> None:
     assert found(replace(RIGHT, discarded=[*RIGHT.discarded, seen(NEVER)])) == [
-        (FindingKind.WRONGLY_DISCARDED, NEVER)
+        (AuditFindingKind.WRONGLY_DISCARDED, NEVER)
     ]
 
 
 def test_an_order_that_somebody_answered_for_may_not_be_discarded() -> None:
     assert found(replace(RIGHT, discarded=[*RIGHT.discarded, seen(ROLLED_BACK)])) == [
-        (FindingKind.WRONGLY_DISCARDED, ROLLED_BACK)
+        (AuditFindingKind.WRONGLY_DISCARDED, ROLLED_BACK)
     ]
 
 
 def test_an_order_without_a_half_message_was_not_sent() -> None:
     assert found(replace(RIGHT, halves=without(RIGHT.halves, ROLLED_BACK))) == [
-        (FindingKind.NOT_SENT, ROLLED_BACK)
+        (AuditFindingKind.NOT_SENT, ROLLED_BACK)
     ]
 
 
@@ -136,7 +136,7 @@ def test_every_refused_record_is_found_with_its_reason() -> None:
 
     (finding,) = audit(TRUTHS, replace(RIGHT, refused=[refused]))
 
-    assert finding.kind is FindingKind.REFUSED
+    assert finding.kind is AuditFindingKind.REFUSED
     assert "the op has no PGROUP" in finding.text
 
 
@@ -144,8 +144,8 @@ def test_findings_come_on_top_of_each_other() -> None:
     finals = [*without(RIGHT.finals, PAID), seen(ROLLED_BACK)]
 
     assert set(found(replace(RIGHT, finals=finals))) == {
-        (FindingKind.MISSING, PAID),
-        (FindingKind.WRONGLY_THERE, ROLLED_BACK),
+        (AuditFindingKind.MISSING, PAID),
+        (AuditFindingKind.WRONGLY_THERE, ROLLED_BACK),
     }
 
 

@@ -1,4 +1,5 @@
-"""What ``checkback demo`` says and exits with; the run itself is tests/integration/test_demo.py."""
+"""Output and exit codes of ``checkback demo``; tests/integration/test_demo.py tests the run
+itself."""
 
 from __future__ import annotations
 
@@ -8,19 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from checkback.deploy.demo.audit import Evidence, Finding, FindingKind
-from checkback.deploy.demo.demonstration import Demonstration
-from checkback.deploy.demo.report import DemoReport, fate_lines
+from checkback.commands.core import execute
+from checkback.commands.demo import command
+from checkback.demo.audit import AuditFinding, AuditFindingKind, Evidence
+from checkback.demo.demonstration import Demonstration
+from checkback.demo.fate_table import DemoReport, fate_lines
 from checkback.protocol.errors import OperationalError
-from checkback.streaming.commands.demo import command
-from checkback.streaming.commands.frame import execute
 
 GREEN = DemoReport(1, 40.0, 4, fate_lines([], Evidence()), [], [])
-MISSING = Finding(FindingKind.MISSING, "order-0007", "committed locally, not on orders.retail")
+MISSING = AuditFinding(
+    AuditFindingKind.MISSING, "order-0007", "committed locally, not on orders.retail"
+)
 
 
 def run_demo(monkeypatch: pytest.MonkeyPatch, report: DemoReport, *arguments: str) -> int:
-    # A run takes a minute and finds nothing wrong; only here can a finding be made to order.
+    # A real run takes a minute and finds nothing wrong, so this test fakes a finding.
     monkeypatch.setattr(Demonstration, "run", lambda _: report)
     unused = ("--bootstrap-servers", "127.0.0.1:1", "--keep")
     return execute(command, [*unused, *arguments])

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from checkback.deploy.demo.fates import (
+from checkback.demo.fates import (
     KILLS,
     ORDERS_MIN,
     PER_FATE_MIN,

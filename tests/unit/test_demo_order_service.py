@@ -1,4 +1,4 @@
-"""The order service's database and listener: fates happen, and checks hear the truth."""
+"""The order service's database and listener: fates happen, and check answers are true."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from checkback.client import LocalTransactionState, Message, MessageExt
-from checkback.deploy.demo.database import (
+from checkback.demo.database import (
     OrderDatabase,
     OrderExistsError,
     OrderStatus,
 )
-from checkback.deploy.demo.fates import Fate, Order, plan_orders
-from checkback.deploy.demo.listener import OrderListener
+from checkback.demo.fates import Fate, Order, plan_orders
+from checkback.demo.listener import OrderListener
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE

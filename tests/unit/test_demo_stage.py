@@ -1,4 +1,4 @@
-"""The demo's settings, its view of the run, and its timeline."""
+"""The demo's settings, its tally and its timeline."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkback.deploy.demo.stage import SHORT, Stage, demo_settings
-from checkback.deploy.demo.tally import Tally
-from checkback.deploy.demo.timeline import Timeline
-from checkback.deploy.settings_file import toml_of
+from checkback.demo.stage import SHORT, DemoSetting, demo_settings
+from checkback.demo.tally import Tally
+from checkback.demo.timeline import Timeline
+from checkback.deploy.settings import load_settings, toml_of
 from checkback.protocol.configuration import Settings
-from checkback.streaming.commands.settings import load_settings
 
 CHOSEN = Settings(
     bootstrap_servers="kafka:9092",
@@ -58,7 +57,7 @@ def test_settings_of_the_callers_environment_do_not_reach_the_processes(
     monkeypatch.setenv("CHECKBACK_KAFKA_SASL_PASSWORD", "other")
     monkeypatch.setenv("CHECKBACK_JARS", "/jars")
 
-    environment = Stage(CHOSEN, tmp_path).environment()
+    environment = DemoSetting(CHOSEN, tmp_path).environment()
 
     assert "CHECKBACK_BOOTSTRAP_SERVERS" not in environment
     assert "CHECKBACK_KAFKA_SASL_PASSWORD" not in environment
@@ -66,7 +65,7 @@ def test_settings_of_the_callers_environment_do_not_reach_the_processes(
 
 
 def test_passwords_are_on_no_command_line(tmp_path: Path) -> None:
-    stage = Stage(CHOSEN, tmp_path)
+    stage = DemoSetting(CHOSEN, tmp_path)
     commands = [*stage.pipeline_command(), *stage.service_command("g", never_answered=True)]
 
     assert not any(CHOSEN.kafka["sasl.password"] in word for word in commands)
@@ -136,7 +135,7 @@ def test_the_timeline_is_plain_lines_where_there_is_no_terminal() -> None:
 
 
 def test_the_configuration_file_is_for_its_owner_alone(tmp_path: Path) -> None:
-    stage = Stage(CHOSEN, tmp_path)
+    stage = DemoSetting(CHOSEN, tmp_path)
 
     stage.write_config()
 

@@ -1,4 +1,4 @@
-"""docs/commands.md says what there is: every command, with options that it has."""
+"""docs/commands.md names every command, and only options that the command has."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from checkback.streaming.commands import NOUNS
-from checkback.streaming.commands.frame import LazyGroup
+from checkback.commands.core import LazyGroup
+from checkback.commands.nouns import NOUNS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 SECTIONS: dict[str, str] = dict(
@@ -38,6 +38,6 @@ def test_a_documented_command_has_the_options_that_are_said(name: str) -> None:
     told = CliRunner().invoke(LazyGroup(NOUNS), [*name.split(), "--help"], obj=None)
 
     assert told.exit_code == 0, told.output
-    # What is said of another command, in its own words, is not this one's.
+    # Skip the options that the text names for another command.
     own = re.sub(rf"`checkback (?!{name}\b)[^`]*`", "", SECTIONS[name])
     assert {*OPTION.findall(own), "--output"} <= set(OPTION.findall(told.output))

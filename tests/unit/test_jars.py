@@ -70,7 +70,7 @@ def test_a_damaged_lock_is_told(tmp_path: Path) -> None:
     lock = tmp_path / "jars.lock"
     lock.write_text("0123  spark/a-1.jar\n")
 
-    with pytest.raises(OperationalError, match="no checksum"):
+    with pytest.raises(OperationalError, match="not a checksum"):
         jars.read_lock(lock)
 
 
@@ -120,7 +120,7 @@ def test_java_home_comes_before_path(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ("line", "said"),
     [
         ('openjdk version "11.0.2"', "is version 11, too old"),
-        ("hello", "tells no version"),
+        ("hello", "reports no version"),
     ],
 )
 def test_a_java_that_will_not_do_is_told_with_what_to_install(
@@ -140,5 +140,5 @@ def test_no_java_at_all_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         find_java()
 
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(PrerequisiteError, match="holds no Java"):
+    with pytest.raises(PrerequisiteError, match="contains no Java"):
         find_java()

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, TopicPartition
 
-from checkback.streaming.lag import OffsetPublisher, end_offsets
+from checkback.streaming.offset_publisher import OffsetPublisher, end_offsets
 
 
 @dataclass
 class Brokers:
-    """Takes commits as a Consumer does; answers, with or without an error, when it is told to."""
+    """Takes commits like a Consumer; answers, with or without an error, when the test says so."""
 
     requests: list[dict[tuple[str, int], int]] = field(default_factory=list)
     answered: int = 0

@@ -12,18 +12,19 @@ import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from checkback.commands.core import LazyGroup
+from checkback.commands.nouns import NOUNS
 from checkback.protocol.errors import (
+    CheckpointError,
     ConfigurationError,
     NotFoundError,
     PrerequisiteError,
     UsageError,
 )
-from checkback.sinks.ledger import DeltaLedger, LedgerOwner
-from checkback.sinks.ledger_maintenance import maintain, require_safe
-from checkback.sinks.ledger_pending import PENDING_SQL, read_pending
-from checkback.sinks.ledger_rows import LEDGER_SCHEMA, Batch, packed
-from checkback.streaming.commands import NOUNS
-from checkback.streaming.commands.frame import LazyGroup
+from checkback.sinks.ledger.maintenance import maintain, require_safe
+from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
+from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
+from checkback.sinks.ledger.view import PENDING_SQL, read_pending
 
 OWNER = LedgerOwner("orders", "topic-id")
 START = datetime(2026, 1, 2, tzinfo=UTC)
@@ -34,7 +35,7 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "ledger")
 
 
-def blobs(*rows: tuple[str, int]) -> list[bytes]:
+def blobs(*rows: tuple[str, int], at: datetime = START) -> list[bytes]:
     """Rows of (event, half offset), packed."""
     made = [
         {
@@ -44,12 +45,12 @@ def blobs(*rows: tuple[str, int]) -> list[bytes]:
             "real_topic": "orders",
             "half_partition": 0,
             "half_offset": offset,
-            "store_time": START.replace(minute=offset),
-            "event_time": START,
+            "store_time": at.replace(minute=offset),
+            "event_time": at,
             "check_times": 1 if event == "checked" else None,
             "batch_id": 0,
             "query_id": "q",
-            "day": START.date(),
+            "day": at.date(),
         }
         for event, offset in rows
     ]
@@ -71,16 +72,29 @@ def test_a_batch_that_is_given_again_is_written_once(path: str) -> None:
     ledger = DeltaLedger.open_or_create(path, OWNER)
 
     assert ledger.last_batch("q") is None
-    assert ledger.append(Batch("q", 3), blobs(("prepared", 1)))
-    assert not ledger.append(Batch("q", 3), blobs(("prepared", 1)))
+    assert ledger.append(LedgerBatch("q", 3), blobs(("prepared", 1)))
+    assert not ledger.append(LedgerBatch("q", 3), blobs(("prepared", 1)))
     again = DeltaLedger.open_or_create(path, OWNER)
-    assert not again.append(Batch("q", 3), blobs(("prepared", 1)))
-    assert not again.append(Batch("q", 2), blobs(("prepared", 0)))
-    assert again.append(Batch("q", 4), blobs(("prepared", 2)))
-    assert again.append(Batch("another query", 0), blobs(("prepared", 3)))
+    assert not again.append(LedgerBatch("q", 3), blobs(("prepared", 1)))
+    assert again.append(LedgerBatch("q", 4), blobs(("prepared", 2)))
+    assert again.append(LedgerBatch("another query", 0), blobs(("prepared", 3)))
 
     assert offsets(path) == [1, 2, 3]
     assert again.last_batch("q") == 4
+
+
+def test_a_ledger_that_is_ahead_of_the_checkpoint_is_refused(path: str) -> None:
+    ledger = DeltaLedger.open_or_create(path, OWNER)
+    ledger.append(LedgerBatch("q", 3), blobs(("prepared", 1)))
+
+    ledger.require_not_ahead("q", 3)
+    ledger.require_not_ahead("another query", -1)
+    with pytest.raises(CheckpointError, match="an older copy"):
+        ledger.require_not_ahead("q", 2)
+    with pytest.raises(CheckpointError, match="an older copy"):
+        ledger.append(LedgerBatch("q", 2), blobs(("prepared", 0)))
+
+    assert offsets(path) == [1]
 
 
 def test_of_two_that_write_a_batch_at_the_same_moment_one_does(
@@ -88,11 +102,11 @@ def test_of_two_that_write_a_batch_at_the_same_moment_one_does(
 ) -> None:
     first = DeltaLedger.open_or_create(path, OWNER)
     second = DeltaLedger.open_or_create(path, OWNER)
-    monkeypatch.setattr(DeltaLedger, "last_batch", lambda *_: None)  # as both saw it
-    first.append(Batch("q", 0), blobs(("prepared", 1)))
+    monkeypatch.setattr(DeltaLedger, "last_batch", lambda *_: None)  # what both writers saw
+    first.append(LedgerBatch("q", 0), blobs(("prepared", 1)))
 
     with pytest.raises(PrerequisiteError, match="Concurrent transaction"):
-        second.append(Batch("q", 0), blobs(("prepared", 1)))
+        second.append(LedgerBatch("q", 0), blobs(("prepared", 1)))
 
     assert offsets(path) == [1]
 
@@ -100,11 +114,11 @@ def test_of_two_that_write_a_batch_at_the_same_moment_one_does(
 def test_the_job_itself_keeps_the_number_of_files_small(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("checkback.sinks.ledger.COMPACT_EVERY", 4)
+    monkeypatch.setattr("checkback.sinks.ledger.table.COMPACT_EVERY", 4)
     ledger = DeltaLedger.open_or_create(path, OWNER)
 
     for number in range(11):
-        ledger.append(Batch("q", number), blobs(("prepared", number)))
+        ledger.append(LedgerBatch("q", number), blobs(("prepared", number)))
 
     assert offsets(path) == list(range(11))
     assert len(DeltaTable(path).file_uris()) == 4
@@ -114,13 +128,13 @@ def test_the_job_itself_keeps_the_number_of_files_small(
 def test_an_empty_batch_makes_no_version(path: str) -> None:
     ledger = DeltaLedger.open_or_create(path, OWNER)
 
-    assert not ledger.append(Batch("q", 0), [])
+    assert not ledger.append(LedgerBatch("q", 0), [])
 
     assert DeltaTable(path).version() == 0
 
 
 def test_any_delta_reader_can_read_it(path: str) -> None:
-    DeltaLedger.open_or_create(path, OWNER).append(Batch("q", 0), blobs(("prepared", 1)))
+    DeltaLedger.open_or_create(path, OWNER).append(LedgerBatch("q", 0), blobs(("prepared", 1)))
 
     table = DeltaTable(path)
 
@@ -156,9 +170,9 @@ def test_a_path_that_is_no_ledger_is_told_in_a_sentence(path: str, tmp_path: Pat
 
 def test_pending_is_what_was_prepared_and_has_no_verdict(path: str) -> None:
     ledger = DeltaLedger.open_or_create(path, OWNER)
-    ledger.append(Batch("q", 0), blobs(*(("prepared", offset) for offset in range(6))))
+    ledger.append(LedgerBatch("q", 0), blobs(*(("prepared", offset) for offset in range(6))))
     ledger.append(
-        Batch("q", 1),
+        LedgerBatch("q", 1),
         blobs(("committed", 0), ("rolled_back", 1), ("discarded", 2), ("checked", 4)),
     )
 
@@ -178,10 +192,10 @@ def test_pending_is_what_was_prepared_and_has_no_verdict(path: str) -> None:
 def test_maintenance_puts_files_together_and_deletes_what_was_replaced(path: str) -> None:
     ledger = DeltaLedger.open_or_create(path, OWNER)
     for number in range(5):
-        ledger.append(Batch("q", number), blobs(("prepared", number)))
+        ledger.append(LedgerBatch("q", number), blobs(("prepared", number)))
 
     first = maintain(DeltaLedger.open(path), 168)
-    assert ledger.append(Batch("q", 5), blobs(("prepared", 5))), "the job goes on meanwhile"
+    assert ledger.append(LedgerBatch("q", 5), blobs(("prepared", 5))), "the job goes on meanwhile"
     second = maintain(DeltaLedger.open(path), 0)
 
     assert (first.files_compacted, first.files_written, first.files_deleted) == (5, 1, 0)
@@ -207,8 +221,8 @@ def test_no_file_is_deleted_that_a_reader_may_need(
 
 def test_the_commands_tell_it_as_data(path: str) -> None:
     ledger = DeltaLedger.open_or_create(path, OWNER)
-    ledger.append(Batch("q", 0), blobs(("prepared", 1), ("prepared", 2)))
-    ledger.append(Batch("q", 1), blobs(("checked", 2)))
+    ledger.append(LedgerBatch("q", 0), blobs(("prepared", 1), ("prepared", 2)))
+    ledger.append(LedgerBatch("q", 1), blobs(("checked", 2)))
 
     told = run("ledger", "pending", "--ledger", path)
     assert [one["transaction_id"] for one in told["pending"]] == ["id-1", "id-2"]
@@ -218,7 +232,7 @@ def test_the_commands_tell_it_as_data(path: str) -> None:
     told = run("ledger", "maintain", "--ledger", path, "--retention", "8d")
     assert (told["files_compacted"], told["retention_hours"]) == (2, 192)
 
-    told = run("ledger", "view", "--ledger", path, "--name", "open_ones")
+    told = run("ledger", "view", "--ledger", path, "--name", "open_ones", "--sql-only")
     assert told["statement"].startswith("CREATE OR REPLACE VIEW open_ones AS")
     assert path in told["statement"]
 

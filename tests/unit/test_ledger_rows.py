@@ -1,4 +1,4 @@
-"""Ledger rows are a function of the outcomes and of the records they speak of."""
+"""Ledger rows depend only on the outcomes and on the records that they name."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from confluent_kafka import Message
 from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.ledger_rows import (
+from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.ledger.rows import (
     LEDGER_SCHEMA,
     ROWS_PER_BLOB,
-    Batch,
+    LedgerBatch,
     packed,
     unpacked,
     write_noting,
 )
-from checkback.sinks.lookup import RecordSource
 from checkback.sinks.plan import half_lookups, op_lookups
-from checkback.sinks.report import BatchReport
 from checkback.state import Action, Counter, Outcome
 
 NOW = 1_700_000_000_123
-BATCH = Batch("query", 7)
+BATCH = LedgerBatch("query", 7)
 Decided = tuple[Action, int, int, int]
 
 
 class Record:
-    """A record by its headers and its time, as confluent-kafka's Message gives them."""
+    """A record with headers and time, like confluent-kafka's Message."""
 
     def __init__(self, headers: list[tuple[str, bytes]], time_ms: int) -> None:
         self._headers, self._time_ms = headers, time_ms
@@ -48,7 +48,7 @@ class Record:
 
 
 class Topic:
-    """Partitions of records in memory; counts how often each is read."""
+    """Partitions of records in memory; it counts how often each record is read."""
 
     def __init__(self, records: dict[tuple[int, int], Any]) -> None:
         self.records = records
@@ -90,7 +90,7 @@ def of_half(action: Action, offset: int, detail: int = 0) -> Decided:
 
 
 def sink(outcomes: Sequence[Outcome], halves: RecordSource, ops: RecordSource) -> BatchReport:
-    """Look up what Kafka's part needs, as the sink does."""
+    """Look up the records that the Kafka output needs, as the sink does."""
     for source, lookups in ((halves, half_lookups(outcomes)), (ops, op_lookups(outcomes))):
         for lookup in lookups:
             found = [offset for offset, _ in source.read(lookup.partition, lookup.offset)]
@@ -100,7 +100,7 @@ def sink(outcomes: Sequence[Outcome], halves: RecordSource, ops: RecordSource) -
 
 
 def skipping(*_: object) -> BatchReport:
-    """Stand for a sink whose marker says that all is written."""
+    """Stand in for a sink whose marker says that everything is written."""
     return BatchReport(0, skipped=True)
 
 
@@ -231,7 +231,7 @@ def test_many_rows_are_packed_in_pieces() -> None:
 
 
 def test_a_sink_process_does_without_pandas() -> None:
-    """They took 0.3 of its 0.7 s and 50 of its 116 MB, whether there is a ledger or not."""
+    """The imports took 0.3 of its 0.7 s and 50 of its 116 MB, with or without a ledger."""
     found = "import sys, checkback.sinks.process; sys.exit('pandas' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", found], check=False).returncode == 0

@@ -1,12 +1,14 @@
-"""What a progress line says."""
+"""The content of a progress line."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict
 
-from checkback.sinks.report import BatchReport, PageStatus
-from checkback.streaming.progress import PendingIndex, Progress, line_text
+import pytest
+
+from checkback.sinks.batch_report import BatchReport, PageStatus
+from checkback.streaming.progress import PendingIndex, Progress, is_quiet, line_text
 
 
 def report(*pages: PageStatus, **counts: int) -> BatchReport:
@@ -52,6 +54,9 @@ def test_a_report_survives_its_journey() -> None:
     sent = report(PageStatus(1, 2, 3, 4), finals=5)
     sent.asked_groups["h"] = 3
     sent.undelivered_groups["g"] = 2
+    sent.refused["HALF_LOST"] = 1
+    sent.discarded["expired"] = 4
+    sent.finished[3] = 7
     sent.skipped = True
 
     assert BatchReport.from_json(sent.to_json()) == sent
@@ -89,11 +94,31 @@ def test_the_line_for_a_terminal_names_groups_without_a_check_topic() -> None:
 
     loud = line_text("progress", asdict(progress.line(2_000, 410)))
 
-    assert quiet.startswith("batch - (- ms)")
-    assert "no check topic" not in quiet
-    assert loud.startswith("batch 7 (410 ms)")
-    assert "finals 1,234" in loud
+    assert quiet[8:] == "  batch -  nothing pending"
+    assert "  batch 7 (410ms)  finals 1,234  nothing pending" in loud
     assert loud.endswith("no check topic for billing")
+
+
+def test_a_line_breaks_between_its_parts_where_the_terminal_ends() -> None:
+    progress = Progress()
+    names = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
+    progress.add(7, [report(**dict.fromkeys(names, 1_234_567))])
+
+    lines = line_text("progress", asdict(progress.line(2_000, 410)), 80).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert len(lines) > 1
+    assert all(line.startswith(" " * 10) for line in lines[1:])
+
+
+def test_a_line_is_quiet_if_nothing_happened_and_nobody_is_missing() -> None:
+    progress = Progress()
+    nothing = asdict(progress.line(0, None))
+    progress.add(7, [report(finals=1)])
+
+    assert is_quiet(nothing)
+    assert not is_quiet({**nothing, "groups_without_members": ["g"]})
+    assert not is_quiet(asdict(progress.line(2_000, 410)))
 
 
 def test_what_the_checkpoint_held_is_older_than_any_report() -> None:
@@ -115,3 +140,32 @@ def test_a_page_resolved_after_the_checkpoint_was_read_is_gone() -> None:
     index.update([PageStatus(0, 0, 0, -1)])
 
     assert index.pending == 0
+
+
+def test_the_first_page_that_has_something_to_do_is_known_once_all_pages_are() -> None:
+    index = PendingIndex()
+    index.update([PageStatus(0, 0, 1, 5, wake_at_ms=900)])
+    with pytest.raises(LookupError):
+        _ = index.next_wake_ms
+
+    index.complete(
+        [PageStatus(0, 0, 1, 5, wake_at_ms=100), PageStatus(0, 1, 0, -1, wake_at_ms=700)]
+    )
+
+    assert index.next_wake_ms == 700
+    index.update([PageStatus(0, 1, 0, -1)])
+    assert index.next_wake_ms == 900
+    index.update([PageStatus(0, 0, 0, -1)])
+    assert index.next_wake_ms is None
+
+
+def test_the_line_says_why_records_were_refused() -> None:
+    progress = Progress()
+    refused = report(refusals=1)
+    refused.refused.update({"REAL_TOPIC_MISSING": 2, "OP_WITHOUT_HALF": 1})
+    progress.add(0, [refused])
+    line = progress.line(1_000, 10)
+
+    assert line.refused == {"REAL_TOPIC_MISSING": 2, "OP_WITHOUT_HALF": 1}
+    assert "refused: OP_WITHOUT_HALF 1, REAL_TOPIC_MISSING 2" in line_text("progress", asdict(line))
+    assert progress.line(2_000, 10).refused == {}

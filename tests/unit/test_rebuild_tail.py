@@ -1,4 +1,4 @@
-"""What may be cut off a checkpoint's end, and when nothing helps but the topics."""
+"""What may be cut off a checkpoint's end, and when only the topics help."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from checkback.checkpoints.rebuild_tail import Cut, find_cut
-from checkback.checkpoints.verification import Problem, Verification
+from checkback.operations.checkpoint.verification import Problem, Verification
+from checkback.operations.rebuild.tail import Cut, find_cut
 
 FILES = [
     *(f"offsets/{number}" for number in range(8)),

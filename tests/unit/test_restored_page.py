@@ -1,4 +1,4 @@
-"""A page made anew from marks, halves and ops must be the page that was lost."""
+"""A page restored from marks, halves and ops must equal the lost page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ from tests.property.model import Record
 from tests.property.paged import events_of
 from tests.unit.state.building import COMMIT, ROLLBACK, RULES, SENT, UNKNOWN, half, op, undelivered
 
-from checkback.checkpoints.restored_page import CLOCK_MARGIN_MS, Known, RestoredPage, restore_page
+from checkback.operations.rebuild.restored_page import (
+    CLOCK_MARGIN_MS,
+    Known,
+    RestoredPage,
+    restore_page,
+)
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import (
     Events,
@@ -24,11 +29,11 @@ from checkback.state.events import EventKind
 
 SIZE = 16
 KNOWN = Known(0, 1_000, 0)
-MEMORY = RULES.verdict_memory_ms
+VERDICT_RETENTION = RULES.verdict_retention_ms
 
 
 class Past:
-    """A job whose checkpoint is lost: what it decided is known by its marks alone."""
+    """A job whose checkpoint is lost: only its marks show what it decided."""
 
     def __init__(self, *halves: Record, rules: Rules = RULES) -> None:
         self.rules = rules
@@ -132,12 +137,12 @@ def test_an_op_that_repeats_the_verdict_is_not_left() -> None:
     past = Past(half(0)).batch(SENT + 1, op(0, COMMIT, 0)).unread(op(0, COMMIT, 1))
 
     assert len(past.restored().events) == 0
-    assert len(past.restored(now_ms=SENT + 10 * MEMORY).events) == 0
+    assert len(past.restored(now_ms=SENT + 10 * VERDICT_RETENTION).events) == 0
 
 
 def test_an_op_against_the_verdict_is_judged_by_it_even_when_it_is_old() -> None:
     past = Past(half(0)).batch(SENT + 1, op(0, COMMIT, 0)).unread(op(0, ROLLBACK, 1))
-    later = SENT + 10 * MEMORY
+    later = SENT + 10 * VERDICT_RETENTION
 
     restored = past.restored(now_ms=later)
     decision = decide(restored.page, restored.events, later, RULES)
@@ -148,7 +153,7 @@ def test_an_op_against_the_verdict_is_judged_by_it_even_when_it_is_old() -> None
 def test_a_verdict_whose_time_is_over_is_not_remembered() -> None:
     past = Past(half(0), half(1)).batch(SENT + 1, op(0, COMMIT, 0))
 
-    restored = past.restored(now_ms=SENT + 2 * MEMORY)
+    restored = past.restored(now_ms=SENT + 2 * VERDICT_RETENTION)
 
     assert not restored.page.settled.verdict.any()
     assert restored.page.pending == 1

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
 from checkback.protocol.properties import Headers, text_value
+from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import half_headers
-from checkback.protocol.refusals import RefusedReason
+from checkback.protocol.refusals import RecordOrigin, RefusedReason
 from checkback.protocol.topics import TopicNames
-from checkback.sinks import routing
-from checkback.sinks.real_topics import KnownTopic
+from checkback.sinks.kafka.real_topics import KnownTopic
+from checkback.sinks.kafka.routing import Refusal, Router
+from checkback.sinks.kafka.sink_record import SinkRecord
 
 NAMES = TopicNames("p-")
 WIDE = KnownTopic(partitions=4, record_batch_bytes_max=1_000_000)
+ROUTER = Router(NAMES, lambda _: WIDE)
+ORIGIN = RecordOrigin(NAMES.half, 0, 0)
 
 
 @dataclass
 class Half:
-    """A record as the look-up gives it."""
+    """A record like those that the look-up returns."""
 
     found: Headers | None
     body: bytes | None = b"body"
@@ -50,15 +53,21 @@ def half(real_queue_id: int | None = None, **properties: str) -> Half:
     )
 
 
+def final(given: Half, at: tuple[int, int] = (0, 0)) -> SinkRecord:
+    made = ROUTER.final(given, RecordOrigin(NAMES.half, *at))
+    assert isinstance(made, SinkRecord)
+    return made
+
+
 def test_a_final_keeps_key_body_time_and_the_users_properties() -> None:
     given = half(TAGS="t", KEYS="k", mine="1", CHECK_IMMUNITY_TIME_IN_SECONDS="5", DELAY="3")
 
-    final = routing.final_or_refused(given, 2, 77, lambda _: WIDE, NAMES)
+    made = final(given, (2, 77))
 
-    assert (final.topic, final.key, final.value, final.timestamp_ms) == (
+    assert (made.topic, made.key, made.value, made.timestamp_ms) == (
         "orders", b"key", b"body", 1_234,
     )  # fmt: skip
-    assert dict(final.headers) == {
+    assert dict(made.headers) == {
         "PGROUP": b"g",
         "UNIQ_KEY": b"u",
         "TAGS": b"t",
@@ -73,9 +82,9 @@ def test_a_final_keeps_key_body_time_and_the_users_properties() -> None:
 def test_a_final_goes_to_the_wished_partition_if_there_is_one(
     wish: int | None, partition: int
 ) -> None:
-    final = routing.final_or_refused(half(wish), 0, 0, lambda _: WIDE, NAMES)
+    made = final(half(wish))
 
-    assert final.partition == partition
+    assert made.partition == partition
 
 
 @pytest.mark.parametrize("wish", [b"-1", b"x", b"", b"1.0"])
@@ -84,13 +93,16 @@ def test_a_wish_that_is_no_number_is_none(wish: bytes) -> None:
     assert given.found is not None
     given.found.append(("REAL_QID", wish))
 
-    assert routing.final_or_refused(given, 0, 0, lambda _: WIDE, NAMES).partition == -1
+    assert final(given).partition == -1
 
 
 def test_a_missing_topic_refuses_the_half_as_it_is() -> None:
     given = half(mine="1")
+    origin = RecordOrigin(NAMES.half, 2, 77)
 
-    refused = routing.final_or_refused(given, 2, 77, lambda _: None, NAMES)
+    refusal = Router(NAMES, lambda _: None).final(given, origin)
+    assert isinstance(refusal, Refusal)
+    refused = Router(NAMES, lambda _: None).refused(given, origin, refusal)
 
     assert refused.topic == NAMES.refused
     assert refused.headers[: len(given.found or [])] == given.found
@@ -101,20 +113,23 @@ def test_a_missing_topic_refuses_the_half_as_it_is() -> None:
 
 def test_the_size_that_is_refused_is_the_size_that_may_not_fit() -> None:
     given = half(mine="x" * 100)
-    final = routing.final_or_refused(given, 0, 0, lambda _: WIDE, NAMES)
-    size = routing.record_bytes_max(final.key, final.value, final.headers)
+    made = final(given)
+    size = record_bytes_max(made.key, made.value, made.headers)
 
-    fits = routing.final_or_refused(given, 0, 0, lambda _: KnownTopic(1, size), NAMES)
-    too_large = routing.final_or_refused(given, 0, 0, lambda _: KnownTopic(1, size - 1), NAMES)
+    fits = Router(NAMES, lambda _: KnownTopic(1, size)).final(given, ORIGIN)
+    too_large = Router(NAMES, lambda _: KnownTopic(1, size - 1)).final(given, ORIGIN)
 
-    assert fits.topic == "orders"
-    assert text_value(too_large.headers, "__checkback.errors.reason") == "FINAL_TOO_LARGE"
+    assert isinstance(fits, SinkRecord)
+    assert isinstance(too_large, Refusal)
+    assert too_large.reason is RefusedReason.FINAL_TOO_LARGE
 
 
 def test_check_times_of_the_user_are_not_believed() -> None:
     given = half(TRANSACTION_CHECK_TIMES="99", TRAN_PREPARED_QUEUE_OFFSET="5")
 
-    request = routing.check_request(given, 1, 7, 2, NAMES)
+    request = ROUTER.check_request(given, RecordOrigin(NAMES.half, 1, 7), 2)
+
+    assert isinstance(request, SinkRecord)
 
     assert request.topic == NAMES.check("g")
     names = [name for name, _ in request.headers]
@@ -123,24 +138,73 @@ def test_check_times_of_the_user_are_not_believed() -> None:
     assert text_value(request.headers, "TRAN_PREPARED_QUEUE_OFFSET") == "7"
 
 
+def test_a_wish_of_many_digits_is_for_no_partition_there_is() -> None:
+    given = half()
+    assert given.found is not None
+    given.found.append(("REAL_QID", b"9" * 5_000))
+
+    assert final(given).partition == -1
+
+
+def test_a_check_request_tells_the_interval_and_a_final_does_not() -> None:
+    given = half(TRANSACTION_CHECK_INTERVAL_MS="1")
+
+    asked = Router(NAMES, lambda _: WIDE, check_interval_ms=60_000).check_request(given, ORIGIN, 1)
+
+    assert isinstance(asked, SinkRecord)
+    told = [value for name, value in asked.headers if name == "TRANSACTION_CHECK_INTERVAL_MS"]
+    assert told == [b"60000"]
+    assert "TRANSACTION_CHECK_INTERVAL_MS" not in dict(final(given).headers)
+
+
 def test_a_record_that_is_gone_is_refused_with_its_origin_only() -> None:
-    refused = routing.refused(None, NAMES.half, 1, 7, RefusedReason.HALF_LOST, NAMES, "commit")
+    refusal = Refusal(RefusedReason.HALF_LOST, "commit")
+
+    refused = ROUTER.refused(None, RecordOrigin(NAMES.half, 1, 7), refusal)
 
     assert (refused.key, refused.value) == (None, None)
     assert text_value(refused.headers, "__checkback.errors.offset") == "7"
 
 
 def test_a_record_without_headers_is_refused_untouched() -> None:
-    refused = routing.refused(Half(None, None), NAMES.op, 0, 3, RefusedReason.OP_TAG_UNKNOWN, NAMES)
+    origin, refusal = RecordOrigin(NAMES.op, 0, 3), Refusal(RefusedReason.OP_TAG_UNKNOWN)
+
+    refused = ROUTER.refused(Half(None, None), origin, refusal)
 
     assert refused.value is None
     assert text_value(refused.headers, "__checkback.errors.code") == "24"
+    assert text_value(refused.headers, "__checkback.errors.cut") is None
 
 
-def test_a_header_is_measured_by_its_bytes_and_may_be_null() -> None:
-    plain = routing.record_bytes_max(b"key", b"body", [("ae", b"")])
-    wide = routing.record_bytes_max(b"key", b"body", [("é", b"")])
-    null: Any = [("ae", None)]
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_topic_that_takes_no_old_records_is_asked_for_its_bound(*, measured: bool) -> None:
+    bound = KnownTopic(1, 1_000_000, before_max_ms=1_000)
 
-    assert wide == plain
-    assert routing.record_bytes_max(b"key", b"body", null) == plain
+    young = Router(NAMES, lambda _: bound, 2_234, measures_all=measured).final(half(), ORIGIN)
+    old = Router(NAMES, lambda _: bound, 2_235, measures_all=measured).final(half(), ORIGIN)
+
+    assert isinstance(young, SinkRecord)
+    assert isinstance(old, Refusal)
+    assert old.reason is RefusedReason.FINAL_REJECTED
+
+
+def test_nothing_goes_to_a_topic_on_which_no_transaction_may_end() -> None:
+    router = Router(NAMES, lambda _: KnownTopic(1, 1_000_000, rejects_markers=True))
+
+    refusals = [
+        router.final(half(), ORIGIN),
+        router.check_request(half(), ORIGIN, 1),
+        router.discarded(half(), ORIGIN, 1, "expired"),
+    ]
+
+    assert [one.reason.name for one in refusals if isinstance(one, Refusal)] == [
+        "FINAL_REJECTED", "FINAL_REJECTED", "DISCARD_REJECTED",
+    ]  # fmt: skip
+
+
+def test_no_final_goes_to_a_system_topic_of_whatever_prefix() -> None:
+    system = KnownTopic(1, 1_000_000, is_system=True)
+
+    refusal = Router(NAMES, lambda _: system).final(half(), ORIGIN)
+
+    assert isinstance(refusal, Refusal)

@@ -1,4 +1,5 @@
-"""The settings: one name in file, environment and flags; the later wins; none is ignored."""
+"""The settings: one name in file, environment and flags, a fixed precedence, and none is
+ignored."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from checkback.commands.config import command as config_command
+from checkback.commands.core import Frame
+from checkback.commands.settings import settings_options
+from checkback.deploy.settings import load_settings, load_with_sources, read_environment
 from checkback.protocol.configuration import MASK, Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.streaming.commands.config import command as config_command
-from checkback.streaming.commands.frame import Frame
-from checkback.streaming.commands.settings import load_settings, load_with_sources, settings_options
 
 FILE = """
 bootstrap_servers = "file:9092"
@@ -35,7 +37,7 @@ sql.shuffle.partitions = 4
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    """A file of settings."""
+    """A configuration file."""
     path = tmp_path / "checkback.toml"
     path.write_text(FILE)
     return path
@@ -143,7 +145,7 @@ def test_an_unknown_key_in_the_file_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
-    """Kubernetes puts the addresses of a service named checkback into every pod beside it."""
+    """Kubernetes sets the addresses of a service named checkback in every pod of its namespace."""
     assert load_settings(None, {variable: "tcp://10.0.0.1:80"}, {}) == Settings()
 
 
@@ -152,7 +154,7 @@ def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
     [
         ("check_max", "many", "valid integer"),
         ("check_enabled", "perhaps", "valid boolean"),
-        ("check_max", "0", "at least 1"),
+        ("check_max", "-1", "at least 0"),
     ],
 )
 def test_a_wrong_value_names_its_key_and_what_it_must_be(key: str, value: str, said: str) -> None:
@@ -161,7 +163,7 @@ def test_a_wrong_value_names_its_key_and_what_it_must_be(key: str, value: str, s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [(None, "can't be read"), ("a = ", "no TOML"), ("\xff", "UTF-8")]
+    ("text", "said"), [(None, "can't be read"), ("a = ", "not TOML"), ("\xff", "UTF-8")]
 )
 def test_a_file_that_cannot_be_read_is_told(text: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "checkback.toml"
@@ -189,3 +191,43 @@ def test_a_flag_of_a_family_must_be_a_pair() -> None:
 
     assert isinstance(ran.exception, ConfigurationError)
     assert "--kafka takes KEY=VALUE" in str(ran.exception)
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2,4]", "yarn"])
+def test_masters_that_spark_takes(master: str) -> None:
+    assert Settings(master=master).master == master
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"master": "nonsense"},
+        {"master": "local[x]"},
+        {"spark": {"spark.driver.memory": "banana"}},
+        {"spark": {"executor.memory": "2 GB"}},
+    ],
+)
+def test_a_spark_setting_that_no_jvm_takes_is_refused(wrong: dict[str, Any]) -> None:
+    """Without the check Spark printed a trace of fifteen lines, and the exit code was 70."""
+    with pytest.raises(ConfigurationError):
+        Settings(**wrong)
+
+
+def test_a_variable_with_an_empty_part_in_its_name_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="CHECKBACK_KAFKA_SASL__PASSWORD"):
+        read_environment({"CHECKBACK_KAFKA_SASL__PASSWORD": "x"})
+
+
+def test_user_and_password_in_a_url_are_masked() -> None:
+    settings = Settings(
+        checkpoint="s3a://user:hunter2@bucket/a",
+        spark={"hadoop.fs.s3a.proxy": "http://me:hunter2@proxy:80"},
+    )
+
+    assert "hunter2" not in str(settings.masked())
+    assert "@bucket/a" in str(settings.masked()["checkpoint"])
+
+
+def test_an_order_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="order"):
+        Settings(order="time")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from tests.deciding import page_outcome
 
-from checkback.sinks.lookup import RUN_GAP_MAX, _runs
+from checkback.sinks.kafka.lookup import RUN_GAP_MAX, _runs
 from checkback.sinks.plan import half_lookups, op_lookups
 from checkback.state import Action
+from checkback.state.outcome import REST_UNKNOWN
 
 
 def test_halves_of_all_pages_are_read_in_ascending_order_per_partition() -> None:
@@ -23,6 +26,20 @@ def test_halves_of_all_pages_are_read_in_ascending_order_per_partition() -> None
         (0, [(4, Action.DISCARD_EXPIRED, 1), (9, Action.CHECK, 3)]),
         (1, [(7, Action.COMMIT, 0), (2_000, Action.COMMIT, 0)]),
     ]
+
+
+def test_a_look_up_tells_which_half_was_decided() -> None:
+    decided = page_outcome(
+        0, (Action.COMMIT, 9, 0, 9), (Action.PREPARED, 5, 0, 5), (Action.DISCARD_EXPIRED, 4, 1, 4)
+    )
+    known = replace(decided, identity=np.array([1, 2, 3]), identity_rest=np.array([10, 20, 30]))
+    other_page = page_outcome(0, (Action.COMMIT, 2_000, 0, 2_000))
+
+    [lookup] = half_lookups([known, other_page])
+
+    assert lookup.offset.tolist() == [4, 9, 2_000]
+    assert lookup.identity.tolist() == [[3, 30], [1, 10], [REST_UNKNOWN, REST_UNKNOWN]]
+    assert lookup.only(lookup.action == Action.COMMIT).identity.tolist()[0] == [1, 10]
 
 
 def test_a_refused_op_is_read_where_it_is_not_where_it_points() -> None:

@@ -5,6 +5,10 @@
 writes tests/data/releases/<version>/ and refuses to replace what is there: run it once for each
 release, from its checkout. tests/integration/test_upgrade.py then starts from every folder there.
 
+As long as this version is not released, a change of a format replaces what was stored of it:
+
+    .venv/bin/python -m tests.upgrade.store_release --replace
+
 Stored are the checkpoint, as a zip, and as JSON what its topics held and what its markers said. The
 times after which something is forgotten or given up are long, because years may lie between.
 """
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import sys
 import tempfile
 import zipfile
@@ -44,7 +49,7 @@ RULES: Final[Mapping[str, Any]] = {
     "check_interval_ms": 2_000,
     "check_max": 1_000,
     "half_retention_ms": TEN_YEARS_MS,
-    "verdict_memory_ms": TEN_YEARS_MS,
+    "verdict_retention_ms": TEN_YEARS_MS,
     "trigger_interval_ms": 1_000,
 }
 SNAPSHOTS: Final[Mapping[str, str]] = {
@@ -86,6 +91,7 @@ def store(folder: Path) -> None:
                 "settled": _records(topics, topics.names.settled),
             },
         }
+        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         (folder / "topics.json").write_text(json.dumps(stored, indent=1) + "\n")
         _zip(Path(settings.checkpoint), folder / "checkpoint.zip")
@@ -168,7 +174,7 @@ def _zip(checkpoint: Path, archive: Path) -> None:
 
 if __name__ == "__main__":
     target = RELEASES / __version__
-    if target.exists():
-        sys.exit(f"{target} exists.")
+    if target.exists() and sys.argv[1:] != ["--replace"]:
+        sys.exit(f"{target} exists; --replace replaces it as long as it is not released.")
     store(target)
     sys.stdout.write(f"{target}\n")

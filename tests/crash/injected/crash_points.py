@@ -1,10 +1,10 @@
-"""Named points at which a process of the pipeline kills itself or another, for real.
+"""Named points at which a process of the pipeline kills itself or another with SIGKILL.
 
-Nothing but the standard library is imported, and nothing of Checkback: the points are put around
+This module imports only the standard library, and nothing of Checkback. It puts the points around
 what Checkback calls (confluent-kafka's producer, PySpark's state and foreachBatch), so that they
-stay where they are when its own code is rewritten.
+stay in place when Checkback's own code is rewritten.
 
-The harness and these processes speak by files in one folder:
+The harness and these processes communicate through files in one folder:
 
 - ``armed.json``: the case that is to happen next, see tests/crash/cases.py
 - ``processes.json``: the pids of driver and broker, and where the checkpoint is
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Producer
 else:
-    # What the points come before is known once it is imported.
+    # The mixins get their real base classes once those are imported.
     Consumer = Producer = object
 
 FOLDER_VARIABLE = "CRASH_CONTROL_FOLDER"
@@ -43,7 +43,7 @@ FLUSH_S = 5.0
 
 
 class Control:
-    """What the harness wants, and what this process has to say."""
+    """The orders of the harness, and the reports of this process."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class Control:
         self._armed_stamp: tuple[int, int] | None = None
 
     def armed(self, point: str, state_partition: int | None = None) -> dict[str, Any] | None:
-        """Return the armed case if it is for this point, state partition and batch."""
+        """Return the armed case if it applies to this point, state partition and batch."""
         case = self._read_armed()
         if case is None or case["point"] != point:
             return None
@@ -88,7 +88,7 @@ class Control:
             return None
 
     def fire(self, case: dict[str, Any], state_partition: int | None) -> None:
-        """Write down that the case happens, once among all processes, and kill its victims."""
+        """Record that the case happens, once among all processes, and kill its victims."""
         facts = {
             "point": case["point"],
             "victims": case["victims"],
@@ -120,7 +120,7 @@ class Control:
 
 
 def kill(control: Control, victim: str, state_partition: int | None) -> None:
-    """Kill by SIGKILL; this process last, when it is among the victims."""
+    """Kill the victims with SIGKILL; this process last, if it is one of them."""
     match victim:
         case "broker":
             os.kill(control.processes()["broker"], signal.SIGKILL)
@@ -134,7 +134,7 @@ def kill(control: Control, victim: str, state_partition: int | None) -> None:
         case "sink" | "worker":
             name = "sink" if victim == "sink" else "task"
             pid = control.noted_pid(f"{name}-{state_partition or 0}")
-            # A number that was given to somebody else's process meanwhile is left alone.
+            # Skip a process id that now belongs to a foreign process.
             _kill_all([one for one in own_processes(control.folder) if one == pid])
         case _:
             raise ValueError(victim)
@@ -154,7 +154,7 @@ def own_processes(folder: Path) -> Iterator[int]:
 
 
 def _java_processes(folder: Path, wanted: bytes) -> list[int]:
-    """Return those running that class, this process's own ancestor first."""
+    """Return the processes that run this class, this process's own ancestor first."""
     ancestors = set(_ancestors(os.getpid()))
     found = [pid for pid in own_processes(folder) if wanted in _command(pid)]
     return sorted(found, key=lambda pid: pid not in ancestors)
@@ -185,14 +185,14 @@ def _kill_all(pids: Sequence[int]) -> None:
 
 
 def reach(control: Control, point: str, state_partition: int | None = None) -> None:
-    """Say that a point is reached: here the process may end."""
+    """Report that a point is reached; the process may end here."""
     case = control.armed(point, state_partition)
     if case is not None:
         control.fire(case, state_partition)
 
 
 def hold_until(holds: Callable[[], bool]) -> bool:
-    """Wait for what another process does, but no longer than a sound batch may take."""
+    """Wait for another process, but no longer than a normal batch may take."""
     deadline = time.monotonic() + HOLD_S
     while not holds():
         if time.monotonic() > deadline:
@@ -202,27 +202,27 @@ def hold_until(holds: Callable[[], bool]) -> bool:
 
 
 class ProducerPoints(Producer):
-    """Comes before confluent-kafka's producer: points around the calls of a transaction."""
+    """Mixin for confluent-kafka's producer: points around the calls of a transaction."""
 
     control: Control
     initialised: list[int]
-    """State partitions whose producer was initialised and whose marker was not read since."""
+    """State partitions whose producer was initialised and whose marker was not read after that."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         settings = {**(arguments[0] if arguments else {}), **options}
         number = str(settings.get("transactional.id", "")).rpartition("-")[2]
         self.state_partition = int(number) if number.isdigit() else None
-        # The driver writes, too: when it starts, to take the checkpoint over.
-        self.is_takeover = os.getpid() == self.control.processes()["driver"]
+        # The driver writes, too, when it takes over the checkpoint at its start.
+        self.is_fencing = os.getpid() == self.control.processes()["driver"]
         self.records = 0
         self.batch_id = -1
 
     def init_transactions(self, *arguments: Any, **options: Any) -> None:
-        if not self.is_takeover:
+        if not self.is_fencing:
             self.control.note(f"sink-{self.state_partition}", str(os.getpid()))
         super().init_transactions(*arguments, **options)
-        if self.state_partition is not None and not self.is_takeover:
+        if self.state_partition is not None and not self.is_fencing:
             self.initialised[:] = [self.state_partition]
         self._reach("initialised")
 
@@ -238,7 +238,7 @@ class ProducerPoints(Producer):
         self.records += 1
         case = self.control.armed("mid-produce", self.state_partition)
         if case is not None and self.records >= case["records"]:
-            # So many records of an open transaction are in the broker's log then.
+            # Now the broker's log holds this many records of an open transaction.
             self.flush(FLUSH_S)
             self.control.fire(case, self.state_partition)
 
@@ -249,15 +249,15 @@ class ProducerPoints(Producer):
 
     def commit_transaction(self, *arguments: Any, **options: Any) -> None:
         self._reach("before commit")
-        if not self.is_takeover:
+        if not self.is_fencing:
             self._hold_for_another()
         super().commit_transaction(*arguments, **options)
-        if not self.is_takeover:
+        if not self.is_fencing:
             self.control.note(f"committed-{self.state_partition}-{self.batch_id}", "")
         self._reach("committed")
 
     def _reach(self, point: str) -> None:
-        prefix = "takeover: " if self.is_takeover else ""
+        prefix = "fencing: " if self.is_fencing else ""
         reach(self.control, prefix + point, self.state_partition)
 
     def _hold_for_another(self) -> None:
@@ -270,7 +270,7 @@ class ProducerPoints(Producer):
 
 
 class ConsumerPoints(Consumer):
-    """Comes before confluent-kafka's consumer: a point after the marker is read."""
+    """Mixin for confluent-kafka's consumer: a point after the marker is read."""
 
     control: Control
     initialised: list[int]
@@ -290,7 +290,7 @@ def patch_confluent_kafka(module: ModuleType, control: Control) -> None:
 
 
 def patch_state(module: ModuleType, control: Control) -> None:
-    """Put points where a page has decided, in the Python worker of the stateful operator."""
+    """Put points after the decisions of a page, in the Python worker of the stateful operator."""
     update = module.GroupState.update
 
     def crashing_update(self: Any, new_value: Any) -> None:
@@ -300,7 +300,7 @@ def patch_state(module: ModuleType, control: Control) -> None:
         context = TaskContext.get()
         if context is None:
             return
-        number = context._partitionId  # the method is a point of its own
+        number = context._partitionId  # the method itself has a point
         case = control.armed("decided", number)
         if case is not None:
             control.note(f"task-{number}", str(os.getpid()))
@@ -317,7 +317,7 @@ def patch_state(module: ModuleType, control: Control) -> None:
 
 
 def patch_task_context(module: ModuleType, control: Control) -> None:
-    """Put a point where the sink's task has taken its input and asks whom it works for."""
+    """Put a point where the sink's task has read its input and asks for its state partition."""
     partition_id = module.TaskContext.partitionId
 
     def crashing_partition_id(self: Any) -> int:
@@ -354,7 +354,7 @@ PATCHES: dict[str, Callable[[ModuleType, Control], None]] = {
 
 
 class PatchingLoader(Loader):
-    """Executes a module as its own loader would, then puts the points in."""
+    """Executes a module with its own loader, then puts the points in."""
 
     def __init__(self, inner: Any, patch: Callable[[ModuleType], None]) -> None:
         self._inner = inner
@@ -372,7 +372,7 @@ class PatchingLoader(Loader):
 
 
 class PatchingFinder(MetaPathFinder):
-    """Finds the modules that get points; every other one is left to the rest."""
+    """Finds the modules that get points; the other finders handle all other modules."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
@@ -393,9 +393,9 @@ class PatchingFinder(MetaPathFinder):
 
 
 def install() -> None:
-    """Have the points put in whatever this process imports; without a folder, nothing."""
+    """Put the points into the modules that this process imports; without a folder do nothing."""
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder:
-        # Where a process hangs: the harness asks before it gives up.
+        # Before the harness gives up, it asks where the process hangs.
         faulthandler.register(signal.SIGUSR1)
         sys.meta_path.insert(0, PatchingFinder(Control(Path(folder))))

@@ -1,7 +1,7 @@
-"""Read by every Python process of a pipeline under test, because this folder is on PYTHONPATH.
+"""Every Python process of a pipeline under test reads this, because the folder is on PYTHONPATH.
 
-That reaches the driver, Spark's Python workers and whatever process these start, on executors too,
-and leaves no hook in what is shipped.
+So it reaches the driver, Spark's Python workers and their child processes, also on executors, and
+the shipped code needs no hook.
 """
 
 import importlib

@@ -1,18 +1,19 @@
-"""Which batches count, and how fast they were."""
+"""Which batches are measured, and their rates."""
 
 from __future__ import annotations
 
 import pytest
 
 from checkback.bench.batches import median_ms, steady_part, touching, within
-from checkback.bench.event_log import Batch
+from checkback.bench.event_log import MeasuredBatch
+from checkback.protocol.errors import UsageError
 
 
-def batches(*rows_and_ms: tuple[int, int]) -> list[Batch]:
-    """Batches one right after the other, from 1970 on."""
+def batches(*rows_and_ms: tuple[int, int]) -> list[MeasuredBatch]:
+    """Consecutive batches without pauses, from 1970 on."""
     found, at_ms = [], 0
     for number, (rows, took_ms) in enumerate(rows_and_ms):
-        found.append(Batch(number, at_ms, took_ms, rows))
+        found.append(MeasuredBatch(number, at_ms, took_ms, rows))
         at_ms += took_ms
     return found
 
@@ -37,21 +38,25 @@ def test_at_least_one_batch_is_warm_up() -> None:
 
 
 def test_a_remainder_at_the_end_is_no_measurement() -> None:
-    """What a limit per batch leaves over: a few rows that take as long as a hundred thousand."""
+    """The remainder of a limit per batch: a few rows that take as long as a hundred thousand."""
     steady = steady_part(batches((100, 900), (100, 1_000), (100, 1_000), (3, 800), (0, 300)), 0.25)
 
     assert steady.rows_per_s == 100
 
 
 def test_a_gap_between_batches_counts() -> None:
-    found = [Batch(0, 0, 1_000, 50), Batch(1, 1_000, 1_000, 50), Batch(2, 4_000, 1_000, 50)]
+    found = [
+        MeasuredBatch(0, 0, 1_000, 50),
+        MeasuredBatch(1, 1_000, 1_000, 50),
+        MeasuredBatch(2, 4_000, 1_000, 50),
+    ]
 
     assert steady_part(found, 0.3).rows_per_s == 25
 
 
 @pytest.mark.parametrize("found", [[], [(100, 1_000)], [(0, 300), (100, 1_000)]])
 def test_too_few_batches_are_not_measured(found: list[tuple[int, int]]) -> None:
-    with pytest.raises(ValueError, match="too few"):
+    with pytest.raises(UsageError, match="too few"):
         steady_part(batches(*found), 0.25)
 
 

@@ -1,11 +1,11 @@
-"""Batches from Spark's event log, while it is being written."""
+"""Batches from Spark's event log while Spark still writes it."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-from checkback.bench.event_log import Batch, EventLog
+from checkback.bench.event_log import EventLog, MeasuredBatch
 
 
 def line(batch_id: int, rows: int) -> str:
@@ -24,7 +24,7 @@ def test_progress_events_are_batches_and_nothing_else_is(tmp_path: Path) -> None
 
     parts = {"triggerExecution": 250, "addBatch": 200}
     start_ms = 1_767_225_601_500
-    assert EventLog(tmp_path).read() == [Batch(3, start_ms, 250, 40, parts)]
+    assert EventLog(tmp_path).read() == [MeasuredBatch(3, start_ms, 250, 40, parts)]
 
 
 def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path) -> None:

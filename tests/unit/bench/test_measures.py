@@ -1,15 +1,17 @@
-"""What must be reached, and how it is told."""
+"""The bounds of the measures, and how results are shown."""
 
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from checkback.bench.measures import BOUNDS, MILLION, Measure, names_of
-from checkback.bench.smoke import MORE_VERBS, VERBS, problems_of
+from checkback.bench.repository import smoke
+from checkback.bench.repository.smoke import MORE_VERBS, VERBS, problems_of
 
 BENCHMARKS = Path(__file__).parents[3] / "docs" / "benchmarks.md"
 
@@ -74,3 +76,15 @@ def test_a_smoke_run_finds_what_a_result_lacks(changes: dict[str, Any], problem:
     found = "; ".join(problems_of("storm", result(**changes)))
 
     assert (problem in found) if problem else found == ""
+
+
+def test_verbs_of_which_none_says_what_a_transaction_costs_are_run_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Started:
+        bootstrap_servers = "kafka:9092"
+
+    monkeypatch.setattr(smoke, "EmbeddedBroker", lambda *_, **__: nullcontext(Started()))
+    monkeypatch.setattr(smoke, "run_verb", lambda verb, *_: result(command=verb))
+
+    assert smoke.main(["storm"]) == 0

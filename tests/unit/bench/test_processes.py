@@ -1,4 +1,4 @@
-"""Whose processor time it was."""
+"""Processor time by kind of process."""
 
 from __future__ import annotations
 

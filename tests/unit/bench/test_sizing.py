@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkback.bench.sizing import BEGIN, END, Cost, cost_of, limit, with_block
+from checkback.bench.repository.sizing import BEGIN, END, Cost, cost_of, limit, with_block
 
 COST = Cost(
     {"jvm": 20.0, "python_worker": 5.0, "sink": 15.0, "broker": 10.0},

@@ -1,4 +1,4 @@
-"""Whether two runs met the same machine."""
+"""Whether the machine had the same speed in two runs."""
 
 from __future__ import annotations
 

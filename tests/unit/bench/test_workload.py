@@ -1,4 +1,4 @@
-"""What is sent: the same bytes for the same seed."""
+"""A workload sends the same bytes for the same seed."""
 
 from __future__ import annotations
 

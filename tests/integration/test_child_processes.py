@@ -1,4 +1,4 @@
-"""The demo's children are heard, and end whatever ends first."""
+"""Child processes are heard, and end whatever ends first."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from queue import SimpleQueue
 
 import pytest
 
-from checkback.deploy.demo.processes import Child, Notice, said_error
 from checkback.deploy.watcher import is_alive
+from checkback.testing.processes import Child, Notice, said_error
 
 TALKS_UNTIL_TOLD = """
 import json, signal, sys, threading
@@ -28,7 +28,7 @@ STARTS_A_CHILD = """
 import sys, time
 from pathlib import Path
 from queue import SimpleQueue
-from checkback.deploy.demo.processes import Child
+from checkback.testing.processes import Child
 child = Child("c", [sys.executable, "-c", sys.argv[1]], Path(sys.argv[2]), SimpleQueue(), {})
 print(child.pid, flush=True)
 time.sleep(600)

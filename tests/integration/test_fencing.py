@@ -9,21 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from tests.integration.running import Topics, wait_until
 
-from checkback.checkpoints.folder import CheckpointFolder
+from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError, FencedError
-from checkback.sinks.lookup import RecordReader
-from checkback.sinks.marker import MarkerStore
-from checkback.sinks.real_topics import TopicDirectory
-from checkback.sinks.session import SessionWatch, begin_session, retire
-from checkback.sinks.settings import SinkSettings
-from checkback.sinks.transaction import MarkedProducer, Output, ProducerLostError
+from checkback.sinks.kafka.epoch import EpochWatch, begin_epoch, retire
+from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.marker import MarkerStore
+from checkback.sinks.kafka.real_topics import TopicDirectory
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.sink_record import SinkRecord
+from checkback.sinks.kafka.source_record import PlacedRecord
+from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
 from checkback.sinks.writer import BatchWriter
 from checkback.state import Action, Counter, Outcome
 from checkback.streaming.claim import claim_topics
@@ -56,7 +57,7 @@ def connection(settings: Settings) -> dict[str, str]:
 
 def write(producer: MarkedProducer, real: str, body: bytes, batch: int) -> None:
     producer.begin()
-    producer.send(Output(real, 0, None, body, [], 0))
+    producer.send(SinkRecord(real, 0, None, body, [], 0))
     producer.commit(batch, 0)
 
 
@@ -64,13 +65,13 @@ def test_the_younger_of_two_jobs_writes_and_the_older_one_ends(
     topics: Topics, sink: SinkSettings
 ) -> None:
     real = f"{topics.prefix}orders"
-    older = begin_session(sink, PARTITIONS, (), 0)
+    older = begin_epoch(sink, PARTITIONS, (), 0)
     kept = MarkedProducer(older, 1)
     write(kept, real, b"older", 0)
-    watch = SessionWatch(older)
+    watch = EpochWatch(older)
     watch.require_own()
 
-    younger = begin_session(sink, PARTITIONS, (0, 1), 1)
+    younger = begin_epoch(sink, PARTITIONS, (0, 1), 1)
 
     with pytest.raises(ProducerLostError):
         write(kept, real, b"twice", 1)
@@ -81,21 +82,21 @@ def test_the_younger_of_two_jobs_writes_and_the_older_one_ends(
     watch.close()
     write(MarkedProducer(younger, 1), real, b"younger", 1)
     assert topics.bodies(real) == ["older", "younger"]
-    assert younger.session == older.session + 1
+    assert younger.epoch == older.epoch + 1
 
 
 def test_a_start_ends_what_a_killed_job_left_open(topics: Topics, sink: SinkSettings) -> None:
     """Nobody who reads committed has to wait for the timeout."""
     real = f"{topics.prefix}orders"
-    patient = begin_session(replace(sink, transaction_timeout_ms=60_000), PARTITIONS, (), 0)
+    patient = begin_epoch(replace(sink, transaction_timeout_ms=60_000), PARTITIONS, (), 0)
     left = MarkedProducer(patient, 0)
     left.begin()
-    left.send(Output(real, 0, None, b"never", [], 0))
+    left.send(SinkRecord(real, 0, None, b"never", [], 0))
     left.flush()
     topics.send_raw(real, b"after", [], 0)
     assert topics.bodies(real) == []
 
-    begin_session(sink, PARTITIONS, (0, 1), 0)
+    begin_epoch(sink, PARTITIONS, (0, 1), 0)
 
     wait_until(lambda: topics.bodies(real) == ["after"], 5.0, "an aborted transaction")
 
@@ -104,9 +105,9 @@ def test_what_nobody_ends_holds_readers_up_no_longer_than_its_timeout(
     topics: Topics, sink: SinkSettings
 ) -> None:
     real = f"{topics.prefix}orders"
-    left = MarkedProducer(begin_session(sink, 1, (), 0), 0)
+    left = MarkedProducer(begin_epoch(sink, 1, (), 0), 0)
     left.begin()
-    left.send(Output(real, 0, None, b"never", [], 0))
+    left.send(SinkRecord(real, 0, None, b"never", [], 0))
     left.flush()
     topics.send_raw(real, b"after", [], 0)
 
@@ -118,14 +119,14 @@ def test_what_nobody_ends_holds_readers_up_no_longer_than_its_timeout(
 
 
 def test_sessions_begin_where_the_markers_are(sink: SinkSettings) -> None:
-    begin_session(sink, 1, (), 5)
-    begin_session(sink, PARTITIONS, (0,), 9)
+    begin_epoch(sink, 1, (), 5)
+    begin_epoch(sink, PARTITIONS, (0,), 9)
 
     store = MarkerStore(sink)
     found = store.read([0, 1])
     store.close()
 
-    assert [(found[number].next_batch, found[number].session) for number in (0, 1)] == [
+    assert [(found[number].next_batch, found[number].epoch) for number in (0, 1)] == [
         (5, 2),
         (9, 2),
     ]
@@ -133,50 +134,50 @@ def test_sessions_begin_where_the_markers_are(sink: SinkSettings) -> None:
 
 def test_a_marker_that_vanishes_during_the_start_is_not_made_anew(sink: SinkSettings) -> None:
     with pytest.raises(CheckpointError, match="vanished"):
-        begin_session(sink, PARTITIONS, (0, 1), 5)
+        begin_epoch(sink, PARTITIONS, (0, 1), 5)
 
 
 def test_nobody_writes_over_a_checkpoint_that_was_replaced(sink: SinkSettings) -> None:
-    running = begin_session(sink, PARTITIONS, (), 0)
+    running = begin_epoch(sink, PARTITIONS, (), 0)
 
     retire(sink, PARTITIONS)
 
     with pytest.raises(FencedError):
         MarkedProducer(running, 0)
     with pytest.raises(CheckpointError, match="replaced"):
-        begin_session(sink, PARTITIONS, (0, 1), 0)
+        begin_epoch(sink, PARTITIONS, (0, 1), 0)
 
 
 @pytest.fixture
-def folders(spark: SparkSession, settings: Settings) -> list[CheckpointFolder]:
-    return [CheckpointFolder(spark, f"{settings.checkpoint}-{name}") for name in ("a", "b")]
+def stores(spark: SparkSession, settings: Settings) -> list[CheckpointStore]:
+    return [CheckpointStore.of(spark, f"{settings.checkpoint}-{name}") for name in ("a", "b")]
 
 
 def test_topics_are_the_first_checkpoints_that_claims_them(
-    settings: Settings, folders: list[CheckpointFolder]
+    settings: Settings, stores: list[CheckpointStore]
 ) -> None:
-    first, second = (replace(settings, checkpoint=folder.path) for folder in folders)
-    claim_topics(first, connection(settings), folders[0])
-    claim_topics(first, connection(settings), folders[0])
+    first, second = (replace(settings, checkpoint=folder.path) for folder in stores)
+    claim_topics(first, connection(settings), stores[0])
+    claim_topics(first, connection(settings), stores[0])
 
     with pytest.raises(CheckpointError, match="already settled") as refusal:
-        claim_topics(replace(second, application_id="other"), connection(settings), folders[1])
+        claim_topics(replace(second, application_id="other"), connection(settings), stores[1])
 
     assert refusal.value.fields["claimed_by"] == first.checkpoint
     assert look_at_cluster(first, connection(settings)).claim is not None
 
 
 def test_a_claim_that_a_crash_cut_off_is_made_good(
-    settings: Settings, folders: list[CheckpointFolder]
+    settings: Settings, stores: list[CheckpointStore]
 ) -> None:
     """The claim is on the topic, and the checkpoint does not know that it won."""
-    claim_topics(settings, connection(settings), folders[0])
-    text = folders[0].read("claim.json") or ""
-    folders[0].write("claim.json", text.replace("true", "false"))
+    claim_topics(settings, connection(settings), stores[0])
+    text = stores[0].read_own("claim.json") or ""
+    stores[0].replace_own("claim.json", text.replace("true", "false"))
 
-    claim_topics(settings, connection(settings), folders[0])
+    claim_topics(settings, connection(settings), stores[0])
 
-    assert folders[0].read("claim.json") == text
+    assert stores[0].read_own("claim.json") == text
 
 
 @dataclass(slots=True)
@@ -185,7 +186,7 @@ class SlowHalves(RecordReader):
 
     def read(
         self, partition: int, offsets: NDArray[np.int64]
-    ) -> Iterator[tuple[int, Message | None]]:
+    ) -> Iterator[tuple[int, PlacedRecord | None]]:
         for found in RecordReader.read(self, partition, offsets):
             yield found
             if found[0] == offsets[0]:
@@ -200,7 +201,7 @@ def test_a_batch_slower_than_its_timeout_is_told_as_such(
     for name in (b"a", b"b"):
         topics.send_half(name, f"{topics.prefix}orders")
     writer = BatchWriter(
-        begin_session(sink, PARTITIONS, (), 0),
+        begin_epoch(sink, PARTITIONS, (), 0),
         0,
         SlowHalves(dict(sink.connection), topics.names.half),
         RecordReader(dict(sink.connection), topics.names.op),

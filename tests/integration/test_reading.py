@@ -1,4 +1,4 @@
-"""The audit's reader sees what a consumer of committed records sees, and all of it."""
+"""The reader of tests and audits sees what a consumer of committed records sees, and all of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from checkback.deploy.demo.evidence import read_topic
-from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.errors import BrokerError
+from checkback.testing import Topics
 
 
 @pytest.fixture
@@ -20,8 +19,7 @@ def topic(bootstrap_servers: str, unique: str) -> str:
 
 
 def values(bootstrap_servers: str, topic: str) -> list[bytes]:
-    connection = kafka_python_settings(bootstrap_servers, {})
-    return sorted(record.value for record in read_topic(connection, topic))
+    return sorted(record.value() or b"" for record in Topics(bootstrap_servers, "").read(topic))
 
 
 def test_an_aborted_transaction_is_not_evidence(bootstrap_servers: str, topic: str) -> None:

@@ -1,0 +1,85 @@
+"""The topics of a fuzz run: healthy ones, and ones that reject what they are sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.integration.running import Topics
+
+from checkback.protocol.configuration import Settings
+from checkback.testing.topics import create_plain_topics
+
+HALF_PARTITIONS: Final = 2
+MAX_MESSAGE_BYTES: Final = 4_194_304
+HEALTHY_GROUP: Final = "healthy"
+GROUPS: Final = {
+    "wild": {},
+    "narrow": {"max.message.bytes": "1000"},
+    "compacting": {"cleanup.policy": "compact"},
+}  # fmt: skip
+"""Groups that have a check topic, and how it is set; "mute" has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Names of the topics that finals go to, under the prefix of the run."""
+
+    prefix: str
+
+    @property
+    def healthy(self) -> str:
+        return f"{self.prefix}orders"
+
+    @property
+    def small(self) -> str:
+        """A topic that takes no more than 1,000 bytes."""
+        return f"{self.prefix}small"
+
+    @property
+    def compacted(self) -> str:
+        """A topic that takes no record without a key."""
+        return f"{self.prefix}compacted"
+
+    @property
+    def aged(self) -> str:
+        """A topic that takes nothing older than a day.
+
+        Not a millisecond: the broker then rejects its own transaction markers, and whoever wrote to
+        that topic in a transaction can begin no other.
+        """
+        return f"{self.prefix}aged"
+
+    @property
+    def missing(self) -> str:
+        return f"{self.prefix}missing"
+
+    @property
+    def real(self) -> list[str]:
+        """All that exist."""
+        return [self.healthy, self.small, self.compacted, self.aged]
+
+
+def fuzz_settings(topics: Topics, checkpoint: Path) -> Settings:
+    """Return the job's settings: nothing committed is asked about, what is silent is given up."""
+    return topics.settings(
+        checkpoint,
+        transaction_timeout_ms=5_000,
+        check_interval_ms=10_000,
+        check_max=1,
+        verdict_retention_ms=20_000,
+        max_message_bytes=MAX_MESSAGE_BYTES,
+    )
+
+
+def create_places(topics: Topics, settings: Settings) -> Places:
+    """Create all topics of the run."""
+    places = Places(topics.prefix)
+    topics.create(settings, [places.healthy], [HEALTHY_GROUP])
+    create_plain_topics(settings, [places.small], 1, {"max.message.bytes": "1000"})
+    create_plain_topics(settings, [places.compacted], 1, {"cleanup.policy": "compact"})
+    create_plain_topics(settings, [places.aged], 1, {"message.timestamp.before.max.ms": "86400000"})
+    for group, configs in GROUPS.items():
+        create_plain_topics(settings, [topics.names.check(group)], 1, configs)
+    return places

@@ -1,0 +1,194 @@
+"""A fuzz run: healthy and hostile records into a real job, all accounted for in the end."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+
+from tests.fuzz.halves import HalfMaker
+from tests.fuzz.ops import OpMaker
+from tests.fuzz.places import HEALTHY_GROUP, create_places, fuzz_settings
+from tests.fuzz.records import Expected, Record, Transaction
+from tests.fuzz.witness import Origin, Sight, Witness
+from tests.fuzz.writing import Writer, writer_of
+from tests.integration.running import Pipeline, Topics, wait_until
+
+VISIBLE_WITHIN_S: Final = 60.0
+ACCOUNTED_WITHIN_S: Final = 120.0
+ROUND: Final = 250
+"""Transactions that are written together."""
+OUTSTANDING_MAX: Final = 2_000
+"""Healthy transactions that may be under way: the job is asked for no more than it can do."""
+HEALTHY_SHARE: Final = 0.4
+
+
+class Written(NamedTuple):
+    """A record that stands on its topic."""
+
+    kind: str
+    expected: Expected
+    at_s: float
+
+
+@dataclass
+class FuzzRun:
+    """One run; `go` says what was seen.
+
+    Args:
+        bootstrap_servers: the broker.
+        prefix: of the topics.
+        folder: of checkpoint and logs.
+        seed: decides what is written.
+        records: how many.
+    """
+
+    bootstrap_servers: str
+    prefix: str
+    folder: Path
+    seed: int
+    records: int
+    written: dict[Origin, Written] = field(default_factory=dict)
+    healthy: dict[Origin, float] = field(default_factory=dict)
+    _unseen: set[Origin] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.topics = Topics(self.bootstrap_servers, self.prefix)
+        self.settings = fuzz_settings(self.topics, self.folder / "checkpoint")
+        self.places = create_places(self.topics, self.settings)
+        chance = Random(self.seed)
+        self.chance = chance
+        self.half_maker = HalfMaker(chance, self.places, self.topics.names)
+        self.op_maker = OpMaker(chance)
+        self.writer = Writer(self.topics, self._stored)
+        self.next_offset: Counter[int] = Counter()
+
+    def go(self) -> str:
+        """Write all records beside the running job, and audit what became of each.
+
+        Raises:
+            AssertionError: something is lost, twice, late or in the wrong place, or the job ended.
+        """
+        try:
+            return self._go()
+        except BaseException as error:
+            again = f"python -m tests.fuzz {self.seed} --records {self.records}"
+            error.add_note(f"Repeat it by: {again}")
+            raise
+        finally:
+            self.writer.close()
+
+    def _go(self) -> str:
+        began_s = time.monotonic()
+        with Pipeline(self.settings, self.folder) as pipeline:
+            pipeline.wait_for("started")
+            pid = pipeline.pid
+            with Witness(self.topics, self.places) as witness:
+                wrote_s = self._write_all(pipeline, witness)
+                self._await_all(pipeline, witness)
+                assert pipeline.terminate() == 0, pipeline.errors()
+            assert pipeline.pid == pid
+            events = Counter(event["event"] for event in pipeline.drain())
+        assert (events["started"], events["stopped"]) == (1, 1), events
+        slowest_s = self._audit(witness)
+        return self._summary(witness, wrote_s, time.monotonic() - began_s, slowest_s)
+
+    def _write_all(self, pipeline: Pipeline, witness: Witness) -> float:
+        began_s = time.monotonic()
+        while len(self.written) < self.records:
+            self._write_round()
+            assert pipeline.is_alive, pipeline.errors()
+            wait_until(
+                lambda: self._outstanding(witness) < OUTSTANDING_MAX or not pipeline.is_alive,
+                timeout_s=ACCOUNTED_WITHIN_S,
+                what="healthy transactions to become visible",
+            )
+        return time.monotonic() - began_s
+
+    def _outstanding(self, witness: Witness) -> int:
+        for origin in [one for one in self._unseen if one in witness.seen]:
+            self._unseen.discard(origin)
+        return len(self._unseen)
+
+    def _write_round(self) -> None:
+        is_healthy = [self.chance.random() < HEALTHY_SHARE for _ in range(ROUND)]
+        maker = self.half_maker
+        made = [maker.healthy() if one else maker.wild() for one in is_healthy]
+        made.sort(key=lambda one: writer_of(one.half))
+        offsets = [self._take_offset(one.half.partition) for one in made]
+        others = [self.op_maker.op() for _ in range(ROUND // 4)]
+        others += [self.op_maker.feedback() for _ in range(ROUND // 20)]
+        early = self._ops(made, offsets, early=True)
+        self.writer.write(early + others)
+        self.writer.write([one.half for one in made])
+        self._expect_offsets(made, offsets)
+        self.writer.write(self._ops(made, offsets, early=False))
+
+    def _take_offset(self, partition: int) -> int:
+        self.next_offset[partition] += 1
+        return self.next_offset[partition] - 1
+
+    def _ops(self, made: list[Transaction], offsets: list[int], *, early: bool) -> list[Record]:
+        pairs = zip(made, offsets, strict=True)
+        return [
+            one.op(said, offset)
+            for one, offset in pairs
+            for said in one.said
+            if said.early == early
+        ]
+
+    def _expect_offsets(self, made: list[Transaction], offsets: list[int]) -> None:
+        now_s = time.monotonic()
+        for one, offset in zip(made, offsets, strict=True):
+            origin = (self.topics.names.half, one.half.partition, offset)
+            assert self.written[origin].kind == one.half.kind, origin
+            if one.is_healthy:
+                self.healthy[origin] = now_s
+                self._unseen.add(origin)
+
+    def _stored(self, record: Record, offset: int) -> None:
+        origin = (self.writer.topics[record.place], record.partition, offset)
+        self.written[origin] = Written(record.kind, record.expected, time.monotonic())
+
+    def _await_all(self, pipeline: Pipeline, witness: Witness) -> None:
+        """Wait until everything that has to show has shown; the audit says what did not."""
+        until_s = time.monotonic() + ACCOUNTED_WITHIN_S
+        missing = [one for one, record in self.written.items() if record.expected.must_show]
+        while missing and time.monotonic() < until_s:
+            assert pipeline.is_alive, pipeline.errors()
+            time.sleep(0.5)
+            missing = [origin for origin in missing if origin not in witness.seen]
+
+    def _audit(self, witness: Witness) -> float:
+        """Return how long the slowest healthy transaction took, in seconds."""
+        wrong = [
+            f"{record.kind} at {origin}: {[(one.fate, one.reason) for one in sights]}"
+            for origin, record in self.written.items()
+            if not is_accounted(record.expected, sights := witness.seen.get(origin, []))
+        ]
+        wrong += [f"nobody wrote {one}" for one in witness.seen if one not in self.written]
+        assert not wrong, f"{len(wrong)} wrong, the first: " + "\n".join(wrong[:20])
+        healthy = {origin: witness.seen[origin][0] for origin in self.healthy}
+        assert {one.topic for one in healthy.values()} == {self.places.healthy}
+        slowest_s = max(one.at_s - self.healthy[origin] for origin, one in healthy.items())
+        assert slowest_s < VISIBLE_WITHIN_S, f"{HEALTHY_GROUP}: visible after {slowest_s:.1f} s"
+        return slowest_s
+
+    def _summary(self, witness: Witness, wrote_s: float, all_s: float, slowest_s: float) -> str:
+        fates = Counter(one.fate.value for sights in witness.seen.values() for one in sights)
+        places = Counter(origin[0].removeprefix(self.prefix) for origin in self.written)
+        return (
+            f"{len(self.written)} records {dict(places)}, {len(self.healthy)} healthy transactions;"
+            f" {dict(fates)}; written in {wrote_s:.1f} s, {all_s:.1f} s in all; the slowest healthy"
+            f" transaction was visible after {slowest_s:.1f} s"
+        )
+
+
+def is_accounted(expected: Expected, sights: list[Sight]) -> bool:
+    """Tell whether a record was seen as it had to be: once, or nowhere where that is allowed."""
+    if not sights:
+        return not expected.must_show
+    return len(sights) == 1 and expected.allows(sights[0].fate, sights[0].reason)

@@ -1,0 +1,298 @@
+"""Two tenants of one deployment attack each other; Kafka lets both write to every topic."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.client.playing import Scripted
+from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+
+from checkback.client import LocalTransactionState, Message, TransactionMQProducer
+from checkback.commands.core import LazyGroup, execute
+from checkback.commands.nouns import NOUNS
+from checkback.deploy.broker import EmbeddedBroker
+from checkback.protocol.properties import Headers, text_value
+from checkback.protocol.records import Op, half_headers
+from checkback.security import SignatureAlgorithm
+from checkback.security.record_signer import RecordSigner
+from checkback.streaming.access_table import Pads
+
+ALICE, MALLORY, ADMIN = "alice-service", "mallory-service", "administrators"
+SECRETS = {name: f"the-secret-of-{name}" for name in (ALICE, MALLORY, ADMIN)}
+PATIENCE_S = 90.0
+NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
+
+
+def rules(prefix: str, alices_topic: str = "PUB") -> str:
+    """Return rules that give each tenant one topic and one group."""
+    return f"""
+accounts:
+- {{accessKey: {ALICE}, secretKey: {SECRETS[ALICE]},
+   topicPerms: [{prefix}alice={alices_topic}], groupPerms: [{prefix}a=PUB|SUB]}}
+- {{accessKey: {MALLORY}, secretKey: {SECRETS[MALLORY]},
+   topicPerms: [{prefix}mallory=PUB], groupPerms: [{prefix}m=PUB|SUB]}}
+- {{accessKey: {ADMIN}, secretKey: {SECRETS[ADMIN]}, admin: true}}
+"""
+
+
+def now_ms() -> float:
+    """Return the time; the broker is on this machine."""
+    return time.time() * 1_000
+
+
+@dataclass
+class Stage:
+    """A running pipeline with access control, and what tenants write to its topics."""
+
+    topics: Topics
+    pipeline: Pipeline
+    prefix: str
+    rules: Path
+
+    def signer(self, access_key: str) -> RecordSigner:
+        return RecordSigner(access_key, SECRETS[access_key], now_ms)
+
+    def half(
+        self, name: str, by: RecordSigner | None, *, topic: str = "alice", group: str = "a"
+    ) -> tuple[int, int]:
+        """Write a half by hand; return its place."""
+        headers = half_headers(
+            producer_group=self.prefix + group,
+            transaction_id=name,
+            real_topic=self.prefix + topic,
+            properties=NEVER_ASKED,
+        )
+        if by is not None:
+            headers = by.half(self.topics.names.half, None, name.encode(), headers)
+        return self.topics.send_raw(self.topics.names.half, name.encode(), headers)
+
+    def op(
+        self, at: tuple[int, int], name: str, by: RecordSigner | None, **changes: Any
+    ) -> Headers:
+        """Write an op by hand; return its headers."""
+        said = {"producer_group": f"{self.prefix}a", "transaction_id": name, "state": COMMIT}
+        op = Op(*at, **{**said, **changes})
+        headers = op.headers()
+        if by is not None:
+            headers = by.op(self.topics.names.op, at[0], op.key(), op.value(), headers)
+        self.topics.send_raw(self.topics.names.op, op.value(), headers, at[0], op.key())
+        return headers
+
+    def refused(self) -> list[tuple[str, str]]:
+        """The refused records: transaction id and reason."""
+        return [
+            (_text(one, "UNIQ_KEY"), _text(one, "__checkback.errors.reason"))
+            for one in self.topics.read(self.topics.names.refused)
+        ]
+
+    def refusal_of(self, name: str) -> list[str]:
+        return [reason for one, reason in self.refused() if one == name]
+
+    def bodies(self, topic: str = "alice") -> list[str]:
+        return self.topics.bodies(self.prefix + topic)
+
+    def wait_until_refused(self, name: str, reason: str, times: int = 1) -> None:
+        wait_until(
+            lambda: self.refusal_of(name).count(reason) == times,
+            PATIENCE_S,
+            what=f"{reason} of {name}",
+        )
+
+
+def _text(record: Any, name: str) -> str:
+    return text_value(record.headers() or [], name) or ""
+
+
+@pytest.fixture(scope="module")
+def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    prefix, folder = f"t{uuid.uuid4().hex[:10]}-", tmp_path_factory.mktemp("access")
+    topics = Topics(broker.bootstrap_servers, prefix)
+    file = folder / "plain_acl.yml"
+    file.write_text(rules(prefix))
+    (folder / "events").mkdir()
+    settings = topics.settings(
+        folder / "checkpoint",
+        application_id=prefix.rstrip("-"),
+        trigger_interval_ms=200,
+        progress_interval_ms=500,
+        check_interval_ms=2_000,
+        transaction_timeout_ms=1_000,
+        acl_file=str(file),
+        access_key=ADMIN,
+        secret_key=SECRETS[ADMIN],
+        spark={"eventLog.enabled": "true", "eventLog.dir": str(folder / "events")},
+        log_file="-",
+    )
+    topics.create(settings, [f"{prefix}alice", f"{prefix}mallory"], [f"{prefix}a", f"{prefix}m"])
+    with Pipeline(settings, folder) as pipeline:
+        started = pipeline.wait_for("started")
+        assert started["access_control"] == "on"
+        yield Stage(topics, pipeline, prefix, file)
+
+
+def test_a_tenant_that_signs_gets_its_messages_delivered(stage: Stage) -> None:
+    listener = Scripted()
+    producer = TransactionMQProducer(
+        f"{stage.prefix}a",
+        bootstrap_servers=stage.topics.bootstrap_servers,
+        transaction_listener=listener,
+        topic_prefix=stage.prefix,
+        access_key=ALICE,
+        secret_key=SECRETS[ALICE],
+        born_host="10.0.0.1",
+    )
+    producer.start()
+    try:
+        producer.send_message_in_transaction(Message(f"{stage.prefix}alice", b"paid"))
+        listener.execute = lambda *_: LocalTransactionState.UNKNOW
+        asked = producer.send_message_in_transaction(Message(f"{stage.prefix}alice", b"asked"))
+        wait_until(
+            lambda: sorted(stage.bodies()) == ["asked", "paid"], PATIENCE_S, what="both finals"
+        )
+        assert asked.message_queue is not None
+        copied_from = asked.message_queue.queue_id, asked.queue_offset
+        stage_copy = copy_of(stage, stage.topics.names.half, *copied_from)
+        wait_until(
+            lambda: (asked.transaction_id, "rollback") in answers(stage, stage_copy),
+            PATIENCE_S,
+            what="the answer about a copied half",
+        )
+    finally:
+        producer.shutdown()
+
+    assert [one.transaction_id for one in listener.checked] == [asked.transaction_id]
+    assert sorted(stage.bodies()) == ["asked", "paid"]
+    [final] = [one for one in stage.topics.read(f"{stage.prefix}alice") if one.value() == b"paid"]
+    assert {"Signature", "AccessKey", "__BORNHOST"}.isdisjoint(dict(final.headers() or []))
+    assert stage.refused() == []
+
+
+def copy_of(stage: Stage, topic: str, partition: int, offset: int) -> tuple[int, int]:
+    """Write a record's bytes again; return the place of the copy."""
+    [record] = [
+        one
+        for one in stage.topics.read(topic)
+        if (one.partition(), one.offset()) == (partition, offset)
+    ]
+    return stage.topics.send_raw(
+        topic,
+        record.value(),
+        record.headers(),
+        partition,
+        record.key(),
+    )
+
+
+def answers(stage: Stage, half_at: tuple[int, int]) -> list[tuple[str, str]]:
+    """The ops about a half: transaction id and verdict."""
+    verdicts = {str(COMMIT): "commit", str(ROLLBACK): "rollback"}
+    return [
+        (_text(one, "UNIQ_KEY"), verdicts.get(_text(one, "COMMIT_OR_ROLLBACK"), ""))
+        for one in stage.topics.read(stage.topics.names.op)
+        if (one.partition(), one.value()) == (half_at[0], b"%d" % half_at[1])
+    ]
+
+
+def test_no_attack_has_an_effect(stage: Stage) -> None:
+    alice, mallory = stage.signer(ALICE), stage.signer(MALLORY)
+    at = stage.half("pending", alice)
+
+    forged = {
+        stage.half("unsigned", None): "unsigned",
+        stage.half("topic of others", mallory, group="m"): "topic of others",
+        stage.half("group of others", mallory, topic="mallory"): "group of others",
+        stage.half("wrong secret", RecordSigner(ALICE, "guessed-secret", alice.now_ms)): "",
+        stage.half("old", RecordSigner(ALICE, SECRETS[ALICE], lambda: now_ms() - 10**6)): "",
+    }
+    for place, name in forged.items():
+        stage.op(place, name, mallory, producer_group=f"{stage.prefix}m")
+    stage.op(at, "pending", None)
+    stage.op(at, "pending", mallory)
+    stage.op(at, "pending", mallory, producer_group=f"{stage.prefix}m")
+    stage.op(at, "pending", alice, operator="mallory")
+    elsewhere = stage.op((at[0], at[1] + 1_000), "pending", alice)
+    stage.topics.send_raw(stage.topics.names.op, b"%d" % at[1], elsewhere, at[0], b"pending")
+
+    expected = [
+        "ACCESS_KEY_MISSING", "GROUP_NOT_PERMITTED", "OP_GROUP_WRONG", "ADMIN_NEEDED",
+        "SIGNATURE_WRONG",
+    ]  # fmt: skip
+    wait_until(
+        lambda: sorted(stage.refusal_of("pending")) == sorted(expected),
+        PATIENCE_S,
+        what="the refusals of the ops",
+    )
+    stage.wait_until_refused("unsigned", "ACCESS_KEY_MISSING")
+    stage.wait_until_refused("topic of others", "TOPIC_NOT_PERMITTED")
+    stage.wait_until_refused("group of others", "GROUP_NOT_PERMITTED")
+    stage.wait_until_refused("wrong secret", "SIGNATURE_WRONG")
+    stage.wait_until_refused("old", "BORN_TIME_WRONG")
+    assert sorted(stage.bodies()) == ["asked", "paid"]
+    assert stage.bodies("mallory") == []
+
+
+def test_an_operator_decides_as_an_admin_only(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resolve = ["tx", "resolve", "pending", "--commit", "--operator", "ann", "--why", "paid"]
+    config = ["--config", str(stage.pipeline.folder / "checkback.toml"), "--output", "json"]
+    as_alice = ["--access-key", ALICE, "--secret-key", SECRETS[ALICE], "--wait", "30"]
+
+    assert execute(LazyGroup(NOUNS), [*resolve, "--yes", *as_alice, *config]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["op_refused"]["reason"] == "ADMIN_NEEDED"
+
+    assert execute(LazyGroup(NOUNS), [*resolve, "--yes", *config]) == 0
+    assert sorted(stage.bodies()) == ["asked", "paid", "pending"]
+
+
+def test_changed_rules_are_in_force_within_seconds_and_broken_ones_never(stage: Stage) -> None:
+    alice = stage.signer(ALICE)
+    stage.rules.write_text("accounts: [")
+    broken = stage.pipeline.wait_for("access_rules_broken")
+    stage.op(stage.half("under old rules", alice), "under old rules", alice)
+    wait_until(lambda: "under old rules" in stage.bodies(), PATIENCE_S, what="the final")
+
+    stage.rules.write_text(rules(stage.prefix, alices_topic="SUB"))
+    changed = stage.pipeline.wait_for("access_rules", 20)
+    stage.op(stage.half("under new rules", alice), "under new rules", alice)
+    stage.wait_until_refused("under new rules", "TOPIC_NOT_PERMITTED")
+
+    assert "no YAML" in broken["problem"]
+    assert (changed["access_control"], changed["before"]) == ("on", "on")
+    assert "under new rules" not in stage.bodies()
+
+
+def test_no_secret_is_anywhere_but_in_the_rules(stage: Stage) -> None:
+    assert stage.pipeline.terminate() == 0
+    folder = stage.pipeline.folder
+    kept = {str(one): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
+    secret_holders = {str(stage.rules), str(folder / "checkback.toml")}
+    for topic in (stage.topics.names.refused, stage.topics.names.settled):
+        kept[topic] = b"".join(one.value() or b"" for one in stage.topics.read(topic))
+    kept["events"] = json.dumps(stage.pipeline.drain()).encode()
+    forms = [form for secret in SECRETS.values() for form in forms_of(secret)]
+
+    leaks = [
+        name
+        for name, content in kept.items()
+        if name not in secret_holders and any(form in content.lower() for form in forms)
+    ]
+
+    assert any("events/" in name for name in kept)
+    assert any("/access/" in name for name in kept)
+    assert leaks == []
+
+
+def forms_of(secret: str) -> list[bytes]:
+    """Return a secret and its pads, raw and in hexadecimal digits."""
+    pads = Pads.of(secret, SignatureAlgorithm.HMAC_SHA256)
+    raw = [secret.encode(), pads.inner, pads.outer]
+    return [*raw, *(one.hex().encode() for one in raw)]

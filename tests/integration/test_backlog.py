@@ -1,0 +1,49 @@
+"""After an outage: batches that their limit cuts, and commits that are read after their halves."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+
+RETENTION_MS = 2_000
+HALVES = 300
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique, half_partitions=1)
+
+
+def test_what_was_committed_before_an_outage_longer_than_the_retention_is_delivered(
+    topics: Topics, tmp_path: Path
+) -> None:
+    """Every commit is read batches after its half, when the half is too old twice over."""
+    settings = topics.settings(
+        tmp_path / "checkpoint",
+        batch_events_max=100,
+        half_retention_ms=RETENTION_MS,
+        check_max=1,
+        transaction_timeout_ms=0,
+        check_interval_ms=1,
+    )
+    names, real = topics.names, f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+    bodies = [f"{number:03}" for number in range(HALVES)]
+    at = [topics.send_half(body.encode(), real) for body in bodies]
+    for position, body in reversed(list(zip(at, bodies, strict=True))):
+        topics.send_op(position, body, COMMIT)
+    topics.send_half(b"silent", real)
+    time.sleep(RETENTION_MS / 1_000)  # by the brokers' clock: nothing else makes a half old
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started")
+        wait_until(lambda: topics.bodies(names.discarded), what="the one that nobody settled")
+        assert pipeline.terminate() == 0
+
+    assert topics.bodies(real) == bodies
+    assert topics.bodies(names.discarded) == ["silent"]
+    assert topics.reasons() == []
+    assert set(topics.bodies(names.check("g"))) <= {"silent"}

@@ -1,0 +1,243 @@
+"""What `checkback acl grants` prints is enough on a broker with its authorizer on; one less is not.
+
+The commands themselves are read and carried out, as a user would run them.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclBinding, AclOperation
+from tests.integration.guarded import ADMIN, Acls, bindings_of, guarded_broker, login
+from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
+
+from checkback.client import (
+    LocalTransactionState,
+    Message,
+    MessageExt,
+    TransactionListener,
+    TransactionMQProducer,
+)
+from checkback.deploy.broker import EmbeddedBroker
+from checkback.protocol.errors import BrokerError, OperationalError
+from checkback.protocol.properties import FROM_TRANSACTION_CHECK, text_value
+from checkback.protocol.records import check_headers
+
+SERVED_S = 90.0
+"""How long the pipeline gets for everything; with all rights it needs a tenth of it."""
+ONE_LEFT_S = 6.0
+"""How long it gets for the last thing; with all rights it follows within two intervals."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    with guarded_broker(tmp_path_factory.mktemp("granted"), "orders", "pipeline") as running:
+        yield running
+
+
+def topics_of(broker: EmbeddedBroker, prefix: str) -> Topics:
+    """Return a Checkback's topics as the admin sees them."""
+    topics = Topics(broker.bootstrap_servers, prefix, half_partitions=1, kafka=login(ADMIN))
+    topics.create(topics.settings(state_partitions=1), real=[f"{prefix}paid"])
+    return topics
+
+
+def needed(topics: Topics, *arguments: str) -> list[AclBinding]:
+    """Return what the command says that is needed, without what is optional."""
+    printed = subprocess.check_output(
+        [
+            COMMAND, "acl", "grants", *arguments, "--topic", f"{topics.prefix}paid",
+            "--topic-prefix", topics.prefix, "--application-id", topics.prefix, "--output", "json",
+        ],
+        text=True,
+    )  # fmt: skip
+    grants: list[dict[str, Any]] = json.loads(printed)["grants"]
+    commands = [grant["command"] for grant in grants if not grant["optional"]]
+    return [binding for one in commands for binding in bindings_of(one)]
+
+
+def name_of(binding: AclBinding) -> str:
+    return f"{binding.operation.name} on {binding.restype.name} {binding.name}"
+
+
+class Committing(TransactionListener):
+    """Commits, at once and when asked."""
+
+    def __init__(self) -> None:
+        self.seen: list[Message | MessageExt] = []
+
+    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+        assert arg is None
+        self.seen.append(message)
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
+        self.seen.append(message)
+        return LocalTransactionState.COMMIT_MESSAGE
+
+
+class Group:
+    """A producer group with a login of its own; the admin plays the pipeline.
+
+    Args:
+        topics: the topics as the admin sees them.
+        log: what the client says.
+    """
+
+    def __init__(self, topics: Topics, log: pytest.LogCaptureFixture) -> None:
+        self.topics = topics
+        self.log = log
+
+    def fails(self) -> str:
+        """Send, commit and answer a check; return what did not work, "" if all did."""
+        self.log.clear()
+        producer = TransactionMQProducer(
+            "orders",
+            bootstrap_servers=self.topics.bootstrap_servers,
+            transaction_listener=Committing(),
+            topic_prefix=self.topics.prefix,
+            kafka=login("orders"),
+        )
+        try:
+            producer.start()
+        except BrokerError as error:
+            return error.message
+        try:
+            return self._fails_to_serve(producer)
+        finally:
+            producer.shutdown()
+
+    def _fails_to_serve(self, producer: TransactionMQProducer) -> str:
+        ops, answers = self._ops(), self._ops(answers=True)
+        producer.send_message_in_transaction(Message(f"{self.topics.prefix}paid", b"x"), arg=None)
+        wait_until(lambda: self._ops() > ops, 10, "the op is there")
+        half = self.topics.read(self.topics.names.half)[-1]
+        headers = check_headers(half.headers() or [], 0, half.offset() or 0, 1)
+        self.topics.send_raw(self.topics.names.check("orders"), half.value(), headers)
+        wait_until(
+            lambda: self._ops(answers=True) > answers or self._complaints(), 20, "a check's answer"
+        )
+        return "".join(self._complaints()[:1])
+
+    def _ops(self, *, answers: bool = False) -> int:
+        """Count the ops, or those that answer a check."""
+        said = [
+            text_value(one.headers() or [], FROM_TRANSACTION_CHECK)
+            for one in self.topics.read(self.topics.names.op)
+        ]
+        return said.count("true") if answers else len(said)
+
+    def _complaints(self) -> list[str]:
+        said = [one.getMessage() for one in self.log.records if one.levelname == "WARNING"]
+        return [one for one in said if "authorization failed" in one]
+
+
+def test_a_producer_group_needs_what_is_printed_and_nothing_less(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics, acls = topics_of(broker, "group."), Acls(broker.bootstrap_servers)
+    group = Group(topics, caplog)
+    wanted = needed(topics, "--principal", "User:orders", "--group", "orders")
+    create = next(one for one in wanted if one.operation is AclOperation.CREATE)
+    acls.give(one for one in wanted if one is not create)
+
+    # The right to create is needed as long as the check topic is not there.
+    assert "can't be created" in group.fails()
+    acls.give([create])
+    assert group.fails() == ""
+    acls.take(create)
+    assert group.fails() == ""
+
+    acls.give([create])
+    failed = {}
+    for one in wanted:
+        if one is not create:
+            acls.take(one)
+            failed[name_of(one)] = group.fails()
+            acls.give([one])
+    assert [name for name, said in failed.items() if not said] == []
+    assert len(failed) == 4
+
+
+class Deployment:
+    """A pipeline with a login of its own, and something of every kind for it to do."""
+
+    def __init__(self, topics: Topics, folder: Path) -> None:
+        self.topics = topics
+        self.folder = folder
+        self.one_left_s: float | None = None
+        self.settings = topics.settings(
+            folder / "checkpoint",
+            state_partitions=1,
+            application_id=topics.prefix,
+            kafka=login("pipeline"),
+            transaction_timeout_ms=500,
+            check_interval_ms=500,
+            check_max=1,
+        )
+
+    def leaves_undone(self) -> set[str]:
+        """Run the pipeline until nothing more is to be expected; return what it did not do."""
+        real = f"{self.topics.prefix}paid"
+        at = self.topics.send_half(b"committed", real)
+        self.topics.send_op(at, "committed", COMMIT)
+        self.topics.send_half(b"asked and given up", real, group="orders")
+        self.topics.send_half(b"nobody to ask", real, group="absent")
+        self.topics.send_raw(self.topics.names.op, b"no number", [])
+        with Pipeline(self.settings, self.folder) as pipeline:
+            try:
+                pipeline.wait_for("started")
+                wait_until(lambda: self._is_over(pipeline), SERVED_S)
+            except (OperationalError, AssertionError):
+                pass  # what is undone tells more
+        return self._undone()
+
+    def _undone(self) -> set[str]:
+        names = self.topics.names
+        wanted = (names.check("orders"), names.discarded, names.refused, names.feedback)
+        real = f"{self.topics.prefix}paid"
+        return {topic for topic in (*wanted, real) if not self.topics.read(topic)}
+
+    def _is_over(self, pipeline: Pipeline) -> bool:
+        """Tell whether all is done, the process ended, or one thing has been left for long."""
+        undone = self._undone()
+        if len(undone) != 1:
+            self.one_left_s = None
+            return not (undone and pipeline.is_alive)
+        self.one_left_s = self.one_left_s or time.monotonic()
+        return time.monotonic() - self.one_left_s > ONE_LEFT_S or not pipeline.is_alive
+
+
+def test_the_pipeline_needs_no_more_than_what_is_printed(
+    broker: EmbeddedBroker, tmp_path: Path
+) -> None:
+    topics = topics_of(broker, "pipeline.")
+    topics.create(topics.settings(state_partitions=1), groups=["orders"])
+    wanted = needed(topics, "--pipeline", "--principal", "User:pipeline", "--group", "orders")
+    Acls(broker.bootstrap_servers).give(wanted)
+
+    assert Deployment(topics, tmp_path).leaves_undone() == set()
+
+
+RIGHTS_OF_THE_PIPELINE = 12
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("missing", range(RIGHTS_OF_THE_PIPELINE))
+def test_the_pipeline_needs_no_less_than_what_is_printed(
+    broker: EmbeddedBroker, tmp_path: Path, missing: int
+) -> None:
+    topics = topics_of(broker, f"less-{missing}.")
+    topics.create(topics.settings(state_partitions=1), groups=["orders"])
+    wanted = needed(topics, "--pipeline", "--principal", "User:pipeline", "--group", "orders")
+    assert len(wanted) == RIGHTS_OF_THE_PIPELINE
+    left_out = wanted.pop(missing)
+    Acls(broker.bootstrap_servers).give(wanted)
+
+    assert Deployment(topics, tmp_path).leaves_undone() != set(), name_of(left_out)

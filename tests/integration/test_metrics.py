@@ -1,0 +1,183 @@
+"""A running pipeline as a platform team watches it: Prometheus, probes, JSON logs, traces."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+
+from checkback.deploy.ports import free_ports
+from checkback.protocol.properties import text_value
+
+ROOT = Path(__file__).parents[2]
+OF_THE_JVM = ("WARNING: ", "OpenJDK ", "Picked up ")
+"""How lines begin that no log configuration reaches."""
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique)
+
+
+class Prometheus:
+    """A real Prometheus that reads the job's metrics with our rules."""
+
+    def __init__(self, port: int) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+
+    def ask(self, query: str) -> dict[str, float]:
+        """Return the values of a query, by the value of its first label besides Prometheus' own."""
+        given = urllib.parse.urlencode({"query": query})
+        found = json.loads(fetch(f"{self.url}/api/v1/query?{given}")[1])["data"]["result"]
+        own = {"__name__", "instance", "job"}
+        return {
+            next((text for name, text in one["metric"].items() if name not in own), ""): float(
+                one["value"][1]
+            )
+            for one in found
+        }
+
+    def get(self, query: str) -> float | None:
+        """Return the one value of a query, None where there is none."""
+        return next(iter(self.ask(query).values()), None)
+
+
+@contextmanager
+def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
+    config = folder / "prometheus.yml"
+    document = {
+        "global": {"scrape_interval": "500ms", "evaluation_interval": "500ms"},
+        "rule_files": [str(ROOT / "deploy" / "prometheus" / "checkback.rules.yml")],
+        "scrape_configs": [{"job_name": "checkback", "static_configs": [{"targets": [target]}]}],
+    }
+    config.write_text(json.dumps(document), "utf-8")
+    (port,) = free_ports(1)
+    command = [
+        "prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]  # fmt: skip
+    with (folder / "prometheus.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        yield Prometheus(port)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def fetch(url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, str]:
+    try:
+        answer = httpx.request(method, url, content=body, timeout=30)
+    except httpx.TransportError as error:
+        return 0, str(error)
+    return answer.status_code, answer.text
+
+
+def send_one_of_each(topics: Topics, real: str) -> None:
+    committed = topics.send_half(b"committed", real, properties={"traceparent": TRACE})
+    topics.send_op(committed, "committed", COMMIT)
+    topics.send_op(topics.send_half(b"back", real, partition=1), "back", ROLLBACK)
+    nowhere = topics.send_half(b"nowhere", f"{topics.prefix}missing")
+    topics.send_op(nowhere, "nowhere", COMMIT)
+    topics.send_half(b"silent", real, properties={"traceparent": TRACE})
+
+
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None,
+    reason="prometheus is missing; Debian has it as a package, which .ci/run installs",
+)
+def test_prometheus_reads_what_a_running_pipeline_did(topics: Topics, tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    settings = topics.settings(
+        tmp_path / "checkpoint",
+        metrics_port=port,
+        log_format="json",
+        log_level="INFO",
+        log_file="-",
+        check_interval_ms=1_000,
+        check_max=3,
+    )
+    real, base = f"{topics.prefix}orders", f"http://127.0.0.1:{port}"
+    topics.create(settings, [real], ["g"])
+    send_one_of_each(topics, real)
+
+    with prometheus(tmp_path, f"127.0.0.1:{port}") as found, Pipeline(settings, tmp_path) as job:
+        wait_until(lambda: fetch(f"{base}/healthz")[0] == 200, what="an answer before Spark's")
+        starting = fetch(f"{base}/readyz")
+        started = job.wait_for("started")
+        wait_until(lambda: found.get("checkback_commit_messages_total") == 2, what="commits")
+        wait_until(
+            lambda: found.ask("checkback_discarded_total")["check_limit"] == 1, what="a discard"
+        )
+        assert fetch(f"{base}/readyz")[0] == 200
+        assert_measured(found)
+        assert fetch(f"{base}/loglevel/spark", "PUT", b"INFO")[0] == 200
+        assert fetch(f"{base}/loglevel/checkback", "PUT", b"DEBUG")[0] == 200
+        batches = found.get("checkback_batches_total") or 0
+        topics.send_half(b"one more", real)
+        wait_until(lambda: (found.get("checkback_batches_total") or 0) > batches + 1, what="more")
+        assert job.terminate() == 0
+        job.wait_for_jvm()
+
+    assert starting == (503, "the job starts\n")
+    assert started["metrics_url"] == base
+    assert_traced(topics, real)
+    assert_logged((tmp_path / "run.err").read_text("utf-8"))
+
+
+def assert_measured(found: Prometheus) -> None:
+    """What was sent is what Prometheus has, once it has read the batch of the discard."""
+    assert found.get("checkback_rollback_messages_total") == 1
+    assert found.get("checkback_final_messages_total") == 1
+    assert found.ask("checkback_refused_total > 0") == {"REAL_TOPIC_MISSING": 1}
+    assert found.ask("checkback_checks_total") == {"sent": 3, "undelivered": 0}
+    assert found.get("checkback_groups_without_members") == 1
+    assert found.get("checkback_finish_message_latency_count") == 3
+    assert found.get("checkback_half_messages") == 0
+    assert found.get("checkback_oldest_pending_age_seconds") == 0
+    assert found.get("checkback_state_rows") == 2
+    assert (found.get("checkback_state_bytes") or 0) > 100
+    assert found.get("checkback_ready") == 1
+    wait_until(lambda: found.get("sum(checkback_lag_records)") == 0, what="no lag")
+    stages = found.ask("checkback_batch_stage_seconds")
+    assert stages["trigger_execution"] >= stages["add_batch"] > 0
+    fired = {"CheckbackMessagesRefused", "CheckbackDiscarded"}
+    wait_until(lambda: fired <= found.ask('ALERTS{alertstate="firing"}').keys(), what="alerts")
+
+
+def assert_traced(topics: Topics, real: str) -> None:
+    """Both the final message and the check request carry on the trace of their half."""
+    (final,) = topics.read(real)
+    checks = [one for one in topics.read(topics.names.check("g")) if one.value() == b"silent"]
+
+    assert text_value(final.headers() or [], "traceparent") == TRACE
+    assert {text_value(one.headers() or [], "traceparent") for one in checks} == {TRACE}
+
+
+def assert_logged(text: str) -> None:
+    """Lines are JSON, Spark's too; each has the facts that it is about."""
+    said = [line for line in text.splitlines() if line.startswith("{")]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in said]
+    loggers = {line["logger"] for line in lines}
+    plain = [line for line in text.splitlines() if not line.startswith("{")]
+    (refused,) = (one["context"] for one in lines if one["msg"].startswith("Refused, "))
+    written = [one for one in lines if one["msg"].startswith("A batch was written")]
+
+    assert all({"ts", "level", "msg", "logger"} <= line.keys() for line in lines)
+    assert {"checkback.sinks.outputs", "checkback.streaming.observation"} <= loggers
+    assert any("spark" in name.lower() for name in loggers)
+    assert (refused["transaction_id"], refused["reason"]) == ("nowhere", "REAL_TOPIC_MISSING")
+    assert {"batch_id", "state_partition"} <= refused.keys()
+    assert plain == [line for line in plain if line.startswith(OF_THE_JVM)]
+    assert written
+    assert all("batch_id" in one["context"] for one in written)

@@ -1,0 +1,126 @@
+"""Finals of one key in order, and a pipeline that sleeps but misses nothing."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+
+from checkback.checkpoints.local_files import LocalCheckpoint
+from checkback.client import (
+    LocalTransactionState,
+    Message,
+    TransactionListener,
+    TransactionMQProducer,
+)
+from checkback.commands.core import LazyGroup
+from checkback.commands.nouns import NOUNS
+from checkback.deploy.settings import write_settings
+from checkback.protocol.configuration import Settings
+
+QUIET_S = 3.0
+
+
+class Committing(TransactionListener):
+    def execute_local_transaction(self, message: Message, arg: object) -> LocalTransactionState:
+        del message, arg
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check_local_transaction(self, message: Message) -> LocalTransactionState:
+        del message
+        return LocalTransactionState.UNKNOW
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique)
+
+
+def values(topics: Topics, real: str) -> list[int]:
+    return [int(message.value() or b"") for message in topics.read(real)]
+
+
+def test_synchronous_sends_with_one_key_come_out_in_their_order(
+    topics: Topics, tmp_path: Path
+) -> None:
+    """They came out 1, 5, 3, 7, 2: pages of one half partition were in several state partitions."""
+    topics.half_partitions = 2
+    settings = topics.settings(tmp_path / "checkpoint", state_partitions=2, page_size=4)
+    real = f"{topics.prefix}paid"
+    topics.create(settings, [real], ["g"])
+    producer = TransactionMQProducer(
+        "g",
+        bootstrap_servers=topics.bootstrap_servers,
+        transaction_listener=Committing(),
+        topic_prefix=topics.prefix,
+    )
+    producer.start()
+
+    def send(first: int, last: int) -> None:
+        for number in range(first, last):
+            producer.send_message_in_transaction(Message(real, b"%d" % number, keys="one"))
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started")
+        send(0, 20)
+        wait_until(lambda: len(values(topics, real)) >= 5, what="the first finals")
+        pipeline.kill()
+        send(20, 30)
+        pipeline.start()
+        send(30, 40)
+        wait_until(lambda: len(values(topics, real)) >= 40, what="all finals")
+    producer.shutdown()
+
+    assert values(topics, real) == list(range(40))
+
+
+def run_beside(settings: Settings, folder: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Run a command with these settings; return its exit code and its JSON."""
+    config = folder / "beside.toml"
+    write_settings(config, settings)
+    options = ["--config", str(config), "--output", "json"]
+    ran = CliRunner().invoke(LazyGroup(NOUNS), [*words, *options])
+    return ran.exit_code, json.loads(ran.output) if ran.exit_code == 0 else {"error": ran.exception}
+
+
+def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(topics: Topics, tmp_path: Path) -> None:
+    settings = topics.settings(
+        tmp_path / "checkpoint", transaction_timeout_ms=8_000, check_interval_ms=60_000
+    )
+    real, store = f"{topics.prefix}paid", LocalCheckpoint(tmp_path / "checkpoint")
+    topics.create(settings, [real], ["g"])
+
+    def commits_in_a_while() -> int:
+        before = store.last_batch("commits") or 0
+        time.sleep(QUIET_S)
+        return (store.last_batch("commits") or 0) - before
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("progress")
+        wait_until(lambda: commits_in_a_while() == 0, what="sleep")
+        at = topics.send_half(b"lone", real)
+        topics.send_half(b"silent", real)
+        topics.send_op(at, "lone", COMMIT)
+        sent_s = time.monotonic()
+        wait_until(lambda: topics.bodies(real) == ["lone"], what="the final of a lone commit")
+        assert time.monotonic() - sent_s < 15  # it sleeps for 20
+
+        code, found = run_beside(settings, tmp_path, "checkpoint", "verify")
+        assert (code, found["is_whole"], found["is_running"]) == (0, True, True)
+        code, found = run_beside(settings, tmp_path, "pending")
+        assert [one["transaction_id"] for one in found["pending"]] == ["silent"]
+        code, found = run_beside(settings, tmp_path, "checkpoint", "repartition", "3")
+        assert "still runs" in str(found["error"])
+
+        # Nobody sends anything, and the half is asked back when it is due.
+        wait_until(lambda: len(topics.read(topics.names.check("g"))) == 1, what="a check request")
+        assert time.monotonic() - sent_s < 8 + 15
+        assert pipeline.terminate() == 0
+
+    code, found = run_beside(settings, tmp_path, "checkpoint", "verify")
+    assert (code, found["is_whole"], found["is_running"]) == (0, True, False)

@@ -1,0 +1,69 @@
+"""Signals that reach more than the main process, as a service manager sends them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+
+from checkback.deploy.admin import admin_client
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique)
+
+
+def processes_below(pid: int) -> list[int]:
+    """Return a process and all that descend from it."""
+    children = Path(f"/proc/{pid}/task").glob("*/children")
+    below = [int(child) for path in children for child in path.read_text().split()]
+    return [pid, *(one for child in below for one in processes_below(child))]
+
+
+def test_sigterm_to_every_process_ends_the_pipeline_in_order(
+    topics: Topics, tmp_path: Path
+) -> None:
+    """systemd's default (KillMode=control-group); it ended with 3 and ninety lines of traces."""
+    settings = topics.settings(tmp_path / "checkpoint")
+    real = f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+    sent = [topics.send_half(b"%d" % number, real) for number in range(50)]
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started")
+        wait_until(lambda: pipeline.wait_for("progress")["pending"] == 50, what="all pending")
+        for number, at in enumerate(sent):
+            topics.send_op(at, str(number), COMMIT)
+        for pid in processes_below(pipeline.pid):
+            os.kill(pid, signal.SIGTERM)
+        assert pipeline.wait(120) == 0
+        pipeline.wait_for("stopped")
+        assert pipeline.errors() == ""
+        pipeline.start()
+        wait_until(lambda: len(topics.bodies(real)) == 50, what="finals after the restart")
+
+    assert topics.bodies(real) == sorted(str(number) for number in range(50))
+
+
+def test_what_spark_says_goes_to_a_file_that_the_error_names(
+    topics: Topics, tmp_path: Path
+) -> None:
+    settings = topics.settings(tmp_path / "checkpoint")
+    topics.create(settings, [], [])
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started")
+        pipeline.wait_for("progress")
+        with admin_client(topics.bootstrap_servers, {}) as admin:
+            admin.delete_topics([topics.names.half])
+        assert pipeline.wait(200) == 3
+        (line,) = pipeline.errors().splitlines()
+
+    assert "Spark's traces are in" in line
+    log = Path(line.rpartition("Spark's traces are in ")[2].split('"')[0].rstrip("."))
+    assert "UnknownTopicOrPartition" in log.read_text()
+    log.unlink()

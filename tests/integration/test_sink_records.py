@@ -1,0 +1,300 @@
+"""One bad record costs one record: the sink against a real broker, without Spark."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    NewTopic,
+)
+from tests.integration.bad_records import (
+    admin,
+    bodies,
+    make_topic,
+    refused,
+    send,
+    send_raw,
+    set_config,
+)
+from tests.integration.sinking import World, commits, outcome
+
+from checkback.protocol.refusals import RefusedReason
+from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.kafka.source_record import readable
+from checkback.state import Action
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize(
+    ("config", "body", "keyed"),
+    [
+        ({"max_message_bytes": "2000"}, bytes(3_000), True),
+        ({"cleanup_policy": "compact"}, b"keyless", False),
+    ],
+)
+@pytest.mark.parametrize("changed_later", [False, True])
+def test_a_check_that_its_topic_rejects_is_undelivered(
+    either: World, config: dict[str, str], body: bytes, *, keyed: bool, changed_later: bool
+) -> None:
+    check_topic = either.names.check("g")
+    writer = either.writer()
+    either.halves([b"a"])
+    either.halves([body], keyed=keyed)
+    either.halves([b"c"])
+    if changed_later:
+        writer.directory.find(check_topic)
+    set_config(either, check_topic, **config)
+
+    decided = outcome(*((Action.CHECK, offset, 3) for offset in range(3)))
+    report = writer.write([decided], 0, 0)
+
+    assert report.undelivered_groups == {"g": 1}
+    assert report.asked_groups == {"g": 2}
+    assert bodies(either, check_topic) == [b"a", b"c"]
+    assert [value for _, value, _ in either.read(either.names.feedback)] == [b"1"]
+
+
+def test_many_records_that_their_topic_finds_too_old_are_refused_alone(
+    either: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aged = make_topic(either, "aged", message_timestamp_before_max_ms=str(DAY_MS))
+    now_ms = int(time.time() * 1_000)
+    ages = [2 * DAY_MS if number % 5 else 0 for number in range(250)]
+    producer = Producer(dict(either.settings.connection))
+    for number, age_ms in enumerate(ages):
+        sent: Any = [("PGROUP", b"g"), ("REAL_TOPIC", aged.encode())]
+        body, key = b"%d" % number, b"%d" % (number % 9)
+        producer.produce(either.names.half, body, key, 0, headers=sent, timestamp=now_ms - age_ms)
+    producer.flush()
+    writer = either.writer()
+    tries: list[int] = []
+    honest = type(writer)._try
+
+    def counted(*given: Any) -> BatchReport:
+        tries.append(1)
+        return honest(*given)
+
+    monkeypatch.setattr(type(writer), "_try", counted)
+    report = writer.write([commits(*range(250))], 0, 0)
+
+    assert len(tries) <= 3
+    assert report.counts["finals"] == 50
+    assert report.counts["finals_refused"] == 200
+    assert sorted(map(int, bodies(either, aged))) == list(range(0, 250, 5))
+    assert {facts["reason"] for _, facts in refused(either)} == {"FINAL_REJECTED"}
+
+
+def test_headers_larger_than_the_topic_takes_cost_no_neighbour(either: World) -> None:
+    wide = make_topic(either, "wide", max_message_bytes="200000")
+    for number in range(6):
+        headers = [("REAL_TOPIC", wide.encode()), ("w", b"w" * (300_000 if number % 2 else 3))]
+        producer = Producer({**either.settings.connection, "message.max.bytes": 4_000_000})
+        sent: Any = [("PGROUP", b"g"), *headers]
+        producer.produce(either.names.half, b"%d" % number, b"k", 0, headers=sent)
+        producer.flush()
+
+    report = either.writer().write([commits(*range(6))], 0, 0)
+
+    assert report.counts["finals_refused"] == 3
+    assert bodies(either, wide) == [b"0", b"2", b"4"]
+    assert {facts["reason"] for _, facts in refused(either)} == {"FINAL_TOO_LARGE"}
+
+
+def test_a_half_of_zeros_that_was_compressed_is_refused_without_its_body(either: World) -> None:
+    gzip = {"compression.type": "gzip"}
+    for _ in range(2):
+        send(either, bytes(9_000_000), [], **gzip)
+    either.halves([b"after"])
+    decided = outcome((Action.COMMIT, 0, 0), (Action.DISCARD_EXPIRED, 1, 1), (Action.COMMIT, 2, 0))
+
+    either.writer().write([decided], 0, 0)
+
+    assert bodies(either, either.real) == [b"after"]
+    [(body, facts), (other_body, other)] = refused(either)
+    assert (body, other_body) == (None, None)
+    assert (facts["reason"], other["reason"]) == ("FINAL_TOO_LARGE", "DISCARD_REJECTED")
+    assert facts["cut"] == other["cut"] == "value"
+    assert facts["original_value_bytes"] == "9000000"
+
+
+def test_an_op_of_zeros_that_was_compressed_is_refused_without_its_body(either: World) -> None:
+    settings = {**either.settings.connection, "message.max.bytes": 20_000_000}
+    producer = Producer({**settings, "compression.type": "gzip"})
+    producer.produce(either.names.op, bytes(9_000_000), b"k", 0)
+    producer.flush()
+    code = int(RefusedReason.OP_OFFSET_UNREADABLE)
+
+    either.writer().write([outcome((Action.REFUSE_OP, 0, code))], 0, 0)
+
+    [(body, facts)] = refused(either)
+    assert body is None
+    assert (facts["reason"], facts["cut"]) == ("OP_OFFSET_UNREADABLE", "value")
+
+
+def test_a_batch_that_unpacks_to_more_than_librdkafka_takes_holds_nothing_up(
+    either: World,
+) -> None:
+    either.halves([b"a"])
+    send(either, bytes(150_000_000), [], **{"compression.type": "zstd"})
+    either.halves([b"c"])
+    send(either, bytes(150_000_000), [], **{"compression.type": "zstd"})
+    either.halves([b"e"])
+
+    either.writer().write([commits(0, 1, 2, 4)], 0, 0)
+
+    assert bodies(either, either.real) == [b"a", b"c", b"e"]
+    [(body, facts)] = refused(either)
+    assert body is None
+    assert (facts["reason"], facts["offset"]) == ("HALF_UNREADABLE", "1")
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [(Action.COMMIT, "HALF_UNREADABLE"), (Action.DISCARD_EXPIRED, "HALF_UNREADABLE")],
+)
+def test_a_header_name_that_is_no_text_costs_one_record(
+    either: World, action: Action, reason: str
+) -> None:
+    either.halves([b"a"])
+    send_raw(either, b"\xe9t\xe9", b"x")
+    either.halves([b"c"])
+
+    either.writer().write(
+        [outcome((Action.COMMIT, 0, 0), (action, 1, 1), (Action.COMMIT, 2, 0))], 0, 0
+    )
+
+    assert bodies(either, either.real) == [b"a", b"c"]
+    [(body, facts)] = refused(either)
+    assert body == b"raw"
+    assert (facts["reason"], facts["cut"]) == (reason, "headers")
+    assert "utf-8" in (facts["message"] or "")
+
+
+def test_a_header_name_that_is_no_text_leaves_a_check_undelivered(either: World) -> None:
+    send_raw(either, b"\xe9t\xe9", b"x")
+
+    report = either.writer().write([outcome((Action.CHECK, 0, 1))], 0, 0)
+
+    assert sum(report.undelivered_groups.values()) == 1
+    assert [value for _, value, _ in either.read(either.names.feedback)] == [b"0"]
+
+
+def test_more_headers_than_librdkafka_reads_are_refused_for_that(either: World) -> None:
+    send(either, b"many", [(f"h{number}", b"") for number in range(120_000)])
+    send(either, b"nearly", [(f"h{number}", b"") for number in range(99_998)])
+    either.halves([b"after"])
+
+    either.writer().write([commits(0, 1, 2)], 0, 0)
+
+    [(body, facts), (other_body, other)] = refused(either)
+    assert (body, facts["reason"], facts["cut"]) == (b"many", "HALF_UNREADABLE", "headers")
+    assert (other_body, other["reason"]) == (b"nearly", "FINAL_TOO_LARGE")
+    assert other["original_headers"] == "100000"
+    assert bodies(either, either.real) == [b"after"]
+
+
+def test_a_queue_id_of_thousands_of_digits_is_no_partition(either: World) -> None:
+    send(either, b"far", [("REAL_QID", b"9" * 5_000)])
+
+    report = either.writer().write([commits(0)], 0, 0)
+
+    assert report.counts["finals"] == 1
+
+
+def test_a_name_that_ends_early_for_c_does_not_redirect_a_half(either: World) -> None:
+    """Where decoding let it pass: a topic of ours takes no final, whoever names it."""
+    send_raw(either, b"REAL_TOPIC\0x", either.names.settled.encode())
+
+    either.writer().write([commits(0)], 0, 0)
+
+    [(_, facts)] = refused(either)
+    assert facts["reason"] == "HALF_FOR_SYSTEM_TOPIC"
+    # Only the batch's own mark.
+    assert len(either.read(either.names.settled)) == 1
+
+
+def test_no_final_goes_to_the_topics_of_another_checkback(either: World) -> None:
+    other = "another-RMQ_SYS_TRANS_SETTLED_TOPIC"
+    admin_client = admin(either)
+    if other not in admin_client.list_topics(timeout=10).topics:
+        admin_client.create_topics([NewTopic(other, 1, 1)])[other].result()
+    either.halves([b"a"], real=other)
+
+    either.writer().write([commits(0)], 0, 0)
+
+    [(_, facts)] = refused(either)
+    assert facts["reason"] == "HALF_FOR_SYSTEM_TOPIC"
+
+
+def test_a_rejected_final_in_a_large_topic_costs_few_tries_and_flushes(either: World) -> None:
+    compacted = make_topic(either, "compacted")
+    writer = either.writer()
+    writer.directory.find(compacted)
+    set_config(either, compacted, cleanup_policy="compact")
+    either.halves([b"%d" % number for number in range(10_000)], real=compacted)
+    either.halves([b"keyless"] * 3, real=compacted, keyed=False)
+    either.halves([b"%d" % number for number in range(10_000)], real=compacted)
+    started_s = time.monotonic()
+
+    report = writer.write([commits(*range(20_003))], 0, 0)
+
+    assert report.counts["finals"] == 20_000
+    assert len(refused(either)) == 3
+    assert time.monotonic() - started_s < 15
+
+
+def test_an_error_while_a_record_is_made_refuses_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from checkback.sinks.kafka.routing import Router
+
+    world.halves([b"a", b"b"])
+    honest = Router.final
+
+    def fails_once(self: Router, half: Any, origin: Any) -> Any:
+        if origin.offset == 0:
+            raise ZeroDivisionError("a defect")
+        return honest(self, half, origin)
+
+    monkeypatch.setattr(Router, "final", fails_once)
+    writer = world.writer()
+    writer.forwarder = None
+    writer.write([commits(0, 1)], 0, 0)
+
+    [(body, facts)] = refused(world)
+    assert (body, facts["reason"]) == (b"a", "RECORD_NOT_MADE")
+    assert "ZeroDivisionError: a defect" in (facts["message"] or "")
+    assert bodies(world, world.real) == [b"b"]
+
+
+def test_a_half_that_is_gone_before_control_records_only_is_settled_at_once(
+    either: World,
+) -> None:
+    producer = Producer({**either.settings.connection, "transactional.id": f"{either.real}-t"})
+    producer.init_transactions(30)
+    for finish in (producer.abort_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce(either.names.half, b"aborted", partition=0)
+        producer.flush()
+        finish(30)
+    started_s = time.monotonic()
+
+    report = either.writer().write([commits(0, 2)], 0, 0)
+
+    assert report.counts["halves_lost"] == 2
+    assert time.monotonic() - started_s < 10
+
+
+def test_headers_that_can_be_read_are_left_as_they_are(world: World) -> None:
+    world.halves([b"a"])
+    writer = world.writer()
+    import numpy as np
+
+    [(_, found)] = writer.halves.read(0, np.array([0], np.int64))
+
+    assert found is not None
+    assert readable(found) is found

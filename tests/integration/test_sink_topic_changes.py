@@ -1,0 +1,107 @@
+"""What is known of a topic ages: the sink against a real broker while its topics change."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import NewPartitions
+from tests.integration.bad_records import admin, bodies, make_topic, send, set_config
+from tests.integration.sinking import World, commits
+
+from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.transaction import MarkedProducer
+
+
+def test_partitions_that_were_added_are_asked_for_within_a_minute(either: World) -> None:
+    either.halves([b"a"])
+    send(either, b"b", [("REAL_QID", b"3")])
+    writer = either.writer()
+    writer.write([commits(0)], 0, 0)
+    client = admin(either)
+    client.create_partitions([NewPartitions(either.real, 4)])[either.real].result()
+    writer.directory.clock_s = lambda: time.monotonic() + 60
+
+    writer.write([commits(1)], 1, 0)
+
+    assert writer.directory.find(either.real).partitions == 4  # type: ignore[union-attr]
+    assert bodies(either, either.real) == [b"a", b"b"]
+
+
+def test_a_topic_that_was_recreated_smaller_loses_no_record(either: World) -> None:
+    shrunk = make_topic(either, "shrunk", partitions=4)
+    producer_headers = [("REAL_TOPIC", shrunk.encode()), ("REAL_QID", b"3")]
+    producer = Producer(dict(either.settings.connection))
+    for body in (b"a", b"b"):
+        sent: Any = [("PGROUP", b"g"), *producer_headers]
+        producer.produce(either.names.half, body, b"k", 0, headers=sent)
+    producer.flush()
+    writer = either.writer()
+    writer.write([commits(0)], 0, 0)
+    client = admin(either)
+    client.delete_topics([shrunk])[shrunk].result()
+    time.sleep(1)
+    make_topic(either, "shrunk", partitions=2)
+
+    report = writer.write([commits(1)], 1, 0)
+
+    assert report.counts["finals"] == 1
+    assert bodies(either, shrunk) == [b"b"]
+
+
+def test_a_limit_that_was_raised_is_noticed_within_a_minute(either: World) -> None:
+    small = make_topic(either, "small", max_message_bytes="2000")
+    either.halves([bytes(3_000), bytes(3_000)], real=small)
+    writer = either.writer()
+    first = writer.write([commits(0)], 0, 0)
+    set_config(either, small, max_message_bytes="100000")
+    writer.directory.clock_s = lambda: time.monotonic() + 60
+
+    second = writer.write([commits(1)], 1, 0)
+
+    assert (first.counts["finals_refused"], second.counts["finals"]) == (1, 1)
+
+
+def test_a_topic_on_which_no_transaction_can_end_gets_no_final(either: World) -> None:
+    timeless = make_topic(either, "timeless", message_timestamp_before_max_ms="0")
+    either.halves([b"a"], real=timeless)
+    either.halves([b"b"])
+    writer = either.writer()
+
+    first = writer.write([commits(0)], 0, 0)
+    second = writer.write([commits(1)], 1, 0)
+
+    assert (first.counts["finals_refused"], second.counts["finals"]) == (1, 1)
+    assert bodies(either, either.real) == [b"b"]
+
+
+def test_a_transaction_that_the_brokers_can_not_end_is_named_and_not_waited_for(
+    world: World,
+) -> None:
+    timeless = make_topic(world, "timeless", message_timestamp_before_max_ms="0")
+    block(world, timeless)
+    begun_s = time.monotonic()
+
+    with pytest.raises(BrokerError) as raised:
+        MarkedProducer(world.settings, 0, init_timeout_s=3)
+
+    assert time.monotonic() - begun_s < 20
+    assert timeless in raised.value.remedy
+    assert raised.value.exit_code == 3
+
+
+def block(world: World, topic: str) -> None:
+    """Write to the topic until a broker rejects the end of a transaction: it has to be late."""
+    name = world.settings.transactional_id(0)
+    for _ in range(100):
+        producer = Producer({**world.settings.connection, "transactional.id": name})
+        try:
+            producer.init_transactions(3)
+        except KafkaException:
+            return
+        producer.begin_transaction()
+        producer.produce(topic, b"x", timestamp=int(time.time() * 1_000) + 500)
+        producer.commit_transaction(5)
+    pytest.fail("every transaction ended")

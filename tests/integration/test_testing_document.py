@@ -1,0 +1,44 @@
+"""docs/testing.md's examples run as they stand, as the tests of a service."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "testing.md"
+EXAMPLE = re.compile(r"^```python\n# (\w+\.py)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PLUGIN = "checkback.testing.pytest_plugin"
+
+
+@pytest.mark.timeout(600)
+def test_the_examples_pass(tmp_path: Path) -> None:
+    examples = dict(EXAMPLE.findall(DOCUMENT.read_text("utf-8")))
+    assert len([name for name in examples if name.startswith("test_")]) == 3
+    for name, text in examples.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    found = [one.value for one in entry_points(group="pytest11", name="checkback")]
+    # An older installation has no entry point for them.
+    named = [] if PLUGIN in found else ["-p", PLUGIN]
+    ran = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "--strict-markers",
+            *named,
+            "-p",
+            "no:cacheprovider",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout[-8_000:]
+    assert "6 passed" in ran.stdout

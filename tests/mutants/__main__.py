@@ -1,0 +1,96 @@
+"""Mutation testing: ``make mutants`` changes the code line by line, and the tests must notice.
+
+cosmic-ray changes files in place, so it works in a copy. What survives is printed: a line that no
+test needs, or a change that makes no difference. ``make mutants PLAN=marker SHARE=0.1`` takes a
+tenth of the changes, chosen by the seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+HERE: Final = Path(__file__).parent
+ROOT: Final = HERE.parents[1]
+SURVIVORS: Final = """
+    SELECT module_path, start_pos_row, operator_name, occurrence
+    FROM mutation_specs JOIN work_results USING (job_id)
+    WHERE test_outcome = 'SURVIVED' ORDER BY 1, 2, 3
+"""
+
+
+def main() -> int:
+    """Run one plan; exit code 1 where a change survived."""
+    parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
+    plans = sorted(path.stem for path in HERE.glob("*.toml"))
+    parser.add_argument("plan", choices=plans)
+    parser.add_argument("--share", type=float, default=1.0, help="of the changes, 0 to 1")
+    parser.add_argument("--seed", type=int, default=1)
+    chosen = parser.parse_args()
+    with TemporaryDirectory(prefix="checkback-mutants-") as folder:
+        copy = Path(folder) / "tree"
+        _copy_tree(copy)
+        session = Path(folder) / "session.sqlite"
+        plan = str(HERE / f"{chosen.plan}.toml")
+        _run(copy, "cosmic-ray", "init", plan, str(session))
+        _run(copy, "cr-filter-operators", str(session), plan)
+        _keep_share(session, chosen.share, chosen.seed)
+        _run(copy, "cosmic-ray", "exec", plan, str(session))
+        return _report(session)
+
+
+def _copy_tree(copy: Path) -> None:
+    """Copy what git tracks, and the compiled part; links stay links, to be imported through."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    built = [str(path.relative_to(ROOT)) for path in ROOT.glob("sinks/native/*.so")]
+    for name in [*filter(None, listed.split("\0")), *built]:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
+
+
+def _run(copy: Path, program: str, *arguments: str) -> None:
+    folder = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(copy / "src"),
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+    }
+    subprocess.run([folder / program, *arguments], cwd=copy, env=environment, check=True)
+
+
+def _keep_share(session: Path, share: float, seed: int) -> None:
+    with sqlite3.connect(session) as database:
+        jobs = [job for (job,) in database.execute("SELECT job_id FROM work_items ORDER BY job_id")]
+        done = {job for (job,) in database.execute("SELECT job_id FROM work_results")}
+        left = [job for job in jobs if job not in done]
+        random.Random(seed).shuffle(left)
+        for job in left[round(len(left) * share) :]:
+            database.execute("DELETE FROM mutation_specs WHERE job_id = ?", (job,))
+            database.execute("DELETE FROM work_items WHERE job_id = ?", (job,))
+
+
+def _report(session: Path) -> int:
+    with sqlite3.connect(session) as database:
+        survivors = database.execute(SURVIVORS).fetchall()
+        outcomes = dict(
+            database.execute("SELECT test_outcome, COUNT(*) FROM work_results GROUP BY 1")
+        )
+    for module, row, operator, occurrence in survivors:
+        print(f"survived: {module}:{row} {operator} ({occurrence})")
+    killed, survived = outcomes.get("KILLED", 0), len(survivors)
+    print(f"{killed} changes noticed, {survived} survived")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""What happens around a batch, without Spark."""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import Any
+
+import pytest
+
+from checkback.protocol.errors import FencedError
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.streaming.batch_sink import BatchSink
+from checkback.streaming.ending import StoppedBetweenBatchesError
+from checkback.streaming.progress import Progress
+
+SETTINGS = SinkSettings("app", "q", "", {}, 1_000, 1_000)
+
+
+class Outcomes:
+    """A DataFrame whose tasks have nothing to report."""
+
+    def __init__(self) -> None:
+        self.written = 0
+
+    def mapInArrow(self, *_: object) -> Outcomes:  # noqa: N802 - Spark's name
+        return self
+
+    def collect(self) -> list[Any]:
+        self.written += 1
+        return []
+
+
+class Watch:
+    def __init__(self, *, is_own: bool) -> None:
+        self.is_own = is_own
+
+    def require_own(self) -> None:
+        if not self.is_own:
+            raise FencedError("another job has taken over")
+
+
+def sink(watch: Watch, stopping: Event | None = None) -> BatchSink:
+    stop = stopping or Event()
+    return BatchSink(SETTINGS, Progress(), stop, epoch=watch)  # type: ignore[arg-type]
+
+
+def test_a_job_looks_for_a_younger_one_before_spark_plans_the_next_batch() -> None:
+    outcomes = Outcomes()
+
+    sink(Watch(is_own=True))(outcomes, 3)  # type: ignore[arg-type]
+    with pytest.raises(FencedError):
+        sink(Watch(is_own=False))(outcomes, 4)  # type: ignore[arg-type]
+
+    assert outcomes.written == 2
+
+
+def test_a_batch_after_a_stop_is_not_begun() -> None:
+    outcomes, stopping = Outcomes(), Event()
+    stopping.set()
+
+    with pytest.raises(StoppedBetweenBatchesError):
+        sink(Watch(is_own=True), stopping)(outcomes, 3)  # type: ignore[arg-type]
+
+    assert outcomes.written == 0

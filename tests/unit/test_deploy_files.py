@@ -1,0 +1,230 @@
+"""Every file of deploy/ for a platform: against its schema, and against the code that it names."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, cast
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+from databricks.bundles.jobs import Job
+from tests.unit.deploy_fields import KINDS
+
+import checkback
+from checkback.commands.run import command as run
+from checkback.deploy.jars import read_lock
+from checkback.deploy.settings import load_settings, read_environment
+from checkback.protocol.configuration import Settings
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+KUBERNETES = DEPLOY / "kubernetes"
+KUBERNETES_VERSION = "1.34.0"
+MANIFESTS = sorted(one for one in KUBERNETES.rglob("*.yaml") if one.stem != "kustomization")
+KUSTOMIZATIONS = sorted(KUBERNETES.rglob("kustomization.yaml"))
+METRICS_PORT = 9404
+
+
+def loaded(path: Path) -> list[dict[str, Any]]:
+    return [one for one in yaml.safe_load_all(path.read_text("utf-8")) if one is not None]
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def mappings(value: object) -> Iterator[Mapping[str, Any]]:
+    """Yield every mapping inside a document."""
+    if isinstance(value, dict):
+        yield value
+    children: Iterable[object] = ()
+    if isinstance(value, dict):
+        children = value.values()
+    elif isinstance(value, list):
+        children = value
+    for child in children:
+        yield from mappings(child)
+
+
+def command_lines() -> Iterator[list[str]]:
+    """Yield the arguments of every `checkback` in the files."""
+    for path in DEPLOY.rglob("*.y*ml"):
+        for document in loaded(path):
+            for one in mappings(document):
+                for key in ("args", "arguments", "driverArgs", "command", "parameters"):
+                    words = one.get(key)
+                    if isinstance(words, list) and "run" in words:
+                        yield [str(word) for word in words]
+    unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8")
+    yield re.findall(r"^ExecStart=\S+/checkback (.*)$", unit, re.MULTILINE)[0].split()
+
+
+@cache
+def vendored_schema(name: str) -> dict[str, Any]:
+    """Return a schema that check-jsonschema brings along."""
+    folder = resources.files("check_jsonschema") / "builtin_schemas" / "vendor"
+    return dict(json.loads((folder / f"{name}.json").read_text("utf-8")))
+
+
+@pytest.mark.parametrize("path", MANIFESTS, ids=named)
+def test_a_manifest_fits_its_schema(path: Path) -> None:
+    for document in loaded(path):
+        kind = f"{document['apiVersion']} {document['kind']}"
+        if kind in KINDS:
+            jsonschema.validate(document, KINDS[kind])
+        else:
+            kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
+
+
+def test_pod_templates_in_an_operators_object_fit_the_pods_schema() -> None:
+    (application,) = loaded(KUBERNETES / "apache" / "spark-application.yaml")
+    for key in ("driverSpec", "executorSpec"):
+        pod = {"apiVersion": "v1", "kind": "Pod", **application["spec"][key]["podTemplateSpec"]}
+        kubernetes_validate.validate(pod, KUBERNETES_VERSION, strict=True)
+
+
+@pytest.mark.parametrize("path", KUSTOMIZATIONS, ids=named)
+def test_a_kustomization_names_what_is_there(path: Path) -> None:
+    (document,) = loaded(path)
+    jsonschema.validate(document, KINDS["kustomize.config.k8s.io/v1beta1 Kustomization"])
+    generated = [name for one in document.get("configMapGenerator", []) for name in one["files"]]
+    for name in [*document["resources"], *generated]:
+        assert (path.parent / name).exists(), name
+    in_folder = {one.name for one in path.parent.iterdir()} - {path.name}
+    assert in_folder <= {*document["resources"], *generated}
+
+
+def test_what_objects_name_of_each_other_is_there() -> None:
+    base = [one for path in (KUBERNETES / "base").glob("*.yaml") for one in loaded(path)]
+    accounts = {one["metadata"]["name"] for one in base if one["kind"] == "ServiceAccount"}
+    for path in MANIFESTS:
+        text = path.read_text("utf-8")
+        account = r"(?:serviceAccount(?:Name)?): (\w+)$"
+        assert set(re.findall(account, text, re.MULTILINE)) <= accounts
+        ports = re.findall(r"(?:containerPort|port): (94\d\d)$", text, re.MULTILINE)
+        assert set(ports) <= {str(METRICS_PORT)}
+    for folder in ("kubeflow", "apache", "plain"):
+        texts = "".join(one.read_text("utf-8") for one in (KUBERNETES / folder).glob("*.yaml"))
+        for expected in ("runAsNonRoot: true", "drop: [ALL]", "terminationGrace", "name: metrics"):
+            assert expected in texts, (folder, expected)
+
+
+def test_settings_of_kubernetes_are_settings() -> None:
+    settings = load_settings(KUBERNETES / "base" / "checkback.toml", {}, {})
+
+    assert settings.master.startswith("k8s://")
+    assert settings.checkpoint.startswith("s3a://")
+
+
+def test_options_in_the_files_are_options_of_the_command() -> None:
+    options = {name for one in run.params for name in (*one.opts, *one.secondary_opts)}
+    lines = list(command_lines())
+
+    assert len(lines) == 6
+    for words in lines:
+        assert words[0] == "run"
+        assert {word for word in words if word.startswith("--")} <= options
+        spark = [words[at + 1] for at, word in enumerate(words) if word == "--spark"]
+        assert all(re.fullmatch(r"[a-z][A-Za-z.]+=.+", one) for one in spark), spark
+
+
+def test_variables_in_the_files_are_settings() -> None:
+    texts = [path for path in DEPLOY.rglob("*") if path.suffix in (".yaml", ".yml", ".service")]
+    found = {
+        name
+        for path in texts
+        for name in re.findall(r"\bCHECKBACK_[A-Z_]+\b", path.read_text("utf-8"))
+    }
+    known = set(Settings.__dataclass_fields__)
+
+    assert len(found) > 5
+    for key in read_environment(dict.fromkeys(found, "x")):
+        assert key.partition(".")[0] in known, key
+
+
+def test_images_and_class_paths_are_those_of_this_version() -> None:
+    confs = read_lock()
+    for path in [*MANIFESTS, DEPLOY / "compose" / "compose.yaml"]:
+        text = path.read_text("utf-8")
+        versions = re.findall(r"\bcheckback:(\d\S*)", text)
+        assert set(versions) <= {checkback.__version__}, path
+        for folders in re.findall(r"extraClassPath: (.*)", text):
+            names = re.findall(r"/opt/checkback/jars/(\w+)/\*", folders)
+            assert names == ["spark", "s3"]
+            assert all(confs[name] for name in names)
+    container = (DEPLOY / "container" / "Containerfile").read_text("utf-8")
+    pinned = re.search(
+        r"^pyspark==(\S+)", (ROOT / "requirements/spark.txt").read_text(), re.MULTILINE
+    )
+    assert pinned is not None
+    assert f"/spark:{pinned[1]}\n" in container
+    assert f"checkback:{checkback.__version__}" in container
+
+
+def test_the_container_file_copies_what_is_there_or_built_before() -> None:
+    container = (DEPLOY / "container" / "Containerfile").read_text("utf-8")
+    sources = re.findall(r"^COPY (?!--)(\S+) ", container, re.MULTILINE)
+
+    assert sources == [
+        "requirements/spark.txt", "build/wheel/checkback-*.whl", "build/pack/run_checkback.py",
+    ]  # fmt: skip
+    assert "USER 185" in container.rpartition("COPY")[2]
+
+
+def test_compose_fits_its_schema_and_mounts_what_is_there() -> None:
+    (document,) = loaded(DEPLOY / "compose" / "compose.yaml")
+    jsonschema.validate(document, vendored_schema("compose-spec"))
+
+    assert {"kafka", "pipeline", "demo", "prometheus", "grafana"} <= document["services"].keys()
+    for service in document["services"].values():
+        for volume in service.get("volumes", []):
+            source = volume.partition(":")[0]
+            is_there = (DEPLOY / "compose" / source).exists()
+            assert is_there if source.startswith(".") else source in document["volumes"], volume
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").iterdir()), ids=named)
+def test_a_workflow_fits_its_schema(path: Path) -> None:
+    text = re.sub(r"^on:", '"on":', path.read_text("utf-8"), flags=re.MULTILINE)
+
+    jsonschema.validate(yaml.safe_load(text), vendored_schema("github-workflows"))
+    assert all(re.search(r"@[0-9a-f]{40} # v", use) for use in re.findall(r"uses: .*", text))
+
+
+def test_the_databricks_job_has_only_fields_of_its_schema() -> None:
+    (document,) = loaded(DEPLOY / "databricks" / "databricks.yml")
+    job = document["resources"]["jobs"]["checkback"]
+
+    assert Job.from_dict(job).as_dict() == job
+    with pytest.raises(ValueError, match="nonsense"):
+        Job.from_dict(cast("Any", {**job, "nonsense": 1}))
+    locked = (ROOT / "requirements" / "spark.txt").read_text("ascii")
+    for library in job["tasks"][0]["libraries"]:
+        pinned = library.get("pypi", {}).get("package")
+        assert pinned is None or re.search(rf"^{pinned}\b", locked, re.MULTILINE), pinned
+
+
+def test_the_systemd_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
+    unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8")
+    assert "KillMode=control-group" in unit  # tests/integration/test_signals.py imitates it
+    checked = tmp_path / "checkback.service"
+    checked.write_text(unit.replace("/opt/checkback/bin/checkback", "/bin/true"), "utf-8")
+    try:
+        ran = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", checked],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except FileNotFoundError:
+        pytest.skip("this machine has no systemd-analyze")
+
+    assert (ran.returncode, ran.stdout + ran.stderr) == (0, "")

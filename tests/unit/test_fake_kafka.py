@@ -1,0 +1,223 @@
+"""What the Kafka in memory does that no test can ask of a broker: time, faults, seams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from checkback.sinks.kafka import transaction
+from checkback.sinks.kafka.deadline import HangingCallError
+from checkback.testing.fake_kafka.awaits import Awaits, Crash, Fault
+from checkback.testing.fake_kafka.clock import Clock
+from checkback.testing.fake_kafka.cluster import DAY_MS, Cluster
+from checkback.testing.fake_kafka.consumer import FakeConsumer
+from checkback.testing.fake_kafka.coordinator import Coordinator, FencedByCoordinatorError
+from checkback.testing.fake_kafka.errors import HangingCall
+from checkback.testing.fake_kafka.groups import GroupOffsets
+from checkback.testing.fake_kafka.log import Phase
+from checkback.testing.fake_kafka.producer import FakeProducer
+from checkback.testing.fake_kafka.seams import SEAMS, SeamError, call_within, installed
+
+TIMEOUT_MS = 10_000
+PLACE = ("t", 0)
+
+
+class Scripted(Awaits):
+    """Faults by call, each once."""
+
+    def __init__(self) -> None:
+        super().__init__(Clock())
+        self.faults: dict[str, Fault] = {}
+        self.dies_after = ""
+        self.delay_ms = 0.0
+
+    def before(self, call: str) -> Fault | None:
+        return self.faults.pop(call, None)
+
+    def after(self, call: str) -> None:
+        if call == self.dies_after:
+            raise Crash
+
+    def marker_delay_ms(self) -> float:
+        return self.delay_ms
+
+
+@pytest.fixture
+def awaits() -> Scripted:
+    return Scripted()
+
+
+@pytest.fixture
+def cluster(awaits: Scripted) -> Cluster:
+    made = Cluster(awaits)
+    made.create_topic("t", 2)
+    return made
+
+
+def open_producer(cluster: Cluster) -> FakeProducer:
+    settings = {"transactional.id": "id", "transaction.timeout.ms": TIMEOUT_MS}
+    producer = FakeProducer(cluster, settings)
+    producer.init_transactions(1)
+    producer.begin_transaction()
+    return producer
+
+
+def send(cluster: Cluster, producer: FakeProducer) -> None:
+    producer.produce("t", b"a", None, 0)
+    producer.produce("t", b"b", None, 1)
+    assert producer.flush(1) == 0
+    place = TopicPartition(*PLACE, 5, "ours")
+    group = FakeConsumer(cluster, {"group.id": "g"}).consumer_group_metadata()
+    producer.send_offsets_to_transaction([place], group, 1)
+
+
+def visible(cluster: Cluster, partition: int) -> list[bytes | None]:
+    log = cluster.topics["t"].partitions[partition]
+    return [log.records[at].value for at in range(log.last_stable_offset) if log.is_visible(at)]
+
+
+def code_of(call: Callable[[], object]) -> int:
+    with pytest.raises(KafkaException) as failure:
+        call()
+    error = failure.value.args[0]
+    assert isinstance(error, KafkaError)
+    return int(error.code())
+
+
+def test_a_transaction_past_its_timeout_is_aborted_and_its_producer_fenced(
+    cluster: Cluster,
+) -> None:
+    producer = open_producer(cluster)
+    send(cluster, producer)
+    cluster.clock.now_ms += TIMEOUT_MS
+    cluster.tick()
+
+    assert visible(cluster, 0) == []
+    assert cluster.topics["t"].partitions[0].last_stable_offset == 2
+    assert code_of(lambda: producer.commit_transaction(1)) == KafkaError._FENCED
+
+
+def test_a_commit_whose_answer_was_lost_is_asked_for_again(
+    cluster: Cluster, awaits: Scripted
+) -> None:
+    producer = open_producer(cluster)
+    send(cluster, producer)
+    awaits.faults["commit_transaction"] = Fault.LOST
+
+    assert code_of(lambda: producer.commit_transaction(1)) == KafkaError._TIMED_OUT
+    assert visible(cluster, 0) == [b"a"]
+    assert code_of(producer.begin_transaction) == KafkaError._STATE
+    producer.commit_transaction(1)
+    producer.begin_transaction()
+
+
+def test_a_commit_that_never_arrived_changed_nothing(cluster: Cluster, awaits: Scripted) -> None:
+    producer = open_producer(cluster)
+    send(cluster, producer)
+    awaits.faults["commit_transaction"] = Fault.REFUSED
+
+    assert code_of(lambda: producer.commit_transaction(1)) == KafkaError._TIMED_OUT
+    assert visible(cluster, 0) == []
+    assert cluster.group("g").committed == {}
+
+
+def test_a_decided_commit_stands_though_its_process_dies_and_its_markers_come_late(
+    cluster: Cluster, awaits: Scripted
+) -> None:
+    producer = open_producer(cluster)
+    send(cluster, producer)
+    awaits.delay_ms, awaits.dies_after = 500.0, "commit_transaction"
+    with pytest.raises(Crash):
+        producer.commit_transaction(1)
+
+    assert (visible(cluster, 0), visible(cluster, 1)) == ([b"a"], [])
+    assert cluster.group("g").is_pending([PLACE])
+    open_producer(cluster)  # waits for the markers
+    assert visible(cluster, 1) == [b"b"]
+    assert cluster.group("g").committed[PLACE].offset == 5
+
+
+def test_who_reads_committed_offsets_waits_for_a_transaction(cluster: Cluster) -> None:
+    send(cluster, open_producer(cluster))
+    began_ms = cluster.clock.now_ms
+    consumer = FakeConsumer(cluster, {"group.id": "g", "isolation.level": "read_committed"})
+
+    [found] = consumer.committed([TopicPartition(*PLACE)], 30)
+
+    assert found.offset < 0
+    assert cluster.clock.now_ms - began_ms == TIMEOUT_MS
+
+
+def test_records_wait_for_a_leader_and_are_given_up_after_the_timeout(cluster: Cluster) -> None:
+    producer = open_producer(cluster)
+    log = cluster.topics["t"].partitions[0]
+    log.leaderless_until_ms = cluster.clock.now_ms + 3_000
+    producer.produce("t", b"a", None, 0)
+
+    assert producer.flush(1) == 1
+    assert producer.flush(5) == 0
+    log.leaderless_until_ms = cluster.clock.now_ms + 2 * TIMEOUT_MS
+    assert code_of(lambda: watermarks(cluster)) == KafkaError.NOT_LEADER_FOR_PARTITION
+    producer.produce("t", b"late", None, 0)
+    cluster.clock.now_ms += TIMEOUT_MS
+    producer.flush(1)
+    assert code_of(lambda: producer.commit_transaction(1)) != KafkaError._TIMED_OUT
+
+
+def watermarks(cluster: Cluster) -> tuple[int, int]:
+    return FakeConsumer(cluster, {"group.id": "g"}).get_watermark_offsets(TopicPartition("t", 0))
+
+
+def test_offsets_expire_unless_a_transaction_is_about_to_set_them(cluster: Cluster) -> None:
+    cluster.reset_offsets("g", [TopicPartition("t", number, 3) for number in (0, 1)])
+    cluster.clock.now_ms += 8 * DAY_MS
+    send(cluster, open_producer(cluster))
+
+    cluster.expire_offsets()
+
+    assert list(cluster.group("g").committed) == [PLACE]
+
+
+def test_only_the_latest_epoch_may_end_a_transaction() -> None:
+    coordinator = Coordinator(Clock(), lambda: 0.0)
+    first = coordinator.initialise("id", TIMEOUT_MS) or 0
+    opened = coordinator.transaction("id", first)
+    coordinator.initialise("id", TIMEOUT_MS)
+
+    assert opened.phase is Phase.ABORTED
+    with pytest.raises(FencedByCoordinatorError):
+        coordinator.end("id", first, commits=True)
+
+
+def test_of_two_commits_of_an_offset_the_later_one_holds() -> None:
+    group = GroupOffsets()
+    for offset in (5, 3):
+        group.commit([TopicPartition(*PLACE, offset)], 0.0)
+
+    assert group.committed[PLACE].offset == 3
+
+
+def test_a_call_that_hangs_is_given_up() -> None:
+    def hang() -> None:
+        raise HangingCall
+
+    with pytest.raises(HangingCallError):
+        call_within(hang, 1.0)
+
+
+def test_the_sink_gets_its_own_clients_back(cluster: Cluster) -> None:
+    real = vars(transaction)["Producer"]
+    with installed(cluster):
+        assert vars(transaction)["Producer"] is not real
+    assert vars(transaction)["Producer"] is real
+
+
+def test_a_module_that_has_lost_a_name_is_told_of(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SEAMS, "checkback.sinks.kafka.lookup", ("Consumer", "Gone"))
+
+    with pytest.raises(SeamError, match=r"lookup has no Gone"), installed(cluster):
+        pass

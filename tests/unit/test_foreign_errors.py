@@ -1,0 +1,91 @@
+"""A user gets a sentence about a library's error; all other errors are defects."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+
+import click
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from kafka.errors import KafkaConnectionError
+from pyspark.errors import PySparkRuntimeError
+
+from checkback.commands import core
+from checkback.commands.foreign_errors import explained
+from checkback.protocol.errors import (
+    BrokerError,
+    ConfigurationError,
+    OperationalError,
+    PrerequisiteError,
+)
+
+
+def test_an_unknown_kafka_setting_is_the_callers_fault() -> None:
+    with pytest.raises(KafkaException) as failure:
+        AdminClient({"bootstrap.servers": "127.0.0.1:1", "group.idd": "x"})
+
+    found = explained(failure.value)
+    assert isinstance(found, ConfigurationError)
+    assert 'property: "group.idd"' in found.message
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "says"),
+    [
+        (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), BrokerError, "refused"),
+        (KafkaConnectionError(), BrokerError, "KafkaConnectionError"),
+        (
+            PySparkRuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited."),
+            PrerequisiteError,
+            "Spark's JVM ended",
+        ),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/a"), PrerequisiteError, "/a: No such"),
+        (OSError(errno.ENOSPC, "full"), PrerequisiteError, "No space"),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), OperationalError, "connection"),
+        (ModuleNotFoundError("no", name="pyspark.sql"), PrerequisiteError, "pyspark is not"),
+    ],
+)
+def test_the_user_reads_what_to_do(raised: Exception, kind: type[Exception], says: str) -> None:
+    found = explained(raised)
+
+    assert isinstance(found, kind)
+    assert says in str(found)
+    assert found.remedy
+
+
+@pytest.mark.parametrize("raised", [KeyError("x"), ModuleNotFoundError("no", name="checkback.odd")])
+def test_a_defect_stays_one(raised: Exception) -> None:
+    assert explained(raised) is None
+
+
+def test_a_defect_is_json_where_json_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    @click.command()
+    @core.output_option
+    def broken(output: core.CommandOutput) -> None:
+        raise KeyError("odd")
+
+    assert core.execute(broken, ["--output", "json"]) == core.EXIT_DEFECT
+    told = capsys.readouterr().err
+    assert '"kind": "Defect"' in told
+    assert '"exit_code": 70' in told
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("doctor", 3)])
+def test_the_client_alone_says_what_is_missing(argument: str, code: int) -> None:
+    """Without click, as after `pip install checkback`."""
+    without = (
+        "import sys; sys.modules['click'] = None\n"
+        "from checkback.commands import main\n"
+        f"sys.argv = ['checkback', {argument!r}]\n"
+        "main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", without], capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == code, ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert ran.stdout.startswith("checkback 0.") if code == 0 else "checkback[spark]" in ran.stderr

@@ -1,0 +1,177 @@
+"""The pipeline's metrics, filled from reports, Spark's progress and looks at groups."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from checkback.metrics.instruments import COUNTED, Instruments
+from checkback.protocol.configuration import Settings
+from checkback.sinks.batch_report import BatchReport, PageStatus
+from checkback.state.outcome import FINISH_NUMBERS
+from checkback.streaming.job_metrics import JobMetrics, SilentGroups, pending_bound_ms
+from checkback.streaming.offset_publisher import records_behind
+from checkback.streaming.progress import Progress
+
+SETTINGS = Settings(check_interval_ms=10_000, progress_interval_ms=1_000)
+
+
+class Story:
+    """Metrics over a progress that the test fills, with a clock that it sets."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+        self.progress = Progress()
+        self.fill = Instruments()
+        self.metrics = JobMetrics(self.fill, SETTINGS, self.progress, lambda: self.now_ms)
+
+    def value(self, name: str, **labels: str) -> Any:
+        return self.fill.registry.get_sample_value(f"checkback_{name}", labels)
+
+    def batch(self, *reports: BatchReport) -> None:
+        self.progress.add(0, list(reports))
+        self.metrics.add_batch(reports, 0.3)
+
+
+def spark_progress(ends: dict[str, int], latest: dict[str, int]) -> dict[str, Any]:
+    def offsets(by_topic: dict[str, int]) -> dict[str, dict[str, int]]:
+        return {topic: {"0": offset, "1": offset} for topic, offset in by_topic.items()}
+
+    return {
+        "sources": [{"endOffset": offsets(ends), "latestOffset": offsets(latest)}],
+        "durationMs": {"addBatch": 250, "walCommit": 20, "triggerExecution": 300, "new": 1},
+    }
+
+
+def test_a_batch_is_counted_by_what_its_tasks_report() -> None:
+    story = Story()
+    finished = [0] * FINISH_NUMBERS
+    finished[0], finished[-1] = 7, 2_500
+    report = BatchReport(
+        0,
+        Counter(halves=9, commits=5, rollbacks=2, finals=4, refusals=1, native_fallbacks=1),
+        Counter(orders=2, billing=1),
+        Counter(nobody=4),
+        Counter(REAL_TOPIC_MISSING=1, OP_WITHOUT_HALF=1),
+        Counter(expired=3),
+        finished,
+    )
+    story.batch(report, report)
+
+    assert story.value("commit_messages_total") == 10
+    assert story.value("rollback_messages_total") == 4
+    assert story.value("final_messages_total") == 8
+    assert story.value("native_fallbacks_total") == 2
+    assert story.value("records_read_total", kind="halves") == 18
+    assert story.value("records_read_total", kind="unknown_ops") == 0
+    assert story.value("checks_total", outcome="sent") == 6
+    assert story.value("checks_total", outcome="undelivered") == 8
+    assert story.value("refused_total", reason="REAL_TOPIC_MISSING") == 2
+    assert story.value("discarded_total", reason="expired") == 6
+    assert story.value("discarded_total", reason="check_limit") == 0
+    assert story.value("batches_total") == 1
+    assert story.value("batch_write_seconds_count") == 1
+    assert story.value("last_batch_timestamp_seconds") == 1_000
+    assert story.value(f"{COUNTED.removeprefix('checkback_')}_count") == 14
+    assert story.value(f"{COUNTED.removeprefix('checkback_')}_sum") == 5
+
+
+def test_what_is_pending_is_no_number_until_the_checkpoint_was_read() -> None:
+    story = Story()
+    story.batch(BatchReport(0, pages=[PageStatus(0, 0, 5, 940_000, 1, state_bytes=100)]))
+    before = story.value("half_messages")
+    story.progress.complete(
+        [
+            PageStatus(0, 0, 9, 1, 0, state_bytes=900),
+            PageStatus(1, 0, 2, 970_000, 0, state_bytes=50),
+            PageStatus(1, 1, 0, -1, 0, state_bytes=70),
+        ]
+    )
+
+    assert math.isnan(before)
+    assert story.value("half_messages") == 7
+    assert story.value("check_backlog") == 1
+    assert story.value("oldest_pending_age_seconds") == 60
+    assert (story.value("state_rows"), story.value("state_bytes")) == (3, 220)
+
+
+def test_the_oldest_grows_older_while_no_batch_comes() -> None:
+    story = Story()
+    story.progress.complete([PageStatus(0, 0, 1, 990_000, 0, state_bytes=10)])
+    story.now_ms += 50_000
+
+    assert story.value("oldest_pending_age_seconds") == 60
+
+
+def test_nothing_pending_is_of_no_age_and_a_row_that_goes_is_gone() -> None:
+    story = Story()
+    story.progress.complete([PageStatus(0, 0, 1, 990_000, 0, state_bytes=10)])
+    story.batch(BatchReport(0, pages=[PageStatus(0, 0, 0, -1, 0, state_bytes=0)]))
+
+    assert story.value("oldest_pending_age_seconds") == 0
+    assert (story.value("state_rows"), story.value("state_bytes")) == (0, 0)
+
+
+def test_lag_is_by_kind_of_topic_and_stages_by_sparks_names() -> None:
+    story, names = Story(), SETTINGS.topics
+    story.metrics.take_spark_progress(None)
+    story.metrics.take_spark_progress(
+        spark_progress({names.half: 10, names.op: 5}, {names.half: 14, names.op: 5, "other": 9})
+    )
+
+    assert story.value("lag_records", topic="half") == 8
+    assert story.value("lag_records", topic="op") == 0
+    assert story.value("batch_stage_seconds", stage="add_batch") == 0.25
+    assert story.value("batch_stage_seconds", stage="trigger_execution") == 0.3
+    assert story.value("batch_stage_seconds", stage="wal_commit") == 0.02
+
+
+def test_the_time_for_which_an_idle_batch_is_held_is_no_work() -> None:
+    story = Story()
+    story.metrics.take_spark_progress(spark_progress({}, {}), held_ms=240)
+
+    assert story.value("batch_stage_seconds", stage="add_batch") == 0.01
+    assert story.value("batch_stage_seconds", stage="trigger_execution") == 0.06
+    assert story.value("batch_stage_seconds", stage="wal_commit") == 0.02
+
+
+def test_a_topic_that_shrank_is_not_behind() -> None:
+    assert records_behind(spark_progress({"t": 10}, {"t": 4})) == {"t": 0}
+
+
+def test_a_silent_group_stays_until_it_answers() -> None:
+    story = Story()
+    story.metrics.take_groups({"orders", "billing"}, ["billing"], ["nobody"])
+    both = story.value("groups_without_members")
+    story.metrics.take_groups(set(), [], [])
+    still = story.value("groups_without_members")
+    story.metrics.take_groups({"billing"}, [], [])
+
+    assert (both, still, story.value("groups_without_members")) == (2, 2, 1)
+
+
+def test_a_silent_group_that_nobody_asks_any_more_is_forgotten() -> None:
+    groups = SilentGroups(keep_ms=100)
+
+    assert groups.take({"a"}, {"a"}, 0) == 1
+    assert groups.take(set(), set(), 100) == 1
+    assert groups.take(set(), set(), 101) == 0
+
+
+def test_the_bound_is_when_checks_are_used_up_and_at_most_the_retention() -> None:
+    checked = Settings(transaction_timeout_ms=6_000, check_max=15, check_interval_ms=60_000)
+    short = Settings(half_retention_ms=5_000)
+
+    assert pending_bound_ms(checked) == 906_000
+    assert pending_bound_ms(short) == 5_000
+
+
+@pytest.mark.parametrize("latest", [None, "null"])
+def test_a_batch_that_runs_again_tells_no_lag(latest: str | None) -> None:
+    """Spark 4.2 gives the text "null" for what it did not ask the brokers: this ended the job."""
+    source = {"endOffset": '{"half": {"0": 7}}', "latestOffset": latest}
+
+    assert records_behind({"sources": [source]}) == {}

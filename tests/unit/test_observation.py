@@ -1,0 +1,80 @@
+"""The running job as others see it, without a broker."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+from urllib.parse import urlsplit
+
+import pytest
+
+from checkback.protocol.configuration import Settings
+from checkback.streaming.observation import Observation
+from checkback.streaming.progress import Progress
+
+
+def observed(port: int) -> Observation:
+    settings = Settings(bootstrap_servers="127.0.0.1:1", metrics_port=port)
+    return Observation(settings, Progress(), lambda: 0)
+
+
+def ask(url: str, path: str, method: str = "GET", body: str | None = None) -> tuple[int, str]:
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)
+    connection.request(method, path, body)
+    answer = connection.getresponse()
+    return answer.status, answer.read().decode()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+def test_without_a_port_there_is_no_endpoint() -> None:
+    job = observed(0)
+
+    assert job.url is None
+    job.close()
+
+
+def test_a_taken_port_is_one_sentence_and_the_job_goes_on(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+        job = observed(port)
+
+    assert job.url is None
+    (line,) = (capsys.readouterr().err + caplog.text).splitlines()
+    assert f"There are no metrics: 127.0.0.1:{port} can't be listened at" in line
+
+
+def test_brokers_that_are_gone_make_the_job_unready_and_not_dead() -> None:
+    job = observed(free_port())
+    assert job.url is not None
+    job.started(lambda _: None)
+    ready, says = ask(job.url, "/readyz")
+
+    assert ready == 503
+    assert says.startswith("the brokers can't be reached: ")
+    assert ask(job.url, "/healthz")[0] == 200
+    assert "checkback_ready 0.0" in ask(job.url, "/metrics")[1]
+    job.close()
+
+
+def test_log_levels_change_at_run_time() -> None:
+    job, spark = observed(free_port()), list[str]()
+    assert job.url is not None
+    before = ask(job.url, "/loglevel/spark", "PUT", "INFO")[0]
+    job.started(spark.append)
+    own = ask(job.url, "/loglevel/checkback", "PUT", "DEBUG")
+    ask(job.url, "/loglevel/spark", "PUT", "WARNING")
+    level = job.log_level
+    ask(job.url, "/loglevel/checkback", "PUT", "WARNING")
+    job.close()
+
+    assert before == 404
+    assert own == (200, "checkback logs DEBUG\n")
+    assert level == "DEBUG"
+    assert spark == ["WARN"]

@@ -1,0 +1,292 @@
+"""docs/protocol.md is the wire format: its tables and its examples are those of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from checkback.client import validation
+from checkback.client.callback_result import REMARK_LENGTH_MAX
+from checkback.protocol import properties as names
+from checkback.protocol import records, topics
+from checkback.protocol.configuration import Settings
+from checkback.protocol.properties import Headers
+from checkback.protocol.refusals import REASON_TEXTS, RefusedReason, refused_headers
+from checkback.protocol.signed_content import (
+    BORN_TIME_TOLERANCE_MS,
+    signed_content,
+)
+from checkback.security.record_signer import RecordSigner
+from checkback.state.halves import IMMUNITY_MS_MAX
+from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
+from checkback.state.outcome import Action, Counter, Outcome
+from checkback.state.settled import _HEADER, SETTLED_VERSION, Mark, pack_settled
+from checkback.streaming.decode import OP_STATES, WHOLE_NUMBER
+
+TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
+PARTITION, OFFSET = 2, 77
+HALF: Headers = records.half_headers(
+    producer_group="order-service",
+    transaction_id="3f9c2a",
+    real_topic="paid",
+    properties={
+        names.CHECK_IMMUNITY_TIME_IN_SECONDS: "30",
+        names.KEYS: "order-1",
+        names.TAGS: "eu",
+        "source": "web",
+    },
+    real_queue_id=1,
+)
+OP = records.Op(PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_COMMIT_TYPE)
+ANSWER = records.Op(
+    PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_NOT_TYPE, True, "not found"
+)
+BODY, KEY = b"42 EUR", b"order-1"
+SIGNER = RecordSigner("orders-service", "12345678", lambda: 1_700_000_000_000, "10.0.0.1")
+SIGNED_HALF = SIGNER.half(topics.HALF_TOPIC, KEY, BODY, HALF)
+SIGNED_OP = SIGNER.op(topics.OP_TOPIC, PARTITION, OP.key(), OP.value(), OP.headers())
+REFUSED = refused_headers(
+    OP.headers(), RefusedReason.COMMIT_AFTER_ROLLBACK, topics.OP_TOPIC, PARTITION, 91
+)
+FEEDBACK = records.undelivered_check_headers(3)
+EXAMPLES: dict[str, tuple[bytes | None, bytes | None, Headers]] = {
+    "half": (KEY, BODY, HALF),
+    "op": (OP.key(), OP.value(), OP.headers()),
+    "answer to a check": (ANSWER.key(), ANSWER.value(), ANSWER.headers()),
+    "check request": (KEY, BODY, records.check_headers(HALF, PARTITION, OFFSET, 1)),
+    "final message": (KEY, BODY, records.final_parts(HALF, PARTITION, OFFSET).headers),
+    "discarded": (
+        KEY, BODY, records.discarded_headers(HALF, PARTITION, OFFSET, 15, "check limit"),
+    ),
+    "refused op": (OP.key(), OP.value(), REFUSED),
+    "feedback": (None, b"77", FEEDBACK),
+    "tick": (None, None, records.tick_headers()),
+    "signed half": (KEY, BODY, SIGNED_HALF),
+    "signed op": (OP.key(), OP.value(), SIGNED_OP),
+}  # fmt: skip
+
+
+def spaced(data: bytes | None) -> str:
+    """Write bytes in hex, a space between two of them; a dash for none."""
+    return "-" if data is None else data.hex(" ")
+
+
+def example(key: bytes | None, value: bytes | None, headers: Headers) -> str:
+    """Write a record as a block: its bytes in hex, then the text of each header."""
+    lines = [f"key     {spaced(key)}", f"value   {spaced(value)}"]
+    for name, content in headers:
+        lines.append(f"header  {spaced(name.encode())} = {spaced(content)}".rstrip())
+        lines.append(f"        {name} = {content.decode()}".rstrip())
+    return "\n".join(lines)
+
+
+def blocks() -> dict[str, str]:
+    """Return the examples by name."""
+    found = re.findall(r"^Example, ([a-z ]+):\n\n```\n(.*?)\n```$", TEXT, re.MULTILINE | re.DOTALL)
+    return dict(found)
+
+
+def table(heading: str) -> list[list[str]]:
+    """Return the cells of the first table after a heading, without the table's head."""
+    section = TEXT.split(f"\n{heading}\n", 1)[1]
+    rows = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert rows is not None
+    lines = rows.group(0).splitlines()[2:]
+    return [[cell.strip().strip("`") for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def column(heading: str, number: int = 0) -> list[str]:
+    return [row[number] for row in table(heading)]
+
+
+def test_there_is_an_example_of_each_record() -> None:
+    assert set(blocks()) == {*EXAMPLES, "settled mark", "what is signed of the op"}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_what_the_code_writes(name: str) -> None:
+    assert blocks()[name] == example(*EXAMPLES[name])
+
+
+def test_the_settled_mark_is_what_the_code_writes() -> None:
+    outcome = Outcome(
+        partition=PARTITION,
+        page=0,
+        now_ms=1_700_000_000_000,
+        action=np.array([Action.COMMIT, Action.CHECK], np.uint8),
+        offset=np.array([OFFSET, 80], np.int64),
+        detail=np.array([0, 2], np.int32),
+        source_offset=np.array([OFFSET, 80], np.int64),
+        counters=np.zeros(len(Counter), np.int64),
+        pending=1,
+        oldest_ms=0,
+    )
+
+    assert blocks()["settled mark"] == f"key     {spaced(b'2:0')}\n" + wrapped(
+        pack_settled(outcome, batch_id=5)
+    )
+
+
+def test_the_signed_bytes_are_what_the_code_signs() -> None:
+    content = signed_content(
+        topics.OP_TOPIC, PARTITION, OP.key(), OP.value(), SIGNED_OP[:-1], "HmacSHA256"
+    )
+
+    assert blocks()["what is signed of the op"] == wrapped(content)
+    assert f"`{SIGNER.secret_key}`" in TEXT
+
+
+def test_headers_of_a_signed_record_are_told() -> None:
+    assert column("### Headers of a signed record") == [names.BORN_HOST, *names.SIGNED_TAIL]
+    assert f"more than {BORN_TIME_TOLERANCE_MS:,} ms" in TEXT
+
+
+def test_the_layout_of_a_settled_mark_is_the_code_s() -> None:
+    sizes = {"u8": 1, "i32": 4, "i64": 8, "u32": 4, "pad": 3, "u16": 2}
+    fields = table("### Fields of a settled mark")
+    fixed = [row for row in fields if row[2] == "once"]
+
+    assert sum(sizes[row[1]] for row in fixed) == _HEADER.size
+    assert [row[1] for row in fields if row[2] != "once"] == ["u32", "u16", "u8"]
+    assert {row[0]: int(row[1]) for row in table("#### Marks")} == {
+        one.name: int(one) for one in Mark
+    }
+    assert f"version {SETTLED_VERSION}" in TEXT
+
+
+def test_topics_are_those_of_the_code() -> None:
+    settings = Settings()
+    plans = topics.plan_topics(
+        settings.topics,
+        half_partitions=settings.half_partitions,
+        state_partitions=3,
+        half_retention_ms=settings.half_retention_ms,
+        max_message_bytes=settings.max_message_bytes,
+    )
+    check = topics.plan_check_topic(
+        settings.topics, "<group>", max_message_bytes=settings.max_message_bytes
+    )
+    rows = {row[0]: row[1:] for row in table("## Topics")}
+
+    assert set(rows) == {plan.name for plan in (*plans, check)}
+    for plan in (*plans, check):
+        _, partitions, time, kept, limit = rows[plan.name]
+        assert time == plan.configs["message.timestamp.type"]
+        if plan.configs["cleanup.policy"] == "compact":
+            assert (kept, limit) == ("the last", "the broker's default")
+            continue
+        assert kept == f"{int(plan.configs['retention.ms']) // topics.DAY_MS} d"
+        assert int(limit.replace(",", "")) == int(plan.configs["max.message.bytes"])
+        if partitions.isdigit():
+            assert int(partitions) == plan.partitions
+
+
+def test_limits_are_those_of_the_code() -> None:
+    limits = {row[0]: row[1] for row in table("### Limits")}
+
+    assert limits == {
+        "topic name": f"1 to {validation.TOPIC_LENGTH_MAX} characters",
+        "producer group": f"1 to {validation.GROUP_LENGTH_MAX} characters",
+        "queue id": f"0 to {validation.INT32_MAX:,}",
+        "immunity time": "0 to 999,999,999,999 seconds",
+        "body": f"1 to {Settings().max_message_bytes:,} bytes",
+        "remark": f"{REMARK_LENGTH_MAX:,} characters, as the Python client writes it",
+    }
+    assert validation.DEFAULT_PRODUCER_GROUP in TEXT
+    assert WHOLE_NUMBER == "^[0-9]{1,12}$"
+    assert IMMUNITY_MS_MAX > 999_999_999_999 * 1_000
+
+
+def test_a_system_topic_is_named() -> None:
+    assert set(column("### System topics")) == topics.SYSTEM_TOPICS | {
+        f"{prefix}*" for prefix in topics.SYSTEM_TOPIC_PREFIXES
+    }
+
+
+@pytest.mark.parametrize(
+    ("heading", "order"),
+    [
+        ("### Headers of a half message", names.HALF_PROTOCOL_ORDER),
+        ("### Headers of an op", names.OP_PROTOCOL_ORDER),
+    ],
+)
+def test_headers_stand_in_the_protocol_s_order(heading: str, order: tuple[str, ...]) -> None:
+    assert tuple(column(heading, 1)[: len(order)]) == order
+
+
+def test_what_an_op_says_is_told() -> None:
+    assert {int(row[0]) for row in table("#### What an op says")} == set(OP_STATES)
+
+
+def test_every_header_of_the_half_is_in_its_table() -> None:
+    assert {name for name, _ in HALF} - {"source"} <= set(
+        column("### Headers of a half message", 1)
+    )
+
+
+def test_every_header_of_an_op_is_in_its_table() -> None:
+    op = records.Op(0, 1, "g", "u", 8, remark="r", operator="o")
+
+    assert [name for name, _ in op.headers()] == column("### Headers of an op", 1)
+
+
+def test_headers_that_a_check_request_adds_are_told() -> None:
+    added = records.check_headers([], PARTITION, OFFSET, 1, 60_000)
+
+    assert [name for name, _ in added] == column("### Headers that a check request adds")
+
+
+def test_a_final_takes_off_what_is_told() -> None:
+    assert set(column("### Headers that a final message lacks")) == names.NOT_ON_FINAL
+    assert [name for name, _ in EXAMPLES["final message"][2]][-2:] == column(
+        "### Headers that a final message adds"
+    )
+
+
+def test_headers_of_a_resumed_half_are_told() -> None:
+    assert set(column("### Headers of a resumed half")) == names.RESUME_HEADERS
+
+
+def test_headers_that_no_application_may_set_are_told() -> None:
+    assert set(column("### Reserved names")) == names.RESERVED_PROPERTIES
+
+
+def test_tags_of_the_op_topic_are_told() -> None:
+    assert column("### Tags on the op topic") == [names.OP_TAG_REMOVE]
+    assert column("### Tags on the feedback topic") == [
+        names.OP_TAG_TICK, names.OP_TAG_UNDELIVERED,
+    ]  # fmt: skip
+
+
+def test_headers_of_a_refused_record_are_told() -> None:
+    told = column("### Headers of a refused record")
+
+    assert told == [name for name, _ in REFUSED[len(OP.headers()) :]]
+
+
+def test_reasons_for_a_refusal_are_told_with_their_codes_and_texts() -> None:
+    rows = table("### Reasons for a refusal")
+
+    assert [(int(row[0]), row[1], row[2]) for row in rows] == [
+        (int(one), one.name, REASON_TEXTS[one]) for one in RefusedReason
+    ]
+
+
+def test_defaults_are_those_of_the_settings() -> None:
+    rows = {row[0]: int(row[1].replace(",", "")) for row in table("## Times and counts")}
+    settings = Settings()
+
+    assert rows == {name: getattr(settings, name) for name in rows}
+
+
+def test_ops_that_may_wait_are_told() -> None:
+    assert f"At most {WAITING_OPS_PER_OFFSET_MAX} ops wait for one offset" in TEXT
+
+
+def wrapped(data: bytes, width: int = 16) -> str:
+    """Write a value in lines of the given number of bytes."""
+    parts = [data[at : at + width].hex(" ") for at in range(0, len(data), width)]
+    return "\n".join(f"{'value' if not at else '':<8}{part}" for at, part in enumerate(parts))

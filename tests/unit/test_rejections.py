@@ -1,0 +1,221 @@
+"""What a try that Kafka rejected shows the next one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.record_size import record_bytes_max
+from checkback.protocol.refusals import RecordOrigin, RefusedReason
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka import rejections
+from checkback.sinks.kafka.rejections import BYSTANDER, COST_MAX, TIMEOUTS_MAX, KnownRejections
+from checkback.sinks.kafka.sink_record import SinkRecord
+from checkback.sinks.kafka.transaction import Rejection
+
+NAMES = TopicNames("p-")
+LATE = Rejection("payments", 0, KafkaError._MSG_TIMED_OUT, "timed out")
+UNTRACKED = Rejection("orders", 0, KafkaError.MSG_SIZE_TOO_LARGE, "too large")
+
+
+class Directory:
+    """Notes what it hears."""
+
+    def __init__(self) -> None:
+        self.forgot = 0
+        self.taught: list[tuple[str, int | None, int | None]] = []
+
+    def forget_all(self) -> None:
+        self.forgot += 1
+
+    def teach(
+        self, topic: str, *, bytes_max: int | None = None, cut_bytes: int | None = None
+    ) -> None:
+        self.taught.append((topic, bytes_max, cut_bytes))
+
+
+def made_of(offset: int, topic: str = "orders", body: bytes = b"x") -> SinkRecord:
+    return SinkRecord(topic, 0, b"k", body, [], 0, RecordOrigin(NAMES.half, 0, offset))
+
+
+def rejected(code: int, *offsets: int, topic: str = "orders") -> list[Rejection]:
+    return [Rejection(topic, 0, code, "no", made_of(offset, topic)) for offset in offsets]
+
+
+def learn(known: KnownRejections, *rejections: Rejection) -> Directory:
+    directory: Any = Directory()
+    known.learn(rejections, NAMES, directory)
+    found: Directory = directory
+    return found
+
+
+def reason(known: KnownRejections, offset: int, topic: str = "orders") -> RefusedReason | None:
+    found = known.refusal(made_of(offset, topic))
+    return None if found is None else found.reason
+
+
+def test_after_a_rejection_every_record_is_measured_by_what_is_looked_up_again() -> None:
+    known = KnownRejections()
+
+    assert learn(known, UNTRACKED).forgot == 1
+
+    assert known.is_wary
+    assert not known
+
+
+def test_records_that_the_broker_names_are_refused_and_their_neighbours_are_not() -> None:
+    known = KnownRejections()
+
+    learn(
+        known,
+        *rejected(BYSTANDER, 1, 2, 4),
+        *rejected(KafkaError.INVALID_RECORD, 3, 5),
+    )
+
+    assert [reason(known, offset) for offset in range(1, 6)] == [
+        None, None, RefusedReason.FINAL_REJECTED, None, RefusedReason.FINAL_REJECTED,
+    ]  # fmt: skip
+
+
+def test_of_a_batch_whose_bad_record_is_not_named_all_are_suspects() -> None:
+    known = KnownRejections()
+
+    learn(known, *rejected(KafkaError.INVALID_RECORD, *range(160)))
+
+    assert not known
+    assert known.suspects["orders"].group_size == 10
+
+
+def bad_ones_found(bad: set[int], count: int) -> tuple[set[int], int]:
+    """Send records in groups as the sink does, to a broker that names none, until all are taken."""
+    known, tries = KnownRejections(is_wary=True), 0
+    while True:
+        tries += 1
+        left = [offset for offset in range(count) if reason(known, offset) is None]
+        suspects = known.suspects.get("orders")
+        sent: list[list[int]] = []
+        for offset in left:
+            is_suspect = suspects is not None and made_of(offset).origin in suspects.origins
+            size = suspects.group_size if suspects is not None and is_suspect else count
+            if not sent or len(sent[-1]) >= size:
+                sent.append([])
+            sent[-1].append(offset)
+        refused = next((group for group in sent if bad & set(group)), None)
+        if refused is None:
+            return set(range(count)) - set(left), tries
+        learn(known, *rejected(KafkaError.POLICY_VIOLATION, *refused))
+
+
+def test_suspects_are_sent_in_ever_smaller_groups_until_the_bad_one_is_alone() -> None:
+    found, tries = bad_ones_found({7_777}, 10_000)
+
+    assert found == {7_777}
+    assert tries <= 6
+
+
+def test_where_too_many_are_bad_the_rest_of_the_topic_is_refused() -> None:
+    found, tries = bad_ones_found(set(range(0, 10_000, 2)), 10_000)
+
+    assert len(found) == 10_000
+    assert tries <= COST_MAX
+
+
+def test_a_record_alone_in_its_batch_is_too_large_and_so_is_every_larger_one() -> None:
+    known = KnownRejections()
+
+    directory = learn(known, *rejected(KafkaError.MSG_SIZE_TOO_LARGE, 3))
+
+    assert reason(known, 3) is RefusedReason.FINAL_TOO_LARGE
+    [(topic, bytes_max, cut)] = directory.taught
+    assert (topic, cut) == ("orders", None)
+    assert bytes_max == record_bytes_max(b"k", b"x", []) - 1
+
+
+def test_a_batch_that_is_too_large_is_halved() -> None:
+    known = KnownRejections()
+
+    directory = learn(known, *rejected(KafkaError.MSG_SIZE_TOO_LARGE, 3, 4))
+
+    assert not known
+    assert directory.taught == [("orders", None, record_bytes_max(b"k", b"x", []))]
+
+
+@pytest.mark.parametrize("code", sorted(rejections.MISSING_CODES))
+def test_a_topic_that_is_missing_is_looked_up_once_more_before_it_is_closed(code: int) -> None:
+    known = KnownRejections()
+
+    learn(known, *rejected(code, 1))
+    assert reason(known, 1) is None
+    learn(known, *rejected(code, 1))
+
+    assert reason(known, 2) is RefusedReason.REAL_TOPIC_MISSING
+
+
+def test_a_topic_that_is_denied_is_closed_at_once_and_no_other() -> None:
+    known = KnownRejections()
+
+    learn(known, *rejected(KafkaError.TOPIC_AUTHORIZATION_FAILED, 1))
+
+    assert reason(known, 2) is RefusedReason.REAL_TOPIC_DENIED
+    assert reason(known, 2, "payments") is None
+
+
+def test_a_discarded_half_that_is_rejected_is_refused() -> None:
+    known = KnownRejections()
+
+    learn(known, *rejected(KafkaError.INVALID_RECORD, 1, topic=NAMES.discarded))
+
+    assert reason(known, 1, NAMES.discarded) is RefusedReason.DISCARD_REJECTED
+
+
+def test_a_refused_record_that_is_rejected_is_written_without_what_it_holds() -> None:
+    known = KnownRejections()
+    rejection = rejected(KafkaError.INVALID_RECORD, 1, topic=NAMES.refused)
+
+    learn(known, *rejection)
+    assert known.bare == {RecordOrigin(NAMES.half, 0, 1)}
+
+    with pytest.raises(BrokerError, match="does not take records for p-"):
+        learn(known, *rejection)
+
+
+@pytest.mark.parametrize("topic", [NAMES.settled, NAMES.feedback])
+def test_what_a_topic_of_ours_rejects_without_a_senders_doing_ends_the_batch(topic: str) -> None:
+    with pytest.raises(BrokerError, match="does not take records for p-"):
+        learn(KnownRejections(), *rejected(KafkaError.INVALID_RECORD, 1, topic=topic))
+
+
+def test_a_cause_that_passes_ends_the_batch_and_refuses_nothing() -> None:
+    with pytest.raises(BrokerError, match="does not take records for orders"):
+        learn(KnownRejections(), *rejected(KafkaError.NOT_ENOUGH_REPLICAS, 1))
+
+
+def test_what_ran_out_of_time_behind_a_rejection_shows_nothing() -> None:
+    """With one record rejected librdkafka sends no other; those time out, whatever their topics."""
+    known = KnownRejections()
+
+    for _ in range(TIMEOUTS_MAX + 1):
+        learn(known, LATE, UNTRACKED, LATE)
+
+    assert known.timeouts == 0
+
+
+def test_records_that_are_late_for_no_reason_end_in_an_error() -> None:
+    known = KnownRejections()
+
+    for _ in range(TIMEOUTS_MAX):
+        assert learn(known, LATE).forgot == 1
+    with pytest.raises(BrokerError, match="does not take records for payments"):
+        learn(known, LATE)
+
+
+def test_many_topics_that_reject_something_are_closed_without_a_search() -> None:
+    known = KnownRejections()
+    for number in range(rejections.TOTAL_COST_MAX + 1):
+        learn(known, *rejected(KafkaError.MSG_SIZE_TOO_LARGE, 1, 2, topic=f"t{number}"))
+
+    assert "t0" not in known.closed_topics
+    assert f"t{rejections.TOTAL_COST_MAX}" in known.closed_topics

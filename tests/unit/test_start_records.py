@@ -1,0 +1,36 @@
+"""The record that a start begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError
+from checkback.streaming import start_records
+
+
+class Producer:
+    """Reports every record as refused."""
+
+    def __init__(self, _: dict[str, Any]) -> None:
+        self.reports: list[Callable[[], None]] = []
+
+    def produce(self, _: str, *, on_delivery: Callable[..., None], **__: Any) -> None:
+        error = SimpleNamespace(str=lambda: "no such rights")
+        self.reports.append(lambda: on_delivery(error, None))
+
+    def flush(self, _: float) -> int:
+        for report in self.reports:
+            report()
+        return 0
+
+
+def test_a_start_that_may_not_write_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_records, "Producer", Producer)
+
+    with pytest.raises(BrokerError, match=r"no such rights.*Check that the pipeline may write"):
+        start_records.write_tick(Settings(), {})

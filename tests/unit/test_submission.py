@@ -1,0 +1,118 @@
+"""What spark-submit brings along is taken from it, and what it sends to a cluster is complete."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from checkback.commands.core import Frame
+from checkback.commands.deploy import command
+from checkback.deploy import jars, pack
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import ConfigurationError, PrerequisiteError
+from checkback.streaming import session
+from checkback.streaming.conditional_files import is_on_s3
+from checkback.streaming.package import package_zip
+from checkback.streaming.submission import is_submitted
+
+
+class GivenConf:
+    """A SparkConf as spark-submit filled it."""
+
+    given = (("spark.master", "yarn"), ("spark.executor.memory", "3g"), ("spark.app.name", "x"))
+
+    def getAll(self) -> list[tuple[str, str]]:  # noqa: N802 - pyspark's name
+        return list(self.given)
+
+
+def test_a_variable_of_spark_submits_tells_that_it_started_this(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    assert not is_submitted()
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert is_submitted()
+
+
+def test_settings_win_over_what_spark_submit_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "SparkConf", GivenConf)
+
+    given = session.submitted_settings(Settings(master="yarn"))
+    assert given == {"spark.master": "yarn", "spark.executor.memory": "3g"}
+    named = Settings(master="yarn", spark={"executor.memory": "1g"})
+    assert "spark.executor.memory" not in session.submitted_settings(named)
+
+
+def test_another_kind_of_master_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "SparkConf", GivenConf)
+    with pytest.raises(ConfigurationError, match="yarn"):
+        session.submitted_settings(Settings(master="local[2]"))
+
+    monkeypatch.setattr(GivenConf, "given", (("spark.master", "k8s://https://10.0.0.1:443"),))
+    there = Settings(master="k8s://https://kubernetes.default.svc")
+    assert session.submitted_settings(there)["spark.master"] == "k8s://https://10.0.0.1:443"
+
+
+def test_jars_follow_the_checkpoint_and_none_is_fetched_for_spark_submit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(jars, "ensure_jars", lambda conf: [Path(f"{conf}.jar")])
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    on_s3 = Settings(checkpoint="s3a://bucket/checkpoint")
+
+    assert is_on_s3(on_s3.checkpoint)
+    assert jars.pipeline_jars(Settings(checkpoint="/data")) == [Path("spark.jar")]
+    assert jars.pipeline_jars(on_s3) == [Path("spark.jar"), Path("s3.jar")]
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert jars.pipeline_jars(on_s3) == []
+
+
+def test_a_pack_has_the_package_the_jars_and_a_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for conf in ("spark", "s3"):
+        (tmp_path / f"{conf}.jar").write_text(conf)
+    monkeypatch.setattr(pack, "ensure_jars", lambda conf: [tmp_path / f"{conf}.jar"])
+
+    made = pack.write_pack(tmp_path / "pack", ("spark", "s3"))
+
+    assert [jar.read_text() for jar in made.jars] == ["spark", "s3"]
+    assert made.submit_options[0::2] == ["--py-files", "--jars"]
+    program = f"import sys; sys.path.insert(0, {str(made.package)!r})\n{made.program.read_text()}"
+    ran = subprocess.run(
+        [sys.executable, "-c", program, "--version"], capture_output=True, text=True, check=False
+    )
+    assert ran.stdout.startswith("checkback "), ran.stderr
+    told = CliRunner().invoke(
+        command, ["pack", str(tmp_path / "told"), "--s3", "--output", "json"], obj=Frame()
+    )
+    assert json.loads(told.output)["options"][0::2][:2] == ["--py-files", "--jars"]
+    with pytest.raises(PrerequisiteError, match="can't be written"):
+        pack.write_pack(tmp_path / "spark.jar" / "below")
+
+
+def test_a_package_that_is_imported_from_a_zip_packs_itself(tmp_path: Path) -> None:
+    """A driver inside a cluster has Checkback from spark-submit, as a zip."""
+    packed = package_zip(tmp_path)
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
+from pathlib import Path
+from checkback.streaming.package import package_zip
+print(package_zip(), package_zip(Path(sys.argv[2])))
+"""
+    (tmp_path / "copy").mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-c", program, packed, tmp_path / "copy"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ran.stdout.split() == [str(packed), str(tmp_path / "copy" / packed.name)], ran.stderr
+    assert "checkback/streaming/ConditionalFileManager.java" in zipfile.ZipFile(packed).namelist()

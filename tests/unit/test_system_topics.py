@@ -1,0 +1,29 @@
+"""Which topics no message may be sent to."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames
+
+NAMES = TopicNames("p-")
+
+
+@pytest.mark.parametrize("prefix", ["", "p-", "another-"])
+@pytest.mark.parametrize(
+    "name", [*sorted(SYSTEM_TOPICS), "RMQ_SYS_TRANS_CHECK_orders", "rmq_sys_x"]
+)
+def test_a_system_topic_is_one_whatever_its_prefix(prefix: str, name: str) -> None:
+    assert NAMES.is_system(prefix + name)
+
+
+@pytest.mark.parametrize("topic", ["__any", "p-__any"])
+def test_what_begins_with_two_underscores_belongs_to_kafka(topic: str) -> None:
+    assert NAMES.is_system(topic)
+
+
+@pytest.mark.parametrize(
+    "topic", ["orders", "p-orders", "TBW102-orders", "my__orders", "RMQ_orders"]
+)
+def test_a_topic_of_a_user_is_none(topic: str) -> None:
+    assert not NAMES.is_system(topic)

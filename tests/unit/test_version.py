@@ -1,0 +1,42 @@
+"""The version says which commit it is."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import checkback
+from checkback.commands import version
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_checkout_tells_its_commit() -> None:
+    pattern = rf"checkback {re.escape(checkback.__version__)}( \([0-9a-f]{{12,}}(-dirty)?\))?"
+
+    assert re.fullmatch(pattern, version.version_text())
+
+
+def test_a_folder_that_is_no_checkout_has_none(tmp_path: Path) -> None:
+    assert version.checkout_commit(tmp_path) == ""
+
+
+def test_a_stamp_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / version.COMMIT_FILE).write_text("0123456789ab\n")
+    monkeypatch.setattr("importlib.resources.files", lambda _: tmp_path)
+
+    assert version.version_text() == f"checkback {checkback.__version__} (0123456789ab)"
+
+
+def test_the_command_prints_it() -> None:
+    program = "from checkback.commands import main; main()"
+    for arguments in (["--version"], ["deploy", "pack", "--help"]):
+        ran = subprocess.run(
+            [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+    assert "FOLDER" in ran.stdout
