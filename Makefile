@@ -1,5 +1,5 @@
 # The commands of a checkout. Each sets up what it needs first; what is set up stays.
-.PHONY: help setup demo test check sim crash bench-smoke clean
+.PHONY: help setup demo unit coverage test check sim crash mutants bench-smoke docs release platform-wheel attach audit nightly clean
 .DEFAULT_GOAL := help
 
 # Any of these that is new enough; make PYTHON=... names another.
@@ -11,17 +11,24 @@ PYTHON ?= $(shell for python in $(PYTHONS); do \
 help:
 	@echo "make setup   prepare .venv"
 	@echo "make demo    run the main job on real input and audit it"
+	@echo "make unit    run the tests that need neither Kafka nor Spark: seconds"
+	@echo "make coverage  report the branch coverage of state, protocol and sinks, and hold it"
 	@echo "make test    run the tests"
 	@echo "make check   run linters, type checkers and import contracts"
 	@echo "make sim     simulate producers, faults and replays from a seed: make sim SEED=n"
 	@echo "make crash   kill processes of the pipeline at 200 points from a seed: make crash SEED=n"
+	@echo "make mutants change the rules and the marker protocol line by line; tests must notice: hours"
 	@echo "make bench-smoke   see whether the benchmarks work; nothing is said of times"
+	@echo "make docs    build the documents as a site, build/docs/site, and check it"
+	@echo "make release build what is released into dist: sdist, pure wheel, zip, SBOM"
+	@echo "make nightly run the tests that make test leaves out: minutes each"
+	@echo "make audit   look for known vulnerabilities of the pinned packages"
 	@echo "make clean   remove .venv and what tools left behind"
 
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml requirements/build.txt requirements/development.txt \
-		deploy/ivy.xml deploy/jars.lock deploy/prepare.py setup.py sinks/forward.c
+		deploy/ivy.xml deploy/jars.lock deploy/prepare.py setup.py sinks/native/forward.c
 	@python=$(PYTHON); "$${python:-false}" -c "$(IS_NEW_ENOUGH)" 2>/dev/null || { \
 		echo "checkback: No Python 3.11 or later was found. Install one," \
 			"or name it: make PYTHON=/path/to/python3" >&2; exit 3; }
@@ -36,6 +43,22 @@ TEST_PROCESSES ?= 2
 test: setup
 	@.venv/bin/pytest -m "not nightly" -n $(TEST_PROCESSES) --dist loadfile
 
+# Minutes each; the workflow of that name runs them.
+nightly: setup
+	@.venv/bin/pytest -m nightly
+
+unit: setup
+	@.venv/bin/pytest tests/tidy tests/unit -n $(TEST_PROCESSES)
+
+# Where the branch coverage of the core stands; it may only rise. What the sink does with a broker is
+# tested on one and not counted here.
+COVERAGE := .venv/bin/coverage
+coverage: setup
+	@$(COVERAGE) run -m pytest -q tests/unit tests/property
+	@$(COVERAGE) report --include 'state/*' --fail-under 99
+	@$(COVERAGE) report --include 'protocol/*' --fail-under 97
+	@$(COVERAGE) report --include 'sinks/*' --fail-under 70
+
 # Pyright's own look for a newer version would need the network.
 check: setup
 	.venv/bin/ruff format --check
@@ -47,13 +70,68 @@ check: setup
 SEED ?= 1
 sim: setup
 	@.venv/bin/python -m tests.simulation $(SEED)
+	@.venv/bin/python -m tests.simulation.exactly_once $(SEED)
 
 CRASHES ?= 200
 crash: setup
 	@.venv/bin/python -m tests.crash $(SEED) --crashes $(CRASHES)
 
+PLAN ?= state
+SHARE ?= 1.0
+mutants: setup
+	@.venv/bin/pip install --quiet --require-hashes --requirement requirements/mutants.txt
+	@.venv/bin/python -m tests.mutants $(PLAN) --share $(SHARE) --seed $(SEED)
+
 bench-smoke: setup
-	@.venv/bin/python -m checkback.bench.smoke
+	@.venv/bin/python -m checkback.bench.repository.smoke
+
+# The site's tools have an environment of their own: nothing else needs them.
+DOCS := build/docs/environment
+$(DOCS)/.ready: requirements/docs.txt
+	@$(PYTHON) -m venv --clear $(DOCS)
+	@$(DOCS)/bin/pip install --quiet --require-hashes --requirement $<
+	@touch $@
+
+# Documents link to each other from the top folder down; MkDocs reads a copy, in the same places.
+PAGES := '*.md' docs/pictures demo/database.py LICENSE NOTICE ':!tests/data'
+docs: $(DOCS)/.ready
+	@rm -rf build/docs/source && mkdir -p build/docs/source
+	@git ls-files -z -- $(PAGES) | tar --null -T - -cf - | tar -xf - -C build/docs/source
+	@NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --quiet --strict
+
+# The tools have an environment of their own. The wheel with the compiled part is built by
+# cibuildwheel, in .github/workflows/release.yml.
+RELEASE := build/release/environment
+$(RELEASE)/.ready: requirements/release.txt
+	@$(PYTHON) -m venv --clear $(RELEASE)
+	@$(RELEASE)/bin/pip install --quiet --require-hashes --requirement $<
+	@touch $@
+
+PACKAGE_ZIP := from pathlib import Path; from checkback.streaming.package import package_zip
+release: setup $(RELEASE)/.ready
+	@rm -rf dist && mkdir dist
+	@.venv/bin/python -c "from setuptools import build_meta; build_meta.build_sdist('dist')" >/dev/null
+	@CHECKBACK_PURE=1 .venv/bin/pip wheel --quiet --no-deps --no-build-isolation \
+		--wheel-dir dist dist/checkback-*.tar.gz
+	@.venv/bin/python -c "$(PACKAGE_ZIP); package_zip(Path('dist'))"
+	@$(RELEASE)/bin/cyclonedx-py requirements requirements/spark.txt --pyproject pyproject.toml \
+		--output-reproducible --output-file dist/checkback.cdx.json
+	@ls dist
+
+# Needs a container engine, in which the wheel is built for manylinux and tried.
+TRY_NATIVE := python -c 'from checkback.sinks.native.library import native; assert native()'
+platform-wheel: $(RELEASE)/.ready
+	@CIBW_BUILD=cp311-manylinux_x86_64 CIBW_TEST_COMMAND="$(TRY_NATIVE)" \
+		CIBW_ENVIRONMENT="CHECKBACK_COMMIT=$$(git rev-parse --short=12 HEAD)" \
+		$(RELEASE)/bin/cibuildwheel --platform linux --output-dir dist
+
+# Attaches dist to a tag's release on GitHub.
+attach:
+	@cd dist && sha256sum * > SHA256SUMS
+	@gh release create "$(TAG)" --verify-tag --notes "See CHANGELOG.md." dist/*
+
+audit: $(RELEASE)/.ready
+	@$(RELEASE)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/spark.txt
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .import_linter_cache

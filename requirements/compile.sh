@@ -7,3 +7,6 @@ common=(--quiet --universal --python-version 3.11 --generate-hashes --no-header 
 uv pip compile "${common[@]}" --group build -o requirements/build.txt
 uv pip compile "${common[@]}" pyproject.toml --all-extras --group build --group dev -o requirements/development.txt
 uv pip compile "${common[@]}" pyproject.toml --extra spark -c requirements/development.txt -o requirements/spark.txt
+uv pip compile "${common[@]}" --group release -c requirements/development.txt -o requirements/release.txt
+uv pip compile "${common[@]}" --group mutants -c requirements/development.txt -o requirements/mutants.txt
+uv pip compile "${common[@]}" --group docs -c requirements/development.txt -o requirements/docs.txt
