@@ -228,7 +228,7 @@ def test_every_header_of_the_half_is_in_its_table() -> None:
 
 
 def test_every_header_of_an_op_is_in_its_table() -> None:
-    op = records.Op(0, 1, "g", "u", 8, remark="r", operator="o")
+    op = records.Op(0, 1, "g", "u", 8, remark="r", operator="o", direct_closed="d")
 
     assert [name for name, _ in op.headers()] == column("### Headers of an op", 1)
 
