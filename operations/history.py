@@ -16,6 +16,7 @@ from checkback.state import Mark, unpack_settled
 PENDING: Final = "pending"
 VERDICTS: Final = {
     Mark.COMMIT: "commit",
+    Mark.DELIVERED: "commit",
     Mark.ROLLBACK: "rollback",
     Mark.DISCARD_CHECK_LIMIT: "discard",
     Mark.DISCARD_EXPIRED: "discard",
@@ -23,7 +24,7 @@ VERDICTS: Final = {
 }
 """The verdict that a settled mark stands for; any other mark leaves the half pending."""
 
-OP_STATES: Final = {"8": "commit", "12": "rollback", "0": "unknown"}
+OP_STATES: Final = {"8": "commit", "9": "delivered", "12": "rollback", "0": "unknown"}
 
 KINDS: Final = (
     "half", "op", "check undelivered", "check request", "mark", "final", "discarded", "refused",

@@ -55,6 +55,8 @@ _EVENTS: Final[Mapping[Action, str]] = {
     Action.DISCARD_EXPIRED: "discarded",
     Action.REFUSE_HALF: "refused",
     Action.REFUSE_OP: "refused",
+    Action.DELIVERED: "committed",
+    Action.FENCE: "",
 }
 _COUNTING: Final = (Action.CHECK, Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
 """Their detail is the number of check requests."""
@@ -157,7 +159,7 @@ def unpacked(blobs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of one partition that speak of halves, or of refused ops.
+    """The rows of one partition that speak of halves, or of refused ops; a fence is no event.
 
     Args:
         partition: of the half and op topics.
@@ -180,7 +182,10 @@ class _Rows:
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], *, of_ops: bool) -> list[_Rows]:
         """Return the rows by partition, those without any left out."""
-        chosen = [(one, (one.action == Action.REFUSE_OP) == of_ops) for one in outcomes]
+        chosen = [
+            (one, ((one.action == Action.REFUSE_OP) == of_ops) & (one.action != Action.FENCE))
+            for one in outcomes
+        ]
         by_partition: dict[int, list[tuple[Outcome, NDArray[np.bool_]]]] = {}
         for outcome, mask in chosen:
             if mask.any():
