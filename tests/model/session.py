@@ -85,10 +85,7 @@ def _sent_first(world: World, rules: Rules) -> World:
 
 def _produced(world: World, rules: Rules) -> World:
     world = _sent(world._replace(stage="producing"), "F")
-    if rules.op_in_transaction:
-        world = _sent(world, "O")
-    else:
-        world = world._replace(acked="O")
+    world = _sent(world, "O") if rules.op_in_transaction else world._replace(acked="O")
     # Left out: to wait for the acknowledgements. The commit is queued behind the records.
     return world if rules.waits_for_acks else _sent(world, "end")
 
@@ -107,7 +104,7 @@ def given_up(world: World) -> World:
 def init_producer_id(coordinator: Coordinator) -> tuple[Coordinator | None, bool]:
     """Return what one InitProducerId makes of the coordinator, and whether it succeeded.
 
-    None where it is told to come back later.
+    None where the answer is to come back later.
     """
     if coordinator.state in ENDED:
         return Coordinator(epoch=coordinator.epoch + 1), True

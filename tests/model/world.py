@@ -147,7 +147,7 @@ def begin(rules: Rules) -> World:
 
 def put(row: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
     """Return the row with another value at one place."""
-    return row[:at] + (value,) + row[at + 1 :]
+    return (*row[:at], value, *row[at + 1 :])
 
 
 def visible(world: World, half: int) -> int:
