@@ -56,14 +56,20 @@ class BrokerChecks:
         self.admin: Any = AdminClient(self.connection)
         self.found: dict[str, FoundTopic] = {}
 
-    def findings(self) -> Findings:
-        """Yield the findings of each check; a check that fails to run is a finding, too."""
-        brokers = list(guarded("brokers", self._brokers))
-        yield from brokers
-        if any(one.result is Result.FAILED for one in brokers):
-            return  # every other check would say the same
+    def brokers(self) -> Findings:
+        """Yield whether the brokers answer; where they don't, every other check says the same."""
+        yield from guarded("brokers", self._brokers)
+
+    def topics(self) -> Findings:
+        """Yield the findings of the topics; `found` has them afterwards."""
         yield from guarded("topics", self._topics)
+
+    def rights(self) -> Findings:
+        """Yield the findings of the rights on the topics that were found."""
         yield from guarded("rights", self._rights)
+
+    def refused(self) -> Findings:
+        """Yield what was refused lately."""
         yield from guarded("refused records", self._refused)
 
     def _refused(self) -> Findings:
