@@ -97,7 +97,7 @@ class LocalCheckpoint:
         except UnreadableFileError as error:
             raise CheckpointError(
                 f"The checkpoint's {name} can't be read: {error}.",
-                remedy="Run `checkback checkpoint verify`; see docs/operating/recovering.md.",
+                remedy="Run `checkback checkpoint verify`; see `checkback docs recovering`.",
                 checkpoint=self.path,
             ) from error
 
@@ -139,7 +139,7 @@ def unreadable_plan(batch: int, error: Exception) -> CheckpointError:
     """Return the error that says that the plan of a batch is damaged."""
     return CheckpointError(
         f"The plan of batch {batch} can't be read: offsets/{batch} is damaged: {error}.",
-        remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+        remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
         batch_id=batch,
     )
 

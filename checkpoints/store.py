@@ -144,7 +144,7 @@ class CheckpointStore:
         except UnreadableFileError as error:
             raise CheckpointError(
                 f"The checkpoint's {name} can't be read: {error}.",
-                remedy="Run `checkback checkpoint verify`; see docs/operating/recovering.md.",
+                remedy="Run `checkback checkpoint verify`; see `checkback docs recovering`.",
                 checkpoint=self.path,
             ) from error
 
