@@ -56,6 +56,16 @@ class BrokerChecks:
         self.admin: Any = AdminClient(self.connection)
         self.found: dict[str, FoundTopic] = {}
 
+    def findings(self) -> Findings:
+        """Yield the findings of each check; a check that fails to run is a finding, too."""
+        brokers = list(self.brokers())
+        yield from brokers
+        if any(one.result is Result.FAILED for one in brokers):
+            return  # every other check would say the same
+        yield from self.topics()
+        yield from self.rights()
+        yield from self.refused()
+
     def brokers(self) -> Findings:
         """Yield whether the brokers answer; where they don't, every other check says the same."""
         yield from guarded("brokers", self._brokers)

@@ -35,9 +35,8 @@ def texts() -> Iterator[str]:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         }
         for node in ast.walk(tree):
-            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-            if is_text and id(node) not in docstrings:
-                yield node.value
+            if isinstance(node, ast.Constant) and id(node) not in docstrings:
+                yield str(node.value)
 
 
 def test_every_document_is_a_page() -> None:

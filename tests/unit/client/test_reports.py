@@ -200,7 +200,7 @@ def test_a_wrong_prefix_is_told_with_those_that_are_there(there: list[str], told
     def missing(name: str) -> None:
         raise NotFoundError(f"The topic {name} can't be seen: it does not exist.")
 
-    admin = SimpleNamespace(list_topics=lambda timeout: SimpleNamespace(topics=known))
+    admin = SimpleNamespace(list_topics=lambda **_: SimpleNamespace(topics=known))
     facts: Any = SimpleNamespace(topic=missing, admin=admin)
 
     with pytest.raises(BrokerError, match=told) as refusal:
