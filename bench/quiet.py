@@ -42,11 +42,11 @@ class Quiet:
 
 
 def measure_quiet(query: Query, seconds: float, number: int) -> Quiet:
-    """Measure each of these for so many seconds.
+    """Measure each of the four for a span of time.
 
     Args:
         query: a running job with nothing to do.
-        seconds: for each of the four.
+        seconds: how long each takes.
         number: of the repetition.
     """
 
