@@ -21,6 +21,7 @@ from checkback.deploy.settings import environment_without_settings, write_settin
 
 SPARK_HOME = Path(pyspark.__file__).parent
 ENDS_S = 30.0
+PATIENCE_S = 200.0
 SUBMIT = str(SPARK_HOME / "bin" / "spark-submit")
 
 
@@ -48,7 +49,7 @@ def spark_options(python: Path) -> dict[str, str]:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(500)  # three JVMs start, and two of them a second time
+@pytest.mark.timeout(900)  # three JVMs start, and two of them a second time
 @pytest.mark.parametrize("form", ["zip", "wheel"])
 def test_yarn_restarts_a_killed_driver_and_each_final_is_written_once(
     bootstrap_servers: str, unique: str, tmp_path: Path, hadoop: Hadoop, form: str
@@ -75,7 +76,7 @@ def test_yarn_restarts_a_killed_driver_and_each_final_is_written_once(
 
     def wait_for_all(what: str) -> None:
         try:
-            wait_until(all_there, 90, what)
+            wait_until(all_there, PATIENCE_S, what)
         except BaseException:
             print((tmp_path / "submit.log").read_text()[-3_000:], hadoop.logs()[-8_000:])
             raise
