@@ -24,7 +24,8 @@ RULES = Rules(
     check_enabled=True,
     reject_transactions=False,
 )
-IDENTITY_REASONS = [one for one in RefusedReason if one >= RefusedReason.ACCESS_KEY_MISSING]
+FIRST_OF_THEM = RefusedReason.ACCESS_KEY_MISSING
+IDENTITY_REASONS = [one for one in RefusedReason if one >= FIRST_OF_THEM]
 """Why access control refuses a half or an op before the state sees what it says."""
 VERDICTS = {
     Action.COMMIT, Action.ROLLBACK, Action.DISCARD_EXPIRED, Action.DISCARD_CHECK_LIMIT, Action.CHECK,
