@@ -25,6 +25,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "checkback_refused_total": "Refused",
         "checkback_lag_records": "Lag",
         "checkback_discarded_total": "Discarded",
+        "checkback_access_rules_broken": "Access rules broken",
     },
     "Transactions": {
         "checkback_half_messages": "Pending",

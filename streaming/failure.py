@@ -90,7 +90,7 @@ def _known(text: str) -> CheckbackError | None:
     if any(sign in text for sign in TWO_JOBS):
         return FencedError(
             "Another job has taken over this checkpoint: it planned the same batch.",
-            remedy="Run only one job; see docs/operating/bad-days.md.",
+            remedy="Run only one job; see `checkback docs bad-days`.",
             detail=detail,
         )
     full = next((sign for sign in DISK if sign in text), None)
@@ -103,7 +103,7 @@ def _known(text: str) -> CheckbackError | None:
     if TOPIC_GONE in text:
         return BrokerError(
             "A topic that the job reads, or a partition of it, is gone.",
-            remedy="Read docs/operating/bad-days.md before you change anything.",
+            remedy="Read `checkback docs bad-days` before you change anything.",
             detail=detail,
         )
     if NO_ANSWER in text:

@@ -139,6 +139,10 @@ class JobMetrics:
         number = self._silent.take({*asked, *silent}, silent, self._now_ms())
         self._fill.set("checkback_groups_without_members", number)
 
+    def take_access_problem(self, *, is_broken: bool) -> None:
+        """Take whether the access rules have mistakes."""
+        self._fill.set("checkback_access_rules_broken", float(is_broken))
+
     def _add_report(self, report: BatchReport) -> None:
         fill, counts = self._fill, report.counts
         for name, metric in COUNTS.items():
