@@ -29,6 +29,7 @@ from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError,
 from checkback.sinks.ledger.notes import NotingReader
 from checkback.sinks.native.clients import native_sender
 from checkback.sinks.outputs import BatchOutputs
+from checkback.sinks.plan import fence_lookups
 from checkback.state import Outcome
 
 _log = logging.getLogger(__name__)
@@ -145,13 +146,13 @@ class BatchWriter:
         return outputs.report
 
     def _fence(self, outcomes: Sequence[Outcome], report: BatchReport) -> list[RecordOrigin]:
-        wanted = report.counts["fences"]
+        wanted = fence_lookups(outcomes)
         if not wanted:
             return []
         if self._fencer is None:
             self._fencer = SessionFencer(self.settings)
-        fenced = self._fencer.fence(outcomes)
-        report.counts["fences_failed"] += wanted - len(fenced)
+        fenced = self._fencer.fence(wanted)
+        report.counts["fences_failed"] += sum(len(one.offset) for one in wanted) - len(fenced)
         return fenced
 
     @contextmanager
