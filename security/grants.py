@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import CHECK_TOPIC_PREFIX, TopicNames
 
@@ -141,6 +142,11 @@ def _optional_pipeline_grants(
                 is_optional=True,
             )
             for one in topics
+        ),
+        Grant(
+            Resource.TRANSACTIONAL_ID, DIRECT_ID_PREFIX + names.prefix, (WRITE,),
+            "fence producers that deliver directly, before a half is discarded",
+            is_prefix=True, is_optional=True,
         ),
         Grant(
             Resource.GROUP, application_id, (READ,), "show its position to lag tools",
