@@ -37,8 +37,6 @@ EVENT_COLUMNS: Final = (
 NO_IMMUNITY: Final = -1
 POSITIONS: Final = range(len(names.HALF_PROTOCOL_ORDER))
 """Of the headers that the protocol orders, as many in a half as in an op."""
-OF_FENCE: Final = 0
-"""In place of a feedback's check times, which begin at 1."""
 WHOLE_NUMBER: Final = "^[0-9]{1,12}$"
 _HALF_NAMES: Final = (*names.HALF_PROTOCOL_ORDER, names.DIRECT_ID)
 _OP_NAMES: Final = (*names.OP_PROTOCOL_ORDER, names.DIRECT_CLOSED)
@@ -99,9 +97,7 @@ def _records_to_decode(rows: DataFrame, topics: TopicNames, keys: tuple[str, ...
             "headers",
             (f.col("topic") == topics.half).alias("is_half"),
             (f.col("topic") == topics.direct_op).alias("is_direct_op"),
-            f.when(f.col("topic") == topics.feedback, _feedback_times())
-            .when((f.col("topic") == topics.direct_op) & _says_fenced(), OF_FENCE)
-            .alias("feedback_times"),
+            f.when(f.col("topic") == topics.feedback, _feedback_times()).alias("feedback_times"),
             *keys,
         )
         .withColumn("in_order", _stand_in_order())
@@ -199,13 +195,6 @@ def _is_ours(topics: TopicNames) -> Column:
     return (f.col("topic") != topics.feedback) | f.coalesce(is_feedback, f.lit(False))
 
 
-def _says_fenced() -> Column:
-    """Tell whether a record reads as the sink's feedback of a fence."""
-    tag = _header_at(0)
-    is_fence = (tag["key"] == names.TAGS) & (tag["value"] == as_bytes(names.OP_TAG_FENCED))
-    return f.coalesce(is_fence & (_named_offset() >= 0), f.lit(False))
-
-
 def _feedback_times() -> Column:
     """Return the check times of a feedback, the second header of two."""
     return _number(_header_at(1)["value"])
@@ -289,7 +278,14 @@ def _parts(*, takes_direct: bool) -> list[Column]:
         at(half, names.CHECK_IMMUNITY_TIME_IN_SECONDS).alias("immunity"),
         at(op, names.TAGS).alias("tag"),
         at(op, names.COMMIT_OR_ROLLBACK).alias("op_state"),
+        _says_fenced(at(op, names.TAGS)).alias("is_fence"),
     ]
+
+
+def _says_fenced(tag: Column) -> Column:
+    """Tell whether a record reads as the sink's feedback of a fence."""
+    is_fence = f.col("is_direct_op") & (tag == as_bytes(names.OP_TAG_FENCED))
+    return f.coalesce(is_fence & (f.col("named_offset") >= 0), f.lit(False))
 
 
 def _number(said: Column) -> Column:
@@ -305,7 +301,7 @@ def _kind() -> Column:
     )
     op = (
         f.when(refused, EventKind.REFUSED_OP.value)
-        .when(f.col("feedback_times") == OF_FENCE, EventKind.FENCED.value)
+        .when(f.col("is_fence"), EventKind.FENCED.value)
         .when(f.col("feedback_times").isNotNull(), EventKind.UNDELIVERED.value)
         .otherwise(EventKind.OP.value)
     )

@@ -89,7 +89,7 @@ def op_refusal(*, takes_direct: bool) -> Column:
         known_state |= f.col("is_direct_op") & (f.col("op_state") == delivered)
     known_state = f.coalesce(known_state, f.lit(False))
     return (
-        f.when(f.col("feedback_times").isNotNull(), 0)
+        f.when(f.col("feedback_times").isNotNull() | f.col("is_fence"), 0)
         .when(f.coalesce(~is_op, f.lit(True)), RefusedReason.OP_TAG_UNKNOWN.value)
         .when(unreadable, RefusedReason.OP_OFFSET_UNREADABLE.value)
         .when(~known_state, RefusedReason.OP_STATE_UNKNOWN.value)

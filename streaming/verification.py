@@ -91,8 +91,10 @@ class Verification:
         )
         known = texts.withColumn("account", self.accounts[f.col("access_key")])
         refusal = self._identity_refusal(_Content(topics)).otherwise(self._permission_refusal())
-        # What is on the feedback topic, only the pipeline may write: Kafka's ACLs see to it.
-        checked = f.when(f.col("feedback_times").isNull(), refusal).otherwise(0)
+        # What is on the feedback topic, only the pipeline may write: Kafka's ACLs see to it. Nor
+        # does it sign that a session is fenced; under these rules no half is a direct one.
+        is_own = f.col("feedback_times").isNotNull() | _says_fenced()
+        checked = f.when(is_own, 0).otherwise(refusal)
         return known.select(*rows.columns, checked.alias("access_refusal"))
 
     def _permission_refusal(self) -> Column:
@@ -198,6 +200,13 @@ def _hmac(
 ) -> Column:
     """Return an HMAC (RFC 2104) from its pads; Spark's hashes are in hexadecimal digits."""
     return f.unhex(hashed(f.concat(outer, f.unhex(hashed(f.concat(inner, *parts))))))
+
+
+def _says_fenced() -> Column:
+    """Tell whether the record can only be feedback of a fence, whatever else is in it."""
+    tag = f.get(f.col("headers"), f.lit(0))
+    says = (tag["key"] == names.TAGS) & (tag["value"] == f.lit(names.OP_TAG_FENCED.encode()))
+    return f.coalesce(f.col("is_direct_op") & says, f.lit(False))
 
 
 def _from_end(position: int) -> Column:
