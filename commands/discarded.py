@@ -25,13 +25,13 @@ from checkback.operations.discarded import (
 )
 from checkback.operations.resuming import (
     Resumed,
-    ResumeFacts,
     chosen_halves,
     resume_chosen,
 )
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import NotFoundError, UsageError
+from checkback.protocol.records import OperatorFacts
 
 HEADINGS = (
     "record", "transaction id", "group", "real topic", "reason", "checks", "half stored",
@@ -139,7 +139,7 @@ def resume(
         raise UsageError("Give your name with --operator and the reason with --why.")
     with open_scanner(settings) as scanner:
         if is_certain:
-            facts = ResumeFacts(operator, why, now_ms())
+            facts = OperatorFacts(operator, why, now_ms())
             before, resumed = resume_chosen(scanner, settings, wanted, facts)
         else:
             before, resumed = chosen_halves(scanner, settings.topics, wanted), []

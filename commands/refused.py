@@ -23,7 +23,6 @@ from checkback.operations.resending import (
     FINALS_PER_TRANSACTION,
     FinalPlanner,
     Resender,
-    ResendFacts,
     Resent,
 )
 from checkback.operations.scanning import TopicScanner
@@ -31,6 +30,7 @@ from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import NotFoundError, UsageError
+from checkback.protocol.records import OperatorFacts
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.lookup import RecordReader
 
@@ -151,7 +151,7 @@ def resend(
         raise UsageError("Give an ID, filters or --all; --all excludes the others.")
     if not operator or not why.strip():
         raise UsageError("Give your name with --operator and the reason with --why.")
-    facts = ResendFacts(operator, why, now_ms())
+    facts = OperatorFacts(operator, why, now_ms())
     with open_scanner(settings) as scanner:
         # Before reading the records: this ends what another operator has begun to send.
         sender = Resender(settings, _connection(settings)) if is_certain else None
@@ -169,7 +169,7 @@ def _resend(
     scanner: TopicScanner,
     settings: Settings,
     records: Sequence[RefusedRecord],
-    facts: ResendFacts,
+    facts: OperatorFacts,
     sender: Resender | None,
 ) -> list[Resent]:
     """Send what can be sent; without a sender, say what would be."""

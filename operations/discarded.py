@@ -120,8 +120,8 @@ def discarded_halves(records: Iterable[FoundRecord]) -> list[DiscardedHalf]:
     """
     halves, resumed = [], {}
     for record in records:
-        if record.text(names.RESUME_TO):
-            resumed[record.text(names.RESUME_FROM)] = record.text(names.RESUME_TO)
+        if record.text(names.RESUME.target):
+            resumed[record.text(names.RESUME.source)] = record.text(names.RESUME.target)
         else:
             halves.append(record)
     halves.sort(key=lambda record: (record.time_ms, record.at))

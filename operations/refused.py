@@ -156,8 +156,8 @@ def refused_records(records: Iterable[FoundRecord]) -> list[RefusedRecord]:
     for record in records:
         told = refusal_facts(record.headers)
         # A refused record may bring a note's headers along, but a note never has a reason code.
-        if not told.facts and record.text(names.RESEND_TO):
-            resent[record.text(names.RESEND_FROM)] = record.text(names.RESEND_TO)
+        if not told.facts and record.text(names.RESEND.target):
+            resent[record.text(names.RESEND.source)] = record.text(names.RESEND.target)
         else:
             found.append((record, told))
     found.sort(key=lambda one: (one[0].time_ms, one[0].at))

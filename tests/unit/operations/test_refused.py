@@ -11,9 +11,10 @@ from checkback.operations.history import refused_event
 from checkback.operations.positions import Position
 from checkback.operations.refused import RefusedFilter, RefusedRecord, refused_records
 from checkback.operations.scanning import FoundRecord
+from checkback.protocol import properties
 from checkback.protocol.errors import UsageError
 from checkback.protocol.properties import Headers
-from checkback.protocol.records import resend_note_headers
+from checkback.protocol.records import OperatorFacts, note_headers
 from checkback.protocol.refusals import RefusedReason, refusal_facts, refused_headers
 
 MISSING = RefusedReason.REAL_TOPIC_MISSING
@@ -37,10 +38,8 @@ def only(found: FoundRecord) -> RefusedRecord:
 
 
 def note(found: FoundRecord) -> FoundRecord:
-    headers = resend_note_headers(
-        found.headers, resent_from=str(found.at), resent_to="orders:0:3",
-        operator="ann", reason="made it", now_ms=1,
-    )  # fmt: skip
+    facts = OperatorFacts("ann", "made it", 1)
+    headers = note_headers(found.headers, properties.RESEND, str(found.at), "orders:0:3", facts)
     return record(NAMES.refused, headers, at=Position(0, 9), value=None)
 
 
