@@ -96,7 +96,8 @@ def list_(settings: Settings, output: CommandOutput, wanted: RefusedFilter) -> N
     """List the refused records, the oldest refusal first, and whether each was sent again."""
     with open_scanner(settings) as scanner:
         found = _chosen(scanner, settings, wanted)
-    text = table_text(HEADINGS, map(_cells, found)) if found else "Nothing was refused."
+    none = "Nothing was refused." if wanted.is_open else "Nothing matches."
+    text = table_text(HEADINGS, map(_cells, found)) if found else none
     output.show({"refused": [_row(one, settings) for one in found]}, text)
 
 
