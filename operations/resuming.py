@@ -12,9 +12,10 @@ from typing import Any, Final, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf, discarded_halves
+from checkback.operations.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.operator_producer import TIMEOUT_S, abort, explained, open_producer
 from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
 from checkback.operations.scanning import TopicScanner
 from checkback.operations.signing import operator_signer
 from checkback.protocol import properties as names
@@ -128,7 +129,7 @@ class Resumer:
 
 
 def chosen_halves(
-    scanner: TopicScanner, topics: TopicNames, wanted: DiscardedFilter
+    scanner: TopicScanner, topics: TopicNames, wanted: RecordFilter
 ) -> list[DiscardedHalf]:
     """Return the discarded halves that a filter chooses, oldest first.
 
@@ -140,7 +141,7 @@ def chosen_halves(
 
 
 def resume_chosen(
-    scanner: TopicScanner, settings: Settings, wanted: DiscardedFilter, facts: OperatorFacts
+    scanner: TopicScanner, settings: Settings, wanted: RecordFilter, facts: OperatorFacts
 ) -> tuple[list[DiscardedHalf], list[Resumed]]:
     """Resume the discarded halves that a filter chooses and that were not resumed yet.
 

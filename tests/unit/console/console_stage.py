@@ -23,7 +23,7 @@ from checkback.console.snapshot import SnapshotReader
 from checkback.operations.checkpoint.inspection import Inspection, StateFigures
 from checkback.operations.checkpoint.verification import Verification
 from checkback.operations.diagnosis import Diagnosis, GroupFacts, Result, judge_group
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf
+from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.history import (
     HistoryEvent,
     TransactionHistory,
@@ -33,6 +33,7 @@ from checkback.operations.history import (
 )
 from checkback.operations.lag import ReadPosition
 from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
 from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
@@ -208,7 +209,7 @@ class MadeUpFacts(KafkaFacts):
             raise NotFoundError(f"No half message {name} was found.", remedy="Check the id.")
         return [known[name]]
 
-    def discarded(self, wanted: DiscardedFilter) -> list[DiscardedHalf]:
+    def discarded(self, wanted: RecordFilter) -> list[DiscardedHalf]:
         every = [discarded(3, resumed_to="1:9"), discarded(6), discarded(7)]
         return [one for one in every if wanted.takes(one)]
 

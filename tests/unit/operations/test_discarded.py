@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.operations.records import NAMES, discarded, half, record
 
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf, discarded_halves
+from checkback.operations.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
 from checkback.protocol import properties, records
 
 FACTS = records.OperatorFacts("ann", "the bank was down", 42)
@@ -19,19 +20,19 @@ def given_up() -> DiscardedHalf:
 @pytest.mark.parametrize(
     ("wanted", "is_meant"),
     [
-        (DiscardedFilter(), True),
-        (DiscardedFilter(name="u"), True),
-        (DiscardedFilter(name="0:4"), True),
-        (DiscardedFilter(name="1:7"), False),
-        (DiscardedFilter(group="g", topic="orders", reason="check limit"), True),
-        (DiscardedFilter(group="h"), False),
-        (DiscardedFilter(topic="bills"), False),
-        (DiscardedFilter(reason="expired"), False),
-        (DiscardedFilter(stored_until_ms=1_000), True),
-        (DiscardedFilter(stored_until_ms=999), False),
+        (RecordFilter(), True),
+        (RecordFilter(name="u"), True),
+        (RecordFilter(name="0:4"), True),
+        (RecordFilter(name="1:7"), False),
+        (RecordFilter(group="g", topic="orders", reason="check limit"), True),
+        (RecordFilter(group="h"), False),
+        (RecordFilter(topic="bills"), False),
+        (RecordFilter(reason="expired"), False),
+        (RecordFilter(until_ms=1_000), True),
+        (RecordFilter(until_ms=999), False),
     ],
 )
-def test_a_filter_takes_what_fits_all_of_it(wanted: DiscardedFilter, is_meant: bool) -> None:
+def test_a_filter_takes_what_fits_all_of_it(wanted: RecordFilter, is_meant: bool) -> None:
     assert wanted.takes(given_up()) is is_meant
 
 
