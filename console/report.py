@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from checkback import __version__
 from checkback.console.access import Visitor
+from checkback.console.history import RATES
 from checkback.console.ledger_view import LedgerView, PendingFilter
 from checkback.console.opening import Sources
 from checkback.console.plots import Plot, Point, plot
@@ -18,14 +19,7 @@ from checkback.protocol.errors import CheckbackError, ConfigurationError
 PENDING_ROWS: Final = 200
 MINUTES: Final = 60
 MINUTE_MS: Final = 60_000
-PLOTTED: Final = {
-    "prepared": "Half messages",
-    "committed": "Committed",
-    "rolled_back": "Rolled back",
-    "checked": "Asked back",
-    "discarded": "Given up",
-    "refused": "Refused",
-}
+PLOTTED: Final = {**RATES, "discarded": "Given up", "refused": "Refused"}
 
 
 @dataclass(frozen=True, slots=True)
