@@ -71,7 +71,7 @@ def read_own_text(checkpoint: ReadableCheckpoint, name: str) -> str:
     except UnreadableFileError as error:
         raise CheckpointError(
             f"The checkpoint's {name} can't be read: {error}.",
-            remedy="Run `checkback checkpoint verify`; see docs/operating/recovering.md.",
+            remedy="Run `checkback checkpoint verify`; see `checkback docs recovering`.",
             checkpoint=checkpoint.path,
         ) from error
 
@@ -87,6 +87,6 @@ def read_plan(files: FolderFiles, batch: int) -> PlannedBatch:
     except (BrokenLogError, UnreadableFileError) as error:
         raise CheckpointError(
             f"The plan of batch {batch} can't be read: offsets/{batch} is damaged: {error}.",
-            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+            remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
             batch_id=batch,
         ) from error

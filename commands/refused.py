@@ -24,7 +24,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text
+from checkback.commands.table import table_text, terminal_columns
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord, refused_records
 from checkback.operations.resending import (
@@ -79,7 +79,8 @@ def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> No
     with open_scanner(settings) as scanner:
         found = _chosen(scanner, settings, wanted)
     none = "Nothing was refused." if wanted.is_open else "Nothing matches."
-    text = table_text(HEADINGS, map(_cells, found)) if found else none
+    cells = map(_cells, found)
+    text = table_text(HEADINGS, cells, terminal_columns()) if found else none
     output.show({"refused": [_row(one, settings) for one in found]}, text)
 
 
