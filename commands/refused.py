@@ -50,10 +50,10 @@ FILTER_OPTIONS: Final[list[Decorator]] = [
     click.option("--group", default="", help="Only records that name this producer group."),
     click.option("--topic", default="", help="Only records that name this real topic."),
     click.option(
-        "--older-than", type=DurationType(), help="Only what was refused so long ago, or more."
+        "--older-than", type=DurationType(), help="Only what was refused at least this long ago."
     ),
     click.option(
-        "--newer-than", type=DurationType(), help="Only what was refused so long ago, or less."
+        "--newer-than", type=DurationType(), help="Only what was refused at most this long ago."
     ),
     click.option(
         "--reason",
