@@ -41,6 +41,7 @@ from checkback.sinks.native.library import native
 from checkback.state import Action
 from checkback.state.identity import identity_words
 from checkback.state.outcome import REST_UNKNOWN
+from checkback.testing.topics import END_WAIT_MS
 
 
 def make_topics(world: World) -> None:
@@ -65,6 +66,7 @@ def everything(world: World, count: int) -> dict[tuple[str, int], list[Final]]:
             "group.id": "audit",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": END_WAIT_MS,
         }
     )
     topics = consumer.list_topics().topics
