@@ -14,10 +14,11 @@ from confluent_kafka.admin import AdminClient
 from checkback.console.ledger_view import LedgerView
 from checkback.operations.broker_checks import TIMEOUT_S, BrokerChecks
 from checkback.operations.diagnosis import Diagnosis, GroupFacts, judge_group
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf
+from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.history import TransactionHistory, refused_event
 from checkback.operations.lag import ReadPosition, published_offsets, read_positions, topic_ends
 from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
 from checkback.operations.resuming import chosen_halves
 from checkback.operations.scanning import FoundRecord, TopicScanner
 from checkback.operations.transactions import open_finder, record_at
@@ -182,7 +183,7 @@ class KafkaFacts:
         with open_finder(self.settings) as finder:
             return finder.find(name)
 
-    def discarded(self, wanted: DiscardedFilter) -> list[DiscardedHalf]:
+    def discarded(self, wanted: RecordFilter) -> list[DiscardedHalf]:
         """Return the newest discarded halves that a filter chooses, newest first.
 
         Raises:

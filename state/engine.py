@@ -94,7 +94,7 @@ def decide(
 
 
 def _pass_refused_on(builder: PageBuilder, refused: Events, action: Action) -> None:
-    """Pass on what was refused before it got here: the page only says so in its turn."""
+    """Add the records that decoding refused to the outcome, in their order."""
     if len(refused):
         builder.act(action, refused.offset, refused.detail, refused.source_offset)
         builder.count_refusals(len(refused))

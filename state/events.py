@@ -47,7 +47,7 @@ class Events(Columns):
 
     @classmethod
     def empty(cls) -> Events:
-        """Return no events: what a page gets when only its time has come."""
+        """Return no events: what a page gets when only a deadline wakes it."""
         none = np.zeros(0, np.int64)
         return cls(np.zeros(0, np.uint8), none, none, none, none, none, none)
 

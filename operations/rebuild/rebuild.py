@@ -35,8 +35,8 @@ from checkback.operations.rebuild.history import (
     restored_rows,
 )
 from checkback.operations.rebuild.positions import (
-    Positions,
-    find_positions,
+    TopicSpans,
+    find_spans,
     wait_for_open_transactions,
 )
 from checkback.operations.rebuild.predecessors import (
@@ -301,7 +301,7 @@ class _Work:
         self.store.replace_own(IDENTITY, identity_of(self.settings, self.facts).to_json())
         finish(self.store)
 
-    def _history(self, positions: Positions, now_ms: int) -> DataFrame:
+    def _history(self, positions: TopicSpans, now_ms: int) -> DataFrame:
         settings = self.settings
         settled = self.unknown_are == "settled"
         known = known_halves(positions, self._names.half, unknown_are_settled=settled)
@@ -309,11 +309,11 @@ class _Work:
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
         return restored_rows(self.spark, source, self._names, positions, history, settings.acl_file)
 
-    def _positions(self) -> Positions:
+    def _positions(self) -> TopicSpans:
         names = self._names
         topics = (names.half, names.op, names.feedback, names.settled, names.refused)
         partitions = {topic: self._partitions(topic) for topic in topics}
-        return find_positions(self.connection, names, partitions)
+        return find_spans(self.connection, names, partitions)
 
     def _require_ours(self, found: Verification) -> None:
         if found.identity is not None:
@@ -357,7 +357,7 @@ class _Work:
 
 
 def require_sound(
-    counts: RestoredCounts, positions: Positions, unknown_are: Unknown | None
+    counts: RestoredCounts, positions: TopicSpans, unknown_are: Unknown | None
 ) -> None:
     """Refuse to rebuild from topics that do not hold enough, or that belong to something else.
 

@@ -37,11 +37,6 @@ from checkback.streaming.preflight import (
 
 
 @pytest.fixture
-def topics(bootstrap_servers: str, unique: str) -> Topics:
-    return Topics(bootstrap_servers, unique)
-
-
-@pytest.fixture
 def settings(topics: Topics, tmp_path: Path) -> Settings:
     made = topics.settings(tmp_path / "checkpoint")
     topics.create(made)
