@@ -86,6 +86,21 @@ class BatchReport:
             }
         )
 
+    def copy(self) -> BatchReport:
+        """Return a report that counts on from this one."""
+        return BatchReport(
+            self.state_partition,
+            self.counts.copy(),
+            self.asked_groups.copy(),
+            self.undelivered_groups.copy(),
+            self.refused.copy(),
+            self.discarded.copy(),
+            self.finished,
+            self.pages,
+            self.skipped,
+            self.refused_groups.copy(),
+        )
+
     @classmethod
     def from_json(cls, text: str) -> BatchReport:
         """Read a report."""

@@ -1,6 +1,6 @@
 """Fair shares: what one producer group may take of a pass, so that the others find some left.
 
-Groups are told apart by the bits of a hash that identities hold: two groups of one hash share.
+Of a group the bits of its hash in an identity count: two groups of one hash have one share.
 """
 
 from __future__ import annotations

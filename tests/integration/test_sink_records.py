@@ -213,7 +213,7 @@ def test_more_properties_than_rocketmq_takes_are_delivered_whole(either: World) 
 def test_a_flood_of_refused_records_is_not_written_twice(
     either: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each group has its share of the refused topic; of the rest origin and reason are told."""
+    """Each group has its share of the refused topic; of the rest it has origin and reason."""
     monkeypatch.setattr(outputs, "REFUSED_BYTES_OF_GROUP_MAX", 2_500)
     either.halves([bytes(1_000)] * 4, group="loud")
     either.halves([b"calm"], group="calm")

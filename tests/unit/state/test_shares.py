@@ -70,7 +70,7 @@ def refused(events: Events) -> int:
     return int(np.count_nonzero(events.kind == EventKind.REFUSED_OP))
 
 
-def test_a_group_may_name_so_many_pages_without_a_half() -> None:
+def test_a_group_may_name_its_share_of_pages_without_a_half() -> None:
     pages = OpPages()
 
     loud = [refused(pages.admit(ops_of(1, page * 8, page * 8 + 1), 3)) for page in range(5)]
