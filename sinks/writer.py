@@ -37,7 +37,7 @@ TRIES: Final = 1_000
 """Each try that is rejected shows one thing more, at the least that a topic is to be closed."""
 LOST_TRIES: Final = 3
 ROWS_LEAST: Final = 100
-"""Where so many rows do not fit into the timeout of a transaction, it is not for their number."""
+"""Where these do not fit into the timeout of a transaction, it is not for their number."""
 
 
 @dataclass(slots=True)
@@ -206,6 +206,9 @@ class BatchWriter:
         is_next = batch_id == self._last_batch + 1
         if self._producer is not None and not is_next and self._producer.is_superseded(batch_id):
             self.close()
+        if self._producer is not None and _is_within_a_batch(self._producer.marker):
+            # A try ended between two parts; another process may have written the others since.
+            self.close()
         self._last_batch = batch_id
         if self._producer is None:
             native = None if self.forwarder is None else self.forwarder.native
@@ -242,6 +245,10 @@ class BatchWriter:
 def rows_written(marker: Marker | None, batch_id: int) -> int:
     """Return how many rows of a batch are written, of one that is not written whole."""
     return 0 if marker is None or marker.next_batch != batch_id else marker.rows_done
+
+
+def _is_within_a_batch(marker: Marker | None) -> bool:
+    return marker is not None and marker.rows_done > 0
 
 
 def _is_refusing(known: KnownRejections, written: BatchReport) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.integration.sinking import World, commits
@@ -17,7 +18,7 @@ from checkback.state import Outcome, unpack_settled
 HALVES = 250
 
 
-def with_settings(world: World, **changes: int) -> World:
+def with_settings(world: World, **changes: Any) -> World:
     world.settings = replace(world.settings, **changes)
     return world
 

@@ -52,7 +52,7 @@ def write(settings: SinkSettings, batch: int = 0, halves: int = HALVES) -> Write
 
 
 def die_behind_part(number: int) -> Any:
-    """Have the process die when it has committed so many parts."""
+    """Have the process die behind the commit of that part."""
     honest, parts = MarkedProducer.commit_part, [0]
 
     def commit(self: MarkedProducer, batch_id: int, rows_done: int, now_ms: int) -> None:
@@ -158,3 +158,19 @@ def test_an_older_job_writes_no_further_part(cluster: Cluster) -> None:
     with pytest.raises(FencedError):
         write(settings)
     assert finals(cluster) == ALL[:2]
+
+
+def test_a_process_whose_try_ended_between_parts_looks_at_the_marker_again(
+    cluster: Cluster,
+) -> None:
+    """The simulation found it: another process had written the rest, this one knew the part."""
+    settings, first, batch = begin_epoch(SMALL, 1, (), 0), Writers(), [0, 1, 2, 3]
+    decided = [page_outcome(0, *((Action.COMMIT, at, 0, at) for at in batch)).pack()]
+    with die_behind_part(1), pytest.raises(DiedError):
+        first.write(WriteRequest(settings, 0, 0, 0, decided))
+    Writers().write(WriteRequest(settings, 0, 0, 0, decided))
+
+    last = page_outcome(0, (Action.COMMIT, 4, 0, 4)).pack()
+    first.write(WriteRequest(settings, 0, 1, 0, [last]))
+
+    assert finals(cluster) == ALL

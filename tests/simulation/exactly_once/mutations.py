@@ -225,7 +225,7 @@ MUTATIONS: dict[str, Mutation] = {
     "count of rows not checked": Mutation(
         lambda: patch.object(writer_module, "rows_written", lambda *_: 0)
     ),
-    "count of rows lost at a start": Mutation(_count_of_rows_lost_at_a_start),
+    "count of rows lost at a start": Mutation(_count_of_rows_lost_at_a_start, TWO_DRIVERS),
     "count of rows one too high": Mutation(
         lambda: patch.object(
             writer_module,
