@@ -101,6 +101,13 @@ ALERTS: Final = (
         "Half messages were given up: {{ $labels.reason }}.",
     ),
     Alert(
+        "CheckbackAccessRulesBroken",
+        "checkback_access_rules_broken > 0",
+        "1m",
+        "ticket",
+        "The file of access rules has mistakes; the rules before it stay in force.",
+    ),
+    Alert(
         "CheckbackSlowSink",
         "rate(checkback_native_fallbacks_total[10m]) > 0.5 * rate(checkback_batches_total[10m])",
         "30m",

@@ -27,6 +27,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "checkback_stalled_partitions": "Partitions that stand still",
         "checkback_stall_seconds": "Longest stall",
         "checkback_discarded_total": "Discarded",
+        "checkback_access_rules_broken": "Access rules broken",
     },
     "Transactions": {
         "checkback_half_messages": "Pending",

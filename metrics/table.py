@@ -217,6 +217,12 @@ TABLE: Final = (
         "tries",
         "Tries to write a state partition's batch without the sink's compiled part.",
     ),
+    Metric(
+        "checkback_access_rules_broken",
+        Kind.GAUGE,
+        "0 or 1",
+        "1 while the access rules can't be read or have mistakes; those before stay in force.",
+    ),
     Metric("checkback_ready", Kind.GAUGE, "0 or 1", "1 where /readyz answers 200, else 0."),
     Metric(
         "checkback_build_info",

@@ -94,7 +94,7 @@ def _known(text: str) -> CheckbackError | None:
     if any(sign in text for sign in TWO_JOBS):
         return FencedError(
             "Another job has taken over this checkpoint: it planned the same batch.",
-            remedy="Run only one job; see docs/operating/bad-days.md.",
+            remedy="Run only one job; see `checkback docs bad-days`.",
             detail=detail,
         )
     full = next((sign for sign in DISK if sign in text), None)
@@ -110,14 +110,14 @@ def _known(text: str) -> CheckbackError | None:
         return BrokerError(
             f"The record at {topic}-{partition}, offset {offset}, has a time that Spark can't "
             "read: its topic believed the sender.",
-            remedy="Set message.timestamp.type of the topic to LogAppendTime; see "
-            "docs/operating/bad-days.md for that record.",
+            remedy="Set message.timestamp.type of the topic to LogAppendTime; for that record "
+            "see `checkback docs bad-days`.",
             detail=detail,
         )
     if TOPIC_GONE in text:
         return BrokerError(
             "A topic that the job reads, or a partition of it, is gone.",
-            remedy="Read docs/operating/bad-days.md before you change anything.",
+            remedy="Read `checkback docs bad-days` before you change anything.",
             detail=detail,
         )
     if NO_ANSWER in text:

@@ -140,6 +140,10 @@ class JobMetrics:
         number = self._silent.take({*asked, *silent}, silent, self._now_ms())
         self._fill.set("checkback_groups_without_members", number)
 
+    def take_access_problem(self, *, is_broken: bool) -> None:
+        """Take whether the access rules have mistakes."""
+        self._fill.set("checkback_access_rules_broken", float(is_broken))
+
     def take_stalls(self, stalls: Iterable[Stall]) -> None:
         """Take what a look at the topics found: the partitions that are not read further."""
         found = list(stalls)
