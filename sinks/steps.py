@@ -60,7 +60,7 @@ class Steps:
             raise CheckpointError(
                 f"The marker says that {self.rows_done} rows of the batch are written, which has "
                 f"{rows}.",
-                remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+                remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
             )
         for first in range(self.rows_done, rows, self.rows_max):
             end = min(rows, first + self.rows_max)
