@@ -88,12 +88,12 @@ def signed(chance: random.Random) -> KafkaRow:
         for _ in range(chance.randrange(3))
     }
     # All of these accounts may write to a topic and a group of their own.
-    place = {"group": "orders"} if by.access_key == "orders-service" else {"group": "g"}
+    group = "orders" if by.access_key == "orders-service" else "g"
     if chance.random() < 0.4:
-        return op(by, **place)
+        return op(by, group=group)
     real_topic = "paid" if by.access_key == "orders-service" else "t"
     key = chance.choice([None, b"", b"k"])
-    return half(by, real_topic=real_topic, properties=properties, key=key, **place)
+    return half(by, real_topic=real_topic, properties=properties, key=key, group=group)
 
 
 def forged(chance: random.Random, row: KafkaRow, others: list[KafkaRow]) -> KafkaRow:
