@@ -28,8 +28,8 @@ FIRST_OF_THEM = RefusedReason.ACCESS_KEY_MISSING
 IDENTITY_REASONS = [one for one in RefusedReason if one >= FIRST_OF_THEM]
 """Why access control refuses a half or an op before the state sees what it says."""
 VERDICTS = {
-    Action.COMMIT, Action.ROLLBACK, Action.CHECK,
-    Action.DISCARD_EXPIRED, Action.DISCARD_CHECK_LIMIT,
+    Action.COMMIT, Action.ROLLBACK, Action.DISCARD_EXPIRED, Action.DISCARD_CHECK_LIMIT,
+    Action.CHECK,
 }  # fmt: skip
 offsets = st.integers(0, OFFSETS - 1)
 states = st.sampled_from([COMMIT, COMMIT, ROLLBACK, UNKNOWN])
