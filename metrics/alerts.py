@@ -86,6 +86,14 @@ ALERTS: Final = (
         "{{ $value | humanize }} records wait, more than the pipeline reads in five minutes.",
     ),
     Alert(
+        "CheckbackPartitionStalled",
+        "checkback_stall_seconds > 60",
+        "0m",
+        "page",
+        "A Kafka transaction that somebody left open has held up a partition for"
+        " {{ $value | humanizeDuration }}.",
+    ),
+    Alert(
         "CheckbackDiscarded",
         "increase(checkback_discarded_total[15m]) > 0",
         "0m",

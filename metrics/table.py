@@ -169,6 +169,21 @@ TABLE: Final = (
         "Records on a topic that the last planned batch did not read.",
         (Label("topic", TOPICS_READ),),
     ),
+    Metric(
+        "checkback_stalled_partitions",
+        Kind.GAUGE,
+        "partitions",
+        "Partitions that are not read further, because a producer has a Kafka transaction open"
+        " there; the progress line names it.",
+        (Label("topic", TOPICS_READ),),
+    ),
+    Metric(
+        "checkback_stall_seconds",
+        Kind.GAUGE,
+        "seconds",
+        "For how long the longest of these partitions has not been read further; 0 if there is"
+        " none.",
+    ),
     Metric("checkback_batches_total", Kind.COUNTER, "batches", "Batches written."),
     Metric(
         "checkback_batch_write_seconds",

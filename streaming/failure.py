@@ -31,6 +31,10 @@ TWO_JOBS: Final = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries a
 DISK: Final = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 TOPIC_GONE: Final = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 NO_ANSWER: Final = "org.apache.kafka.common.errors.TimeoutException"
+TIME_UNREADABLE: Final = re.compile(
+    r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value"
+)
+"""Of Spark's KAFKA_MALFORMED_RECORD_TIMESTAMP."""
 WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
 TEXT_MAX: Final = 2_000
 
@@ -98,6 +102,16 @@ def _known(text: str) -> CheckbackError | None:
         return PrerequisiteError(
             f"The checkpoint, or Spark's local folder, can't be written: {full}.",
             remedy=f"Free some space, {AFTERWARDS}",
+            detail=detail,
+        )
+    late = TIME_UNREADABLE.search(text)
+    if late is not None:
+        topic, partition, offset = late.groups()
+        return BrokerError(
+            f"The record at {topic}-{partition}, offset {offset}, has a time that Spark can't "
+            "read: its topic believed the sender.",
+            remedy="Set message.timestamp.type of the topic to LogAppendTime; for that record "
+            "see `checkback docs bad-days`.",
             detail=detail,
         )
     if TOPIC_GONE in text:

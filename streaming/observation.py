@@ -103,6 +103,7 @@ class Observation:
     def line_told(self, asked: set[str], line: ProgressLine) -> None:
         """Take a progress line, and the groups that were asked since the one before."""
         self._metrics.take_groups(asked, line.groups_without_members, line.undelivered_groups)
+        self._metrics.take_stalls(line.stalls)
 
     def access_looked(self, problem: str) -> None:
         """Take what a look at the access rules found: what is wrong with them, "" for nothing."""
