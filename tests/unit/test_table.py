@@ -64,10 +64,10 @@ def test_columns_of_the_environment_count_as_a_terminal(monkeypatch: pytest.Monk
 def test_a_history_fits_the_terminal_and_is_one_line_for_each_event_elsewhere() -> None:
     at = Position(0, 1_234_567)
     refused = {"reason": "OP_WITHOUT_HALF", "says": "no half message came for this op " * 4}
-    events = [
+    events = (
         HistoryEvent("half", 1_700_000_000_000, "RMQ_SYS_TRANS_HALF_TOPIC", at, {"key": "k"}),
         HistoryEvent("refused", 1_700_000_001_000, "RMQ_SYS_TRANS_REFUSED_TOPIC", at, refused),
-    ]
+    )
     history = TransactionHistory(
         at, "7F0000010A2B18B4AAC217BE00010000", "orders-service", "paid-orders", "refused", events
     )
