@@ -26,20 +26,17 @@ from checkback.commands.operator_options import (
 from checkback.commands.settings import settings_options
 from checkback.commands.table import table_text, terminal_columns
 from checkback.operations.record_filter import RecordFilter
-from checkback.operations.refused import RefusedRecord, refused_records
+from checkback.operations.refused import RefusedRecord
 from checkback.operations.resending import (
-    FINALS_PER_TRANSACTION,
-    FinalPlanner,
     Resender,
     Resent,
+    chosen_records,
+    resend_records,
 )
-from checkback.operations.scanning import TopicScanner
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
-from checkback.protocol.records import OperatorFacts
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.kafka.lookup import RecordReader
 
 HEADINGS = (
     "record", "refused", "reason", "transaction id", "group", "real topic", "from", "resent to",
@@ -77,7 +74,7 @@ def command() -> None:
 def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> None:
     """List the refused records, the oldest refusal first, and whether each was sent again."""
     with open_scanner(settings) as scanner:
-        found = _chosen(scanner, settings, wanted)
+        found = chosen_records(scanner, settings, wanted)
     none = "Nothing was refused." if wanted.is_open else "Nothing matches."
     cells = map(_cells, found)
     text = table_text(HEADINGS, cells, terminal_columns()) if found else none
@@ -94,7 +91,7 @@ def show(settings: Settings, output: CommandOutput, name: str) -> None:
     ID is partition:offset of the record on the refused topic, or the transaction id.
     """
     with open_scanner(settings) as scanner:
-        found = _chosen(scanner, settings, RecordFilter(name=name))
+        found = chosen_records(scanner, settings, RecordFilter(name=name))
     if not found:
         raise not_found(settings.topics.refused, name, "refused")
     output.show(
@@ -135,44 +132,14 @@ def resend(
     with open_scanner(settings) as scanner:
         # Before reading the records: this ends what another operator has begun to send.
         sender = Resender(settings, _connection(settings)) if is_certain else None
-        found = _chosen(scanner, settings, wanted)
+        found = chosen_records(scanner, settings, wanted)
         if name and not found:
             raise not_found(settings.topics.refused, name, "refused")
         already = [one for one in found if one.resent_to and not force]
         left = [one for one in found if force or not one.resent_to]
-        done = _resend(scanner, settings, left, facts, sender)
+        done = resend_records(scanner, settings, left, facts, sender)
     _tell(output, settings, done, already, is_certain=is_certain)
     return EXIT_FOUND if any(one.obstacle for one in done) else 0
-
-
-def _resend(
-    scanner: TopicScanner,
-    settings: Settings,
-    records: Sequence[RefusedRecord],
-    facts: OperatorFacts,
-    sender: Resender | None,
-) -> list[Resent]:
-    """Send what can be sent; without a sender, say what would be."""
-    connection, half_topic = _connection(settings), settings.topics.half
-    ends = {one.partition: one.offset for one in scanner.ends([half_topic])}
-    halves = RecordReader({**connection, "log_level": 2}, half_topic)
-    done: list[Resent] = []
-    try:
-        planner = FinalPlanner(settings, connection, halves, ends, facts)
-        for first in range(0, len(records), FINALS_PER_TRANSACTION):
-            planned = [planner.plan(one) for one in records[first : first + FINALS_PER_TRANSACTION]]
-            if sender is None:
-                done += [Resent(one.refused, obstacle=one.obstacle) for one in planned]
-            else:
-                done += sender.resend(planned, facts)
-    finally:
-        halves.close()
-    return done
-
-
-def _chosen(scanner: TopicScanner, settings: Settings, wanted: RecordFilter) -> list[RefusedRecord]:
-    found = refused_records(scanner.scan(settings.topics.refused))
-    return [one for one in found if wanted.takes(one)]
 
 
 def _connection(settings: Settings) -> dict[str, Any]:

@@ -16,15 +16,18 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.operations.operator_producer import TIMEOUT_S, abort, explained, open_producer
 from checkback.operations.positions import Position
-from checkback.operations.refused import RefusedRecord
+from checkback.operations.record_filter import RecordFilter
+from checkback.operations.refused import RefusedRecord, refused_records
+from checkback.operations.scanning import TopicScanner
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
 from checkback.protocol.properties import Headers, text_value
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import OperatorFacts, action_headers, note_headers
 from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.sinks.kafka.kafka_error import cause_of
-from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.kafka.lookup import RecordReader, RecordSource
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.routing import Refusal, Router, as_target
 from checkback.sinks.kafka.sink_record import SentHeaders, SinkRecord
@@ -255,6 +258,56 @@ class Resender:
             self._topic, None, refused.record.key, refused.record.at.partition,
             headers=_sent(headers),
         )  # fmt: skip
+
+
+def chosen_records(
+    scanner: TopicScanner, settings: Settings, wanted: RecordFilter
+) -> list[RefusedRecord]:
+    """Return the refused records that a filter chooses, the oldest refusal first.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    found = refused_records(scanner.scan(settings.topics.refused))
+    return [one for one in found if wanted.takes(one)]
+
+
+def resend_records(
+    scanner: TopicScanner,
+    settings: Settings,
+    records: Sequence[RefusedRecord],
+    facts: OperatorFacts,
+    sender: Resender | None,
+) -> list[Resent]:
+    """Send what can be sent.
+
+    Args:
+        scanner: reads topics.
+        settings: brokers, topic names and sizes.
+        records: the refused records.
+        facts: who, why and when.
+        sender: sends them; None only says what would be sent.
+
+    Raises:
+        FencedError: another operator sends at the same time.
+        BrokerError: Kafka refused, or did not confirm in time.
+    """
+    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    half_topic = settings.topics.half
+    ends = {one.partition: one.offset for one in scanner.ends([half_topic])}
+    halves = RecordReader({**connection, "log_level": 2}, half_topic)
+    done: list[Resent] = []
+    try:
+        planner = FinalPlanner(settings, connection, halves, ends, facts)
+        for first in range(0, len(records), FINALS_PER_TRANSACTION):
+            planned = [planner.plan(one) for one in records[first : first + FINALS_PER_TRANSACTION]]
+            if sender is None:
+                done += [Resent(one.refused, obstacle=one.obstacle) for one in planned]
+            else:
+                done += sender.resend(planned, facts)
+    finally:
+        halves.close()
+    return done
 
 
 def _is_same(half: SourceRecord, refused: RefusedRecord) -> bool:

@@ -160,7 +160,9 @@ class Settings:
     progress_interval_ms: int = _setting(5_000, "Time between two progress lines", least=100)
     ledger: str = _setting("", "Path of the Delta ledger; default: no ledger")
     acl_file: str = _setting(
-        "", "Path of the rules of access control (plain_acl.yml); default: no access control"
+        "",
+        "Rules of access control: the path of a plain_acl.yml, or kafka:TOPIC; default: no access"
+        " control",
     )
     access_key: str = _setting("", "Account that signs what operators' commands write")
     secret_key: str = _setting("", "Secret of that account")

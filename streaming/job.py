@@ -52,6 +52,7 @@ from checkback.streaming.pem_files import pem_text
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
 from checkback.streaming.read_until import ReadUntil
+from checkback.streaming.rule_source import rule_source
 from checkback.streaming.session import spare_processes, start_session
 from checkback.streaming.sink_choices import sink_settings
 from checkback.streaming.stalls import Stall, StallWatch
@@ -96,7 +97,7 @@ class Job:
     _access: AccessWatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self._access = AccessWatch(self.settings.acl_file)
+        self._access = AccessWatch(rule_source(self.settings))
 
     def stop(self) -> None:
         """Ask for an end after the batch that is being written; returns at once."""

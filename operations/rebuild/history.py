@@ -77,11 +77,11 @@ class HistorySettings:
 
 
 def known_halves(
-    positions: TopicSpans, half_topic: str, *, unknown_are_settled: bool
+    positions: TopicSpans, half_topic: str, unknown_are: str | None
 ) -> dict[int, Known]:
     """Return the known facts about every half partition."""
     return {
-        number: Known(span.first, span.end, positions.marks_from_ms, unknown_are_settled)
+        number: Known(span.first, span.end, positions.marks_from_ms, unknown_are == "settled")
         for number, span in positions.spans[half_topic].items()
     }
 
@@ -92,7 +92,7 @@ def restored_rows(
     names: TopicNames,
     positions: TopicSpans,
     history: HistorySettings,
-    acl_file: str = "",
+    rules: AccessControl | None = None,
 ) -> DataFrame:
     """Return one row per page that has state, and the events that the first batch has to judge.
 
@@ -102,7 +102,7 @@ def restored_rows(
         names: the topics' names.
         positions: the offsets to read up to.
         history: the sizes and rules.
-        acl_file: the rules of access control; empty where it is off.
+        rules: of access control; None where it is off.
 
     Returns:
         RESTORED_SCHEMA. A row of kind RESTORED_PAGE holds the packed page in `blob`, and counts.
@@ -113,7 +113,7 @@ def restored_rows(
         return _read(spark, source, name, positions)
 
     # What no mark speaks of, no job has judged: it is believed by the rules of today.
-    verification = _verification(spark, acl_file)
+    verification = None if rules is None else Verification.of(spark, AccessTable.of(rules))
     events = decode(topic(names.half), names, history.page_size, verification=verification)
     ops = decode(topic(names.op), names, history.page_size, verification=verification)
     refused = _refused_ops(topic(names.refused), names.op)
@@ -124,12 +124,6 @@ def restored_rows(
     marks = _marks(topic(names.settled), history.page_size)
     pages = told.unionByName(marks).groupBy("page_key", "partition")
     return pages.applyInArrow(restore_function(history), RESTORED_SCHEMA)
-
-
-def _verification(spark: SparkSession, acl_file: str) -> Verification | None:
-    if not acl_file:
-        return None
-    return Verification.of(spark, AccessTable.of(AccessControl.from_file(acl_file)))
 
 
 def counts_of(rows: DataFrame) -> RestoredCounts:

@@ -72,6 +72,7 @@ from checkback.streaming.preflight import (
     require_settings,
 )
 from checkback.streaming.progress import Progress
+from checkback.streaming.rule_source import present_rules
 from checkback.streaming.session import start_session
 from checkback.streaming.sink_choices import sink_settings
 
@@ -302,12 +303,11 @@ class _Work:
         finish(self.store)
 
     def _history(self, positions: TopicSpans, now_ms: int) -> DataFrame:
-        settings = self.settings
-        settled = self.unknown_are == "settled"
-        known = known_halves(positions, self._names.half, unknown_are_settled=settled)
+        known, settings = known_halves(positions, self._names.half, self.unknown_are), self.settings
         history = HistorySettings(settings.offsets_per_page, now_ms, self._rules, known)
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        return restored_rows(self.spark, source, self._names, positions, history, settings.acl_file)
+        rules, names = present_rules(settings), self._names
+        return restored_rows(self.spark, source, names, positions, history, rules)
 
     def _positions(self) -> TopicSpans:
         names = self._names

@@ -218,8 +218,15 @@ class MadeUpFacts(KafkaFacts):
             "time_ms": NOW_MS, "reason": "OP_WITHOUT_HALF", "says": f"no half for this op {EVIL}",
             "origin_topic": NAMES.op, "origin_partition": 0, "origin_offset": 41, "at": "0:5",
             "transaction_id": "0A0000000099C0FFEE", "group": "order-service", "body_bytes": 2,
+            "resent_to": "", "may_be_sent": False,
         }  # fmt: skip
-        return [row] if reason in ("", row["reason"]) else []
+        missing = {"reason": "REAL_TOPIC_MISSING", "origin_topic": NAMES.half, "may_be_sent": True}
+        rows = [
+            row,
+            {**row, **missing, "at": "0:6"},
+            {**row, **missing, "at": "0:7", "resent_to": "orders-paid:1:78"},
+        ]
+        return [one for one in rows if reason in ("", one["reason"])]
 
     def record(self, topic: str, at: Position) -> FoundRecord:
         if topic == NAMES.refused and at == Position(0, 666):
@@ -233,6 +240,7 @@ class MadeUpAction:
 
     title: ClassVar[str] = "Decide a transaction"
     choices: ClassVar[Mapping[str, str]] = {"commit": "Commit", "rollback": "Roll back"}
+    back: ClassVar[str] = "/transactions/{}"
     performed: list[Wish] = field(default_factory=list)
 
     def preview(self, wish: Wish) -> Preview:
