@@ -29,6 +29,11 @@ request is already on its way, and skips the older one. RocketMQ has no such pro
 TRAN_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 TRAN_HALF_QUEUE_ID: Final = "TRAN_HALF_QUEUE_ID"
 
+DIRECT_ID: Final = "DIRECT_ID"
+"""On a half: the transactional id of the one session that may deliver it directly."""
+DIRECT_CLOSED: Final = "DIRECT_CLOSED"
+"""On an op of a direct half: its DIRECT_ID. Nothing direct can appear after this op."""
+
 COMMIT_OR_ROLLBACK: Final = "COMMIT_OR_ROLLBACK"
 FROM_TRANSACTION_CHECK: Final = "FROM_TRANSACTION_CHECK"
 REMARK: Final = "REMARK"
@@ -49,6 +54,8 @@ stands BORN_HOST, if it is stated."""
 TRANSACTION_NOT_TYPE: Final = 0
 TRANSACTION_COMMIT_TYPE: Final = 8
 TRANSACTION_ROLLBACK_TYPE: Final = 12
+TRANSACTION_DELIVERED: Final = 9
+"""The final message stands in the same Kafka transaction as this op. RocketMQ has no such value."""
 
 OP_TAG_REMOVE: Final = "d"
 """TAGS of an op, RocketMQ's REMOVE_TAG."""
@@ -56,6 +63,8 @@ OP_TAG_TICK: Final = "t"
 """TAGS of a tick: a record that is no op and makes Spark check timeouts after a restart."""
 OP_TAG_UNDELIVERED: Final = "u"
 """TAGS of the sink's feedback: a check request found no check topic, so it does not count."""
+OP_TAG_FENCED: Final = "f"
+"""TAGS of the sink's feedback on the direct op topic: the half's session is fenced for ever."""
 
 HALF_PROTOCOL_ORDER: Final = (
     TRAN_MSG,
@@ -67,10 +76,11 @@ HALF_PROTOCOL_ORDER: Final = (
 """The order of a half's first headers as the client writes them; an unset immunity time is empty.
 
 If a half's headers have this order, the pipeline reads them by position, else by name. Reading
-every header by name cost a fifth of the throughput.
+every header by name cost a fifth of the throughput. DIRECT_ID, where a half has it, comes next.
 """
 OP_PROTOCOL_ORDER: Final = (TAGS, COMMIT_OR_ROLLBACK, PGROUP, UNIQ_KEY, FROM_TRANSACTION_CHECK)
-"""The order of an op's headers as the client writes them; REMARK may follow."""
+"""The order of an op's headers as the client writes them; DIRECT_CLOSED comes next where an op has
+it, REMARK may follow."""
 
 ERROR_HEADER_PREFIX: Final = "__checkback.errors."
 RESUME_HEADER_PREFIX: Final = "__checkback.resume."
@@ -113,8 +123,8 @@ RESERVED_PROPERTIES: Final = frozenset(
     {
         REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP, UNIQ_KEY, KEYS, TAGS, TRANSACTION_CHECK_TIMES,
         TRANSACTION_CHECK_INTERVAL_MS, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID,
-        COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR,
-        ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST, BORN_TIMESTAMP,
+        COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR, DIRECT_ID,
+        DIRECT_CLOSED, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST, BORN_TIMESTAMP,
     }
 ) | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
 """Names that a user property may not have. Users may set the immunity time."""
@@ -123,7 +133,7 @@ NOT_ON_FINAL: Final = frozenset(
     {
         TRAN_MSG, REAL_TOPIC, REAL_QID, CHECK_IMMUNITY_TIME_IN_SECONDS, TRANSACTION_CHECK_TIMES,
         TRANSACTION_CHECK_INTERVAL_MS, DELAY, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST,
-        BORN_TIMESTAMP, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID,
+        BORN_TIMESTAMP, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID, DIRECT_ID,
     }
 ) | TIMER_PROPERTIES | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
 """Properties that a final message does not take from its half (RocketMQ leaked some of them: #9469,

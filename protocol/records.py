@@ -29,10 +29,11 @@ class Op:
         half_offset: offset of the half.
         producer_group: PGROUP of the half.
         transaction_id: UNIQ_KEY of the half.
-        state: 8 commit, 12 rollback, 0 unknown (RocketMQ's MessageSysFlag).
+        state: 8 commit, 12 rollback, 0 unknown (RocketMQ's MessageSysFlag), 9 delivered.
         from_transaction_check: whether it answers a check request.
         remark: what went wrong in the listener, empty when nothing did.
         operator: the person behind a manual verdict, empty for a producer's own.
+        direct_closed: the half's DIRECT_ID where nothing direct can follow this op, else empty.
     """
 
     half_partition: int
@@ -43,6 +44,7 @@ class Op:
     from_transaction_check: bool = False
     remark: str = ""
     operator: str = ""
+    direct_closed: str = ""
 
     def key(self) -> bytes:
         """Return the record's key: the transaction id."""
@@ -61,6 +63,8 @@ class Op:
             (names.UNIQ_KEY, self.transaction_id.encode()),
             (names.FROM_TRANSACTION_CHECK, b"true" if self.from_transaction_check else b"false"),
         ]
+        if self.direct_closed:
+            headers.append((names.DIRECT_CLOSED, self.direct_closed.encode()))
         if self.remark:
             headers.append((names.REMARK, self.remark.encode("utf-8", "replace")))
         if self.operator:
@@ -75,6 +79,7 @@ def half_headers(
     real_topic: str,
     properties: Mapping[str, str],
     real_queue_id: int | None = None,
+    direct_id: str = "",
 ) -> Headers:
     """Return the headers of a half message in protocol order.
 
@@ -84,6 +89,7 @@ def half_headers(
         real_topic: where the message goes once committed.
         properties: the user's, with KEYS, TAGS and the immunity time if they are set.
         real_queue_id: partition of the real topic, None lets the key decide.
+        direct_id: the session that may deliver it directly, empty for none.
     """
     immunity = properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS, "")
     headers = [
@@ -93,6 +99,8 @@ def half_headers(
         (names.REAL_TOPIC, real_topic.encode()),
         (names.CHECK_IMMUNITY_TIME_IN_SECONDS, immunity.encode()),
     ]
+    if direct_id:
+        headers.append((names.DIRECT_ID, direct_id.encode()))
     if real_queue_id is not None:
         headers.append((names.REAL_QID, b"%d" % real_queue_id))
     headers.extend(
@@ -193,7 +201,13 @@ _NOT_RESUMED: Final = (
     _BOOKKEEPING
     | names.RESUME_HEADERS
     | frozenset(
-        {*names.HALF_PROTOCOL_ORDER, *names.SIGNED_TAIL, names.BORN_HOST, DISCARDED_REASON_HEADER}
+        {
+            *names.HALF_PROTOCOL_ORDER,
+            *names.SIGNED_TAIL,
+            names.BORN_HOST,
+            names.DIRECT_ID,
+            DISCARDED_REASON_HEADER,
+        }
     )
 )
 
@@ -216,7 +230,8 @@ class OperatorFacts:
 def resumed_half_headers(discarded: RawHeaders, source: str, facts: OperatorFacts) -> Headers:
     """Return the headers of a half that begins again with what a discarded record holds.
 
-    In protocol order, without position and count: the count begins at zero with the new half.
+    In protocol order, without position and count: the count begins at zero with the new half. It
+    is no direct half: its session was fenced before it was discarded.
 
     Args:
         discarded: headers of the discarded record.
@@ -274,6 +289,15 @@ def undelivered_check_headers(check_times: int) -> Headers:
         (names.TAGS, names.OP_TAG_UNDELIVERED.encode()),
         (names.TRANSACTION_CHECK_TIMES, b"%d" % check_times),
     ]
+
+
+def fenced_headers() -> Headers:
+    """Return the headers of the sink's feedback that a half's session was fenced.
+
+    The record's value is the half's offset, as an op's is. It stands on the direct op topic: what
+    the session has delivered stands before it.
+    """
+    return [(names.TAGS, names.OP_TAG_FENCED.encode())]
 
 
 def tick_headers() -> Headers:

@@ -11,6 +11,7 @@ from checkback.protocol.errors import ConfigurationError
 
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+DIRECT_OP_TOPIC: Final = "RMQ_SYS_TRANS_DIRECT_OP_TOPIC"
 FEEDBACK_TOPIC: Final = "RMQ_SYS_TRANS_FEEDBACK_TOPIC"
 CHECK_TOPIC_PREFIX: Final = "RMQ_SYS_TRANS_CHECK_"
 DISCARDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
@@ -20,8 +21,8 @@ STATUS_TOPIC: Final = "RMQ_SYS_TRANS_STATUS_TOPIC"
 
 SYSTEM_TOPICS: Final = frozenset(
     {
-        HALF_TOPIC, OP_TOPIC, FEEDBACK_TOPIC, DISCARDED_TOPIC, REFUSED_TOPIC, SETTLED_TOPIC,
-        STATUS_TOPIC,
+        HALF_TOPIC, OP_TOPIC, DIRECT_OP_TOPIC, FEEDBACK_TOPIC, DISCARDED_TOPIC, REFUSED_TOPIC,
+        SETTLED_TOPIC, STATUS_TOPIC,
         "SCHEDULE_TOPIC_XXXX", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT", "TBW102", "BenchmarkTest",
         "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC", "__consumer_offsets", "__transaction_state",
     }
@@ -67,9 +68,22 @@ class TopicNames:
         return self.prefix + OP_TOPIC
 
     @property
+    def direct_op(self) -> str:
+        """All ops of direct halves, in the partition number of their half.
+
+        That it exists tells producers that the pipeline understands direct delivery.
+        """
+        return self.prefix + DIRECT_OP_TOPIC
+
+    @property
     def feedback(self) -> str:
         """What the pipeline tells itself: checks that found no topic, and ticks."""
         return self.prefix + FEEDBACK_TOPIC
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        """The topics that the pipeline reads, half topic first."""
+        return self.half, self.op, self.direct_op, self.feedback
 
     @property
     def discarded(self) -> str:
@@ -158,10 +172,11 @@ def plan_topics(
         return TopicPlan(name, partitions, configs, replication_factor)
 
     # The broker's clock tells ages, not that of whoever sent (RocketMQ #9640).
-    timed = {names.half, names.op, names.feedback}
+    timed = {names.half, names.op, names.direct_op, names.feedback}
     return [
         plan(names.half, half_partitions, kept_ms, half_bytes),
         plan(names.op, half_partitions, kept_ms, half_bytes),
+        plan(names.direct_op, half_partitions, kept_ms, half_bytes),
         plan(names.feedback, half_partitions, kept_ms, around_bytes),
         plan(names.discarded, 1, 30 * DAY_MS, around_bytes),
         plan(names.refused, 1, 30 * DAY_MS, around_bytes),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import CHECK_TOPIC_PREFIX, TopicNames
 
@@ -100,6 +101,7 @@ def pipeline_grants(
     return [
         Grant(topic, names.half, (READ,), "read half messages"),
         Grant(topic, names.op, (READ,), "read ops"),
+        Grant(topic, names.direct_op, (READ,), "read ops of halves that go directly"),
         Grant(topic, names.feedback, (READ, WRITE), "tell itself of undelivered checks and time"),
         Grant(topic, names.settled, (READ, WRITE), "keep marks, and the markers of its batches"),
         Grant(topic, names.discarded, (WRITE,), "write what was given up"),
@@ -125,7 +127,7 @@ def _optional_pipeline_grants(
     names: TopicNames, application_id: str, real_topics: Sequence[str], groups: Sequence[str]
 ) -> list[Grant]:
     topics = (
-        names.half, names.op, names.feedback, names.settled, names.discarded, names.refused,
+        *names.read, names.settled, names.discarded, names.refused,
         *real_topics,
     )  # fmt: skip
     return [
@@ -138,6 +140,15 @@ def _optional_pipeline_grants(
                 is_optional=True,
             )
             for one in topics
+        ),
+        Grant(
+            Resource.TOPIC, names.direct_op, (WRITE,),
+            "tell itself of fenced producers that deliver directly", is_optional=True,
+        ),
+        Grant(
+            Resource.TRANSACTIONAL_ID, DIRECT_ID_PREFIX + names.prefix, (WRITE,),
+            "fence producers that deliver directly, before a half is discarded",
+            is_prefix=True, is_optional=True,
         ),
         Grant(
             Resource.GROUP, application_id, (READ,), "show its position to lag tools",

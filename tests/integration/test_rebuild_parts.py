@@ -56,6 +56,7 @@ def positions(topics: Topics) -> TopicSpans:
     partitions = {
         names.half: 1,
         names.op: 1,
+        names.direct_op: 1,
         names.feedback: 1,
         names.settled: PARTITIONS,
         names.refused: 1,

@@ -34,8 +34,8 @@ def test_topics_are_created_as_planned_and_then_left_alone(
     first = create_topics(settings)
     second = create_topics(settings)
 
-    assert [report.created for report in first] == [True] * 7
-    assert [report.created for report in second] == [False] * 7
+    assert [report.created for report in first] == [True] * 8
+    assert [report.created for report in second] == [False] * 8
     assert not any(report.differences for report in first + second)
     names = settings.topics
     with admin_client(bootstrap_servers, {}) as admin:
@@ -44,6 +44,7 @@ def test_topics_are_created_as_planned_and_then_left_alone(
     assert partitions == {
         names.half: 3,
         names.op: 3,
+        names.direct_op: 3,
         names.feedback: 3,
         names.discarded: 1,
         names.refused: 1,
