@@ -290,7 +290,7 @@ class Schedules:
 
 
 def run_schedules(direct: Direct, seed: int, number: int, limit_s: float) -> int:
-    """Run so many schedules, or fewer where time is up, and audit them."""
+    """Run a number of schedules, fewer where time is up, and audit them."""
     schedules = Schedules(direct, seed)
     deadline_s = time.monotonic() + limit_s
     while schedules.ran < number and time.monotonic() < deadline_s:
