@@ -9,15 +9,13 @@ was open.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
-
-from checkback.client.callback_result import remark_of
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.send_errors import error_of
+from checkback.client.send_errors import cause_of
 from checkback.protocol.direct import is_direct_id_of
 
 _log = logging.getLogger(__name__)
@@ -102,16 +100,10 @@ class Fences:
     def _fence(self, session_id: str, timeout_s: float) -> bool:
         try:
             producer = self._open_producer(session_id)
-        except Exception as error:
-            _log.warning("The direct session %s is not fenced: %s", session_id, remark_of(error))
-            return False
-        try:
             producer.init_transactions(timeout_s)
-        except KafkaException as error:
-            _log.warning(
-                "The direct session %s is not fenced yet: %s", session_id, error_of(error).str()
-            )
+        except:  # noqa: E722 - librdkafka's Python face raises what is no exception
+            said = cause_of(sys.exc_info()[1]).str()
+            _log.warning("The direct session %s is not fenced yet: %s", session_id, said)
             return False
-        finally:
-            producer.close()
+        producer.close()
         return True

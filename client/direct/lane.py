@@ -10,16 +10,13 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
-
-from confluent_kafka import KafkaException
 
 from checkback.client.callback_result import remark_of
 from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.direct.session import NotDelivered, Session
-from checkback.client.send_errors import error_of
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +168,7 @@ class Lane:
         except NotDelivered as lost:
             self._drop_session(str(lost))
             self._fall_back(group, lost)
-            _let_go(session)
+            _in_background(session.abandon)
             if not lost.is_ended:
                 self._owner.end_transaction(session.session_id)
             return
@@ -180,7 +177,7 @@ class Lane:
         self._owner.delivered(group)
         if session.is_spent:
             self._drop_session("a commit took long and may have been sent twice")
-            _let_go(session)
+            _in_background(session.close)
 
     def _fall_back(self, group: list[DirectHalf], lost: NotDelivered | None) -> None:
         for half in group:
@@ -213,9 +210,9 @@ class Lane:
             return
         try:
             session.initialise(OPEN_S)
-        except KafkaException as error:
-            _let_go(session)
-            self._not_opened(error_of(error).str())
+        except NotDelivered as error:
+            _in_background(session.abandon)
+            self._not_opened(str(error))
             return
         self._session = session
         with self._lock:
@@ -232,6 +229,6 @@ class Lane:
         self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
 
 
-def _let_go(session: Session) -> None:
+def _in_background(call: Callable[[], None]) -> None:
     """Close a session in a thread of its own: librdkafka may take its time."""
-    threading.Thread(target=session.close, name="checkback-direct-close", daemon=True).start()
+    threading.Thread(target=call, name="checkback-direct-close", daemon=True).start()

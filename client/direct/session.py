@@ -11,15 +11,15 @@ but never sooner than four fifths of `retry.backoff.ms`. So a commit that took l
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError
 
-from checkback.client.callback_result import remark_of
 from checkback.client.direct.direct_half import DirectHalf
-from checkback.client.send_errors import error_of
+from checkback.client.send_errors import cause_of
 
 TRANSACTION_TIMEOUT_MS: Final = 5_000
 """After it the brokers abort what a killed process left open. Until then, and until they look
@@ -31,7 +31,6 @@ DELIVERY_S: Final = 4.0
 RETRY_BACKOFF_MS: Final = 500
 SLOW_COMMIT_S: Final = 0.3
 """Less than the 400 ms after which librdkafka repeats a commit at the earliest."""
-CLOSE_S: Final = 1.0
 
 SESSION_CODES: Final = frozenset(
     {
@@ -93,9 +92,13 @@ class Session:
         """Have the brokers give the id its first epoch.
 
         Raises:
-            KafkaException: they did not, in that time.
+            NotDelivered: they did not, in that time.
         """
-        self._producer.init_transactions(timeout_s)
+        try:
+            self._producer.init_transactions(timeout_s)
+        except:  # noqa: E722 - as in deliver()
+            raised = sys.exc_info()[1]
+            raise NotDelivered(cause_of(raised).str()) from raised
 
     def deliver(self, group: Sequence[DirectHalf]) -> None:
         """Make a group visible in one transaction.
@@ -107,22 +110,26 @@ class Session:
             self._deliver(group)
         except NotDelivered:
             raise
-        except KafkaException as error:
-            code = error_of(error).code()
+        except:  # noqa: E722 - librdkafka's Python face raises what is no exception
+            raised = sys.exc_info()[1]
+            error = cause_of(raised)
             raise NotDelivered(
-                error_of(error).str(),
-                blames_records=code not in SESSION_CODES,
-                is_ended=code in ENDED_CODES,
-            ) from error
-        except Exception as error:
-            # BufferError, and what Python's face raises of a record that it can't translate.
-            raise NotDelivered(remark_of(error), blames_records=True) from error
+                error.str(),
+                blames_records=error.code() not in SESSION_CODES,
+                is_ended=error.code() in ENDED_CODES,
+            ) from raised
 
     def close(self) -> None:
-        """Let the producer go; what it left open, a fence or the brokers end."""
-        self._producer.purge()
-        self._producer.poll(0)
+        """Close the producer of a session in which nothing is open."""
         self._producer.close()
+
+    def abandon(self) -> None:
+        """Let go of a producer that failed; what it left open, a fence or the brokers end.
+
+        Not by close(), which would end the transaction itself, and warn where it can't.
+        """
+        self._producer.purge()
+        self._producer = None
 
     def _deliver(self, group: Sequence[DirectHalf]) -> None:
         deadline_s = self._now_s() + DELIVERY_S

@@ -185,9 +185,9 @@ def _do(producer: TransactionMQProducer, topic: str, command: Mapping[str, Any])
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(send, sends))
-    lanes: Any = producer._direct._delivery
+    delivery: Any = producer._direct._delivery
     deadline_s = time.monotonic() + 15
-    while time.monotonic() < deadline_s and any(lane.waiting() for lane in lanes._lanes):
+    while time.monotonic() < deadline_s and len(delivery._own._halves):  # under way
         time.sleep(0.005)
     Stop.set("", 0)
 
