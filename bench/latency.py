@@ -12,6 +12,7 @@ from checkback.bench.options import Say
 from checkback.bench.pipeline import BASELINE_TOPIC
 from checkback.bench.probe import RunningProbe, Visibility
 from checkback.bench.query import BASELINE, Query
+from checkback.bench.quiet import Quiet, measure_quiet, quiet_measures
 from checkback.bench.runs import Findings, Run, run_of
 from checkback.bench.stage import BenchSetting, Trial
 
@@ -22,11 +23,13 @@ class LatencyOptions:
 
     The unit is a batch: times differ between machines, but their ratio to the batch time hardly
     does. Then the run sends nothing, and compares empty batches with those of a stateless query.
+    At last it is quiet: asleep, at ten transactions per second, and with single commits.
     """
 
     rate: float = options.rate(smoke=50)
     seconds: float = options.seconds(60.0, "Duration of a repetition.", smoke=4)
     idle_seconds: float = options.seconds(15.0, "Duration of one without transactions.", smoke=4)
+    quiet_seconds: float = options.seconds(60.0, "Duration of each quiet part.", smoke=5)
     warm_up_seconds: float = options.seconds(240.0, "Warm-up before the first one.", smoke=3)
     runs: int = options.runs()
 
@@ -40,12 +43,14 @@ class Window:
         batch_ms: median batch time at the rate.
         empty_ms: median time of a batch without records.
         ticked_ms: median time of a batch with only ticks, like those of the stateless query.
+        quiet: the pipeline with little to do.
     """
 
     visibility: Visibility
     batch_ms: float
     empty_ms: float
     ticked_ms: float
+    quiet: Quiet
 
 
 @dataclass(slots=True)
@@ -80,6 +85,8 @@ class LatencyBench:
             "empty_batch_ms": [one.empty_ms for one in windows],
             "ticked_batch_ms": [one.ticked_ms for one in windows],
             "stateless_ticked_batch_ms": stateless_ms,
+            "lone_commit_p50_ms": [one.quiet.lone.quantile_ms(0.5) for one in windows],
+            "awake_commit_p50_ms": [one.quiet.awake.quantile_ms(0.5) for one in windows],
             "ticked_batch_to_stateless": _ratios([one.ticked_ms for one in windows], stateless_ms),
         }
         return Findings(self._measures(windows, stateless_ms), self.runs, facts)
@@ -107,10 +114,13 @@ class LatencyBench:
             median_ms(at_rate),
             empty,
             ticked,
+            measure_quiet(query, self.options.quiet_seconds, number),
         )
         self.say(
             f"job {number}: p50 {found.visibility.quantile_ms(0.5):,.0f} ms, batch"
-            f" {found.batch_ms:,.0f} ms, empty {found.empty_ms:,.0f} ms"
+            f" {found.batch_ms:,.0f} ms, empty {found.empty_ms:,.0f} ms; idle"
+            f" {found.quiet.idle_cores:.3f} core, lone commit"
+            f" {found.quiet.lone.quantile_ms(0.5):,.0f} ms"
         )
         return found
 
@@ -149,7 +159,8 @@ class LatencyBench:
                 run.checkpoint_bytes_per_transaction for run in self.runs
             ],
         }
-        return [Measure(name, runs, size) for name, runs in values.items()]
+        measures = [Measure(name, runs, size) for name, runs in values.items()]
+        return measures + quiet_measures([window.quiet for window in windows], size)
 
 
 def _ratios(own_ms: list[float], other_ms: list[float]) -> list[float]:

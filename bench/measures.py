@@ -17,7 +17,7 @@ class Bound:
     Args:
         command: the verb of ``checkback bench`` that measures it.
         meaning: the measure in words.
-        unit: "ratio", "bytes", "MiB" or "s".
+        unit: "ratio", "bytes", "MiB", "cores" or "s".
         least: the least good value, None if less is better.
         most: the largest good value, None if more is better.
         transactions: the bound is for runs with at least this many transactions; smaller runs are
@@ -96,6 +96,22 @@ BOUNDS: Final[Mapping[str, Bound]] = {
         "checkpoint bytes written per transaction that commits within two batches",
         "bytes",
         most=120,
+        transactions=10_000,
+    ),
+    "idle_cores": Bound(
+        "latency",
+        "cores that a pipeline with nothing to do takes",
+        "cores",
+        most=0.05,
+        transactions=10_000,
+    ),
+    "low_rate_cores": Bound(
+        "latency", "cores at ten transactions per second", "cores", most=0.2, transactions=10_000
+    ),
+    "lone_commit_to_awake": Bound(
+        "latency",
+        "commit → visible, p50 of commits that wake the pipeline ÷ while ticks keep it awake",
+        most=1.2,
         transactions=10_000,
     ),
     "idle_batch_with_pending": Bound(

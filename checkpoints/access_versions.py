@@ -77,7 +77,7 @@ def read_access_version(store: CheckpointStore) -> AccessVersion:
     except (ValueError, TypeError) as error:
         raise CheckpointError(
             f"The checkpoint's {name} can't be read: {error}.",
-            remedy="Restore it from a backup; see docs/operating/recovering.md.",
+            remedy="Restore it from a backup; see `checkback docs recovering`.",
         ) from error
 
 

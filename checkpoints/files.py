@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from checkback.checkpoints.logs import PlannedBatch
+from checkback.checkpoints.logs import BrokenLogError, PlannedBatch, parse_offsets
+from checkback.protocol.errors import CheckpointError
 
 OUR_FOLDER: Final = "checkback"
 
@@ -57,3 +58,35 @@ class ReadableCheckpoint(FolderFiles, Protocol):
     def planned(self, batch: int) -> PlannedBatch:
         """Return Spark's plan of a batch, or raise CheckpointError."""
         ...
+
+
+def read_own_text(checkpoint: ReadableCheckpoint, name: str) -> str:
+    """Return one of our own files, which exists, as text.
+
+    Raises:
+        CheckpointError: it can't be read.
+    """
+    try:
+        return checkpoint.read(f"{OUR_FOLDER}/{name}").decode(errors="replace")
+    except UnreadableFileError as error:
+        raise CheckpointError(
+            f"The checkpoint's {name} can't be read: {error}.",
+            remedy="Run `checkback checkpoint verify`; see `checkback docs recovering`.",
+            checkpoint=checkpoint.path,
+        ) from error
+
+
+def read_plan(files: FolderFiles, batch: int) -> PlannedBatch:
+    """Return Spark's plan of a batch.
+
+    Raises:
+        CheckpointError: it can't be read.
+    """
+    try:
+        return parse_offsets(files.read(f"offsets/{batch}"))
+    except (BrokenLogError, UnreadableFileError) as error:
+        raise CheckpointError(
+            f"The plan of batch {batch} can't be read: offsets/{batch} is damaged: {error}.",
+            remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
+            batch_id=batch,
+        ) from error

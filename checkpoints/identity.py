@@ -25,9 +25,9 @@ REMEDIES: Final = {
     "checkpoint repartition` changes the checkpoint.",
     "order": "A checkpoint's order can't change: set it back, leave it out, or run `checkback "
     "checkpoint rebuild --from-topics`.",
-    "half_topic_id": "The half topic was recreated: see docs/operating/recovering.md.",
-    "op_topic_id": "The op topic was recreated: see docs/operating/recovering.md.",
-    "settled_topic_id": "The settled topic was recreated: see docs/operating/recovering.md.",
+    "half_topic_id": "The half topic was recreated: see `checkback docs recovering`.",
+    "op_topic_id": "The op topic was recreated: see `checkback docs recovering`.",
+    "settled_topic_id": "The settled topic was recreated: see `checkback docs recovering`.",
 }
 
 
@@ -65,7 +65,7 @@ class CheckpointIdentity:
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"The checkpoint's {FILE} can't be read: {error}.",
-                remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+                remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
             ) from error
 
     def require_same(self, now: CheckpointIdentity) -> None:

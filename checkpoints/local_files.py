@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from checkback.checkpoints.files import OUR_FOLDER, UnreadableFileError
-from checkback.checkpoints.logs import BrokenLogError, PlannedBatch, parse_offsets, parse_query_id
-from checkback.protocol.errors import CheckpointError
+from checkback.checkpoints.files import OUR_FOLDER, UnreadableFileError, read_own_text, read_plan
+from checkback.checkpoints.logs import BrokenLogError, PlannedBatch, parse_query_id
 
 _SUMS_HEADER: Final = struct.Struct(">4sI")
 _SUMS_MAGIC: Final = b"crc\0"
@@ -92,14 +91,7 @@ class LocalCheckpoint:
         """
         if not (self.folder / OUR_FOLDER / name).exists():
             return None
-        try:
-            return self.read(f"{OUR_FOLDER}/{name}").decode(errors="replace")
-        except UnreadableFileError as error:
-            raise CheckpointError(
-                f"The checkpoint's {name} can't be read: {error}.",
-                remedy="Run `checkback checkpoint verify`; see docs/operating/recovering.md.",
-                checkpoint=self.path,
-            ) from error
+        return read_own_text(self, name)
 
     def query_id(self) -> str | None:
         """Return Spark's id of the query, None for a checkpoint that never ran."""
@@ -129,19 +121,7 @@ class LocalCheckpoint:
         Raises:
             CheckpointError: it can't be read.
         """
-        try:
-            return parse_offsets(self.read(f"offsets/{batch}"))
-        except (BrokenLogError, UnreadableFileError) as error:
-            raise unreadable_plan(batch, error) from error
-
-
-def unreadable_plan(batch: int, error: Exception) -> CheckpointError:
-    """Return the error that says that the plan of a batch is damaged."""
-    return CheckpointError(
-        f"The plan of batch {batch} can't be read: offsets/{batch} is damaged: {error}.",
-        remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
-        batch_id=batch,
-    )
+        return read_plan(self, batch)
 
 
 def _files_below(folder: Path, start: str) -> Iterator[tuple[str, int]]:

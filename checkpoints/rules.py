@@ -19,7 +19,7 @@ FILES_KEPT: Final = 10
 checkpoint."""
 REMEDY: Final = (
     "Restore it from a backup, or run `checkback checkpoint rebuild`; see "
-    "docs/operating/recovering.md."
+    "`checkback docs recovering`."
 )
 
 
@@ -77,7 +77,7 @@ def record_rules(store: CheckpointStore, epoch: int, now_ms: int, rules: Rules) 
         raise CheckpointError(
             f"Epoch {epoch} has already recorded its rules in {store.path}: the batch markers, "
             "which hold the epoch, were lost, or this is a copy of another checkpoint.",
-            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+            remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
             epoch=epoch,
         )
     for number in store.own_numbers(FOLDER)[:-FILES_KEPT]:

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from checkback.checkpoints.files import OUR_FOLDER, UnreadableFileError
-from checkback.checkpoints.local_files import unreadable_plan
-from checkback.checkpoints.logs import BrokenLogError, PlannedBatch, parse_offsets
+from checkback.checkpoints.files import OUR_FOLDER, UnreadableFileError, read_own_text, read_plan
+from checkback.checkpoints.logs import PlannedBatch
 from checkback.protocol.errors import CheckpointError, PrerequisiteError
 
 if TYPE_CHECKING:
@@ -139,14 +138,7 @@ class CheckpointStore:
         """
         if not self._file_system().exists(self._path(OUR_FOLDER, name)):
             return None
-        try:
-            return self.read(f"{OUR_FOLDER}/{name}").decode(errors="replace")
-        except UnreadableFileError as error:
-            raise CheckpointError(
-                f"The checkpoint's {name} can't be read: {error}.",
-                remedy="Run `checkback checkpoint verify`; see docs/operating/recovering.md.",
-                checkpoint=self.path,
-            ) from error
+        return read_own_text(self, name)
 
     def replace_own(self, name: str, text: str) -> None:
         """Write one of our own files; like `replace`."""
@@ -236,10 +228,7 @@ class CheckpointStore:
         Raises:
             CheckpointError: it can't be read.
         """
-        try:
-            return parse_offsets(self.read(f"offsets/{batch}"))
-        except (BrokenLogError, UnreadableFileError) as error:
-            raise unreadable_plan(batch, error) from error
+        return read_plan(self, batch)
 
     def planned_at_ms(self, batch: int) -> int:
         """Return the timestamp in Spark's plan of a batch: the time that all its decisions use.

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from checkback.client.send_errors import error_of
 from checkback.client.topic_facts import TopicFacts
 from checkback.protocol.errors import BrokerError, NotFoundError
-from checkback.protocol.topics import TopicNames, TopicPlan
+from checkback.protocol.topics import HALF_TOPIC, TopicNames, TopicPlan
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SEEN_LOOK_S: Final = 0.05
+PREFIXES_LOOK_S: Final = 5.0
+PREFIXES_TOLD: Final = 5
 
 
 def require_half_and_op(facts: TopicFacts, topics: TopicNames) -> None:
@@ -65,12 +67,29 @@ def understands_direct_delivery(facts: TopicFacts, topics: TopicNames) -> bool:
 def _partitions(facts: TopicFacts, topic: str) -> int:
     try:
         return len(facts.topic(topic).leaders)
-    except (BrokerError, NotFoundError) as error:
+    except NotFoundError as error:
+        raise BrokerError(error.message, remedy=_other_prefixes(facts), topic=topic) from error
+    except BrokerError as error:
         raise BrokerError(
-            error.message,
-            remedy="Run `checkback topics create`, and check topic_prefix and access rights.",
-            topic=topic,
+            error.message, remedy="Check the brokers, and the rights on the topic.", topic=topic
         ) from error
+
+
+def _other_prefixes(facts: TopicFacts) -> str:
+    """Return what to do about a topic that is missing: usually topic_prefix is another one."""
+    try:
+        names = facts.admin.list_topics(timeout=PREFIXES_LOOK_S).topics
+    except KafkaException:
+        names = {}
+    found = sorted(name.removesuffix(HALF_TOPIC) for name in names if name.endswith(HALF_TOPIC))
+    if not found:
+        return "Run `checkback topics create`, and check topic_prefix."
+    told = ", ".join(repr(one) for one in found[:PREFIXES_TOLD])
+    more = " and others" if len(found) > PREFIXES_TOLD else ""
+    return (
+        f"Check topic_prefix: there are topics of the prefix {told}{more}. "
+        "For a new one run `checkback topics create`."
+    )
 
 
 def create_check_topic(

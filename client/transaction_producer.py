@@ -149,8 +149,9 @@ class TransactionMQProducer(DefaultMQProducer):
         return {broker: fault.latency_ms for broker, fault in faults.items()}
 
     def _open(self) -> None:
-        self._create_check_topic()
+        # First: under a wrong prefix a check topic would be left behind that nobody reads.
         require_half_and_op(self._facts, self.topics)
+        self._create_check_topic()
         options = self.options
         doubts = Doubts()
         self._templates: dict[tuple[str, int | None], tuple[Headers, int]] = {}

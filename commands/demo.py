@@ -20,7 +20,7 @@ from checkback.demo.demonstration import DEMO, Demonstration
 from checkback.demo.fate_table import DemoReport, fate_table
 from checkback.demo.fates import ORDERS_MIN, plan_orders
 from checkback.demo.stage import DemoSetting, demo_settings
-from checkback.demo.timeline import Timeline
+from checkback.demo.timeline import Timeline, folded
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.settings import LoadedSettings, load_with_sources
@@ -153,9 +153,13 @@ def _show(report: DemoReport, output: CommandOutput, console: Console) -> None:
     console.print(fate_table(report.fates))
     console.print()
     for finding in report.findings:
-        console.print(f"{finding.kind}: {finding.order_id or '(no key)'}: {finding.text}")
-    console.print(report.verdict(), soft_wrap=True)
+        _say(console, f"{finding.kind}: {finding.order_id or '(no key)'}: {finding.text}")
+    _say(console, report.verdict())
     console.print(f"{report.kills} producer processes killed, {report.duration_s:.0f} s.")
     if report.data_dir:
         console.print(f"Kept in {report.data_dir}.", soft_wrap=True)
     sys.stdout.flush()
+
+
+def _say(console: Console, text: str) -> None:
+    console.print("\n".join(folded(console, text)), soft_wrap=True, markup=False)

@@ -17,7 +17,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text
+from checkback.commands.table import table_text, terminal_columns
 from checkback.operations.discarded import (
     REASONS,
     DiscardedFilter,
@@ -79,7 +79,8 @@ def list_(
         found = chosen_halves(scanner, settings.topics, wanted)
     is_filtered = group or topic or older_than is not None or reason
     none = "Nothing matches." if is_filtered else "Nothing was discarded."
-    text = table_text(HEADINGS, map(_cells, found)) if found else none
+    cells = map(_cells, found)
+    text = table_text(HEADINGS, cells, terminal_columns()) if found else none
     output.show({"discarded": [one.as_data() for one in found]}, text)
 
 

@@ -13,7 +13,7 @@ import click
 from checkback.commands.core import CommandOutput, output_option
 from checkback.commands.operator_options import DurationType, listing_options, now_ms
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text
+from checkback.commands.table import table_text, terminal_columns
 from checkback.deploy.jars import ensure_jars
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
@@ -155,7 +155,7 @@ def _milliseconds(time: datetime | None) -> int | None:
 def _text(rows: Sequence[dict[str, Any]]) -> str:
     if not rows:
         return "Nothing is pending."
-    return table_text(HEADINGS, [_cells(row) for row in rows])
+    return table_text(HEADINGS, [_cells(row) for row in rows], terminal_columns())
 
 
 def _cells(row: dict[str, Any]) -> tuple[object, ...]:

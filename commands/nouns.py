@@ -29,6 +29,7 @@ NOUNS: Final[dict[str, Noun]] = {
     "console": Noun("checkback.commands.console", "Show and decide transactions in a browser."),
     "deploy": Noun("checkback.commands.deploy", "Pack what a cluster needs to run the pipeline."),
     "discarded": Noun("checkback.commands.discarded", "List, show and resume discarded messages."),
+    "docs": Noun("checkback.commands.docs", "Show the documents of this version."),
     "doctor": Noun("checkback.commands.doctor", "Check everything that the pipeline needs."),
     "jars": Noun("checkback.commands.jars", "Fetch the jars of Spark and Kafka."),
     "ledger": Noun(

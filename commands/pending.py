@@ -9,7 +9,7 @@ import click
 from checkback.commands.core import CommandOutput, output_option
 from checkback.commands.operator_options import listing_options, now_ms
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text
+from checkback.commands.table import table_text, terminal_columns
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 
@@ -38,13 +38,14 @@ def command(
     found = oldest_transactions(settings, limit, stored_until_ms=until_ms, group=group)
     now = now_ms()
     rows = [one.as_data(now) for one in found]
-    output.show({"pending": rows, "read_at_ms": now}, _text(rows, now))
+    none = "Nothing is pending." if older_than is None and group is None else "Nothing matches."
+    output.show({"pending": rows, "read_at_ms": now}, _text(rows, now, none))
 
 
-def _text(rows: Sequence[dict[str, object]], now: int) -> str:
+def _text(rows: Sequence[dict[str, object]], now: int, none: str) -> str:
     if not rows:
-        return "Nothing is pending."
-    return table_text(HEADINGS, [_cells(row, now) for row in rows])
+        return none
+    return table_text(HEADINGS, [_cells(row, now) for row in rows], terminal_columns())
 
 
 def _cells(row: dict[str, object], now: int) -> tuple[object, ...]:

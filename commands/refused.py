@@ -17,7 +17,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text
+from checkback.commands.table import table_text, terminal_columns
 from checkback.operations.refused import RefusedFilter, RefusedRecord, refused_records
 from checkback.operations.resending import (
     FINALS_PER_TRANSACTION,
@@ -96,7 +96,9 @@ def list_(settings: Settings, output: CommandOutput, wanted: RefusedFilter) -> N
     """List the refused records, the oldest refusal first, and whether each was sent again."""
     with open_scanner(settings) as scanner:
         found = _chosen(scanner, settings, wanted)
-    text = table_text(HEADINGS, map(_cells, found)) if found else "Nothing was refused."
+    cells = map(_cells, found)
+    none = "Nothing was refused." if wanted.is_open else "Nothing matches."
+    text = table_text(HEADINGS, cells, terminal_columns()) if found else none
     output.show({"refused": [_row(one, settings) for one in found]}, text)
 
 

@@ -2,23 +2,71 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Final
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 WIDTH_MAX: Final = 1_000
 """Wider than any row: people copy ids from these tables, so no cell may be cut off or wrapped."""
+GAP: Final = 2
+"""Columns between two cells, and before the further lines of a row."""
 
 
-def table_text(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return the headings and the rows, columns aligned."""
+def terminal_columns() -> int | None:
+    """Return how wide the terminal is; None where a program reads, which wants a line per row."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def table_text(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], columns: int | None = None
+) -> str:
+    """Return the headings and the rows, columns aligned.
+
+    Args:
+        headings: of the columns.
+        rows: their cells.
+        columns: of the terminal. A row that is wider takes further lines, which are indented;
+            no cell is ever broken. None: one line for each row, however wide.
+    """
+    cells = [[_one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
+    lines = [_aligned([row[part] for row in [list(headings), *cells]])
+             for part in _parts(widths, columns or WIDTH_MAX)]  # fmt: skip
+    first, *further = lines
+    indented = [[f"{' ' * GAP}{line}" for line in one] for one in further]
+    return "\n".join(line for row in zip(first, *indented, strict=True) for line in row)
+
+
+def _one_line(cell: object) -> str:
+    return str(cell).replace("\n", " ")
+
+
+def _parts(widths: Sequence[int], columns: int) -> list[slice]:
+    """Return which columns of the table share a line."""
+    parts, first, taken = [], 0, 0
+    for number, width in enumerate(widths):
+        if number > first and taken + width > columns:
+            parts.append(slice(first, number))
+            first, taken = number, GAP
+        taken += width + GAP
+    return [*parts, slice(first, len(widths))]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    headings, *rest = rows
     table = Table(*headings, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+    for row in rest:
+        table.add_row(*row)
     console = Console(file=StringIO(), width=WIDTH_MAX, markup=False, highlight=False, emoji=False)
     with console.capture() as captured:
         console.print(table, no_wrap=True)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    return [line.rstrip() for line in captured.get().splitlines()]

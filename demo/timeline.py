@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,9 @@ SOURCE_STYLES: Final = {
     "demo": "bold",
 }
 SOURCE_WIDTH: Final = max(map(len, SOURCE_STYLES))
+COLUMNS_MAX: Final = 100
+"""Longer lines are folded, also in a file: they end up in reports and mails."""
+TEXT_AT: Final = len("1234.5 s  ") + SOURCE_WIDTH + 2
 
 
 @dataclass(slots=True)
@@ -68,16 +72,28 @@ class Timeline:
         """
         at_s = round(self.elapsed_s, 1)
         self.entries.append({"at_s": at_s, "source": source, "text": text})
-        self.console.print(
-            Text.assemble(
-                (f"{at_s:6.1f} s  ", "dim"),
-                (f"{source:<{SOURCE_WIDTH}}  ", SOURCE_STYLES.get(source, "")),
-                text,
-            ),
-            soft_wrap=True,
+        first, *further = folded(self.console, text, TEXT_AT)
+        line = Text.assemble(
+            (f"{at_s:6.1f} s  ", "dim"),
+            (f"{source:<{SOURCE_WIDTH}}  ", SOURCE_STYLES.get(source, "")),
+            "\n".join([first, *(" " * TEXT_AT + one for one in further)]),
         )
+        self.console.print(line, soft_wrap=True)
 
     def show_state(self, text: str) -> None:
         """Show the present state in the last line of a terminal; elsewhere do nothing."""
         if self._status is not None:
             self._status.update(f"[dim]{text}[/dim]")
+
+
+def folded(console: Console, text: str, indent: int = 0) -> list[str]:
+    """Return a text as lines that fit the terminal and COLUMNS_MAX; no word is broken.
+
+    Args:
+        console: the output.
+        text: what is said.
+        indent: columns in front of each line.
+    """
+    columns = min(COLUMNS_MAX, console.width) if console.is_terminal else COLUMNS_MAX
+    width = max(20, columns - indent)
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]

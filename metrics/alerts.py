@@ -86,11 +86,26 @@ ALERTS: Final = (
         "{{ $value | humanize }} records wait, more than the pipeline reads in five minutes.",
     ),
     Alert(
+        "CheckbackPartitionStalled",
+        "checkback_stall_seconds > 60",
+        "0m",
+        "page",
+        "A Kafka transaction that somebody left open has held up a partition for"
+        " {{ $value | humanizeDuration }}.",
+    ),
+    Alert(
         "CheckbackDiscarded",
         "increase(checkback_discarded_total[15m]) > 0",
         "0m",
         "ticket",
         "Half messages were given up: {{ $labels.reason }}.",
+    ),
+    Alert(
+        "CheckbackAccessRulesBroken",
+        "checkback_access_rules_broken > 0",
+        "1m",
+        "ticket",
+        "The file of access rules has mistakes; the rules before it stay in force.",
     ),
     Alert(
         "CheckbackSlowSink",

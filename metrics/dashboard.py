@@ -24,7 +24,10 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "checkback_groups_without_members": "Groups nobody answers for",
         "checkback_refused_total": "Refused",
         "checkback_lag_records": "Lag",
+        "checkback_stalled_partitions": "Partitions that stand still",
+        "checkback_stall_seconds": "Longest stall",
         "checkback_discarded_total": "Discarded",
+        "checkback_access_rules_broken": "Access rules broken",
     },
     "Transactions": {
         "checkback_half_messages": "Pending",

@@ -170,6 +170,21 @@ TABLE: Final = (
         "Records on a topic that the last planned batch did not read.",
         (Label("topic", TOPICS_READ),),
     ),
+    Metric(
+        "checkback_stalled_partitions",
+        Kind.GAUGE,
+        "partitions",
+        "Partitions that are not read further, because a producer has a Kafka transaction open"
+        " there; the progress line names it.",
+        (Label("topic", TOPICS_READ),),
+    ),
+    Metric(
+        "checkback_stall_seconds",
+        Kind.GAUGE,
+        "seconds",
+        "For how long the longest of these partitions has not been read further; 0 if there is"
+        " none.",
+    ),
     Metric("checkback_batches_total", Kind.COUNTER, "batches", "Batches written."),
     Metric(
         "checkback_batch_write_seconds",
@@ -202,6 +217,12 @@ TABLE: Final = (
         Kind.COUNTER,
         "tries",
         "Tries to write a state partition's batch without the sink's compiled part.",
+    ),
+    Metric(
+        "checkback_access_rules_broken",
+        Kind.GAUGE,
+        "0 or 1",
+        "1 while the access rules can't be read or have mistakes; those before stay in force.",
     ),
     Metric("checkback_ready", Kind.GAUGE, "0 or 1", "1 where /readyz answers 200, else 0."),
     Metric(

@@ -58,12 +58,28 @@ class BrokerChecks:
 
     def findings(self) -> Findings:
         """Yield the findings of each check; a check that fails to run is a finding, too."""
-        brokers = list(guarded("brokers", self._brokers))
+        brokers = list(self.brokers())
         yield from brokers
         if any(one.result is Result.FAILED for one in brokers):
             return  # every other check would say the same
+        yield from self.topics()
+        yield from self.rights()
+        yield from self.refused()
+
+    def brokers(self) -> Findings:
+        """Yield whether the brokers answer; where they don't, every other check says the same."""
+        yield from guarded("brokers", self._brokers)
+
+    def topics(self) -> Findings:
+        """Yield the findings of the topics; `found` has them afterwards."""
         yield from guarded("topics", self._topics)
+
+    def rights(self) -> Findings:
+        """Yield the findings of the rights on the topics that were found."""
         yield from guarded("rights", self._rights)
+
+    def refused(self) -> Findings:
+        """Yield what was refused lately."""
         yield from guarded("refused records", self._refused)
 
     def _refused(self) -> Findings:

@@ -111,7 +111,7 @@ def judge_refused(reasons: Mapping[str, int], topic: str, most: int) -> Diagnosi
     named = ", ".join(f"{name} {count:,}" for name, count in by_reason)
     so_far = "at least " if number >= most else ""
     says = f"{so_far}{number:,} in the last day: {named}"
-    remedy = f"See docs/operating/alerts.md; the records are on {topic}."
+    remedy = f"See `checkback docs alerts`; the records are on {topic}."
     return Diagnosis("refused records", Result.WARNING, says, remedy)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import metadata
 from typing import Final
@@ -72,17 +73,31 @@ class Doctor:
         self._connection, self._admin = self._broker_checks.connection, self._broker_checks.admin
 
     def findings(self) -> Findings:
-        """Yield the findings of each check; a check that fails to run is a finding, too."""
-        yield from _software()
-        yield from guarded("access control", self._access_control)
-        brokers = list(self._broker_checks.findings())
-        yield from brokers
-        if any(one.check == "brokers" and one.result is Result.FAILED for one in brokers):
-            return  # every other check would say the same
-        yield from guarded("open transactions", self._stalls)
+        """Yield the findings of each check; a check that fails to run is a finding, too.
+
+        Checks mostly wait for brokers, so they run beside each other.
+        """
+        looks: list[Callable[[], Findings]] = [
+            self._topics,
+            lambda: guarded("open transactions", self._stalls),
+            lambda: guarded("transactional ids", self._transactional_ids),
+            lambda: guarded("checkpoint", self._checkpoint),
+        ]
+        with ThreadPoolExecutor(len(looks) + 1) as pool:
+            brokers = pool.submit(list, self._broker_checks.brokers())
+            yield from _software()
+            yield from guarded("access control", self._access_control)
+            yield from brokers.result()
+            if any(one.result is Result.FAILED for one in brokers.result()):
+                return  # every other check would say the same
+            for found in [pool.submit(list, look()) for look in looks]:
+                yield from found.result()
+
+    def _topics(self) -> Findings:
+        yield from self._broker_checks.topics()
+        yield from self._broker_checks.rights()
+        yield from self._broker_checks.refused()
         yield from guarded("clock", self._clock)
-        yield from guarded("transactional ids", self._transactional_ids)
-        yield from guarded("checkpoint", self._checkpoint)
 
     def _stalls(self) -> Findings:
         watch = StallWatch(self._settings, self._admin, pause_s=0)

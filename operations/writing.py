@@ -28,13 +28,16 @@ def append(
     Raises:
         BrokerError: the record may not be stored.
     """
-    return _append(connection, topic, partition, key, value, headers)[0]
+    safe = {**connection, "enable.idempotence": True}
+    return _append(safe, topic, partition, key, value, headers)[0]
 
 
 def append_timed(
     connection: dict[str, Any], topic: str, value: bytes, headers: Headers
 ) -> tuple[int, int]:
     """Append a record to partition 0; return its timestamp's type and milliseconds.
+
+    The record may be stored twice: a producer that may not waits half a second for its number.
 
     Raises:
         BrokerError: the record may not be stored.
@@ -60,9 +63,8 @@ def _append(
             errors.append(error.str())
 
     timeout_ms = int(STORE_TIMEOUT_S * 1_000)
-    safe = {"enable.idempotence": True, "delivery.timeout.ms": timeout_ms, "log_level": 2}
     try:
-        producer = Producer({**connection, **safe})
+        producer = Producer({"delivery.timeout.ms": timeout_ms, "log_level": 2, **connection})
         producer.produce(
             topic,
             value,

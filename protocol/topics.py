@@ -137,6 +137,9 @@ HEADER_ROOM_BYTES: Final = 65_536
 """What a refused, check or discarded record may be larger than its half: added headers."""
 
 
+AHEAD_MS_MAX: Final = 3_600_000
+"""How far ahead of the broker's clock a sender's time may be, where somebody makes a topic believe
+senders that should not: Spark can't read a record with a time after the year 294,247."""
 STATUS_CONFIGS: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
@@ -180,7 +183,9 @@ def plan_topics(
 def _topic_configs(
     retention_ms: int, bytes_max: int, *, appended_at_broker: bool = False
 ) -> dict[str, str]:
+    ahead = {"message.timestamp.after.max.ms": str(AHEAD_MS_MAX)} if appended_at_broker else {}
     return {
+        **ahead,
         "cleanup.policy": "delete",
         "retention.ms": str(retention_ms),
         "retention.bytes": "-1",

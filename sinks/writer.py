@@ -207,7 +207,7 @@ class BatchWriter:
             raise CheckpointError(
                 f"The marker of state partition {self.state_partition} {wrong} before batch "
                 f"{batch_id}: whether that batch was written can't be known.",
-                remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+                remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
                 state_partition=self.state_partition,
                 batch_id=batch_id,
             )

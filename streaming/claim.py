@@ -112,7 +112,7 @@ def claimed_by(settings: Settings, found: Claim | None) -> CheckpointError:
         f"these topics were already settled under {whose}: a second one would write every final "
         "twice.",
         remedy="Use that checkpoint; if it is lost, run `checkback checkpoint rebuild`: see "
-        "docs/operating/recovering.md.",
+        "`checkback docs recovering`.",
         claimed_by=None if found is None else found.checkpoint,
         application_id=None if found is None else found.application_id,
     )
@@ -169,7 +169,7 @@ def _read(store: CheckpointStore) -> dict[str, Any]:
     except ValueError as error:
         raise CheckpointError(
             f"The checkpoint's {FILE} can't be read: {error}.",
-            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+            remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
         ) from error
 
 

@@ -49,8 +49,8 @@ def decode(
 ) -> DataFrame:
     """Return one event row per record of the half and op topics and per feedback.
 
-    Of the feedback topic, where only the pipeline writes, whatever else is there is passed over:
-    ticks, and what a stranger may have written.
+    On the feedback topic, where only the pipeline may write, other records are passed over: ticks,
+    and records of a stranger.
 
     Args:
         rows: as Spark's Kafka source gives them, with headers.
@@ -65,22 +65,43 @@ def decode(
         state/identity.py), detail long (a half's immunity time in ms or -1, an op's state, a
         feedback's check times, a refusal's code), source_offset long (of the record itself).
     """
-    keys, access = (("key",), ("access_refusal",)) if verification else ((), ())
-    # Columns of their own, and so computed once: each part asks for them.
-    seen = rows.where(_is_ours(topics)).select(
-        "partition",
-        f.col("offset").alias("source_offset"),
-        f.unix_millis("timestamp").alias("time_ms"),
-        "value",
-        "headers",
-        (f.col("topic") == topics.half).alias("is_half"),
-        f.when(f.col("topic") == topics.feedback, _feedback_times()).alias("feedback_times"),
-        *keys,
-    )
-    ordered = seen.withColumn("in_order", _stand_in_order())
+    access = ("access_refusal",) if verification else ()
+    records = _records_to_decode(rows, topics, ("key",) if verification else ())
     if verification is not None:
-        ordered = verification.verified(ordered, topics)
-    read = ordered.select(
+        records = verification.verified(records, topics)
+    ordered = _headers_in_order(_read_records(records, body_bytes_max, access), access)
+    events = _events(_judged(ordered, topics, access))
+    paged = events.withColumn("page", f.expr(f"offset div {page_size}"))
+    return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
+
+
+def _records_to_decode(rows: DataFrame, topics: TopicNames, keys: tuple[str, ...]) -> DataFrame:
+    """Return halves, ops and feedback, each with what its place and its header names tell.
+
+    What several later parts ask for is a column of its own here, and so computed once.
+    """
+    return (
+        rows.where(_is_ours(topics))
+        .select(
+            "partition",
+            f.col("offset").alias("source_offset"),
+            f.unix_millis("timestamp").alias("time_ms"),
+            "value",
+            "headers",
+            (f.col("topic") == topics.half).alias("is_half"),
+            f.when(f.col("topic") == topics.feedback, _feedback_times()).alias("feedback_times"),
+            *keys,
+        )
+        .withColumn("in_order", _stand_in_order())
+    )
+
+
+def _read_records(
+    records: DataFrame, body_bytes_max: Column | None, access: tuple[str, ...]
+) -> DataFrame:
+    """Return the records with what their values say, and without their values."""
+    body_refusal = f.when(f.col("is_half"), _body_refusal(body_bytes_max)).otherwise(0)
+    return records.select(
         "is_half",
         "in_order",
         "partition",
@@ -88,11 +109,15 @@ def decode(
         "time_ms",
         f.when(~f.col("is_half"), _named_offset()).alias("named_offset"),
         "feedback_times",
-        f.when(f.col("is_half"), _body_refusal(body_bytes_max)).otherwise(0).alias("body_refusal"),
+        body_refusal.alias("body_refusal"),
         "headers",
         *access,
     )
-    said = read.withColumn("found", _found_by_name()).select(
+
+
+def _headers_in_order(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
+    """Return the records with a column for each header that the protocol orders."""
+    return records.withColumn("found", _found_by_name()).select(
         "is_half",
         "partition",
         "source_offset",
@@ -103,17 +128,25 @@ def decode(
         _names_refusal().otherwise(f.col("body_refusal")).alias("record_refusal"),
         *access,
     )
+
+
+def _judged(records: DataFrame, topics: TopicNames, access: tuple[str, ...]) -> DataFrame:
+    """Return the records with their parts by name, why each is refused, and its digest."""
     refusal = f.when(f.col("is_half"), _half_refusal(topics)).otherwise(_op_refusal())
-    judged = said.select(*_parts(), *access).select(
+    # A record without a group or an id is refused, and nothing asks for its identity.
+    digest = f.coalesce(f.expr(digest_sql("`group`", "transaction_id")), _bytes(""))
+    return records.select(*_parts(), *access).select(
         "*",
         (_or_access(refusal) if access else refusal).alias("refusal"),
-        # A record without one of them is refused, and its identity never asked for.
-        f.coalesce(f.expr(digest_sql("`group`", "transaction_id")), _bytes("")).alias("digest"),
+        digest.alias("digest"),
     )
-    offset = f.when(f.col("is_half") | (f.col("refusal") != 0), f.col("source_offset")).otherwise(
-        f.col("named_offset")
-    )
-    events = judged.select(
+
+
+def _events(judged: DataFrame) -> DataFrame:
+    """Return an event for each record that was judged; its page is still missing."""
+    is_own_offset = f.col("is_half") | (f.col("refusal") != 0)
+    offset = f.when(is_own_offset, f.col("source_offset")).otherwise(f.col("named_offset"))
+    return judged.select(
         "partition",
         _kind().alias("kind"),
         offset.alias("offset"),
@@ -123,12 +156,10 @@ def decode(
         "source_offset",
         f.expr(rest_sql("digest")).alias("identity_rest"),
     )
-    paged = events.withColumn("page", f.expr(f"offset div {page_size}"))
-    return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
 
 
 def _or_access(refusal: Column) -> Column:
-    """Return why a record is refused: whoever may not write it hears nothing else of it."""
+    """Return why a record is refused: an account that may not write it learns no other reason."""
     return f.when(f.col("access_refusal") != 0, f.col("access_refusal")).otherwise(refusal)
 
 

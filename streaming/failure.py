@@ -31,6 +31,10 @@ TWO_JOBS: Final = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries a
 DISK: Final = ("No space left on device", "Disk quota exceeded", "Read-only file system")
 TOPIC_GONE: Final = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 NO_ANSWER: Final = "org.apache.kafka.common.errors.TimeoutException"
+TIME_UNREADABLE: Final = re.compile(
+    r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value"
+)
+"""Of Spark's KAFKA_MALFORMED_RECORD_TIMESTAMP."""
 WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
 TEXT_MAX: Final = 2_000
 
@@ -90,7 +94,7 @@ def _known(text: str) -> CheckbackError | None:
     if any(sign in text for sign in TWO_JOBS):
         return FencedError(
             "Another job has taken over this checkpoint: it planned the same batch.",
-            remedy="Run only one job; see docs/operating/bad-days.md.",
+            remedy="Run only one job; see `checkback docs bad-days`.",
             detail=detail,
         )
     full = next((sign for sign in DISK if sign in text), None)
@@ -100,10 +104,20 @@ def _known(text: str) -> CheckbackError | None:
             remedy=f"Free some space, {AFTERWARDS}",
             detail=detail,
         )
+    late = TIME_UNREADABLE.search(text)
+    if late is not None:
+        topic, partition, offset = late.groups()
+        return BrokerError(
+            f"The record at {topic}-{partition}, offset {offset}, has a time that Spark can't "
+            "read: its topic believed the sender.",
+            remedy="Set message.timestamp.type of the topic to LogAppendTime; for that record "
+            "see `checkback docs bad-days`.",
+            detail=detail,
+        )
     if TOPIC_GONE in text:
         return BrokerError(
             "A topic that the job reads, or a partition of it, is gone.",
-            remedy="Read docs/operating/bad-days.md before you change anything.",
+            remedy="Read `checkback docs bad-days` before you change anything.",
             detail=detail,
         )
     if NO_ANSWER in text:

@@ -249,6 +249,7 @@ class Job:
                 next_line_s += interval_s
             if self._access.has_changed():
                 self._stopping.set()
+            self._observed.access_looked(self._access.problem)
         if self._is_over:
             self._observed.ending()
         if self._stopping.is_set():

@@ -15,6 +15,7 @@ from checkback.protocol.configuration import Settings
 from checkback.sinks.batch_report import BatchReport
 from checkback.streaming.offset_publisher import records_behind
 from checkback.streaming.progress import Held, Progress
+from checkback.streaming.stalls import Stall
 
 CAPITAL: Final = re.compile(r"(?=[A-Z])")
 HELD_STAGES: Final = frozenset({"add_batch", "trigger_execution"})
@@ -138,6 +139,19 @@ class JobMetrics:
         silent = {*without_members, *without_topic}
         number = self._silent.take({*asked, *silent}, silent, self._now_ms())
         self._fill.set("checkback_groups_without_members", number)
+
+    def take_access_problem(self, *, is_broken: bool) -> None:
+        """Take whether the access rules have mistakes."""
+        self._fill.set("checkback_access_rules_broken", float(is_broken))
+
+    def take_stalls(self, stalls: Iterable[Stall]) -> None:
+        """Take what a look at the topics found: the partitions that are not read further."""
+        found = list(stalls)
+        for topic, label in self._topics.items():
+            number = sum(stall.topic == topic for stall in found)
+            self._fill.set("checkback_stalled_partitions", number, topic=label)
+        longest_s = max((stall.stalled_s for stall in found), default=0.0)
+        self._fill.set("checkback_stall_seconds", longest_s)
 
     def _add_report(self, report: BatchReport) -> None:
         fill, counts = self._fill, report.counts

@@ -71,6 +71,7 @@ class Observation:
         age_s_max = batch_age_s_max(settings.trigger_interval_ms)
         self._health = Health(age_s_max, brokers.why_unreached)
         instruments.watch("checkback_ready", lambda: float(self._health.ready().is_well))
+        self._access_problem = ""
         self._levels: dict[str, SetLevel] = {LOGGER: self._set_level}
         self._server = _server(settings, Endpoint(instruments.registry, self._health, self._levels))
 
@@ -102,6 +103,18 @@ class Observation:
     def line_told(self, asked: set[str], line: ProgressLine) -> None:
         """Take a progress line, and the groups that were asked since the one before."""
         self._metrics.take_groups(asked, line.groups_without_members, line.undelivered_groups)
+        self._metrics.take_stalls(line.stalls)
+
+    def access_looked(self, problem: str) -> None:
+        """Take what a look at the access rules found: what is wrong with them, "" for nothing."""
+        if problem == self._access_problem:
+            return
+        self._access_problem = problem
+        self._metrics.take_access_problem(is_broken=bool(problem))
+        if problem:
+            _log.error("The access rules before stay in force: %s", problem)
+        else:
+            _log.info("The access rules are in order again")
 
     def beat(self) -> None:
         """Note that the driver's loop turns."""

@@ -194,7 +194,7 @@ def _require_all(
             f"The markers of state partitions {missing} are gone from consumer group "
             f"{group}, though batch {last_known} is planned: whether it was written can't be "
             "known.",
-            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+            remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
             missing=missing,
             group=group,
         )
@@ -212,7 +212,7 @@ def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoin
             f"have written batch {max(ahead.values())}: it is an older copy. Its next batches "
             "would be taken for written.",
             remedy="Use the newest checkpoint; if it is lost, run `checkback checkpoint rebuild`: "
-            "see docs/operating/recovering.md.",
+            "see `checkback docs recovering`.",
             last_planned=last_planned,
             written=ahead,
         )

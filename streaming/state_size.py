@@ -70,6 +70,6 @@ def _planned_partitions(store: ReadableCheckpoint) -> int | None:
     except BrokenLogError as error:
         raise CheckpointError(
             f"The plan of batch {newest} can't be read: {error}.",
-            remedy="Run `checkback checkpoint verify`; see docs/operating/checkpoints.md.",
+            remedy="Run `checkback checkpoint verify`; see `checkback docs checkpoints`.",
             batch_id=newest,
         ) from error

@@ -240,7 +240,7 @@ def rewrite_state(spark: SparkSession, store: CheckpointStore, partitions: int) 
         said = str(error.java_exception.getMessage()).partition("\n")[0]
         raise CheckpointError(
             f"Spark could not repartition {store.path}: {said}",
-            remedy="Run the same command again; see docs/operating/checkpoints.md.",
+            remedy="Run the same command again; see `checkback docs checkpoints`.",
         ) from error
 
 

@@ -40,14 +40,14 @@ from checkback.state import RulesHistory
 
 OPERATOR_METADATA: Final = "state/0/_metadata/metadata"
 STATE_SCHEMA: Final = "state/0/0/_metadata/schema"
-REBUILD: Final = "Run `checkback checkpoint rebuild`; see docs/operating/checkpoints.md."
+REBUILD: Final = "Run `checkback checkpoint rebuild`; see `checkback docs checkpoints`."
 RESTORE: Final = (
     "Restore the file from a backup, or run `checkback checkpoint rebuild`; see "
-    "docs/operating/checkpoints.md."
+    "`checkback docs checkpoints`."
 )
 WRONG_COPY: Final = (
     "Use the newest checkpoint, or run `checkback checkpoint rebuild` if it is lost; see "
-    "docs/operating/recovering.md."
+    "`checkback docs recovering`."
 )
 
 LOOKS: Final = 5

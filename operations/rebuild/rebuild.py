@@ -368,7 +368,7 @@ def require_sound(
         raise CheckpointError(
             f"{counts.foreign} marks on the settled topic do not match these halves: the half "
             "topic was recreated, or the settled topic belongs to another one.",
-            remedy="See docs/operating/recovering.md.",
+            remedy="See `checkback docs recovering`.",
             foreign=counts.foreign,
         )
     if counts.unknown and unknown_are is None:
@@ -376,7 +376,7 @@ def require_sound(
             f"{counts.unknown} halves may be settled or not: they are older than the oldest mark "
             f"that is kept ({positions.marks_from_ms} ms since 1970). If treated as pending, their "
             "final messages could be written twice.",
-            remedy="Read docs/operating/recovering.md, then choose with --unknown-are.",
+            remedy="Read `checkback docs recovering`, then choose with --unknown-are.",
             unknown=counts.unknown,
             marks_from_ms=positions.marks_from_ms,
         )

@@ -160,6 +160,6 @@ def _open(settings: SinkSettings, state_partition: int) -> MarkedProducer:
 def _vanished(state_partition: int) -> CheckpointError:
     return CheckpointError(
         f"The marker of state partition {state_partition} vanished while the job was starting.",
-        remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md.",
+        remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
         state_partition=state_partition,
     )

@@ -161,7 +161,7 @@ def require_own_epoch(marker: Marker | None, epoch: int) -> None:
         raise FencedError(
             f"Another job has taken over this checkpoint: its epoch is {marker.epoch}, this "
             f"one's {epoch}.",
-            remedy="Let only one run; see docs/operating/bad-days.md.",
+            remedy="Let only one run; see `checkback docs bad-days`.",
             epoch=epoch,
             taken_over_by=marker.epoch,
         )
@@ -183,7 +183,7 @@ def require_not_by_hand(markers: Mapping[int, Marker], group: str) -> None:
             f"The markers of state partitions {set_by_hand} were set by hand: no job wrote these "
             f"offsets of consumer group {group}. Whether the next batch was written can't be "
             "known.",
-            remedy="Run `checkback checkpoint rebuild`; see docs/operating/recovering.md. Leave "
+            remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`. Leave "
             "that group out when offsets are reset.",
             state_partitions=set_by_hand,
             group=group,

@@ -184,7 +184,7 @@ class DeltaLedger:
                 f"The ledger at {self.path} has batch {written} of this checkpoint, which has "
                 f"planned no batch after {planned}: the checkpoint is an older copy.",
                 remedy="Use the newest checkpoint; if it is lost, run `checkback checkpoint "
-                "rebuild`: see docs/operating/recovering.md.",
+                "rebuild`: see `checkback docs recovering`.",
                 written=written,
                 planned=planned,
             )
@@ -219,6 +219,6 @@ def delta_errors(path: str) -> Iterator[None]:
     except (DeltaError, DeltaProtocolError, OSError) as error:
         raise PrerequisiteError(
             f"The ledger at {path} can't be read or written: {' '.join(str(error).split())}",
-            remedy="Look at the path, its rights and its room; docs/ledger.md says what it needs.",
+            remedy="Look at the path, its rights and its room; see `checkback docs ledger`.",
             ledger=path,
         ) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import Producer
@@ -41,12 +42,16 @@ def make_topic(world: World, name: str, partitions: int = 1, **config: str) -> s
 
 
 def set_config(world: World, topic: str, **config: str) -> None:
+    set_topic_config(world.settings.connection, topic, **config)
+
+
+def set_topic_config(connection: Mapping[str, Any], topic: str, **config: str) -> None:
     entries = [
         ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
         for key, value in config.items()
     ]
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
-    client = admin(world)
+    client = AdminClient(dict(connection))  # held: its requests end with it
     client.incremental_alter_configs([resource])[resource].result()
 
 

@@ -98,60 +98,59 @@ def test_a_few_tasks_read_many_partitions(topics: Topics, tmp_path: Path) -> Non
     assert max(tasks) == READ_TASKS_PER_STATE_PARTITION
 
 
+TRAN, GROUP, ID = ("TRAN_MSG", b"true"), ("PGROUP", b"g"), ("UNIQ_KEY", b"u")
+REMOVE, COMMITS = ("TAGS", b"d"), ("COMMIT_OR_ROLLBACK", b"8")
+OP = [REMOVE, COMMITS, GROUP, ID]
+OPS_WITHOUT_SENSE: list[tuple[bytes | None, list[tuple[str, bytes]], str]] = [
+    (b"twelve", OP, "OP_OFFSET_UNREADABLE"),
+    (b"-1", OP, "OP_OFFSET_UNREADABLE"),
+    (None, OP, "OP_OFFSET_UNREADABLE"),
+    (b"0", [], "OP_TAG_UNKNOWN"),
+    (b"0", [("TAGS", b"\xff\xfe")], "OP_TAG_UNKNOWN"),
+    (b"0", [REMOVE, ("COMMIT_OR_ROLLBACK", b"9"), GROUP, ID], "OP_STATE_UNKNOWN"),
+    (b"0", [REMOVE, COMMITS, ID], "OP_WITHOUT_GROUP"),
+    (b"0", [REMOVE, COMMITS, GROUP], "OP_WITHOUT_TRANSACTION_ID"),
+]
+
+
+def send_records_without_sense(topics: Topics, to: tuple[str, bytes]) -> list[str]:
+    """Send what no client of ours sends; return the reasons why it has to be refused."""
+    halves = [
+        (b"no headers", None, "NOT_A_HALF"),
+        (b"no group", [TRAN, ID, to], "HALF_WITHOUT_GROUP"),
+        (b"no id", [TRAN, GROUP, to], "HALF_WITHOUT_TRANSACTION_ID"),
+        (b"no topic", [TRAN, GROUP, ID], "HALF_WITHOUT_REAL_TOPIC"),
+        (b"system", [TRAN, GROUP, ID, ("REAL_TOPIC", b"__x")], "HALF_FOR_SYSTEM_TOPIC"),
+        (b"nowhere", [TRAN, GROUP, ID, ("REAL_TOPIC", b"a b\xff")], "REAL_TOPIC_MISSING"),
+    ]
+    places = [topics.send_raw(topics.names.half, body, headers) for body, headers, _ in halves]
+    topics.send_op(places[-1], "u", COMMIT)
+    for value, headers, _ in OPS_WITHOUT_SENSE:
+        topics.send_raw(topics.names.op, value, headers)
+    return sorted(reason for *_, reason in [*halves, *OPS_WITHOUT_SENSE])
+
+
 def test_records_that_make_no_sense_are_refused_and_nothing_stops(
     topics: Topics, tmp_path: Path
 ) -> None:
     settings = topics.settings(tmp_path / "checkpoint")
     names, real = topics.names, f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
-    tran = ("TRAN_MSG", b"true")
-    group, unique_key, to = ("PGROUP", b"g"), ("UNIQ_KEY", b"u"), ("REAL_TOPIC", real.encode())
-    topics.send_raw(names.half, b"no headers", None)
-    topics.send_raw(names.half, b"no group", [tran, unique_key, to])
-    topics.send_raw(names.half, b"no id", [tran, group, to])
-    topics.send_raw(names.half, b"no topic", [tran, group, unique_key])
-    topics.send_raw(names.half, b"system", [tran, group, unique_key, ("REAL_TOPIC", b"__x")])
-    topics.send_raw(names.half, b"nowhere", [tran, group, unique_key, ("REAL_TOPIC", b"a b\xff")])
-    topics.send_op((0, 5), "u", COMMIT)
-    op = [("TAGS", b"d"), ("COMMIT_OR_ROLLBACK", b"8"), group, unique_key]
-    topics.send_raw(names.op, b"twelve", op)
-    topics.send_raw(names.op, b"-1", op)
-    topics.send_raw(names.op, None, op)
-    topics.send_raw(names.op, b"0", [])
-    topics.send_raw(names.op, b"0", [("TAGS", b"\xff\xfe")])
-    topics.send_raw(
-        names.op, b"0", [("TAGS", b"d"), ("COMMIT_OR_ROLLBACK", b"9"), group, unique_key]
-    )
-    topics.send_raw(names.op, b"0", [("TAGS", b"d"), ("COMMIT_OR_ROLLBACK", b"8"), unique_key])
-    topics.send_raw(names.op, b"0", [("TAGS", b"d"), ("COMMIT_OR_ROLLBACK", b"8"), group])
-    by_name = [("mine", b"1"), to, unique_key, group, tran]
-    at = topics.send_raw(names.half, b"by name", by_name, 1)
-    topics.send_raw(names.op, b"%d" % at[1], list(reversed(op)), 1)
+    to = ("REAL_TOPIC", real.encode())
+    reasons = send_records_without_sense(topics, to)
+    at = topics.send_raw(names.half, b"by name", [("mine", b"1"), to, ID, GROUP, TRAN], 1)
+    topics.send_raw(names.op, b"%d" % at[1], list(reversed(OP)), 1)
 
     with Pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: topics.bodies(real) == ["by name"], what="the good one")
-        wait_until(lambda: len(topics.reasons()) == 14, what="all refusals")
+        wait_until(lambda: len(topics.reasons()) == len(reasons), what="all refusals")
         assert pipeline.terminate() == 0
 
-    assert topics.reasons() == sorted(
-        [
-            "NOT_A_HALF",
-            "HALF_WITHOUT_GROUP",
-            "HALF_WITHOUT_TRANSACTION_ID",
-            "HALF_WITHOUT_REAL_TOPIC",
-            "HALF_FOR_SYSTEM_TOPIC",
-            "REAL_TOPIC_MISSING",
-            *["OP_OFFSET_UNREADABLE"] * 3,
-            *["OP_TAG_UNKNOWN"] * 2,
-            "OP_STATE_UNKNOWN",
-            "OP_WITHOUT_GROUP",
-            "OP_WITHOUT_TRANSACTION_ID",
-        ]
-    )
+    assert topics.reasons() == reasons
     untouched = {message.value(): message.headers() for message in topics.read(names.refused)}
     assert untouched[b"no group"] is not None
-    assert untouched[b"no group"][:3] == [tran, unique_key, to]
+    assert untouched[b"no group"][:3] == [TRAN, ID, to]
 
 
 def test_killed_at_any_moment_every_committed_half_is_final_once(

@@ -31,7 +31,7 @@ def settings(bootstrap_servers: str, unique: str, tmp_path: Path) -> Settings:
 
 def example(settings: Settings) -> str:
     """The README's code on this test's broker and topics; nothing else differs."""
-    (code,) = PYTHON_BLOCK.findall(README.read_text("utf-8"))
+    code, _ = PYTHON_BLOCK.findall(README.read_text("utf-8"))
     prefix = settings.topic_prefix
     changes = {
         'bootstrap_servers="localhost:9092"': (

@@ -94,6 +94,21 @@ class Feeder:
         return self.topics.send_half(name.encode(), self.real, **half)
 
 
+def kill_in_its_first_batch(process: subprocess.Popen[str], checkpoint: Path) -> None:
+    """Kill a rebuild once a state partition's changes are written.
+
+    That is once its sink has all outcomes, and before it writes.
+    """
+    wait_until(
+        lambda: [*checkpoint.glob("state/0/*/1.changelog")] or process.poll() is not None,
+        SLOW_S,
+        "the first batch",
+    )
+    assert process.poll() is None, process.communicate()
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=30)
+
+
 @pytest.mark.timeout(1_200)
 def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     topics: Topics, tmp_path: Path, spark: SparkSession
@@ -122,16 +137,7 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     topics.send_op(early[1], "early-01", ROLLBACK)
     topics.send_op(given_up, "given up", COMMIT)
     feeder.send([f"down-{number:02}" for number in range(10)])
-    killed = start_rebuild(settings, tmp_path, "--yes")
-    # A state partition's changes are written once its sink has all outcomes, before it writes.
-    wait_until(
-        lambda: [*checkpoint.glob("state/0/*/1.changelog")] or killed.poll() is not None,
-        SLOW_S,
-        "the first batch",
-    )
-    assert killed.poll() is None, killed.communicate()
-    os.killpg(killed.pid, signal.SIGKILL)
-    killed.communicate(timeout=30)
+    kill_in_its_first_batch(start_rebuild(settings, tmp_path, "--yes"), checkpoint)
     (replaced,) = tmp_path.glob("checkpoint.replaced-*")
     assert (replaced / "checkback" / "identity.json").exists()
 
@@ -145,11 +151,7 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
         pipeline.wait_for("started", SLOW_S)
         topics.send_op(waiting, "long", COMMIT)
         feeder.send([f"late-{number:02}" for number in range(10)])
-        wait_until(
-            lambda: set(topics.bodies(real)) >= set(feeder.committed),
-            SLOW_S,
-            "all finals",
-        )
+        wait_until(lambda: set(topics.bodies(real)) >= set(feeder.committed), SLOW_S, "all finals")
         wait_until(lambda: "asked" in topics.bodies(names.discarded), SLOW_S, "the last discard")
         assert pipeline.terminate() == 0
     assert topics.bodies(real) == sorted(feeder.committed)

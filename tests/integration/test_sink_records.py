@@ -197,6 +197,18 @@ def test_more_headers_than_librdkafka_reads_are_refused_for_that(either: World) 
     assert bodies(either, either.real) == [b"after"]
 
 
+def test_more_properties_than_rocketmq_takes_are_delivered_whole(either: World) -> None:
+    """RocketMQ's brokers keep their length in 16 bits; Kafka's headers have no such limit."""
+    wide = [(f"p{number}", b"x" * 1_000) for number in range(200)]
+    send(either, b"wide", wide)
+
+    report = either.writer().write([commits(0)], 0, 0)
+
+    [(_, body, headers)] = either.read(either.real)
+    assert (body, report.counts["finals"]) == (b"wide", 1)
+    assert [one for one in headers if one[0].startswith("p")] == wide
+
+
 def test_a_queue_id_of_thousands_of_digits_is_no_partition(either: World) -> None:
     send(either, b"far", [("REAL_QID", b"9" * 5_000)])
 

@@ -42,6 +42,10 @@ def test_wheel_holds_every_module_and_data_file(wheel: Path) -> None:
             and not CHECKOUT_ONLY & set(path.parents)
         }
 
+    for pattern in ("*.md", "operating/*.md"):
+        expected |= {f"checkback/docs/{path.relative_to(ROOT / 'docs').as_posix()}"
+                     for path in (ROOT / "docs").glob(pattern)}  # fmt: skip
+
     assert {name for name in found if not name.endswith("/")} == expected
 
 
@@ -82,6 +86,23 @@ print(*command.commands)
 
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == ["pipeline", "latency", "pending", "storm", "client"]
+
+
+def test_the_pages_that_error_texts_name_are_in_the_wheel(wheel: Path) -> None:
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
+from checkback.commands.docs import command
+assert command.callback.__code__.co_filename.startswith(sys.argv[1])
+command(["recovering"])
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(wheel)], capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("# ")
 
 
 def test_compiled_part_loads_from_the_wheel_as_a_zip(wheel: Path) -> None:

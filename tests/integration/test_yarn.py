@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
@@ -19,6 +20,8 @@ from checkback.deploy.pack import write_pack
 from checkback.deploy.settings import environment_without_settings, write_settings
 
 SPARK_HOME = Path(pyspark.__file__).parent
+ENDS_S = 30.0
+PATIENCE_S = 200.0
 SUBMIT = str(SPARK_HOME / "bin" / "spark-submit")
 
 
@@ -46,6 +49,7 @@ def spark_options(python: Path) -> dict[str, str]:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(900)  # three JVMs start, and two of them a second time
 @pytest.mark.parametrize("form", ["zip", "wheel"])
 def test_yarn_restarts_a_killed_driver_and_each_final_is_written_once(
     bootstrap_servers: str, unique: str, tmp_path: Path, hadoop: Hadoop, form: str
@@ -72,7 +76,7 @@ def test_yarn_restarts_a_killed_driver_and_each_final_is_written_once(
 
     def wait_for_all(what: str) -> None:
         try:
-            wait_until(all_there, 90, what)
+            wait_until(all_there, PATIENCE_S, what)
         except BaseException:
             print((tmp_path / "submit.log").read_text()[-3_000:], hadoop.logs()[-8_000:])
             raise
@@ -100,14 +104,15 @@ def files_to_submit(folder: Path, form: str) -> tuple[Path, list[str]]:
     return python, options
 
 
+@contextmanager
 def submitted(
     config: Path, python: Path, hadoop: Hadoop, files: list[str], folder: Path
-) -> subprocess.Popen[bytes]:
-    """Submit the job in cluster mode; the process stays until the application has ended."""
+) -> Iterator[None]:
+    """Run the job in cluster mode inside the block; spark-submit waits for the job's end."""
     options = [f"--conf={key}={value}" for key, value in spark_options(python).items()]
     command = [SUBMIT, "--master", "yarn", "--deploy-mode", "cluster", "--files", str(config)]
     with (folder / "submit.log").open("wb") as log:
-        return subprocess.Popen(
+        submission = subprocess.Popen(
             [*command, *options, *files, "run", "--config", config.name, "--output", "json"],
             # YARN's client hands a PYTHONPATH on, which would name this checkout.
             env={
@@ -120,3 +125,12 @@ def submitted(
             stdout=log,
             stderr=log,
         )
+    try:
+        yield
+    finally:
+        hadoop.end_applications()
+        try:
+            submission.wait(ENDS_S)
+        except subprocess.TimeoutExpired:
+            submission.kill()
+            submission.wait()

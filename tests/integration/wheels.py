@@ -33,7 +33,7 @@ def copy_checkout(folder: Path) -> None:
     for name in ("pyproject.toml", "setup.py", "README.md"):
         shutil.copy(ROOT / name, folder)
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.native.so")
-    for name in (*FOLDERS, "src"):
+    for name in (*FOLDERS, "docs", "src"):
         shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=ignore)
 
 

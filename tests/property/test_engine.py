@@ -12,7 +12,7 @@ from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Model, Record
 from tests.property.paged import PagedEngine
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import EventKind, Rules
+from checkback.state import Action, EventKind, Rules
 
 OFFSETS = 16
 RULES = Rules(
@@ -24,6 +24,13 @@ RULES = Rules(
     check_enabled=True,
     reject_transactions=False,
 )
+FIRST_OF_THEM = RefusedReason.ACCESS_KEY_MISSING
+IDENTITY_REASONS = [one for one in RefusedReason if one >= FIRST_OF_THEM]
+"""Why access control refuses a half or an op before the state sees what it says."""
+VERDICTS = {
+    Action.COMMIT, Action.ROLLBACK, Action.DISCARD_EXPIRED, Action.DISCARD_CHECK_LIMIT,
+    Action.CHECK,
+}  # fmt: skip
 offsets = st.integers(0, OFFSETS - 1)
 states = st.sampled_from([COMMIT, COMMIT, ROLLBACK, UNKNOWN])
 groups = st.sampled_from([1, 1, 1, 1, 2])
@@ -44,6 +51,7 @@ class Checkback(RuleBasedStateMachine):
         self.model = Model()
         self.engines = [PagedEngine(size) for size in self.page_sizes]
         self.half_topic: list[Record] = []
+        self.refused_halves: set[int] = set()
         self.op_topic: list[Record] = []
         self.halves_read = self.ops_read = 0
         self.wake_all = False
@@ -58,9 +66,10 @@ class Checkback(RuleBasedStateMachine):
             record = Record(EventKind.HALF, at, at, self.now, detail=immunity)
             self.half_topic.append(record)
 
-    @rule(reason=st.sampled_from([RefusedReason.NOT_A_HALF, RefusedReason.HALF_WITHOUT_GROUP]))
+    @rule(reason=st.sampled_from([RefusedReason.NOT_A_HALF, *IDENTITY_REASONS]))
     def write_bad_half(self, reason: RefusedReason) -> None:
         at = len(self.half_topic)
+        self.refused_halves.add(at)
         self.half_topic.append(Record(EventKind.REFUSED_HALF, at, at, self.now, detail=reason))
 
     @rule(
@@ -83,10 +92,9 @@ class Checkback(RuleBasedStateMachine):
         record = Record(EventKind.UNDELIVERED, offset, source, self.now, 0, 0, check_times)
         self.op_topic.append(record)
 
-    @rule()
-    def write_bad_op(self) -> None:
+    @rule(detail=st.sampled_from([RefusedReason.OP_OFFSET_UNREADABLE, *IDENTITY_REASONS]))
+    def write_bad_op(self, detail: RefusedReason) -> None:
         source = len(self.op_topic)
-        detail = RefusedReason.OP_OFFSET_UNREADABLE
         self.op_topic.append(Record(EventKind.REFUSED_OP, source, source, self.now, detail=detail))
 
     @rule(step=st.sampled_from([0, 1, 39, 60, 61, 100, 101, 299, 300, 304, 1_000]))
@@ -117,6 +125,8 @@ class Checkback(RuleBasedStateMachine):
             found = engine.batch(shuffled, *given, wake_all=self.wake_all)
             after = dict(engine.rows)
             assert found == expected
+            verdicts = {act.offset for act in found[0] if act.action in VERDICTS}
+            assert not verdicts & self.refused_halves, "a refused half got a verdict"
             engine.rows = before
             again = engine.batch(read, *given, wake_all=self.wake_all)
             assert (again, engine.rows) == (found, after), "a replay decided otherwise"

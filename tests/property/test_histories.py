@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Act, Model, Record
 from tests.property.paged import PagedEngine
 
+from checkback.protocol.refusals import RefusedReason
 from checkback.state import Action, Counter, EventKind, Rules
 
 RULES = Rules(
@@ -116,3 +117,39 @@ def test_how_records_are_cut_into_batches_changes_no_verdict(
     assert {act.offset for act in acts if act.action in (Action.COMMIT, Action.ROLLBACK)} == {
         offset for offset, states in enumerate(said) if set(states) - {UNKNOWN}
     }
+
+
+def refused_op(offset: int, source: int, now: int) -> Record:
+    """An op that access control refused: the page that it is in has nothing to do with its half."""
+    del offset
+    reason = RefusedReason.SIGNATURE_WRONG
+    return Record(EventKind.REFUSED_OP, source % PAGE_SIZE, source, now, detail=reason)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    said=st.lists(st.sampled_from(RECORDS), max_size=6),
+    steps=st.lists(st.sampled_from([0, *STEPS]), min_size=6, max_size=6),
+    forged=st.lists(st.integers(0, 5), max_size=4),
+    page_size=st.sampled_from([1, 7, 1024]),
+)
+def test_what_access_control_refuses_changes_nothing_else(
+    said: list[Written], steps: list[int], forged: list[int], page_size: int
+) -> None:
+    """A half of another and ops by another, at any moment: only their own refusals come of them."""
+    honest, attacked = PagedEngine(page_size), PagedEngine(page_size)
+    now = START
+    for number, step in enumerate(steps):
+        batch = [one(1, number, now) for one in said[number : number + 1]]
+        attack = [refused_op(1, 100 + number + place, now) for place in range(forged.count(number))]
+        foreign = Record(
+            EventKind.REFUSED_HALF, 2 + number, 2 + number, now,
+            detail=RefusedReason.ACCESS_KEY_MISSING,
+        )  # fmt: skip
+        expected, _ = honest.batch(batch, now, RULES)
+        found, _ = attacked.batch([*attack, foreign, *batch], now, RULES)
+        own = {Act(Action.REFUSE_OP, one.offset, one.detail, one.source) for one in attack}
+        own.add(Act(Action.REFUSE_HALF, foreign.offset, foreign.detail, foreign.source))
+        assert found == expected | own
+        assert sorted(attacked.pending_times()) == sorted(honest.pending_times())
+        now += step

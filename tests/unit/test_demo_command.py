@@ -33,7 +33,9 @@ def test_an_audit_without_findings_exits_with_0(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_demo(monkeypatch, GREEN, "--data-dir", str(tmp_path / "new")) == 0
-    assert "Audit passed" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Audit passed" in shown
+    assert max(map(len, shown.splitlines())) <= 100
 
 
 def test_a_finding_is_shown_and_exits_with_1(
@@ -43,6 +45,7 @@ def test_a_finding_is_shown_and_exits_with_1(
 
     assert run_demo(monkeypatch, report, "--data-dir", str(tmp_path / "new")) == 1
     shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 100
     assert "missing: order-0007: committed locally, not on orders.retail" in shown
     assert "Audit passed" not in shown
 

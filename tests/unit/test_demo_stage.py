@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from checkback.demo.stage import SHORT, DemoSetting, demo_settings
-from checkback.demo.tally import Tally
+from checkback.demo.tally import COUNT_LABELS, Tally
 from checkback.demo.timeline import Timeline
 from checkback.deploy.settings import load_settings, toml_of
 from checkback.protocol.configuration import Settings
@@ -132,6 +132,26 @@ def test_the_timeline_is_plain_lines_where_there_is_no_terminal() -> None:
         "   1.3 s  order service    killed",
     ]
     assert timeline.entries[1] == {"at_s": 1.3, "source": "order service", "text": "killed"}
+
+
+@pytest.mark.parametrize(("columns", "is_terminal", "most"), [(80, True, 80), (200, None, 100)])
+def test_a_long_line_is_folded_under_its_text(
+    columns: int, is_terminal: bool | None, most: int
+) -> None:
+    written = io.StringIO()
+    console = Console(
+        file=written, width=columns, force_terminal=is_terminal, color_system=None, no_color=True
+    )
+    timeline = Timeline(console, clock_s=lambda: 0.0)
+    tally = Tally(3)
+    counts = dict.fromkeys(COUNT_LABELS, 123_456)
+    timeline.say("retired service", tally.add_progress(progress(pending=123_456, **counts)))
+
+    first, *further = written.getvalue().splitlines()
+    assert first.startswith("   0.0 s  retired service  half messages 123456, ")
+    assert further
+    assert all(line[:27].isspace() and line[27] != " " for line in further)
+    assert max(map(len, [first, *further])) <= most
 
 
 def test_the_configuration_file_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from checkback.state.outcome import FINISH_NUMBERS
 from checkback.streaming.job_metrics import JobMetrics, SilentGroups, pending_bound_ms
 from checkback.streaming.offset_publisher import records_behind
 from checkback.streaming.progress import Progress
+from checkback.streaming.stalls import Stall
 
 SETTINGS = Settings(check_interval_ms=10_000, progress_interval_ms=1_000)
 
@@ -175,3 +176,20 @@ def test_a_batch_that_runs_again_tells_no_lag(latest: str | None) -> None:
     source = {"endOffset": '{"half": {"0": 7}}', "latestOffset": latest}
 
     assert records_behind({"sources": [source]}) == {}
+
+
+def test_partitions_that_stand_still_are_counted_until_they_move() -> None:
+    story = Story()
+    names = SETTINGS.topics
+
+    story.metrics.take_stalls(
+        [Stall(names.op, 0, 7, 3, 61.0, 42, "loader"), Stall(names.op, 3, 9, 1, 12.0)]
+    )
+    standing = story.value("stalled_partitions", topic="op")
+    longest_s = story.value("stall_seconds")
+    story.metrics.take_stalls([])
+
+    assert (standing, longest_s) == (2, 61.0)
+    assert story.value("stalled_partitions", topic="half") == 0
+    assert story.value("stalled_partitions", topic="op") == 0
+    assert story.value("stall_seconds") == 0

@@ -78,3 +78,26 @@ def test_log_levels_change_at_run_time() -> None:
     assert own == (200, "checkback logs DEBUG\n")
     assert level == "DEBUG"
     assert spark == ["WARN"]
+
+
+def test_broken_access_rules_are_a_metric_and_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = observed(free_port())
+    assert job.url is not None
+
+    def value() -> str:
+        text = ask(str(job.url), "/metrics")[1]
+        return text.split("\ncheckback_access_rules_broken ")[1].split("\n")[0]
+
+    try:
+        assert value() == "0.0"
+        for _ in range(3):
+            job.access_looked("plain_acl.yml has a mistake: line 3")
+        assert value() == "1.0"
+        job.access_looked("")
+        assert value() == "0.0"
+    finally:
+        job.close()
+    told = capsys.readouterr().err + caplog.text
+    assert told.count("stay in force: plain_acl.yml has a mistake: line 3") == 1

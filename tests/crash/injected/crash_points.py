@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -176,10 +177,8 @@ def _command(pid: int) -> bytes:
 
 def _kill_all(pids: Sequence[int]) -> None:
     for pid in sorted(pids, key=lambda pid: pid == os.getpid()):
-        try:
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
     if os.getpid() in pids:
         signal.pause()  # never to return
 

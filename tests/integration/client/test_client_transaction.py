@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from kafka.partitioner.default import murmur2
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
@@ -19,7 +20,13 @@ from checkback.client import (
 )
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import InvalidMessageError, LifeCycleError, NotFoundError, SendError
+from checkback.protocol.errors import (
+    BrokerError,
+    InvalidMessageError,
+    LifeCycleError,
+    NotFoundError,
+    SendError,
+)
 from checkback.protocol.topics import TopicPlan
 from checkback.streaming.start_records import publish_status
 
@@ -202,6 +209,18 @@ def test_a_producer_that_starts_creates_its_check_topic(
     checkback.producer(listener, group="newcomers")
 
     assert checkback.read(checkback.names.check("newcomers")) == []
+
+
+def test_a_wrong_prefix_is_said_and_leaves_no_check_topic(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    wrong = f"x{checkback.prefix}"
+
+    with pytest.raises(BrokerError, match="Check topic_prefix: there are topics of the prefix"):
+        checkback.producer(listener, topic_prefix=wrong)
+
+    admin = AdminClient({"bootstrap.servers": checkback.bootstrap_servers})
+    assert [name for name in admin.list_topics().topics if name.startswith(wrong)] == []
 
 
 def test_shut_down_it_takes_no_message(checkback: Checkback, listener: Scripted) -> None:

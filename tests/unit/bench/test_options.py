@@ -44,7 +44,8 @@ def test_a_smoke_run_is_short_whatever_was_given() -> None:
     _, own = called(verbs.USUAL_VERBS[1], "--smoke", "--rate", "7")
 
     assert asdict(own) == {
-        "rate": 50, "seconds": 4, "idle_seconds": 4, "warm_up_seconds": 3, "runs": 1,
+        "rate": 50, "seconds": 4, "idle_seconds": 4, "quiet_seconds": 5, "warm_up_seconds": 3,
+        "runs": 1,
     }  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -56,16 +58,11 @@ def test_rows_are_halves_by_offset_with_the_hash_of_their_group() -> None:
     )  # fmt: skip
     page = Page(3, 2, 100, halves, empty.waiting, empty.settled)
 
-    rows = halves_of(page, None).to_pylist()
+    rows = halves_of(page, None)
 
-    assert rows == [
-        {"partition": 3, "offset": 205, "store_time_ms": 1_000, "deadline_ms": 7_000,
-         "check_times": 0, "tag": -1},
-        {"partition": 3, "offset": 209, "store_time_ms": 2_000, "deadline_ms": 8_000,
-         "check_times": 4, "tag": 7},
-    ]  # fmt: skip
-    assert halves_of(page, 1_000).to_pylist() == rows[:1]
-    assert halves_of(page, 999).to_pylist() == []
+    assert rows.tolist() == [(3, 205, 1_000, 7_000, 0, -1), (3, 209, 2_000, 8_000, 4, 7)]
+    assert halves_of(page, 1_000).tolist() == rows[:1].tolist()
+    assert halves_of(page, 999).tolist() == []
 
 
 def stored(partition: int, group: str, *store_times_ms: int) -> StoredPage:
@@ -100,3 +97,22 @@ def test_what_is_pending_is_counted_by_group_with_its_oldest_half() -> None:
     found = sorted(pending_groups(pages), key=lambda one: one.oldest_ms)
 
     assert found == [PendingGroup(3, 500, 2, 0), PendingGroup(1, 2_000, 1, 0)]
+
+
+def test_the_oldest_are_chosen_without_loading_pandas() -> None:
+    """It took longer to load than all else that `checkback pending` does."""
+    program = """
+import sys
+from checkback.checkpoints.pending_halves import oldest_pending
+import checkback.operations.pending_transactions
+assert oldest_pending([], most=3) == []
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_of_equally_old_halves_the_first_places_are_chosen() -> None:
+    pages = [stored(1, "g", *[1_000] * 5, 500), stored(0, "g", *[1_000] * 5)]
+
+    assert places(pages, most=4) == [(1, 5), (0, 0), (0, 1), (0, 2)]
+    assert places(pages, most=0) == []

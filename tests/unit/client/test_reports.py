@@ -18,7 +18,7 @@ from checkback.client.listener import LocalTransactionState
 from checkback.client.loop_inbox import Inbox
 from checkback.client.op_producer import OpProducer
 from checkback.client.polled_producer import PolledProducer, ThreadReport
-from checkback.protocol.errors import BrokerError
+from checkback.protocol.errors import BrokerError, NotFoundError
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 
@@ -184,3 +184,25 @@ def test_half_and_op_topic_have_as_many_partitions() -> None:
         require_half_and_op(facts, names)
     counts[names.op] = 4
     require_half_and_op(facts, names)
+
+
+@pytest.mark.parametrize(
+    ("there", "told"),
+    [
+        ([], r"Run `checkback topics create`, and check topic_prefix\.$"),
+        (["paid", "", "shop-"], r"there are topics of the prefix '', 'shop-'\. For a new one"),
+        ([str(number) for number in range(7)], r"'0', '1', '2', '3', '4' and others\."),
+    ],
+)
+def test_a_wrong_prefix_is_told_with_those_that_are_there(there: list[str], told: str) -> None:
+    known = {name if name == "paid" else TopicNames(name).half: None for name in there}
+
+    def missing(name: str) -> None:
+        raise NotFoundError(f"The topic {name} can't be seen: it does not exist.")
+
+    admin = SimpleNamespace(list_topics=lambda **_: SimpleNamespace(topics=known))
+    facts: Any = SimpleNamespace(topic=missing, admin=admin)
+
+    with pytest.raises(BrokerError, match=told) as refusal:
+        require_half_and_op(facts, TopicNames("p-"))
+    assert "The topic p-RMQ_SYS_TRANS_HALF_TOPIC" in str(refusal.value)

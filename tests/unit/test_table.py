@@ -1,0 +1,58 @@
+"""Tables for people: no cell is cut, wrapped or broken, however narrow the terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkback.commands.pending import HEADINGS
+from checkback.commands.table import table_text, terminal_columns
+
+PENDING = [
+    ("7F0000010A2B18B4AAC217BE0001000" + str(one), "orders-service", "paid-orders-of-today",
+     "0:1234567", "2m47s", 0, "7m12s")
+    for one in range(3)
+]  # fmt: skip
+
+
+def test_a_wide_row_takes_further_lines_and_every_cell_stays_whole() -> None:
+    lines = table_text(HEADINGS, PENDING, 80).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert len(lines) == 2 * (1 + len(PENDING))
+    assert lines[0].split() == ["transaction", "id", "group", "real", "topic"]
+    assert lines[1].startswith("  half ")
+    for row, first, second in zip(PENDING, lines[2::2], lines[3::2], strict=True):
+        assert f"{first} {second}".split() == [str(cell) for cell in row]
+    assert len({line.index("orders-service") for line in lines[2::2]}) == 1
+    assert len({line.index("2m47s") for line in lines[3::2]}) == 1
+
+
+def test_without_a_terminal_a_row_is_a_line() -> None:
+    lines = table_text(HEADINGS, PENDING).splitlines()
+
+    assert [len(line.split("  ")) >= len(HEADINGS) for line in lines] == [True] * 4
+
+
+def test_a_table_that_fits_stays_as_it_is() -> None:
+    wide = table_text(HEADINGS, PENDING)
+
+    assert table_text(HEADINGS, PENDING, max(map(len, wide.splitlines()))) == wide
+
+
+@pytest.mark.parametrize("columns", [1, 20, 32])
+def test_a_cell_wider_than_the_terminal_has_a_line_of_its_own(columns: int) -> None:
+    lines = table_text(("id", "age"), [("x" * 32, "3s")], columns).splitlines()
+
+    assert lines == ["id", "  age", "x" * 32, "  3s"]
+
+
+def test_programs_that_read_the_output_name_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    assert terminal_columns() is None  # pytest captures the output
+
+
+def test_columns_of_the_environment_count_as_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "72")
+
+    assert terminal_columns() == 72
