@@ -211,7 +211,7 @@ def read_committed(bootstrap_servers: str, topic: str) -> list[Any]:
         consumer.seek_to_beginning(*partitions)
         records: list[Any] = []
         deadline_s = time.monotonic() + WAIT_S
-        while any(consumer.position(one) < end for one, end in ends.items()):
+        while any((consumer.position(one) or 0) < end for one, end in ends.items()):
             assert time.monotonic() < deadline_s, f"readers of {topic} are held up"
             for some in consumer.poll(100).values():
                 records.extend(some)

@@ -26,6 +26,7 @@ from checkback.client import (
     AsyncTransactionMQProducer,
     LocalTransactionState,
     Message,
+    MessageExt,
 )
 from checkback.client.counters import ClientEvent
 from checkback.protocol import properties as names
@@ -118,10 +119,17 @@ def test_a_compacted_topic_takes_no_direct_message_without_a_key(
 class Committing(AsyncTransactionListener):
     """Every local transaction commits."""
 
-    async def execute_local_transaction(self, *_: Any) -> LocalTransactionState:
+    async def execute_local_transaction(
+        self,
+        message: Message,  # noqa: ARG002
+        arg: Any,  # noqa: ARG002
+    ) -> LocalTransactionState:
         return LocalTransactionState.COMMIT_MESSAGE
 
-    async def check_local_transaction(self, *_: Any) -> LocalTransactionState:
+    async def check_local_transaction(
+        self,
+        message: MessageExt,  # noqa: ARG002
+    ) -> LocalTransactionState:
         return LocalTransactionState.COMMIT_MESSAGE
 
 
