@@ -1,4 +1,4 @@
-"""A process that delivers directly, and stops or dies where the test says: ``direct_owner.py JSON``.
+"""Delivers directly, and stops or dies where the test says: ``direct_owner.py JSON``.
 
 It reads one command per line: which transactions to run, with which ends, and where to stop.
 Its "database" is a folder with one file per transaction, which whoever comes first creates.

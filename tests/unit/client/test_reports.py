@@ -92,6 +92,24 @@ def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
     assert (producer.purged, producer.closed) == (True, True)
 
 
+def test_reports_of_several_threads_all_arrive() -> None:
+    async def run() -> None:
+        inbox = Inbox(asyncio.get_running_loop())
+        done: deque[Any] = deque()
+        reports = [inbox.report(done) for _ in range(4_000)]
+        waits = [asyncio.ensure_future(report.wait(60)) for report in reports]
+        await asyncio.sleep(0)
+
+        def wake(first: int) -> None:
+            for report in reports[first::4]:
+                report.wake()
+
+        await asyncio.gather(*(asyncio.to_thread(wake, first) for first in range(4)))
+        await asyncio.wait_for(asyncio.gather(*waits), 30)
+
+    asyncio.run(run())
+
+
 def test_coroutines_are_woken_by_one_call_into_their_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
