@@ -54,7 +54,7 @@ def start(spark: SparkSession, settings: Settings, seed: int, real_topic: str) -
         spark.readStream.format("kafka")
         .options(**connection)
         # The topics that the job reads; ticks come on the third one.
-        .option("subscribe", f"{topics.half},{topics.op},{topics.feedback}")
+        .option("subscribe", ",".join(topics.read))
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("maxOffsetsPerTrigger", str(settings.batch_events_max))

@@ -103,7 +103,7 @@ class KafkaFacts:
             BrokerError: the brokers do not answer, or refuse.
         """
         topics = self.settings.topics
-        ends = topic_ends(self.settings, [topics.half, topics.op, topics.feedback])
+        ends = topic_ends(self.settings, topics.read)
         return read_positions(published_offsets(self.settings, ends) if ends else {}, {}, ends)
 
     def doctor(self) -> list[Diagnosis]:

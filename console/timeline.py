@@ -91,8 +91,14 @@ def _undelivered(facts: Mapping[str, Any]) -> Words:
     return f"Check request {facts['check_times']} found nobody", "", why, ""
 
 
+def _fenced(_: Mapping[str, Any]) -> Words:
+    return "Direct session fenced", "", "nobody answered; the half is given up now", ""
+
+
 def _mark(facts: Mapping[str, Any]) -> Words:
     decided = f"Verdict: {facts['verdict']}" if facts["verdict"] else f"Noted: {facts['mark']}"
+    if facts["mark"] == "delivered":
+        decided += ", delivered by its producer"
     times = facts["check_times"]
     why = f"after {times} check{'s' * (times > 1)}" if times > 0 else ""
     return f"{decided} (batch {facts['batch_id']})", "", why, ""
@@ -124,6 +130,7 @@ def _resent(facts: Mapping[str, Any]) -> Words:
 _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any]], Words]]] = {
     "half": _half,
     "op": _op,
+    "session fenced": _fenced,
     "check request": _check,
     "check undelivered": _undelivered,
     "mark": _mark,

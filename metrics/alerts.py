@@ -70,6 +70,20 @@ ALERTS: Final = (
         "Committed messages do not reach their topic: {{ $labels.reason }}.",
     ),
     Alert(
+        "CheckbackDeliveredRefused",
+        "increase(checkback_delivered_refused_total[15m]) > 0",
+        "0m",
+        "page",
+        "A producer delivered a message directly that had another verdict: it may be there twice.",
+    ),
+    Alert(
+        "CheckbackFencesFailed",
+        "increase(checkback_fences_failed_total[15m]) > 0",
+        "15m",
+        "ticket",
+        "Direct halves stay pending because their sessions can't be fenced.",
+    ),
+    Alert(
         "CheckbackRefusedRate",
         "sum without (reason) (rate(checkback_refused_total[5m]))"
         " > 0.01 * sum without (kind) (rate(checkback_records_read_total[5m]))",

@@ -40,6 +40,12 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "checkback_pending_bound_seconds": "Age at which checks are used up",
         "checkback_records_read_total": "Records read",
     },
+    "Direct delivery": {
+        "checkback_delivered_messages_total": "Delivered by their producers",
+        "checkback_delivered_refused_total": "Delivered against another verdict",
+        "checkback_fences_total": "Sessions to be fenced",
+        "checkback_fences_failed_total": "Sessions that could not be fenced",
+    },
     "Batches and state": {
         "checkback_batch_stage_seconds": "Stages of the last batch",
         "checkback_batch_write_seconds": "Time of a batch",

@@ -130,6 +130,7 @@ def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:
     return {
         names.half: ("DESCRIBE", "READ"),
         names.op: ("DESCRIBE", "READ"),
+        names.direct_op: ("DESCRIBE", "READ", "WRITE"),
         names.feedback: ("DESCRIBE", "READ", "WRITE"),
         names.discarded: ("DESCRIBE", "WRITE"),
         names.refused: ("DESCRIBE", "WRITE"),

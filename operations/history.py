@@ -16,6 +16,7 @@ from checkback.state import Mark, unpack_settled
 PENDING: Final = "pending"
 VERDICTS: Final = {
     Mark.COMMIT: "commit",
+    Mark.DELIVERED: "commit",
     Mark.ROLLBACK: "rollback",
     Mark.DISCARD_CHECK_LIMIT: "discard",
     Mark.DISCARD_EXPIRED: "discard",
@@ -23,11 +24,14 @@ VERDICTS: Final = {
 }
 """The verdict that a settled mark stands for; any other mark leaves the half pending."""
 
-OP_STATES: Final = {"8": "commit", "12": "rollback", "0": "unknown"}
+DELIVERED_BY: Final = {"delivered": "producer", "commit": "pipeline"}
+"""Who delivers the final message, by what the mark of a committed half says."""
+
+OP_STATES: Final = {"8": "commit", "9": "delivered", "12": "rollback", "0": "unknown"}
 
 KINDS: Final = (
-    "half", "op", "check undelivered", "check request", "mark", "final", "discarded", "refused",
-    "resumed", "resent",
+    "half", "op", "session fenced", "check undelivered", "check request", "mark", "final",
+    "discarded", "refused", "resumed", "resent",
 )  # fmt: skip
 """The kinds of events; events of the same time are listed in this order."""
 
@@ -73,6 +77,7 @@ class TransactionHistory:
         group: the producer group, "" if the half is gone.
         real_topic: the topic for the final message, "" if the half is gone.
         verdict: pending, commit, rollback, discard or refused (the half itself).
+        delivered_by: of a commit, producer or pipeline; else empty.
         events: what happened, in the order of time.
     """
 
@@ -81,6 +86,7 @@ class TransactionHistory:
     group: str
     real_topic: str
     verdict: str
+    delivered_by: str
     events: tuple[HistoryEvent, ...]
 
     def of_kind(self, kind: str) -> list[HistoryEvent]:
@@ -96,6 +102,7 @@ class TransactionHistory:
             "half_partition": self.half_at.partition,
             "half_offset": self.half_at.offset,
             "verdict": self.verdict,
+            "delivered_by": self.delivered_by,
             "events": [event.as_data() for event in self.events],
         }
 
@@ -123,6 +130,7 @@ def assemble(
         half.text(names.PGROUP) if half else "",
         half.text(names.REAL_TOPIC) if half else "",
         verdict_mark.facts["verdict"] if verdict_mark else PENDING,
+        DELIVERED_BY.get(verdict_mark.facts["mark"], "") if verdict_mark else "",
         tuple(found),
     )
 
@@ -141,10 +149,12 @@ def half_event(record: FoundRecord) -> HistoryEvent:
 
 
 def op_event(record: FoundRecord) -> HistoryEvent:
-    """Return the event of an op, or of the sink's feedback."""
+    """Return the event of an op, or of the sink's feedback on a check or a fence."""
     if record.text(names.TAGS) == names.OP_TAG_UNDELIVERED:
         times = record.text(names.TRANSACTION_CHECK_TIMES)
         return _event("check undelivered", record, {"check_times": _number(times)})
+    if record.text(names.TAGS) == names.OP_TAG_FENCED:
+        return _event("session fenced", record, {})
     state, operator = record.text(names.COMMIT_OR_ROLLBACK), record.text(names.MANUAL_OPERATOR)
     return _event(
         "op",
@@ -157,6 +167,7 @@ def op_event(record: FoundRecord) -> HistoryEvent:
             "remark": record.text(names.REMARK),
             "manual": bool(operator),
             "operator": operator,
+            "session_closed": bool(record.text(names.DIRECT_CLOSED)),
         },
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,7 +72,7 @@ def read_positions(
     ]
 
 
-def topic_ends(settings: Settings, topics: list[str]) -> dict[tuple[str, int], int]:
+def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int], int]:
     """Return the end of each partition for a reader of committed records.
 
     Raises:

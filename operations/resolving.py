@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from checkback.operations.history import (
+    DELIVERED_BY,
     PENDING,
     HistoryEvent,
     TransactionHistory,
@@ -24,11 +25,15 @@ from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord, TopicScanner
 from checkback.operations.writing import append
 from checkback.protocol import properties as names
-from checkback.protocol.errors import NotFoundError, UsageError
+from checkback.protocol.direct import is_direct_id_of
+from checkback.protocol.errors import BrokerError, NotFoundError, UsageError
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 from checkback.security.record_signer import RecordSigner
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.sessions import fence_session
 
+FENCE_TIMEOUT_S: Final = 60.0
 STATES: Final = {
     "commit": names.TRANSACTION_COMMIT_TYPE,
     "rollback": names.TRANSACTION_ROLLBACK_TYPE,
@@ -62,7 +67,7 @@ def pending_one(histories: Sequence[TransactionHistory]) -> TransactionHistory |
 
 
 def manual_op(history: TransactionHistory, verdict: str, *, operator: str, reason: str) -> Op:
-    """Return an op with the verdict.
+    """Return an op with the verdict; of a direct half it says that its session is closed.
 
     Args:
         history: the transaction's history.
@@ -78,7 +83,15 @@ def manual_op(history: TransactionHistory, verdict: str, *, operator: str, reaso
         STATES[verdict],
         remark=reason,
         operator=operator,
+        direct_closed=direct_session(history),
     )
+
+
+def direct_session(history: TransactionHistory) -> str:
+    """Return the session that may deliver the half directly, empty for none."""
+    halves = history.of_kind("half")
+    session: str = halves[0].facts["properties"].get(names.DIRECT_ID, "") if halves else ""
+    return session
 
 
 @dataclass(slots=True)
@@ -89,12 +102,17 @@ class Aftermath:
         topics: the names of the topics.
         half_at: the position of the half that the op names.
         op_at: the position of the op.
+
+    Attributes:
+        is_direct: whether the producer has delivered the message; its final may stand before the
+            op, so nobody waits for it.
     """
 
     topics: TopicNames
     half_at: Position
     op_at: Position
     verdict: str = PENDING
+    is_direct: bool = False
     final: HistoryEvent | None = None
     final_refused: HistoryEvent | None = None
     op_refused: HistoryEvent | None = None
@@ -105,7 +123,7 @@ class Aftermath:
         if self.op_refused is not None:
             return True
         if self.verdict == "commit":
-            return self.final is not None or self.final_refused is not None
+            return self.is_direct or self.final is not None or self.final_refused is not None
         return self.verdict != PENDING
 
     def take(self, record: FoundRecord) -> None:
@@ -114,6 +132,7 @@ class Aftermath:
             mark = mark_event(record, self.half_at)
             if mark is not None and mark.facts["verdict"]:
                 self.verdict = mark.facts["verdict"]
+                self.is_direct = DELIVERED_BY.get(mark.facts["mark"]) == "producer"
         elif record.topic == self.topics.refused:
             self._take_refused(refused_event(record))
         elif half_position(record) == self.half_at:
@@ -124,7 +143,8 @@ class Aftermath:
             return
         facts = event.facts
         origin = Position(facts["origin_partition"], facts["origin_offset"])
-        if (facts["origin_topic"], origin) == (self.topics.op, self.op_at):
+        op_topics = (self.topics.op, self.topics.direct_op)
+        if facts["origin_topic"] in op_topics and origin == self.op_at:
             self.op_refused = event
         elif (facts["origin_topic"], origin) == (self.topics.half, self.half_at):
             self.final_refused = event
@@ -139,6 +159,8 @@ class Aftermath:
             return f"The op was refused: {self.op_refused.facts['says']}."
         if self.final_refused is not None:
             return f"Committed, but not delivered: {self.final_refused.facts['says']}."
+        if self.is_direct:
+            return "Committed before: its producer has delivered the message."
         if self.final is not None:
             return f"Committed; the final message is {self.final.topic} {self.final.at}."
         if not self.is_complete:
@@ -185,11 +207,16 @@ class Resolver:
     def resolve(self, op: Op, is_over: Callable[[], bool]) -> Aftermath:
         """Append the op and follow it; return what became of it.
 
+        The session that might deliver a direct half is fenced before: what it has delivered then
+        stands before the op, and nothing of it can follow.
+
         Raises:
             BrokerError: the op may not be stored, or the brokers do not answer.
         """
         half_at = Position(op.half_partition, op.half_offset)
-        topic, partition, key, value = self.topics.op, half_at.partition, op.key(), op.value()
+        partition, key, value = half_at.partition, op.key(), op.value()
+        topic = self.topics.direct_op if op.direct_closed else self.topics.op
+        self._fence(op)
         headers = op.headers()
         if self.signer is not None:
             headers = self.signer.op(topic, partition, key, value, headers)
@@ -198,3 +225,18 @@ class Resolver:
         for record in self.scanner.follow(self._starts, lambda: aftermath.is_complete or is_over()):
             aftermath.take(record)
         return aftermath
+
+    def _fence(self, op: Op) -> None:
+        session = op.direct_closed
+        if not is_direct_id_of(session, self.topics.prefix, op.producer_group):
+            return
+        try:
+            fence_session(self.connection, session, FENCE_TIMEOUT_S)
+        except KafkaException as error:
+            raise BrokerError(
+                f"The session that might deliver this message can't be fenced: "
+                f"{cause_of(error).str()}.",
+                remedy=f"Nothing was decided. This user needs WRITE on the transactional id "
+                f"{session}.",
+                session=session,
+            ) from error

@@ -143,7 +143,7 @@ class TransactionFinder:
         offset = b"%d" % at.offset
         return [
             op_event(record)
-            for topic in (self.topics.op, self.topics.feedback)
+            for topic in self.topics.read[1:]
             for record in self.scanner.scan(
                 topic,
                 lambda message: message.value() == offset,

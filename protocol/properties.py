@@ -79,7 +79,7 @@ If a half's headers have this order, the pipeline reads them by position, else b
 every header by name cost a fifth of the throughput. DIRECT_ID, where a half has it, comes next.
 """
 OP_PROTOCOL_ORDER: Final = (TAGS, COMMIT_OR_ROLLBACK, PGROUP, UNIQ_KEY, FROM_TRANSACTION_CHECK)
-"""The order of an op's headers as the client writes them; DIRECT_CLOSED comes next on an op that has
+"""The order of an op's headers as the client writes them; DIRECT_CLOSED comes next where an op has
 it, REMARK may follow."""
 
 ERROR_HEADER_PREFIX: Final = "__checkback.errors."

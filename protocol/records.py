@@ -210,7 +210,13 @@ _NOT_RESUMED: Final = (
     _BOOKKEEPING
     | names.RESUME_HEADERS
     | frozenset(
-        {*names.HALF_PROTOCOL_ORDER, *names.SIGNED_TAIL, names.BORN_HOST, DISCARDED_REASON_HEADER}
+        {
+            *names.HALF_PROTOCOL_ORDER,
+            *names.SIGNED_TAIL,
+            names.BORN_HOST,
+            names.DIRECT_ID,
+            DISCARDED_REASON_HEADER,
+        }
     )
 )
 
@@ -220,7 +226,8 @@ def resumed_half_headers(
 ) -> Headers:
     """Return the headers of a half that begins again with what a discarded record holds.
 
-    In protocol order, without position and count: the count begins at zero with the new half.
+    In protocol order, without position and count: the count begins at zero with the new half. It
+    is no direct half: its session was fenced before it was discarded.
 
     Args:
         discarded: headers of the discarded record.

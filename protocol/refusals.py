@@ -63,6 +63,9 @@ class RefusedReason(IntEnum):
     ROLLBACK_AFTER_COMMIT = 41
     COMMIT_AFTER_DISCARD = 42
     ROLLBACK_AFTER_DISCARD = 43
+    DELIVERED_AFTER_COMMIT = 44
+    DELIVERED_AFTER_ROLLBACK = 45
+    DELIVERED_AFTER_DISCARD = 46
 
     REAL_TOPIC_MISSING = 60
     REAL_TOPIC_DENIED = 61
@@ -108,6 +111,10 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.ROLLBACK_AFTER_COMMIT: "rollback refused: the transaction was committed",
     RefusedReason.COMMIT_AFTER_DISCARD: "commit refused: the half message was discarded",
     RefusedReason.ROLLBACK_AFTER_DISCARD: "rollback refused: the half message was discarded",
+    RefusedReason.DELIVERED_AFTER_COMMIT: "delivered directly, and committed before: the final"
+    " message may stand there twice",
+    RefusedReason.DELIVERED_AFTER_ROLLBACK: "delivered directly, though rolled back before",
+    RefusedReason.DELIVERED_AFTER_DISCARD: "delivered directly, though discarded before",
     RefusedReason.REAL_TOPIC_MISSING: "the real topic does not exist",
     RefusedReason.REAL_TOPIC_DENIED: "the pipeline may not write to the real topic",
     RefusedReason.FINAL_TOO_LARGE: "the final message is larger than the real topic takes",
@@ -129,6 +136,16 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.ADMIN_NEEDED: "only an admin account may resolve or resume a transaction by hand",
 }
 
+
+DELIVERED_REASONS: Final = frozenset(
+    {
+        RefusedReason.DELIVERED_AFTER_COMMIT,
+        RefusedReason.DELIVERED_AFTER_ROLLBACK,
+        RefusedReason.DELIVERED_AFTER_DISCARD,
+    }
+)
+"""A producer delivered what had another verdict: the direct path's protocol was broken. Never seen
+while everybody keeps to it."""
 
 COMMITTED_REASONS: Final = frozenset(
     {

@@ -81,6 +81,11 @@ class TopicNames:
         return self.prefix + FEEDBACK_TOPIC
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """The topics that the pipeline reads, half topic first."""
+        return self.half, self.op, self.direct_op, self.feedback
+
+    @property
     def discarded(self) -> str:
         """Half messages that were given up."""
         return self.prefix + DISCARDED_TOPIC

@@ -100,6 +100,9 @@ def pipeline_grants(
     return [
         Grant(topic, names.half, (READ,), "read half messages"),
         Grant(topic, names.op, (READ,), "read ops"),
+        Grant(
+            topic, names.direct_op, (READ, WRITE), "read ops of direct halves, tell of fenced ones"
+        ),
         Grant(topic, names.feedback, (READ, WRITE), "tell itself of undelivered checks and time"),
         Grant(topic, names.settled, (READ, WRITE), "keep marks, and the markers of its batches"),
         Grant(topic, names.discarded, (WRITE,), "write what was given up"),
@@ -125,7 +128,7 @@ def _optional_pipeline_grants(
     names: TopicNames, application_id: str, real_topics: Sequence[str], groups: Sequence[str]
 ) -> list[Grant]:
     topics = (
-        names.half, names.op, names.feedback, names.settled, names.discarded, names.refused,
+        *names.read, names.settled, names.discarded, names.refused,
         *real_topics,
     )  # fmt: skip
     return [

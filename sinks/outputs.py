@@ -17,6 +17,7 @@ from checkback.protocol.topics import TopicNames
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.forwarding import Forwarding
 from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.kafka.op_topics import op_origin
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.rejections import KnownRejections
 from checkback.sinks.kafka.routing import Refusal, Router, as_target, group_of
@@ -64,13 +65,14 @@ class BatchOutputs:
     Args:
         settings: the sink's.
         halves: reads the half topic.
-        ops: reads the op topic.
+        ops: reads both op topics.
         directory: what is known of topics.
         known: of the tries before.
         flush: sends what is queued; called where a topic's limit cuts a batch.
         report: takes the counts.
         now_ms: when the try began.
         forwarding: sends the finals of plain halves; without it every final is made here.
+        fenced: halves whose direct session was fenced for this batch.
     """
 
     settings: SinkSettings
@@ -82,6 +84,7 @@ class BatchOutputs:
     report: BatchReport
     now_ms: int
     forwarding: Forwarding | None = None
+    fenced: Sequence[RecordOrigin] = ()
     _names: TopicNames = field(init=False)
     _router: Router = field(init=False)
     _topics: dict[str, KnownTopic] = field(default_factory=dict)
@@ -95,7 +98,7 @@ class BatchOutputs:
     def of(
         self, outcomes: Sequence[Outcome], batch_id: int, state_partition: int
     ) -> Iterator[SinkRecord]:
-        """Yield the outputs: what halves become, refused ops, then one settled mark per page.
+        """Yield the outputs: what halves become, refused ops, fences, then a settled mark per page.
 
         Raises:
             CheckbackError: the brokers do not answer, or refuse what can't be done without.
@@ -113,8 +116,10 @@ class BatchOutputs:
         for lookup in op_lookups(outcomes):
             found = self.ops.read(lookup.partition, lookup.offset)
             for (offset, op), (_, _, detail) in zip(found, lookup, strict=True):
-                origin = RecordOrigin(self._names.op, lookup.partition, offset)
+                origin = op_origin(self._names, lookup.partition, offset)
                 yield self._with_room(self._of_op(op, origin, detail))
+        for origin in self.fenced:
+            yield self._with_room(self._router.fenced(origin))
         for outcome in outcomes:
             if len(outcome.action):
                 yield self._settled_mark(outcome, batch_id, state_partition)

@@ -29,7 +29,7 @@ class Lookup:
     """Records to look up in one partition of one topic, and what each is for.
 
     Args:
-        partition: of the half or op topic.
+        partition: of the half topic or the op topics.
         offset: int64[n], ascending, of the records.
         action: uint8[n], state.Action.
         detail: int32[n], check times or reason code.
@@ -59,23 +59,28 @@ class Lookup:
 
 def half_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
     """Return the halves that the outcomes need, per half partition, ascending by offset."""
-    return _lookups(outcomes, of_ops=False)
+    chosen = [(one, NEEDS_HALF[one.action], one.offset) for one in outcomes]
+    return _lookups(chosen)
+
+
+def fence_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
+    """Return the halves whose session is to be fenced, per half partition, ascending by offset."""
+    return _lookups([(one, one.action == Action.FENCE, one.offset) for one in outcomes])
 
 
 def op_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
-    """Return the refused records of the op topic, per partition, ascending by offset."""
-    return _lookups(outcomes, of_ops=True)
+    """Return the refused records of both op topics, per partition, ascending by offset.
+
+    Their offsets are those of the state: with DIRECT_SOURCE added on the direct op topic.
+    """
+    return _lookups([(one, one.action == Action.REFUSE_OP, one.source_offset) for one in outcomes])
 
 
-def _lookups(outcomes: Sequence[Outcome], *, of_ops: bool) -> list[Lookup]:
+def _lookups(
+    every: Sequence[tuple[Outcome, NDArray[np.bool_], NDArray[np.int64]]],
+) -> list[Lookup]:
     by_partition: dict[int, list[tuple[NDArray[np.int64], Outcome, NDArray[np.bool_]]]] = {}
-    for outcome in outcomes:
-        if of_ops:
-            chosen = outcome.action == Action.REFUSE_OP
-            offsets = outcome.source_offset
-        else:
-            chosen = NEEDS_HALF[outcome.action]
-            offsets = outcome.offset
+    for outcome, chosen, offsets in every:
         if chosen.any():
             found = by_partition.setdefault(outcome.partition, [])
             found.append((offsets[chosen], outcome, chosen))

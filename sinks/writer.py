@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.protocol.refusals import RecordOrigin
 from checkback.sinks.batch_report import BatchReport, report_of
 from checkback.sinks.forwarding import Forwarder, Forwarding
 from checkback.sinks.kafka.lookup import RecordSource
@@ -22,6 +23,7 @@ from checkback.sinks.kafka.marker import Marker
 from checkback.sinks.kafka.producer_loss import explain_loss
 from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.rejections import KnownRejections
+from checkback.sinks.kafka.sessions import SessionFencer
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError, RejectedOutputError
 from checkback.sinks.ledger.notes import NotingReader
@@ -44,7 +46,7 @@ class BatchWriter:
         settings: the sink's.
         state_partition: number of the state partition.
         halves: reads the half topic.
-        ops: reads the op topic.
+        ops: reads both op topics.
         directory: what is known of topics.
         forwarder: reads the half topic for plain finals; None where the compiled part is not to be
             used.
@@ -59,6 +61,7 @@ class BatchWriter:
     forwarder: Forwarder | None = None
     is_native: bool = True
     _producer: MarkedProducer | None = None
+    _fencer: SessionFencer | None = None
     _known: KnownRejections = field(default_factory=KnownRejections)
     _begun_s: float | None = None
     _last_batch: int = -1
@@ -130,6 +133,8 @@ class BatchWriter:
         if not has_output and marker is not None and not marker.is_due_for_renewal(now_ms):
             return report
         outputs = self._outputs(producer, report, now_ms)
+        # Before the transaction is open: fencing may take as long as the brokers need.
+        outputs.fenced = self._fence(outcomes, outputs.report)
         producer.tracks_records = self._known.is_wary
         producer.begin()
         self._begun_s = time.monotonic()
@@ -138,6 +143,16 @@ class BatchWriter:
                 producer.send(output)
         producer.commit(batch_id, now_ms)
         return outputs.report
+
+    def _fence(self, outcomes: Sequence[Outcome], report: BatchReport) -> list[RecordOrigin]:
+        wanted = report.counts["fences"]
+        if not wanted:
+            return []
+        if self._fencer is None:
+            self._fencer = SessionFencer(self.settings)
+        fenced = self._fencer.fence(outcomes)
+        report.counts["fences_failed"] += wanted - len(fenced)
+        return fenced
 
     @contextmanager
     def _forwarding(

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.forwarding import Forwarder
 from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.op_topics import OpTopics
 from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.ledger.notes import NotingReader
@@ -76,7 +77,7 @@ class Writers:
             return writer.write(decided, request.batch_id, request.first_batch)
 
         halves = self._reader(settings, settings.topics.half)
-        ops = self._reader(settings, settings.topics.op)
+        ops = self._ops(settings)
         batch = LedgerBatch(settings.query_id, request.batch_id)
         forwarder = writer.forwarder if writer.is_native else None
         find_names = None if forwarder is None else forwarder.names
@@ -90,7 +91,7 @@ class Writers:
                 settings,
                 state_partition,
                 self._reader(settings, settings.topics.half),
-                self._reader(settings, settings.topics.op),
+                self._ops(settings),
                 self._directory(settings),
                 self._forwarder(settings),
             )
@@ -100,6 +101,10 @@ class Writers:
         return self._readers.setdefault(
             (settings.query_id, topic), RecordReader(dict(settings.connection), topic)
         )
+
+    def _ops(self, settings: SinkSettings) -> OpTopics:
+        topics = settings.topics
+        return OpTopics(self._reader(settings, topics.op), self._reader(settings, topics.direct_op))
 
     def _forwarder(self, settings: SinkSettings) -> Forwarder | None:
         found = native() if settings.native_sink else None

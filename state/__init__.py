@@ -5,7 +5,7 @@ be done comes out as arrays.
 """
 
 from checkback.state.engine import ALL_READ, NOTHING_READ, Decision, decide
-from checkback.state.events import EventKind, Events
+from checkback.state.events import CLOSED, DIRECT_SOURCE, EventKind, Events
 from checkback.state.outcome import Action, Counter, Outcome
 from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page
 from checkback.state.rules import Rules, RulesHistory
@@ -13,6 +13,8 @@ from checkback.state.settled import Mark, SettledMarks, pack_settled, unpack_set
 
 __all__ = [
     "ALL_READ",
+    "CLOSED",
+    "DIRECT_SOURCE",
     "NOTHING_READ",
     "PAGE_SIZE_MAX",
     "PAGE_VERSION",

@@ -1,20 +1,26 @@
-"""Asking back, giving checks back, discarding."""
+"""Asking back, giving checks back, discarding.
+
+A direct half is discarded in two steps: the sink fences the session that might still deliver it,
+and says so where that session's ops stand. Whatever it delivered was read by then.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkback.state.events import Events
 from checkback.state.outcome import Action
-from checkback.state.page import PendingHalves
+from checkback.state.page import DIRECT, FENCING, PLAIN, PendingHalves
 from checkback.state.page_builder import PageBuilder
 from checkback.state.rules import Rules
 from checkback.state.transitions import EFFECT, NEXT_PHASE, Effect, Event, Phase
 
 Rows = NDArray[np.intp]
+NEVER_MS: Final = 2**62
 
 
 def take_feedback(builder: PageBuilder, undelivered: Events) -> None:
@@ -36,6 +42,22 @@ def take_feedback(builder: PageBuilder, undelivered: Events) -> None:
     _replace(builder, check_times, builder.halves.deadline_ms)
 
 
+def take_fences(builder: PageBuilder, fenced: Events) -> None:
+    """Discard the direct halves whose session was fenced, unless they have their verdict.
+
+    The record alone decides, no clock: a batch that is replayed fences again, and finds the same.
+    """
+    if not len(fenced):
+        return
+    index = np.unique(builder.index_of(fenced.offset))
+    rows = builder.half_row_of()[index]
+    rows = rows[rows >= 0].astype(np.intp)
+    rows = rows[builder.is_pending[rows] & (builder.halves.direct[rows] != PLAIN)]
+    used_up = builder.halves.check_times[rows] >= max(1, builder.rules.check_max)
+    _discard(builder, rows[~used_up], Event.FENCED_EXPIRED, Action.DISCARD_EXPIRED)
+    _discard(builder, rows[used_up], Event.FENCED, Action.DISCARD_CHECK_LIMIT)
+
+
 def ask_and_discard(builder: PageBuilder, budget: int) -> None:
     """Discard the halves that are too old or were asked in vain, and ask for those that are due.
 
@@ -48,12 +70,20 @@ def ask_and_discard(builder: PageBuilder, budget: int) -> None:
     if not builder.rules.check_enabled or not builder.is_pending.any():
         return
     halves, rules, read_ms = builder.halves, builder.rules, builder.read_until_ms
-    too_old = builder.is_pending & (read_ms - halves.store_time_ms > rules.half_retention_ms)
-    due = builder.is_pending & (read_ms > halves.deadline_ms) & ~too_old
-    used_up = due & (halves.check_times >= max(1, rules.check_max))
+    is_plain = halves.direct == PLAIN
+    kept_ms = np.where(is_plain, rules.half_retention_ms, _fence_age_ms(rules))
+    too_old = builder.is_pending & (read_ms - halves.store_time_ms > kept_ms)
+    due = builder.is_pending & (read_ms > halves.deadline_ms)
+    # One that is being fenced is fenced again when an interval has brought no feedback.
+    to_fence = ~is_plain & np.where(halves.direct == DIRECT, too_old, due & too_old)
+    used_up = due & ~too_old & (halves.check_times >= max(1, rules.check_max))
+    to_fence |= ~is_plain & used_up
+    due &= ~too_old & ~used_up
+    too_old, used_up = too_old & is_plain, used_up & is_plain
     _discard(builder, np.flatnonzero(too_old), Event.HALF_RETENTION_OVER, Action.DISCARD_EXPIRED)
     _discard(builder, np.flatnonzero(used_up), Event.CHECKS_USED_UP, Action.DISCARD_CHECK_LIMIT)
-    _ask(builder, np.flatnonzero(due & ~used_up), budget)
+    _fence(builder, np.flatnonzero(to_fence))
+    _ask(builder, np.flatnonzero(due), budget)
 
 
 def _discard(builder: PageBuilder, rows: Rows, event: Event, action: Action) -> None:
@@ -62,6 +92,24 @@ def _discard(builder: PageBuilder, rows: Rows, event: Event, action: Action) -> 
         builder.act(action, offset, builder.halves.check_times[rows], rows=rows)
         builder.settle(rows, Phase(NEXT_PHASE[Phase.PENDING, event]))
         builder.count(np.full(len(rows), EFFECT[Phase.PENDING, event], np.uint8))
+
+
+def _fence_age_ms(rules: Rules) -> int:
+    """Return the age at which a direct half is fenced: an interval before it would be discarded."""
+    return max(0, rules.half_retention_ms - rules.check_interval_ms)
+
+
+def _fence(builder: PageBuilder, rows: Rows) -> None:
+    if not len(rows):
+        return
+    direct = builder.halves.direct.copy()
+    deadline_ms = builder.halves.deadline_ms.copy()
+    direct[rows] = FENCING
+    deadline_ms[rows] = builder.now_ms + builder.rules.check_interval_ms
+    builder.halves = replace(builder.halves, direct=direct, deadline_ms=deadline_ms)
+    builder.count(np.full(len(rows), EFFECT[Phase.PENDING, Event.FENCE_DUE], np.uint8))
+    offset = builder.halves.index[rows] + builder.page.first_offset
+    builder.act(Action.FENCE, offset, builder.halves.check_times[rows], rows=rows)
 
 
 def _ask(builder: PageBuilder, due: Rows, budget: int) -> None:
@@ -95,6 +143,7 @@ def next_deadline_ms(halves: PendingHalves, now_ms: int, rules: Rules) -> int:
     With checks off nothing does, but the page looks again after an interval: a restart with checks
     on finds the row's timeout as this call left it.
     """
-    expiry_ms = int(halves.store_time_ms.min()) + rules.half_retention_ms
-    due_ms = min(int(halves.deadline_ms.min()), expiry_ms)
+    kept_ms = np.where(halves.direct == PLAIN, rules.half_retention_ms, _fence_age_ms(rules))
+    expiry_ms = np.where(halves.direct == FENCING, NEVER_MS, halves.store_time_ms + kept_ms)
+    due_ms = min(int(halves.deadline_ms.min()), int(expiry_ms.min()))
     return due_ms if rules.check_enabled else max(due_ms, now_ms + rules.check_interval_ms)

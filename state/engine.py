@@ -1,8 +1,9 @@
 """The page engine: what one page decides in one batch.
 
-Order inside a batch: halves, then ops (those that waited first), then feedback of checks, then
-discards and checks, then what has run out. So every op of the batch is read before a half is
-discarded (RocketMQ #8311, #9320), and nobody is asked after the commit was accepted (#1517).
+Order inside a batch: halves, then ops (those that waited first), then feedback of checks and of
+fences, then discards and checks, then what has run out. So every op of the batch is read before a
+half is discarded (RocketMQ #8311, #9320), and nobody is asked after the commit was accepted
+(#1517).
 
 A time has passed when now is later than it, not when it is equal: that is when Spark fires, and
 RocketMQ's ``age > immunity``. Both tests are this one test, so no millisecond falls between them
@@ -18,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from checkback.state.checks import ask_and_discard, next_deadline_ms, take_feedback
+from checkback.state.checks import ask_and_discard, next_deadline_ms, take_feedback, take_fences
 from checkback.state.events import EventKind, Events
 from checkback.state.halves import take_halves
 from checkback.state.ops import expire_waiting_ops, take_ops
@@ -81,10 +82,11 @@ def decide(
     )
     if len(events):
         _pass_refused_on(builder, events.of_kind(EventKind.REFUSED_HALF), Action.REFUSE_HALF)
-        take_halves(builder, events.of_kind(EventKind.HALF))
+        take_halves(builder, events.of_kind(EventKind.HALF, EventKind.DIRECT_HALF))
         take_ops(builder, events.of_kind(EventKind.OP))
         _pass_refused_on(builder, events.of_kind(EventKind.REFUSED_OP), Action.REFUSE_OP)
         take_feedback(builder, events.of_kind(EventKind.UNDELIVERED))
+        take_fences(builder, events.of_kind(EventKind.FENCED))
     ask_and_discard(builder, check_budget)
     expire_waiting_ops(builder)
     remember_verdicts(builder)

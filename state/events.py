@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import reduce
+from operator import or_
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,17 @@ class EventKind(IntEnum):
     UNDELIVERED = 3
     REFUSED_HALF = 4
     REFUSED_OP = 5
+    FENCED = 6
+    """Feedback of the sink: the session that might deliver the half is fenced."""
+    DIRECT_HALF = 7
+    """A half that a session of its producer may deliver itself."""
+
+
+CLOSED: Final = 16
+"""Added to the detail of an op that says that nothing direct can follow it."""
+DIRECT_SOURCE: Final = 2**62
+"""Added to the offset of a record that stands on the direct op topic. Partitions and offsets of
+the two op topics are alike, and whoever looks an op up has to know on which it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +44,12 @@ class Events(Columns):
         offset: int64[n], offset of the half; of a REFUSED_OP its own.
         time_ms: int64[n], the broker's time of the record.
         identity: int64[n], the first word of the identity (state/identity.py).
-        detail: int64[n]. HALF: immunity time in ms, -1 without one. OP: 0 unknown, 8 commit,
-            12 rollback. UNDELIVERED: check times of the request that found no topic.
-            REFUSED_HALF, REFUSED_OP: RefusedReason.
-        source_offset: int64[n], offset of the record in its own topic.
+        detail: int64[n]. HALF, DIRECT_HALF: immunity time in ms, -1 without one. OP: 0 unknown,
+            8 commit, 9 delivered, 12 rollback; with CLOSED added where nothing direct can follow.
+            UNDELIVERED: check times of the request that found no topic. REFUSED_HALF, REFUSED_OP:
+            RefusedReason. FENCED: nothing.
+        source_offset: int64[n], offset of the record in its own topic, with DIRECT_SOURCE added on
+            the direct op topic.
         identity_rest: int64[n], the second word of the identity.
     """
 
@@ -56,9 +72,9 @@ class Events(Columns):
         """Return the rows of all parts, in their order."""
         return Events.joined(Events.empty(), *parts)
 
-    def of_kind(self, kind: EventKind) -> Events:
-        """Return the rows of that kind, ascending by the records' own offsets."""
-        rows = np.flatnonzero(self.kind == kind)
+    def of_kind(self, *kinds: EventKind) -> Events:
+        """Return the rows of these kinds, ascending by the records' own offsets."""
+        rows = np.flatnonzero(reduce(or_, (self.kind == kind for kind in kinds)))
         if not len(rows):
             return Events.empty()
         source = self.source_offset[rows]

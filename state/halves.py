@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state.events import Events
+from checkback.state.events import EventKind, Events
 from checkback.state.outcome import Action
-from checkback.state.page import PendingHalves
+from checkback.state.page import DIRECT, PLAIN, PendingHalves
 from checkback.state.page_builder import Ints, PageBuilder
 from checkback.state.transitions import EFFECT, NEXT_PHASE, Effect, Event, Phase
 
@@ -18,15 +18,19 @@ IMMUNITY_MS_MAX: Final = 2**53
 
 
 def take_halves(builder: PageBuilder, arrived: Events) -> None:
-    """Make the halves pending, unless their offset is taken or transactions are rejected."""
+    """Make the halves pending, unless their offset is taken or transactions are rejected.
+
+    A direct half is not rejected: its producer may deliver it all the same.
+    """
     if not len(arrived):
         return
     index = builder.index_of(arrived.offset)
-    event = Event.HALF_REJECTED if builder.rules.reject_transactions else Event.HALF
+    event = np.full(len(index), Event.HALF, np.uint8)
+    if builder.rules.reject_transactions:
+        event[arrived.kind != EventKind.DIRECT_HALF] = Event.HALF_REJECTED
     effect = EFFECT[builder.phase[index], event]
-    if event == Event.HALF:
-        again = index[1:] == index[:-1]
-        effect[1:][again] = EFFECT[Phase.PENDING, event]
+    again = (index[1:] == index[:-1]) & (effect[:-1] == Effect.KEEP_PENDING)
+    effect[1:][again] = EFFECT[Phase.PENDING, Event.HALF]
     builder.count(effect)
     refused = arrived.offset[effect == Effect.REFUSE_HALF]
     builder.act(Action.REFUSE_HALF, refused, int(RefusedReason.TRANSACTIONS_REJECTED))
@@ -39,8 +43,9 @@ def _add(builder: PageBuilder, index: Ints, arrived: Events) -> None:
     builder.phase[index] = NEXT_PHASE[Phase.ABSENT, Event.HALF]
     none = np.zeros(len(index), np.int64)
     deadline = arrived.time_ms + _immunity_ms(builder, arrived.detail)
+    direct = np.where(arrived.kind == EventKind.DIRECT_HALF, DIRECT, PLAIN)
     new = PendingHalves(
-        index, arrived.time_ms, deadline, none, arrived.identity, arrived.identity_rest
+        index, arrived.time_ms, deadline, none, arrived.identity, arrived.identity_rest, direct
     )
     halves = PendingHalves.joined(builder.halves, new) if len(builder.halves) else new
     if len(builder.halves) and builder.halves.index[-1] > index[0]:

@@ -3,6 +3,9 @@
 The identity of an op is checked while that of its half is known: until the end of the batch that
 settles the half. A settled offset keeps two bits only, so a later op with a wrong identity is
 judged by what it says: as a repeat when it agrees with the verdict, else as a contradiction.
+
+A delivered op says that its producer has written the final message, so it is never lost: it waits
+as long as a half may be pending, and no bound on waiting ops applies to it.
 """
 
 from __future__ import annotations
@@ -12,11 +15,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
-from checkback.state.events import Events
+from checkback.protocol.properties import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_DELIVERED,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from checkback.state.events import CLOSED, Events
 from checkback.state.identity import group_part
 from checkback.state.outcome import Action
-from checkback.state.page import WaitingOps
+from checkback.state.page import PLAIN, WaitingOps
 from checkback.state.page_builder import Ints, PageBuilder
 from checkback.state.transitions import EFFECT, NEXT_PHASE, REASON, Effect, Event, Phase
 
@@ -25,6 +32,18 @@ WAITING_OPS_PER_OFFSET_MAX: Final = 4
 that is the same for every page size. A commit that is lost by it is asked for by a check."""
 
 Bytes = NDArray[np.uint8]
+
+_EVENT_OF: Final = np.full(2 * CLOSED, Event.UNKNOWN, np.uint8)
+_EVENT_OF[[TRANSACTION_COMMIT_TYPE, TRANSACTION_COMMIT_TYPE | CLOSED]] = Event.COMMIT
+_EVENT_OF[[TRANSACTION_ROLLBACK_TYPE, TRANSACTION_ROLLBACK_TYPE | CLOSED]] = Event.ROLLBACK
+_EVENT_OF[[TRANSACTION_DELIVERED, TRANSACTION_DELIVERED | CLOSED]] = Event.DELIVERED
+_ACTION_OF: Final = np.zeros(len(Event), np.uint8)
+_ACTION_OF[[Event.COMMIT, Event.ROLLBACK, Event.DELIVERED]] = (
+    Action.COMMIT, Action.ROLLBACK, Action.DELIVERED,
+)  # fmt: skip
+IS_VERDICT: Final = _ACTION_OF != 0
+_REFUSING: Final = np.zeros(len(Effect), np.bool_)
+_REFUSING[[Effect.REFUSE_OP, Effect.REFUSE_DELIVERED, Effect.EXPIRE_OP]] = True
 
 
 def take_ops(builder: PageBuilder, arrived: Events) -> None:
@@ -49,7 +68,9 @@ def _as_ops(builder: PageBuilder, arrived: Events) -> WaitingOps:
     An op waits from when it was read, by whichever clock is ahead: after an outage, ops may be read
     long after they were written and still before their halves.
     """
-    wait_until = np.maximum(arrived.time_ms, builder.now_ms) + builder.rules.verdict_retention_ms
+    rules, delivered = builder.rules, _is_delivered(arrived.detail)
+    wait_ms = np.where(delivered, rules.half_retention_ms, rules.verdict_retention_ms)
+    wait_until = np.maximum(arrived.time_ms, builder.now_ms) + wait_ms
     index = builder.index_of(arrived.offset)
     return WaitingOps(
         index,
@@ -59,6 +80,11 @@ def _as_ops(builder: PageBuilder, arrived: Events) -> WaitingOps:
         arrived.detail,
         arrived.identity_rest,
     )
+
+
+def _is_delivered(state: Ints) -> NDArray[np.bool_]:
+    delivered: NDArray[np.bool_] = _EVENT_OF[state] == Event.DELIVERED
+    return delivered
 
 
 def _take(builder: PageBuilder, ops: WaitingOps) -> None:
@@ -78,13 +104,14 @@ def _take(builder: PageBuilder, ops: WaitingOps) -> None:
 
 def _events_of(builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32]) -> Bytes:
     """Return uint8[n], the table's event for each op, given the rows of their halves or -1."""
-    says_commit = ops.state == TRANSACTION_COMMIT_TYPE
-    says_rollback = ops.state == TRANSACTION_ROLLBACK_TYPE
-    event = np.full(len(ops), Event.UNKNOWN, np.uint8)
-    event[says_commit] = Event.COMMIT
-    event[says_rollback] = Event.ROLLBACK
+    event = _EVENT_OF[ops.state]
     if not len(builder.halves):
         return event
+    is_direct = (rows >= 0) & (builder.halves.direct[rows] != PLAIN)
+    if is_direct.any():
+        # An old client's word: while the session lives, the half may be delivered after it.
+        is_open = (ops.state == TRANSACTION_COMMIT_TYPE) | (ops.state == TRANSACTION_ROLLBACK_TYPE)
+        event[is_direct & is_open] = Event.UNKNOWN
     difference = ops.identity ^ builder.halves.identity[rows]
     differs = (difference != 0) | (ops.identity_rest != builder.halves.identity_rest[rows])
     is_wrong = differs & (rows >= 0) & (event != Event.UNKNOWN)
@@ -98,11 +125,10 @@ def _events_of(builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32]) -
 def _phases_met(builder: PageBuilder, index: Ints, event: Bytes) -> tuple[Bytes, NDArray[np.intp]]:
     """Return the phase that each op meets its half in, and the positions of those that decide.
 
-    The first commit or rollback of a pending half decides; the later ones meet its verdict.
+    The first verdict on a pending half decides; the later ones meet its verdict.
     """
     phase = builder.phase[index]
-    verdicts = (event == Event.COMMIT) | (event == Event.ROLLBACK)
-    candidates = np.flatnonzero((phase == Phase.PENDING) & verdicts)
+    candidates = np.flatnonzero((phase == Phase.PENDING) & IS_VERDICT[event])
     first = np.empty(builder.page.page_size, np.intp)
     # Of several values for one place the last written stays, so writing backwards keeps the first.
     backwards = candidates[::-1]
@@ -117,9 +143,11 @@ def _phases_met(builder: PageBuilder, index: Ints, event: Bytes) -> tuple[Bytes,
 
 def _let_wait(builder: PageBuilder, ops: WaitingOps) -> NDArray[np.bool_]:
     """Let the ops wait for their halves; return bool[n], false where too many wait already."""
-    waiting = np.bincount(builder.waiting.index, minlength=builder.page.page_size).tolist()
-    fits = np.ones(len(ops), np.bool_)
-    for position, index in enumerate(ops.index.tolist()):
+    of_others = builder.waiting.index[~_is_delivered(builder.waiting.state)]
+    waiting = np.bincount(of_others, minlength=builder.page.page_size).tolist()
+    fits = _is_delivered(ops.state)
+    for position in np.flatnonzero(~fits).tolist():
+        index = ops.index[position]
         fits[position] = waiting[index] < WAITING_OPS_PER_OFFSET_MAX
         waiting[index] += 1
     builder.waiting = WaitingOps.joined(builder.waiting, ops.take(fits))
@@ -135,13 +163,12 @@ def _give_verdicts(builder: PageBuilder, rows: NDArray[np.int32], event: Bytes) 
     event = event_of_row[in_order]
     builder.count_finished(in_order)
     builder.settle(in_order, NEXT_PHASE[Phase.PENDING, event])
-    action = np.where(event == Event.COMMIT, np.uint8(Action.COMMIT), np.uint8(Action.ROLLBACK))
     offset = builder.halves.index[in_order] + builder.page.first_offset
-    builder.act(action, offset, 0, rows=in_order)
+    builder.act(_ACTION_OF[event], offset, 0, rows=in_order)
 
 
 def _refuse(builder: PageBuilder, ops: WaitingOps, effect: Bytes, reason: Bytes) -> None:
-    refused = np.flatnonzero((effect == Effect.REFUSE_OP) | (effect == Effect.EXPIRE_OP))
+    refused = np.flatnonzero(_REFUSING[effect])
     if len(refused):
         ops = ops.take(refused)
         offset = ops.index + builder.page.first_offset

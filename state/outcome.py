@@ -36,6 +36,11 @@ class Action(IntEnum):
     REFUSE_OP = 7
     PREPARED = 8
     """A half became pending: nothing to do, said only to whoever keeps a ledger."""
+    DELIVERED = 9
+    """Its producer delivered the half: only the mark is written."""
+    FENCE = 10
+    """The session of a direct half is to be fenced, and feedback of that to be written: then the
+    half can be discarded."""
 
 
 class Counter(IntEnum):
@@ -62,13 +67,20 @@ class Counter(IntEnum):
     CHECKS_UNDELIVERED = 11
     """Check requests that found no topic and so do not count."""
     DISCARDS = 12
+    DELIVERED = 13
+    """Of the commits, those that a producer delivered itself."""
+    FENCES = 14
+    """Direct halves whose session was to be fenced before they are discarded."""
+    DELIVERED_REFUSED = 15
+    """Delivered ops that met another verdict: 0 while everybody keeps to the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """What one page decided in one batch.
 
-    Rows come in this order: refused halves, prepared ones, verdicts, refused ops, discards, checks;
+    Rows come in this order: refused halves, prepared ones, verdicts, refused ops, discards, fences,
+    checks;
     each by offset, refused ops by their own.
 
     Args:
@@ -77,9 +89,10 @@ class Outcome:
         now_ms: the batch's time, milliseconds since 1970.
         action: uint8[m], Action.
         offset: int64[m], offset of the half.
-        detail: int32[m]. CHECK: check times with this one. DISCARD_*: check times. REFUSE_*:
+        detail: int32[m]. CHECK: check times with this one. DISCARD_*, FENCE: check times. REFUSE_*:
             RefusedReason. Else 0.
-        source_offset: int64[m], REFUSE_OP: offset of the op. Else that of the half.
+        source_offset: int64[m], REFUSE_OP: offset of the op, as Events has it. Else that of the
+            half.
         counters: int64[len(Counter)].
         pending: halves that are pending after the batch.
         oldest_ms: broker's time of the oldest pending half, -1 without any.

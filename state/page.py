@@ -17,7 +17,13 @@ from checkback.protocol.errors import UsageError
 from checkback.state.columns import Columns
 from checkback.state.packing import Reader, damaged, pack_narrow_columns, refuse_version
 
-PAGE_VERSION: Final = 1
+PAGE_VERSION: Final = 2
+"""Version 2 knows direct halves: a job that does not would write their finals a second time."""
+PLAIN: Final = 0
+DIRECT: Final = 1
+FENCING: Final = 2
+"""What PendingHalves.direct says: its producer never delivers it; may deliver it itself; may, and
+the sink was told to fence its session, so that the half can be discarded."""
 PAGE_SIZE_MAX: Final = 65_536
 """An index inside a page is packed in 16 bits."""
 
@@ -37,6 +43,7 @@ class PendingHalves(Columns):
         check_times: int64[k], check requests that count.
         identity: int64[k], first word of the identity.
         identity_rest: int64[k], its second word.
+        direct: int64[k], PLAIN, DIRECT or FENCING.
     """
 
     index: NDArray[np.int64]
@@ -45,18 +52,19 @@ class PendingHalves(Columns):
     check_times: NDArray[np.int64]
     identity: NDArray[np.int64]
     identity_rest: NDArray[np.int64]
+    direct: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingOps(Columns):
-    """Commits and rollbacks whose half did not come yet, in the order they came.
+    """Verdicts whose half did not come yet, in the order they came.
 
     Args:
         index: int64[w], offset inside the page of the half they name.
-        source_offset: int64[w], the op's own.
+        source_offset: int64[w], the op's own, as Events has it.
         wait_until_ms: int64[w]; refused in the first batch after it.
         identity: int64[w], as the op has it.
-        state: int64[w], 8 commit or 12 rollback.
+        state: int64[w], 8 commit, 9 delivered or 12 rollback; with CLOSED added as Events has it.
         identity_rest: int64[w], as the op has it.
     """
 
@@ -137,7 +145,7 @@ class Page:
         return not (len(self.halves) or len(self.waiting) or len(self.settled.forget_at_ms))
 
     def pack(self) -> bytes:
-        """Return the packed form, version 1, little endian, its columns packed narrowly.
+        """Return the packed form, version 2, little endian, its columns packed narrowly.
 
         Some 16 bytes per pending half where all came within a minute, twelve of them its identity;
         two bits per offset from the first to the last verdict, and a few bytes per run of verdicts
@@ -168,6 +176,7 @@ class Page:
             run_slots,
             self.waiting.state,
             packed_verdicts,
+            self.halves.direct,
         )
 
     @classmethod
@@ -181,7 +190,8 @@ class Page:
         reader = Reader(blob, "page")
         header = reader.header(_HEADER)
         column = reader.narrow_column
-        _, partition, page, page_size, halves, waiting, forget_slots, start, quads, runs = header
+        version, partition, page, page_size, halves, waiting, *rest_of_header = header
+        forget_slots, start, quads, runs = rest_of_header
         forget_at_ms = column("<i8", forget_slots)
         store_time, deadline, identity, rest = (column("<i8", halves) for _ in range(4))
         source_offset, wait_until, *op_identity = (column("<i8", waiting) for _ in range(4))
@@ -192,12 +202,15 @@ class Page:
         op_state = column("u1", waiting).astype(np.int64)
         verdict = _unpack_verdicts(column("u1", quads), start, page_size)
         forget_slot = _unpack_slots(verdict, run_lengths, run_slots)
+        direct = np.zeros(halves, np.int64)
+        if version > 1:
+            direct += column("u1", halves)
         reader.finish()
         return cls(
             partition,
             page,
             page_size,
-            PendingHalves(index, store_time, deadline, check_times, identity, rest),
+            PendingHalves(index, store_time, deadline, check_times, identity, rest, direct),
             WaitingOps(
                 op_index, source_offset, wait_until, op_identity[0], op_state, op_identity[1]
             ),

@@ -22,21 +22,24 @@ from checkback.state.transitions import Effect, Phase
 
 Ints = NDArray[np.int64]
 
-_COUNTER_OF: Final[dict[Effect, Counter]] = {
-    Effect.KEEP_PENDING: Counter.HALVES,
-    Effect.IGNORE_REPEATED_HALF: Counter.REPEATED_HALVES,
-    Effect.COMMIT: Counter.COMMITS,
-    Effect.ROLLBACK: Counter.ROLLBACKS,
-    Effect.IGNORE_UNKNOWN: Counter.UNKNOWN_OPS,
-    Effect.IGNORE_REPEATED_OP: Counter.REPEATED_OPS,
-    Effect.WAIT: Counter.OPS_WAITING,
-    Effect.REFUSE_HALF: Counter.REFUSALS,
-    Effect.REFUSE_OP: Counter.REFUSALS,
-    Effect.EXPIRE_OP: Counter.OPS_EXPIRED,
-    Effect.GIVE_CHECK_BACK: Counter.CHECKS_UNDELIVERED,
-    Effect.ASK: Counter.CHECKS,
-    Effect.DISCARD_CHECK_LIMIT: Counter.DISCARDS,
-    Effect.DISCARD_EXPIRED: Counter.DISCARDS,
+_COUNTERS_OF: Final[dict[Effect, tuple[Counter, ...]]] = {
+    Effect.KEEP_PENDING: (Counter.HALVES,),
+    Effect.IGNORE_REPEATED_HALF: (Counter.REPEATED_HALVES,),
+    Effect.COMMIT: (Counter.COMMITS,),
+    Effect.ROLLBACK: (Counter.ROLLBACKS,),
+    Effect.IGNORE_UNKNOWN: (Counter.UNKNOWN_OPS,),
+    Effect.IGNORE_REPEATED_OP: (Counter.REPEATED_OPS,),
+    Effect.WAIT: (Counter.OPS_WAITING,),
+    Effect.REFUSE_HALF: (Counter.REFUSALS,),
+    Effect.REFUSE_OP: (Counter.REFUSALS,),
+    Effect.EXPIRE_OP: (Counter.OPS_EXPIRED,),
+    Effect.GIVE_CHECK_BACK: (Counter.CHECKS_UNDELIVERED,),
+    Effect.ASK: (Counter.CHECKS,),
+    Effect.DISCARD_CHECK_LIMIT: (Counter.DISCARDS,),
+    Effect.DISCARD_EXPIRED: (Counter.DISCARDS,),
+    Effect.DELIVERED: (Counter.COMMITS, Counter.DELIVERED),
+    Effect.FENCE: (Counter.FENCES,),
+    Effect.REFUSE_DELIVERED: (Counter.REFUSALS, Counter.DELIVERED_REFUSED),
 }
 _FINISH_BOUNDS: Final = np.array(FINISH_BOUNDS_MS, np.int64)
 
@@ -99,8 +102,7 @@ class PageBuilder:
         """Count each of these effects."""
         numbers = np.bincount(effects, minlength=len(Effect))
         for effect in np.flatnonzero(numbers).tolist():
-            counter = _COUNTER_OF.get(Effect(effect))
-            if counter is not None:
+            for counter in _COUNTERS_OF.get(Effect(effect), ()):
                 self._counters[counter] += numbers[effect]
 
     def count_refusals(self, number: int) -> None:

@@ -29,6 +29,8 @@ class Mark(IntEnum):
     DISCARD_CHECK_LIMIT = 4
     DISCARD_EXPIRED = 5
     REFUSED_HALF = 6
+    DELIVERED = 7
+    """Committed, by its producer."""
 
 
 _MARK_OF: Final = np.zeros(len(Action) + 1, np.uint8)
@@ -38,6 +40,7 @@ _MARK_OF[Action.CHECK] = Mark.ASKED
 _MARK_OF[Action.DISCARD_CHECK_LIMIT] = Mark.DISCARD_CHECK_LIMIT
 _MARK_OF[Action.DISCARD_EXPIRED] = Mark.DISCARD_EXPIRED
 _MARK_OF[Action.REFUSE_HALF] = Mark.REFUSED_HALF
+_MARK_OF[Action.DELIVERED] = Mark.DELIVERED
 _COUNTS_CHECKS: Final = (Mark.ASKED, Mark.DISCARD_CHECK_LIMIT, Mark.DISCARD_EXPIRED)
 
 

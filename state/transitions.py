@@ -35,6 +35,7 @@ class Event(IntEnum):
     COMMIT = 2
     ROLLBACK = 3
     UNKNOWN = 4
+    """Also a commit or rollback of a direct half that does not say that its session is closed."""
     OP_GROUP_WRONG = 5
     """Commit or rollback by another producer group than the half's."""
     OP_TRANSACTION_ID_WRONG = 6
@@ -47,9 +48,18 @@ class Event(IntEnum):
     HALF_RETENTION_OVER = 10
     """Older than ``half_retention_ms``."""
     WAIT_OVER = 11
-    """An op waited ``verdict_retention_ms`` for its half, or too many wait for the same."""
+    """An op waited ``verdict_retention_ms`` for its half, or too many wait for the same; a
+    delivered op waits for ``half_retention_ms``."""
     VERDICT_RETENTION_OVER = 12
     """The verdict was remembered for ``verdict_retention_ms``."""
+    DELIVERED = 13
+    """An op in the Kafka transaction in which a producer delivered the final message itself."""
+    FENCE_DUE = 14
+    """A direct half is to be discarded: its session has to be fenced first."""
+    FENCED = 15
+    """The session of a direct half was fenced: whatever it delivered was read before."""
+    FENCED_EXPIRED = 16
+    """The same, of a half that was not asked ``check_max`` times."""
 
 
 class Effect(IntEnum):
@@ -71,6 +81,9 @@ class Effect(IntEnum):
     DISCARD_CHECK_LIMIT = 13
     DISCARD_EXPIRED = 14
     FORGET = 15
+    DELIVERED = 16
+    FENCE = 17
+    REFUSE_DELIVERED = 18
 
 
 class Transition(NamedTuple):
@@ -91,6 +104,8 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
     (_P.ABSENT, _E.UNKNOWN): Transition(_P.ABSENT, _F.IGNORE_UNKNOWN),
     (_P.ABSENT, _E.CHECK_UNDELIVERED): Transition(_P.ABSENT, _F.NOTHING),
     (_P.ABSENT, _E.WAIT_OVER): Transition(_P.ABSENT, _F.EXPIRE_OP, _R.OP_WITHOUT_HALF),
+    (_P.ABSENT, _E.DELIVERED): Transition(_P.ABSENT, _F.WAIT),
+    (_P.ABSENT, _E.FENCED): Transition(_P.ABSENT, _F.NOTHING),
     (_P.PENDING, _E.HALF): Transition(_P.PENDING, _F.IGNORE_REPEATED_HALF),
     (_P.PENDING, _E.HALF_REJECTED): Transition(_P.PENDING, _F.IGNORE_REPEATED_HALF),
     (_P.PENDING, _E.COMMIT): Transition(_P.COMMITTED, _F.COMMIT),
@@ -104,6 +119,10 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
     (_P.PENDING, _E.CHECK_DUE): Transition(_P.PENDING, _F.ASK),
     (_P.PENDING, _E.CHECKS_USED_UP): Transition(_P.DISCARDED, _F.DISCARD_CHECK_LIMIT),
     (_P.PENDING, _E.HALF_RETENTION_OVER): Transition(_P.DISCARDED, _F.DISCARD_EXPIRED),
+    (_P.PENDING, _E.DELIVERED): Transition(_P.COMMITTED, _F.DELIVERED),
+    (_P.PENDING, _E.FENCE_DUE): Transition(_P.PENDING, _F.FENCE),
+    (_P.PENDING, _E.FENCED): Transition(_P.DISCARDED, _F.DISCARD_CHECK_LIMIT),
+    (_P.PENDING, _E.FENCED_EXPIRED): Transition(_P.DISCARDED, _F.DISCARD_EXPIRED),
     (_P.COMMITTED, _E.HALF): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_HALF),
     (_P.COMMITTED, _E.HALF_REJECTED): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_HALF),
     (_P.COMMITTED, _E.COMMIT): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_OP),
@@ -114,6 +133,10 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
         _P.COMMITTED, _F.REFUSE_OP, _R.OP_TRANSACTION_ID_WRONG
     ),
     (_P.COMMITTED, _E.CHECK_UNDELIVERED): Transition(_P.COMMITTED, _F.NOTHING),
+    (_P.COMMITTED, _E.DELIVERED): Transition(
+        _P.COMMITTED, _F.REFUSE_DELIVERED, _R.DELIVERED_AFTER_COMMIT
+    ),
+    (_P.COMMITTED, _E.FENCED): Transition(_P.COMMITTED, _F.NOTHING),
     (_P.COMMITTED, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
     (_P.ROLLED_BACK, _E.HALF): Transition(_P.ROLLED_BACK, _F.IGNORE_REPEATED_HALF),
     (_P.ROLLED_BACK, _E.HALF_REJECTED): Transition(_P.ROLLED_BACK, _F.IGNORE_REPEATED_HALF),
@@ -127,6 +150,10 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
         _P.ROLLED_BACK, _F.REFUSE_OP, _R.OP_TRANSACTION_ID_WRONG
     ),
     (_P.ROLLED_BACK, _E.CHECK_UNDELIVERED): Transition(_P.ROLLED_BACK, _F.NOTHING),
+    (_P.ROLLED_BACK, _E.DELIVERED): Transition(
+        _P.ROLLED_BACK, _F.REFUSE_DELIVERED, _R.DELIVERED_AFTER_ROLLBACK
+    ),
+    (_P.ROLLED_BACK, _E.FENCED): Transition(_P.ROLLED_BACK, _F.NOTHING),
     (_P.ROLLED_BACK, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
     (_P.DISCARDED, _E.HALF): Transition(_P.DISCARDED, _F.IGNORE_REPEATED_HALF),
     (_P.DISCARDED, _E.HALF_REJECTED): Transition(_P.DISCARDED, _F.IGNORE_REPEATED_HALF),
@@ -134,6 +161,10 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
     (_P.DISCARDED, _E.ROLLBACK): Transition(_P.DISCARDED, _F.REFUSE_OP, _R.ROLLBACK_AFTER_DISCARD),
     (_P.DISCARDED, _E.UNKNOWN): Transition(_P.DISCARDED, _F.IGNORE_UNKNOWN),
     (_P.DISCARDED, _E.CHECK_UNDELIVERED): Transition(_P.DISCARDED, _F.NOTHING),
+    (_P.DISCARDED, _E.DELIVERED): Transition(
+        _P.DISCARDED, _F.REFUSE_DELIVERED, _R.DELIVERED_AFTER_DISCARD
+    ),
+    (_P.DISCARDED, _E.FENCED): Transition(_P.DISCARDED, _F.NOTHING),
     (_P.DISCARDED, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
 }
 

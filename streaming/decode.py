@@ -16,10 +16,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from checkback.protocol import properties as names
-from checkback.protocol.refusals import RefusedReason
-from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
-from checkback.state import EventKind
+from checkback.protocol.topics import TopicNames
+from checkback.state import CLOSED, DIRECT_SOURCE, EventKind
 from checkback.state.identity import digest_sql, identity_sql, rest_sql
+from checkback.streaming.decode_refusals import (
+    as_bytes,
+    body_refusal,
+    half_refusal,
+    names_refusal,
+    op_refusal,
+)
 from checkback.streaming.page_keys import page_key_of
 from checkback.streaming.verification import Verification
 
@@ -31,13 +37,13 @@ EVENT_COLUMNS: Final = (
 NO_IMMUNITY: Final = -1
 POSITIONS: Final = range(len(names.HALF_PROTOCOL_ORDER))
 """Of the headers that the protocol orders, as many in a half as in an op."""
+OF_FENCE: Final = 0
+"""In place of a feedback's check times, which begin at 1."""
 WHOLE_NUMBER: Final = "^[0-9]{1,12}$"
-TOPIC_LENGTH_MAX: Final = 127
-"""RocketMQ's (Validators.TOPIC_MAX_LENGTH). A name with characters that Kafka does not take is
-refused with the verdict, since there is no such topic: a pattern would cost every half 0.4 us."""
-OP_STATES: Final = (
-    names.TRANSACTION_NOT_TYPE, names.TRANSACTION_COMMIT_TYPE, names.TRANSACTION_ROLLBACK_TYPE,
-)  # fmt: skip
+_HALF_NAMES: Final = (*names.HALF_PROTOCOL_ORDER, names.DIRECT_ID)
+_OP_NAMES: Final = (*names.OP_PROTOCOL_ORDER, names.DIRECT_CLOSED)
+"""What is looked for: the headers that are ordered, and the one that may follow them."""
+_DIRECT_AT: Final = len(POSITIONS)
 
 
 def decode(
@@ -47,7 +53,7 @@ def decode(
     body_bytes_max: Column | None = None,
     verification: Verification | None = None,
 ) -> DataFrame:
-    """Return one event row per record of the half and op topics and per feedback.
+    """Return one event row per record of the half and both op topics and per feedback.
 
     On the feedback topic, where only the pipeline may write, other records are passed over: ticks,
     and records of a stranger.
@@ -63,14 +69,17 @@ def decode(
         page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
         offset long (of the half), time_ms long (of the record), identity long (see
         state/identity.py), detail long (a half's immunity time in ms or -1, an op's state, a
-        feedback's check times, a refusal's code), source_offset long (of the record itself).
+        feedback's check times, a refusal's code), source_offset long (of the record itself); as
+        state.Events has them.
     """
     access = ("access_refusal",) if verification else ()
+    # Delivered ops are not signed; with access control there is no direct delivery.
+    takes_direct = verification is None
     records = _records_to_decode(rows, topics, ("key",) if verification else ())
     if verification is not None:
         records = verification.verified(records, topics)
     ordered = _headers_in_order(_read_records(records, body_bytes_max, access), access)
-    events = _events(_judged(ordered, topics, access))
+    events = _events(_judged(ordered, topics, access, takes_direct=takes_direct))
     paged = events.withColumn("page", f.expr(f"offset div {page_size}"))
     return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
 
@@ -89,7 +98,10 @@ def _records_to_decode(rows: DataFrame, topics: TopicNames, keys: tuple[str, ...
             "value",
             "headers",
             (f.col("topic") == topics.half).alias("is_half"),
-            f.when(f.col("topic") == topics.feedback, _feedback_times()).alias("feedback_times"),
+            (f.col("topic") == topics.direct_op).alias("is_direct_op"),
+            f.when(f.col("topic") == topics.feedback, _feedback_times())
+            .when((f.col("topic") == topics.direct_op) & _says_fenced(), OF_FENCE)
+            .alias("feedback_times"),
             *keys,
         )
         .withColumn("in_order", _stand_in_order())
@@ -100,16 +112,17 @@ def _read_records(
     records: DataFrame, body_bytes_max: Column | None, access: tuple[str, ...]
 ) -> DataFrame:
     """Return the records with what their values say, and without their values."""
-    body_refusal = f.when(f.col("is_half"), _body_refusal(body_bytes_max)).otherwise(0)
+    of_body = f.when(f.col("is_half"), body_refusal(body_bytes_max)).otherwise(0)
     return records.select(
         "is_half",
+        "is_direct_op",
         "in_order",
         "partition",
         "source_offset",
         "time_ms",
         f.when(~f.col("is_half"), _named_offset()).alias("named_offset"),
         "feedback_times",
-        body_refusal.alias("body_refusal"),
+        of_body.alias("body_refusal"),
         "headers",
         *access,
     )
@@ -119,23 +132,28 @@ def _headers_in_order(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
     """Return the records with a column for each header that the protocol orders."""
     return records.withColumn("found", _found_by_name()).select(
         "is_half",
+        "is_direct_op",
         "partition",
         "source_offset",
         "time_ms",
         "named_offset",
         "feedback_times",
+        _says_direct().alias("says_direct"),
         *(_said(position).alias(f"said_{position}") for position in POSITIONS),
-        _names_refusal().otherwise(f.col("body_refusal")).alias("record_refusal"),
+        names_refusal().otherwise(f.col("body_refusal")).alias("record_refusal"),
         *access,
     )
 
 
-def _judged(records: DataFrame, topics: TopicNames, access: tuple[str, ...]) -> DataFrame:
+def _judged(
+    records: DataFrame, topics: TopicNames, access: tuple[str, ...], *, takes_direct: bool
+) -> DataFrame:
     """Return the records with their parts by name, why each is refused, and its digest."""
-    refusal = f.when(f.col("is_half"), _half_refusal(topics)).otherwise(_op_refusal())
+    of_op = op_refusal(takes_direct=takes_direct)
+    refusal = f.when(f.col("is_half"), half_refusal(topics)).otherwise(of_op)
     # A record without a group or an id is refused, and nothing asks for its identity.
-    digest = f.coalesce(f.expr(digest_sql("`group`", "transaction_id")), _bytes(""))
-    return records.select(*_parts(), *access).select(
+    digest = f.coalesce(f.expr(digest_sql("`group`", "transaction_id")), as_bytes(""))
+    return records.select(*_parts(takes_direct=takes_direct), *access).select(
         "*",
         (_or_access(refusal) if access else refusal).alias("refusal"),
         digest.alias("digest"),
@@ -153,7 +171,7 @@ def _events(judged: DataFrame) -> DataFrame:
         "time_ms",
         f.coalesce(f.expr(identity_sql("`group`", "digest")), f.lit(0)).alias("identity"),
         _detail().alias("detail"),
-        "source_offset",
+        _source_offset().alias("source_offset"),
         f.expr(rest_sql("digest")).alias("identity_rest"),
     )
 
@@ -173,12 +191,19 @@ def _is_ours(topics: TopicNames) -> Column:
     tag, times = _header_at(0), _header_at(1)
     is_feedback = (
         (tag["key"] == names.TAGS)
-        & (tag["value"] == _bytes(names.OP_TAG_UNDELIVERED))
+        & (tag["value"] == as_bytes(names.OP_TAG_UNDELIVERED))
         & (times["key"] == names.TRANSACTION_CHECK_TIMES)
         & (_feedback_times() > 0)
         & (_named_offset() >= 0)
     )
     return (f.col("topic") != topics.feedback) | f.coalesce(is_feedback, f.lit(False))
+
+
+def _says_fenced() -> Column:
+    """Tell whether a record reads as the sink's feedback of a fence."""
+    tag = _header_at(0)
+    is_fence = (tag["key"] == names.TAGS) & (tag["value"] == as_bytes(names.OP_TAG_FENCED))
+    return f.coalesce(is_fence & (_named_offset() >= 0), f.lit(False))
 
 
 def _feedback_times() -> Column:
@@ -193,7 +218,7 @@ def _named_offset() -> Column:
     """
     value = f.col("value")
     first, last = f.substring(value, 1, 1), f.substring(value, -1, 1)
-    digits = [one.between(_bytes("0"), _bytes("9")) for one in (first, last)]
+    digits = [one.between(as_bytes("0"), as_bytes("9")) for one in (first, last)]
     return f.when(reduce(and_, digits), _number(value))
 
 
@@ -220,8 +245,8 @@ def _found_by_name() -> Column:
         at = f.array_position(f.col("headers.key"), name).cast("int") - 1
         return f.get(f.col("headers"), at)["value"]
 
-    of_half = f.array(*map(f.lit, names.HALF_PROTOCOL_ORDER))
-    of_op = f.array(*map(f.lit, names.OP_PROTOCOL_ORDER))
+    of_half = f.array(*map(f.lit, _HALF_NAMES))
+    of_op = f.array(*map(f.lit, _OP_NAMES))
     wanted = f.when(f.col("is_half"), of_half).otherwise(of_op)
     return f.when(~f.col("in_order"), f.transform(wanted, first_of_name))
 
@@ -232,36 +257,17 @@ def _said(position: int) -> Column:
     return f.when(f.col("in_order"), _header_at(position)["value"]).otherwise(found)
 
 
-def _names_refusal() -> Column:
-    """Return why a record is refused for the names of its headers, open for what else it may be.
-
-    Kafka's clients in C end a name at a NUL, and some read no name that is not UTF-8 (the JVM reads
-    a character of its own for what it can't): where headers are looked up by name, the sink would
-    find others than were found here. Where they stand in order it finds the same ones first, and
-    looking through all names would cost every half a quarter of a microsecond.
-    """
-    is_half = f.col("is_half")
-    of_half = f.lit(RefusedReason.HALF_HEADER_NAME_INVALID.value)
-    invalid = f.when(is_half, of_half).otherwise(RefusedReason.OP_HEADER_NAME_INVALID.value)
-    all_names = f.array_join("headers.key", "\n")
-    is_invalid = f.contains(all_names, f.lit("\0")) | f.contains(all_names, f.lit("\ufffd"))
-    has_others = ~f.col("in_order") | (f.size("headers") > len(POSITIONS))
-    is_counted = f.array_contains("headers.key", names.TRANSACTION_CHECK_TIMES)
-    return f.when(~f.col("in_order") & is_invalid, invalid).when(
-        is_half & has_others & is_counted, RefusedReason.HALF_WITH_CHECK_TIMES.value
-    )
+def _says_direct() -> Column:
+    """Tell whether there is the header that may follow those of the protocol's order."""
+    follows = _header_at(_DIRECT_AT)["key"]
+    wanted = f.when(f.col("is_half"), names.DIRECT_ID).otherwise(names.DIRECT_CLOSED)
+    in_place = f.coalesce(follows == wanted, f.lit(False))
+    by_name = f.get(f.col("found"), f.lit(_DIRECT_AT)).isNotNull()
+    says = f.when(f.col("in_order"), in_place).otherwise(by_name)
+    return says & (f.col("is_half") | f.col("is_direct_op"))
 
 
-def _body_refusal(bytes_max: Column | None) -> Column:
-    """Return why a half is refused for its body, 0 if it is not."""
-    size = f.coalesce(f.octet_length("value"), f.lit(0))
-    found = f.when(size == 0, RefusedReason.HALF_BODY_EMPTY.value)
-    if bytes_max is not None:
-        found = found.when(size > bytes_max, RefusedReason.HALF_BODY_TOO_LARGE.value)
-    return found.otherwise(0)
-
-
-def _parts() -> list[Column]:
+def _parts(*, takes_direct: bool) -> list[Column]:
     """Return what the two protocol orders name, from what is said at their positions."""
     half, op = names.HALF_PROTOCOL_ORDER, names.OP_PROTOCOL_ORDER
 
@@ -273,7 +279,9 @@ def _parts() -> list[Column]:
 
     return [
         *map(f.col, ("is_half", "partition", "source_offset", "time_ms", "named_offset")),
-        *map(f.col, ("feedback_times", "record_refusal")),
+        *map(f.col, ("feedback_times", "record_refusal", "is_direct_op")),
+        # Of a half: that it is a direct one. Of an op: that it closes the session of its half.
+        (f.col("says_direct") & (f.lit(takes_direct) | ~f.col("is_half"))).alias("says_direct"),
         of_either(names.PGROUP).alias("group"),
         of_either(names.UNIQ_KEY).alias("transaction_id"),
         at(half, names.TRAN_MSG).alias("tran_msg"),
@@ -284,75 +292,37 @@ def _parts() -> list[Column]:
     ]
 
 
-def _bytes(text: str) -> Column:
-    return f.lit(text.encode())
-
-
 def _number(said: Column) -> Column:
     return said.cast("string").try_cast("long")
 
 
-def _blank(column: str) -> Column:
-    return f.coalesce(f.col(column) == _bytes(""), f.lit(True))
-
-
-def _half_refusal(topics: TopicNames) -> Column:
-    real_topic = f.col("real_topic")
-    # With our prefix and without: taking it off would cut every topic's name.
-    prefixes = ("", topics.prefix) if topics.prefix else ("",)
-    system = real_topic.isin(
-        *(_bytes(prefix + name) for prefix in prefixes for name in SYSTEM_TOPICS)
-    )
-    for prefix in prefixes:
-        for system_prefix in SYSTEM_TOPIC_PREFIXES:
-            system = system | f.startswith(real_topic, _bytes(prefix + system_prefix))
-    not_a_half = f.coalesce(f.col("tran_msg") != _bytes("true"), f.lit(True))
-    return (
-        f.when(not_a_half, RefusedReason.NOT_A_HALF.value)
-        .when(_blank("group"), RefusedReason.HALF_WITHOUT_GROUP.value)
-        .when(_blank("transaction_id"), RefusedReason.HALF_WITHOUT_TRANSACTION_ID.value)
-        .when(_blank("real_topic"), RefusedReason.HALF_WITHOUT_REAL_TOPIC.value)
-        .when(system, RefusedReason.HALF_FOR_SYSTEM_TOPIC.value)
-        .when(
-            f.octet_length(real_topic) > TOPIC_LENGTH_MAX, RefusedReason.HALF_TOPIC_TOO_LONG.value
-        )
-        .otherwise(f.col("record_refusal"))
-    )
-
-
-def _op_refusal() -> Column:
-    unreadable = f.col("named_offset").isNull() | (f.col("named_offset") < 0)
-    is_op = f.col("tag") == _bytes(names.OP_TAG_REMOVE)
-    known_state = f.coalesce(
-        f.col("op_state").isin(*(_bytes(str(one)) for one in OP_STATES)), f.lit(False)
-    )
-    return (
-        f.when(f.col("feedback_times").isNotNull(), 0)
-        .when(f.coalesce(~is_op, f.lit(True)), RefusedReason.OP_TAG_UNKNOWN.value)
-        .when(unreadable, RefusedReason.OP_OFFSET_UNREADABLE.value)
-        .when(~known_state, RefusedReason.OP_STATE_UNKNOWN.value)
-        .when(_blank("group"), RefusedReason.OP_WITHOUT_GROUP.value)
-        .when(_blank("transaction_id"), RefusedReason.OP_WITHOUT_TRANSACTION_ID.value)
-        .otherwise(f.col("record_refusal"))
-    )
-
-
 def _kind() -> Column:
     refused = f.col("refusal") != 0
-    half = f.when(refused, EventKind.REFUSED_HALF.value).otherwise(EventKind.HALF.value)
+    half = (
+        f.when(refused, EventKind.REFUSED_HALF.value)
+        .when(f.col("says_direct"), EventKind.DIRECT_HALF.value)
+        .otherwise(EventKind.HALF.value)
+    )
     op = (
         f.when(refused, EventKind.REFUSED_OP.value)
+        .when(f.col("feedback_times") == OF_FENCE, EventKind.FENCED.value)
         .when(f.col("feedback_times").isNotNull(), EventKind.UNDELIVERED.value)
         .otherwise(EventKind.OP.value)
     )
     return f.when(f.col("is_half"), half).otherwise(op).cast("byte")
 
 
+def _source_offset() -> Column:
+    """Return the record's own offset, marked where it stands on the direct op topic."""
+    return f.col("source_offset") + f.when(f.col("is_direct_op"), DIRECT_SOURCE).otherwise(0)
+
+
 def _detail() -> Column:
     immunity = f.col("immunity")
     is_whole = immunity.cast("string").rlike(WHOLE_NUMBER)
-    immunity_ms = f.when(immunity != _bytes(""), f.when(is_whole, _number(immunity) * 1_000))
-    op = f.coalesce(f.col("feedback_times"), _number(f.col("op_state")), f.lit(0))
+    immunity_ms = f.when(immunity != as_bytes(""), f.when(is_whole, _number(immunity) * 1_000))
+    said = _number(f.col("op_state")) + f.when(f.col("says_direct"), CLOSED).otherwise(0)
+    op = f.coalesce(f.col("feedback_times"), said, f.lit(0))
     half = f.coalesce(immunity_ms, f.lit(NO_IMMUNITY))
     return (
         f.when(f.col("refusal") != 0, f.col("refusal").cast("long"))

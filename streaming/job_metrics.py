@@ -25,6 +25,10 @@ COUNTS: Final = {
     "rollbacks": "checkback_rollback_messages_total",
     "finals": "checkback_final_messages_total",
     "native_fallbacks": "checkback_native_fallbacks_total",
+    "delivered": "checkback_delivered_messages_total",
+    "delivered_refused": "checkback_delivered_refused_total",
+    "fences": "checkback_fences_total",
+    "fences_failed": "checkback_fences_failed_total",
 }
 """Metrics by the counts of a report that they are."""
 
@@ -82,7 +86,12 @@ class JobMetrics:
         self._progress = progress
         self._now_ms = now_ms
         names = settings.topics
-        self._topics = {names.half: "half", names.op: "op", names.feedback: "feedback"}
+        self._topics = {
+            names.half: "half",
+            names.op: "op",
+            names.direct_op: "direct_op",
+            names.feedback: "feedback",
+        }
         keep_ms = 2 * (settings.check_interval_ms + settings.progress_interval_ms)
         self._silent = SilentGroups(keep_ms)
         instruments.set("checkback_build_info", 1, version=__version__)

@@ -250,7 +250,7 @@ def _describe_topics(admin: AdminClient, needed: list[str]) -> dict[str, TopicFa
 def _require_fit(settings: Settings, facts: ClusterFacts) -> None:
     names = settings.topics
     half = facts.topics[names.half].partitions
-    for topic in (names.op, names.feedback):
+    for topic in names.read[1:]:
         found = facts.topics[topic].partitions
         if half != found:
             raise ConfigurationError(
@@ -275,7 +275,7 @@ def _require_settled_fit(settings: Settings, facts: ClusterFacts) -> None:
 def _require_configs(settings: Settings, admin: AdminClient) -> None:
     names = settings.topics
     wanted = {plan.name: plan.configs for plan in _plans(settings)}
-    for topic in (names.half, names.op, names.feedback):
+    for topic in names.read:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         answer = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
         try:

@@ -53,14 +53,13 @@ def read_topics(
 ) -> DataFrame:
     """Return halves, ops and feedback as they stand on Kafka.
 
-    One source for all three topics: their ends are looked up together, so that an op is hardly ever
+    One source for all four topics: their ends are looked up together, so that an op is hardly ever
     read a batch before its half. Read committed, because the sink's feedback is written in its
     transaction.
     """
-    names = settings.topics
     reader = spark.readStream.format("kafka").options(**READ_AT_ONCE).options(**connection)
     return (
-        reader.option("subscribe", f"{names.half},{names.op},{names.feedback}")
+        reader.option("subscribe", ",".join(settings.topics.read))
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")

@@ -148,7 +148,7 @@ class StallWatch:
         known = self._admin.list_topics(timeout=TIMEOUT_S).topics
         asked = {
             TopicPartition(topic, number): OffsetSpec.latest()
-            for topic in (names.half, names.op, names.feedback)
+            for topic in names.read
             if topic in known
             for number in known[topic].partitions
         }

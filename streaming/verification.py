@@ -71,8 +71,8 @@ class Verification:
         """Tell of each record whether it may be believed.
 
         Args:
-            rows: records with is_half, in_order, feedback_times, partition, time_ms, key, value and
-                headers.
+            rows: records with is_half, is_direct_op, in_order, feedback_times, partition, time_ms,
+                key, value and headers.
             topics: the names of the topics.
 
         Returns:
@@ -183,8 +183,10 @@ class _Content:
 
     def _sizes(self, algorithm: str, head_size: Column) -> Column:
         op = f"{algorithm} {self.topics.op} "
+        direct_op = f"{algorithm} {self.topics.direct_op} "
+        of_op = f.when(f.col("is_direct_op"), direct_op).otherwise(op)
         place = f.when(f.col("is_half"), f.lit(f"{algorithm} {self.topics.half} -")).otherwise(
-            f.concat(f.lit(op), f.col("partition").cast("string"))
+            f.concat(of_op, f.col("partition").cast("string"))
         )
         key_size = f.coalesce(f.octet_length("key").cast("string"), f.lit("-"))
         blank = f.lit(" ")

@@ -77,7 +77,7 @@ def delete_topics(settings: Settings, names: Iterable[str]) -> None:
 def own_topics(topics: TopicNames, groups: Iterable[str] = ()) -> list[str]:
     """Return the names of Checkback's topics, including the groups' check topics."""
     checks = [topics.check(group) for group in groups]
-    fixed = (topics.half, topics.op, topics.feedback, topics.discarded, topics.refused)
+    fixed = (*topics.read, topics.discarded, topics.refused)
     return [*fixed, topics.settled, topics.status, *checks]
 
 

@@ -108,7 +108,7 @@ def inspect(settings: Settings, store: ReadableCheckpoint) -> Inspection:
     positions = read_positions(
         {} if committed is None else committed.ends,
         {} if planned is None else planned.ends,
-        topic_ends(settings, [names.half, names.op, names.feedback]),
+        topic_ends(settings, names.read),
     )
     partitions = found.state_partitions or 0
     sink = marker_settings(settings, found.query_id or "", found.identity)

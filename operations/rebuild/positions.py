@@ -69,7 +69,7 @@ def find_positions(
     admin = AdminClient({**connection, "log_level": 2})
     with_ends = [
         TopicPartition(topic, number)
-        for topic in (names.half, names.op, names.feedback, names.settled, names.refused)
+        for topic in (*names.read, names.settled, names.refused)
         for number in range(partitions[topic])
     ]
     first = _offsets(admin, with_ends, OffsetSpec.earliest())

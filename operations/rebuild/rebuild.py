@@ -254,7 +254,7 @@ class _Work:
         counts = counts_of(self.spark.read.parquet(self._rows))
         require_sound(counts, positions, self.unknown_are)
         first_batch = self._first_batch(sink, now_ms)
-        ends = positions.ends([self._names.half, self._names.op, self._names.feedback])
+        ends = positions.ends(self._names.read)
         plan = plan_with_position(store.read("offsets/0").decode(), ends)
         store.replace("offsets/0", plan)
         self._seal(sink.query_id)
@@ -311,7 +311,7 @@ class _Work:
 
     def _positions(self) -> Positions:
         names = self._names
-        topics = (names.half, names.op, names.feedback, names.settled, names.refused)
+        topics = (*names.read, names.settled, names.refused)
         partitions = {topic: self._partitions(topic) for topic in topics}
         return find_positions(self.connection, names, partitions)
 

@@ -15,8 +15,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
-from checkback.state import EventKind, Events, Mark, Page, Rules, SettledMarks, decide
+from checkback.protocol.properties import (
+    TRANSACTION_COMMIT_TYPE,
+    TRANSACTION_DELIVERED,
+    TRANSACTION_ROLLBACK_TYPE,
+)
+from checkback.state import CLOSED, EventKind, Events, Mark, Page, Rules, SettledMarks, decide
 from checkback.state.page import PendingHalves, SettledOffsets
 from checkback.state.transitions import Phase
 from checkback.state.verdict_retention import forget_at_ms
@@ -29,6 +33,7 @@ CLOCK_MARGIN_MS: Final = 600_000
 
 _PHASE_OF: Final = np.zeros(max(Mark) + 1, np.uint8)
 _PHASE_OF[Mark.COMMIT] = Phase.COMMITTED
+_PHASE_OF[Mark.DELIVERED] = Phase.COMMITTED
 _PHASE_OF[Mark.ROLLBACK] = Phase.ROLLED_BACK
 _PHASE_OF[Mark.DISCARD_CHECK_LIMIT] = Phase.DISCARDED
 _PHASE_OF[Mark.DISCARD_EXPIRED] = Phase.DISCARDED
@@ -102,6 +107,7 @@ class _Marked:
 
     Args:
         phase: the verdict as a Phase, 0 without one.
+        is_delivered: whether the half's producer delivered it.
         settled_ms: batch time of the verdict.
         refused: whether the half was refused.
         check_times: the highest check number of a request, 0 without requests.
@@ -111,6 +117,7 @@ class _Marked:
     """
 
     phase: Bytes
+    is_delivered: NDArray[np.bool_]
     settled_ms: Ints
     refused: NDArray[np.bool_]
     check_times: Ints
@@ -139,7 +146,7 @@ def restore_page(
         rules: the present rules.
     """
     marked = _marked(empty, marks, known)
-    halves = events.of_kind(EventKind.HALF)
+    halves = events.of_kind(EventKind.HALF, EventKind.DIRECT_HALF)
     index = halves.offset - empty.first_offset
     foreign = (marked.phase[index] != 0) & (
         marked.settled_ms[index] + CLOCK_MARGIN_MS < halves.time_ms
@@ -148,14 +155,14 @@ def restore_page(
     is_unknown = is_open & (marked.check_times[index] == 0) & (halves.time_ms < known.marks_from_ms)
     left_alone = is_unknown & known.unknown_are_settled
     is_open &= ~left_alone
-    ops = _without(empty, events.of_kind(EventKind.OP), index[left_alone])
+    ops = _without(empty, _believed(empty, events, halves), index[left_alone])
     waiting, lost_ops = _ops_left(empty, ops, marked, known)
     settled = _remembered(marked, waiting.offset - empty.first_offset, now_ms, rules)
     page = replace(empty, settled=settled)
     pending = _pending(page, halves.take(is_open), marked, now_ms, rules)
-    feedback = events.of_kind(EventKind.UNDELIVERED)
-    pending = _checks_given_back(pending, marked, feedback.offset - empty.first_offset, feedback)
-    left = Events.concat(waiting, *_malformed(empty, events, marked))
+    pending = _checks_given_back(empty, pending, marked, events)
+    fenced = _fenced(empty, events, pending)
+    left = Events.concat(waiting, fenced, *_malformed(empty, events, marked))
     asked_lost = (marked.check_times > 0) & (marked.phase == 0)
     asked_lost[index] = False
     counts = RestoredCounts(
@@ -186,11 +193,12 @@ def _marked(empty: Page, marks: Sequence[SettledMarks], known: Known) -> _Marked
     verdict = np.flatnonzero(_PHASE_OF[mark])
     phase[index[verdict]] = _PHASE_OF[mark[verdict]]
     settled_ms[index[verdict]] = now_ms[verdict]
-    refused = np.zeros(size, np.bool_)
+    refused, is_delivered = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    is_delivered[index[mark == Mark.DELIVERED]] = True
     refused[index[mark == Mark.REFUSED_HALF]] = True
     asked = mark == Mark.ASKED
     checks = _checks(size, index[asked], times[asked], now_ms[asked])
-    return _Marked(phase, settled_ms, refused, *checks, beyond)
+    return _Marked(phase, is_delivered, settled_ms, refused, *checks, beyond)
 
 
 def _checks(size: int, index: Ints, times: Ints, now_ms: Ints) -> tuple[Ints, Ints, Ints]:
@@ -208,20 +216,42 @@ def _without(empty: Page, ops: Events, left_alone: Ints) -> Events:
     return ops.take(~is_left_alone[ops.offset - empty.first_offset])
 
 
+def _fenced(empty: Page, events: Events, pending: PendingHalves) -> Events:
+    """Return the feedback of fences that no batch has read: it discards the half."""
+    fenced = events.of_kind(EventKind.FENCED)
+    return fenced.take(np.isin(fenced.offset - empty.first_offset, pending.index))
+
+
+def _believed(empty: Page, events: Events, halves: Events) -> Events:
+    """Return the ops without the verdicts on direct halves that do not close their session.
+
+    They counted as unknown; so they say nothing against the verdict that came later.
+    """
+    ops = events.of_kind(EventKind.OP)
+    is_direct = np.zeros(empty.page_size, np.bool_)
+    direct = halves.offset[halves.kind == EventKind.DIRECT_HALF]
+    is_direct[direct - empty.first_offset] = True
+    is_open = (ops.detail == TRANSACTION_COMMIT_TYPE) | (ops.detail == TRANSACTION_ROLLBACK_TYPE)
+    return ops.take(~(is_open & is_direct[ops.offset - empty.first_offset]))
+
+
 def _ops_left(empty: Page, ops: Events, marked: _Marked, known: Known) -> tuple[Events, int]:
     """Return the ops that the first batch has to judge, and how many name a half that is gone.
 
     An op that agrees with the verdict was accepted, or repeats an accepted one. An op that
     contradicts the verdict and was not refused was never read. An op with unknown changes nothing.
     """
-    phase = marked.phase[ops.offset - empty.first_offset]
-    says_commit = ops.detail == TRANSACTION_COMMIT_TYPE
-    says_rollback = ops.detail == TRANSACTION_ROLLBACK_TYPE
+    at = ops.offset - empty.first_offset
+    phase, said = marked.phase[at], ops.detail & ~CLOSED
+    says_commit = said == TRANSACTION_COMMIT_TYPE
+    says_rollback = said == TRANSACTION_ROLLBACK_TYPE
+    says_delivered = said == TRANSACTION_DELIVERED
     agrees = (says_commit & (phase == Phase.COMMITTED)) | (
         says_rollback & (phase == Phase.ROLLED_BACK)
     )
+    agrees |= says_delivered & marked.is_delivered[at]
     gone = (phase == 0) & (ops.offset < known.first_offset)
-    says_something = says_commit | says_rollback
+    says_something = says_commit | says_rollback | says_delivered
     left = says_something & ~agrees & ~gone
     return ops.take(left), int(np.count_nonzero(says_something & gone))
 
@@ -264,13 +294,15 @@ def _pending(
 
 
 def _checks_given_back(
-    pending: PendingHalves, marked: _Marked, index: Ints, feedback: Events
+    empty: Page, pending: PendingHalves, marked: _Marked, events: Events
 ) -> PendingHalves:
     """Take back the last check of the halves whose last request found no topic.
 
     A check number is given again after it was taken back. So if there are as many feedbacks as
     requests with the highest number, the last request was taken back, too.
     """
+    feedback = events.of_kind(EventKind.UNDELIVERED)
+    index = feedback.offset - empty.first_offset
     given_back = np.zeros(len(marked.phase), np.int64)
     np.add.at(given_back, index[feedback.detail == marked.check_times[index]], 1)
     last_undelivered = (marked.check_times > 0) & (given_back >= marked.same_check)

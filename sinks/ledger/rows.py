@@ -22,7 +22,7 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.ledger.notes import FindNames, Ints, NotingReader
-from checkback.state import Action, Outcome
+from checkback.state import DIRECT_SOURCE, Action, Outcome
 
 LEDGER_SCHEMA: Final = pa.schema(
     [
@@ -55,7 +55,11 @@ _EVENTS: Final[Mapping[Action, str]] = {
     Action.DISCARD_EXPIRED: "discarded",
     Action.REFUSE_HALF: "refused",
     Action.REFUSE_OP: "refused",
+    Action.DELIVERED: "committed",
+    Action.FENCE: "",
 }
+DIRECT: Final = "direct"
+"""Why a transaction is committed that its producer delivered itself."""
 _COUNTING: Final = (Action.CHECK, Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
 """Their detail is the number of check requests."""
 _REFUSING: Final = (Action.REFUSE_HALF, Action.REFUSE_OP)
@@ -68,7 +72,7 @@ _NAMING_NO_HALF: Final = (
 )
 """Refused before its half was known: the offset in such an outcome is the op's own."""
 _REASONS: Final = (
-    DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED, *(reason.name for reason in RefusedReason),
+    DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED, *(reason.name for reason in RefusedReason), DIRECT,
 )  # fmt: skip
 _REASON_PLACE: Final = np.zeros(max(RefusedReason) + 1, np.int32)
 _REASON_PLACE[list(RefusedReason)] = np.arange(3, 3 + len(RefusedReason))
@@ -157,7 +161,7 @@ def unpacked(blobs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of one partition that speak of halves, or of refused ops.
+    """The rows of one partition that speak of halves, or of refused ops; a fence is no event.
 
     Args:
         partition: of the half and op topics.
@@ -180,7 +184,10 @@ class _Rows:
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], *, of_ops: bool) -> list[_Rows]:
         """Return the rows by partition, those without any left out."""
-        chosen = [(one, (one.action == Action.REFUSE_OP) == of_ops) for one in outcomes]
+        chosen = [
+            (one, ((one.action == Action.REFUSE_OP) == of_ops) & (one.action != Action.FENCE))
+            for one in outcomes
+        ]
         by_partition: dict[int, list[tuple[Outcome, NDArray[np.bool_]]]] = {}
         for outcome, mask in chosen:
             if mask.any():
@@ -217,7 +224,9 @@ class _Rows:
             "event_time": _repeated(self.now_ms * 1_000, count, pa.timestamp("us", "UTC")),
             "check_times": self._check_times(),
             "reason": self._reason(),
-            "op_offset": pa.array(self.record) if self.of_ops else pa.nulls(count, pa.int64()),
+            "op_offset": pa.array(self.record % DIRECT_SOURCE)
+            if self.of_ops
+            else pa.nulls(count, pa.int64()),
             "batch_id": _repeated(batch.batch_id, count, pa.int64()),
             "query_id": _repeated(batch.query_id, count, pa.string()),
             "day": _repeated(self.now_ms // _DAY_MS, count, pa.date32()),
@@ -240,6 +249,7 @@ class _Rows:
         place = np.zeros(len(self.action), np.int32)
         place[self.action == Action.DISCARD_CHECK_LIMIT] = 1
         place[self.action == Action.DISCARD_EXPIRED] = 2
+        place[self.action == Action.DELIVERED] = len(_REASONS)
         refused = np.isin(self.action, _REFUSING)
         place[refused] = _REASON_PLACE[self.detail[refused]]
         return _texts_or_null(*_REASONS).take(pa.array(place))

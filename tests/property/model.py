@@ -14,7 +14,9 @@ from typing import NamedTuple
 from checkback.protocol.refusals import RefusedReason as Reason
 from checkback.state import Action, Counter, EventKind, Rules
 
-COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
+COMMIT, ROLLBACK, UNKNOWN, DELIVERED = 8, 12, 0, 9
+CLOSED = 16
+"""Added to what an op says: the session that might deliver the half is closed."""
 
 
 class Record(NamedTuple):
@@ -45,6 +47,8 @@ class Half:
     group: int
     transaction: int
     asked: int = 0
+    is_direct: bool = False
+    is_fencing: bool = False
 
 
 @dataclass
@@ -88,11 +92,14 @@ class Model:
         ) in inputs:  # after the ops, because after a verdict the check number no longer matters
             if record.kind == EventKind.UNDELIVERED:
                 self.take_feedback(self.at(record.offset).half, record)
+        for record in inputs:
+            if record.kind == EventKind.FENCED:
+                self.take_fence(self.at(record.offset))
         if rules.check_enabled:
             self.ask_and_discard(budget)
         for offset in self.offsets.values():
             self.let_time_pass(offset)
-        return set(self.acts), self.tally
+        return set(self.acts), +self.tally
 
     def at(self, number: int) -> Offset:
         return self.offsets.setdefault(number, Offset(number))
@@ -106,7 +113,7 @@ class Model:
 
     def take_halves(self, inputs: list[Record]) -> None:
         for record in inputs:
-            if record.kind == EventKind.HALF:
+            if record.kind in (EventKind.HALF, EventKind.DIRECT_HALF):
                 self.take_half(self.at(record.offset), record)
         for offset in self.offsets.values():
             if offset.half:
@@ -117,13 +124,14 @@ class Model:
     def take_half(self, offset: Offset, record: Record) -> None:
         if offset.half or offset.verdict:
             self.tally[Counter.REPEATED_HALVES] += 1
-        elif self.rules.reject_transactions:
+        elif self.rules.reject_transactions and record.kind == EventKind.HALF:
             self.tally[Counter.REFUSALS] += 1
             self.act(Action.REFUSE_HALF, offset.number, Reason.TRANSACTIONS_REJECTED)
         else:
             immunity = record.detail if record.detail >= 0 else self.rules.transaction_timeout_ms
             deadline = record.time + immunity
             offset.half = Half(record.time, deadline, record.group, record.transaction)
+            offset.half.is_direct = record.kind == EventKind.DIRECT_HALF
             if self.tell_prepared:
                 self.act(Action.PREPARED, offset.number, 0)
             self.tally[Counter.HALVES] += 1
@@ -132,6 +140,12 @@ class Model:
         if half and half.asked == record.detail > 0:
             half.asked -= 1
             self.tally[Counter.CHECKS_UNDELIVERED] += 1
+
+    def take_fence(self, offset: Offset) -> None:
+        half = offset.half
+        if half and half.is_direct:
+            was_asked_enough = half.asked >= (self.rules.check_max or 1)
+            self.discard(offset, half, "CHECK_LIMIT" if was_asked_enough else "EXPIRED")
 
     def take_op_or_refused(self, record: Record) -> None:
         if record.kind == EventKind.OP:
@@ -144,38 +158,53 @@ class Model:
 
     def take_op(self, offset: Offset, op: Record) -> None:
         known = offset.half or offset.settled_half
-        if op.detail == UNKNOWN:
+        said = op.detail & ~CLOSED
+        # Whoever gives a verdict on a direct half says that nothing direct can follow.
+        is_guarded = known and known.is_direct and said != DELIVERED and said == op.detail
+        if said == UNKNOWN or is_guarded:
             self.tally[Counter.UNKNOWN_OPS] += 1
         elif known and known.group != op.group:
             self.refuse(op, Reason.OP_GROUP_WRONG)
         elif known and known.transaction != op.transaction:
             self.refuse(op, Reason.OP_TRANSACTION_ID_WRONG)
         elif offset.half:
-            self.settle(offset, "commit" if op.detail == COMMIT else "rollback")
+            self.settle(offset, {COMMIT: "commit", ROLLBACK: "rollback"}.get(said, "delivered"))
         elif offset.verdict:
             self.take_late_op(offset.verdict, op)
-        elif len(offset.waiting) < 4:
+        else:
+            self.let_wait(offset, op, said)
+
+    def let_wait(self, offset: Offset, op: Record, said: int) -> None:
+        others = [one for _, one in offset.waiting if one.detail & ~CLOSED != DELIVERED]
+        begins = max(op.time, self.now)
+        if said == DELIVERED:
             self.tally[Counter.OPS_WAITING] += 1
-            until = max(op.time, self.now) + self.rules.verdict_retention_ms
-            offset.waiting.append((until, op))
+            offset.waiting.append((begins + self.rules.half_retention_ms, op))
+        elif len(others) < 4:
+            self.tally[Counter.OPS_WAITING] += 1
+            offset.waiting.append((begins + self.rules.verdict_retention_ms, op))
         else:
             self.expire(op)
 
     def take_late_op(self, verdict: str, op: Record) -> None:
-        said = "commit" if op.detail == COMMIT else "rollback"
+        said = {COMMIT: "commit", ROLLBACK: "rollback"}.get(op.detail & ~CLOSED, "delivered")
         if said == verdict:
             self.tally[Counter.REPEATED_OPS] += 1
         else:
             self.refuse(op, Reason[f"{said}_after_{verdict}".upper()])
+            self.tally[Counter.DELIVERED_REFUSED] += said == "delivered"
 
     def settle(self, offset: Offset, verdict: str) -> None:
         retention = self.rules.verdict_retention_ms
         step = max(1, retention // 64)
         offset.forget_at = (self.now + retention + step - 1) // step * step
         offset.half, offset.settled_half, offset.verdict = None, offset.half, verdict
-        if verdict == "commit":
-            self.act(Action.COMMIT, offset.number, 0)
+        if verdict in ("commit", "delivered"):
+            is_direct = verdict == "delivered"
+            offset.verdict = "commit"
+            self.act(Action.DELIVERED if is_direct else Action.COMMIT, offset.number, 0)
             self.tally[Counter.COMMITS] += 1
+            self.tally[Counter.DELIVERED] += is_direct
         elif verdict == "rollback":
             self.act(Action.ROLLBACK, offset.number, 0)
             self.tally[Counter.ROLLBACKS] += 1
@@ -193,13 +222,23 @@ class Model:
             if not half:
                 continue
             # Silence counts only up to where every op was read.
-            if self.all_read_until - half.time > self.rules.half_retention_ms:
-                self.act(Action.DISCARD_EXPIRED, offset.number, half.asked)
-                self.settle(offset, "discard")
-            elif self.all_read_until > half.deadline and half.asked >= (self.rules.check_max or 1):
-                self.act(Action.DISCARD_CHECK_LIMIT, offset.number, half.asked)
-                self.settle(offset, "discard")
-            elif self.all_read_until > half.deadline:
+            read = self.all_read_until
+            kept = self.rules.half_retention_ms
+            if half.is_direct:  # an interval is left for the fence
+                kept = max(0, kept - self.rules.check_interval_ms)
+            is_old = read - half.time > kept
+            is_due = read > half.deadline
+            is_used_up = is_due and half.asked >= (self.rules.check_max or 1)
+            if half.is_direct and (is_used_up or (is_old and (is_due or not half.is_fencing))):
+                half.is_fencing = True
+                half.deadline = self.now + self.rules.check_interval_ms
+                self.act(Action.FENCE, offset.number, half.asked)
+                self.tally[Counter.FENCES] += 1
+            elif is_old and not half.is_direct:
+                self.discard(offset, half, "EXPIRED")
+            elif is_used_up:
+                self.discard(offset, half, "CHECK_LIMIT")
+            elif is_due and not is_old:
                 due.append((half.deadline, offset.number, half))
         due.sort(key=lambda one: one[:2])
         for _, number, half in due[:budget]:
@@ -208,6 +247,10 @@ class Model:
             self.act(Action.CHECK, number, half.asked)
             self.tally[Counter.CHECKS] += 1
         self.tally[Counter.CHECKS_DEFERRED] += len(due[budget:])
+
+    def discard(self, offset: Offset, half: Half, why: str) -> None:
+        self.act(Action[f"DISCARD_{why}"], offset.number, half.asked)
+        self.settle(offset, "discard")
 
     def let_time_pass(self, offset: Offset) -> None:
         offset.settled_half = None

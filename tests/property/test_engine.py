@@ -8,11 +8,11 @@ from typing import ClassVar
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Model, Record
+from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Model, Record
 from tests.property.paged import PagedEngine
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import Action, EventKind, Rules
+from checkback.state import DIRECT_SOURCE, Action, EventKind, Rules
 
 OFFSETS = 16
 RULES = Rules(
@@ -33,6 +33,9 @@ VERDICTS = {
 }  # fmt: skip
 offsets = st.integers(0, OFFSETS - 1)
 states = st.sampled_from([COMMIT, COMMIT, ROLLBACK, UNKNOWN])
+direct_states = st.sampled_from(
+    [DELIVERED, DELIVERED, COMMIT | CLOSED, ROLLBACK | CLOSED, UNKNOWN | CLOSED, COMMIT]
+)
 groups = st.sampled_from([1, 1, 1, 1, 2])
 transactions = st.sampled_from([1, 1, 1, 1, 2, 3])
 
@@ -65,6 +68,24 @@ class Checkback(RuleBasedStateMachine):
             at = len(self.half_topic)
             record = Record(EventKind.HALF, at, at, self.now, detail=immunity)
             self.half_topic.append(record)
+
+    @rule(number=st.integers(1, 3), immunity=st.sampled_from([-1, -1, 0, 250, 2_000]))
+    def write_direct_halves(self, number: int, immunity: int) -> None:
+        for _ in range(number):
+            at = len(self.half_topic)
+            self.half_topic.append(Record(EventKind.DIRECT_HALF, at, at, self.now, detail=immunity))
+
+    @rule(offset=offsets, state=direct_states, transaction=transactions)
+    def write_direct_op(self, offset: int, state: int, transaction: int) -> None:
+        source = DIRECT_SOURCE + len(self.op_topic)
+        record = Record(EventKind.OP, offset, source, self.now, 1, transaction, state)
+        self.op_topic.append(record)
+
+    @rule(offset=offsets, times=st.integers(1, 2))
+    def write_fences(self, offset: int, times: int) -> None:
+        for _ in range(times):
+            source = DIRECT_SOURCE + len(self.op_topic)
+            self.op_topic.append(Record(EventKind.FENCED, offset, source, self.now, 0, 0, 0))
 
     @rule(reason=st.sampled_from([RefusedReason.NOT_A_HALF, *IDENTITY_REASONS]))
     def write_bad_half(self, reason: RefusedReason) -> None:

@@ -13,7 +13,7 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Act, Model, Record
+from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Act, Model, Record
 from tests.property.paged import PagedEngine
 
 from checkback.protocol.refusals import RefusedReason
@@ -59,20 +59,47 @@ RECORDS: tuple[Written, ...] = (
     op(ROLLBACK, transaction=2),
     undelivered,
 )
+
+
+def direct_half(offset: int, _source: int, now: int) -> Record:
+    return Record(EventKind.DIRECT_HALF, offset, offset, now)
+
+
+def fenced(offset: int, source: int, now: int) -> Record:
+    return Record(EventKind.FENCED, offset, source, now, 0, 0, 0)
+
+
+DIRECT_RECORDS: tuple[Written, ...] = (
+    direct_half,
+    op(DELIVERED),
+    op(COMMIT | CLOSED),
+    op(ROLLBACK | CLOSED),
+    op(COMMIT),
+    fenced,
+    op(DELIVERED, transaction=2),
+)
 STEPS = (61, 103, 401, -50)
 """Time steps: past a deadline, past the memory of a verdict, past the retention, and back."""
+DIRECT_STEPS = (61, 103, 341)
+"""The last: past the time at which a direct half is fenced, not past the retention."""
 
 
 @pytest.mark.parametrize("length", range(1, 6))
 def test_engine_and_model_agree_on_every_history(length: int) -> None:
     for moments in product((0, *STEPS), repeat=length):
-        _run_all_histories(moments)
+        _run_all_histories(moments, RECORDS)
 
 
-def _run_all_histories(moments: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("length", range(1, 6))
+def test_engine_and_model_agree_on_every_direct_history(length: int) -> None:
+    for moments in product((0, *DIRECT_STEPS), repeat=length):
+        _run_all_histories(moments, DIRECT_RECORDS)
+
+
+def _run_all_histories(moments: tuple[int, ...], kinds: tuple[Written, ...]) -> None:
     """Run every history of these moments: 0 is a record, any other moment a time step."""
     records = sum(1 for step in moments if step == 0)
-    histories = list(product(RECORDS, repeat=records))
+    histories = list(product(kinds, repeat=records))
     model, engine, now = Model(), PagedEngine(PAGE_SIZE), START
     batch: list[Record] = []
     written = 0

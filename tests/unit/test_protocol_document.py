@@ -24,7 +24,8 @@ from checkback.state.halves import IMMUNITY_MS_MAX
 from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
 from checkback.state.outcome import Action, Counter, Outcome
 from checkback.state.settled import _HEADER, SETTLED_VERSION, Mark, pack_settled
-from checkback.streaming.decode import OP_STATES, WHOLE_NUMBER
+from checkback.streaming.decode import WHOLE_NUMBER
+from checkback.streaming.decode_refusals import OP_STATES
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
 PARTITION, OFFSET = 2, 77

@@ -26,6 +26,8 @@ RECORD_EVENTS = (
     Event.ROLLBACK,
     Event.UNKNOWN,
     Event.CHECK_UNDELIVERED,
+    Event.DELIVERED,
+    Event.FENCED,
 )
 
 
@@ -53,7 +55,7 @@ def test_a_verdict_is_never_changed_only_forgotten() -> None:
 
 
 def test_every_refusal_has_a_reason_and_nothing_else_has() -> None:
-    refusing = (Effect.REFUSE_HALF, Effect.REFUSE_OP, Effect.EXPIRE_OP)
+    refusing = (Effect.REFUSE_HALF, Effect.REFUSE_OP, Effect.REFUSE_DELIVERED, Effect.EXPIRE_OP)
     for transition in TRANSITIONS.values():
         assert (transition.effect in refusing) == (transition.reason is not None)
 

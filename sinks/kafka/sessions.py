@@ -1,0 +1,126 @@
+"""Fences direct sessions, so that halves which they might still deliver can be discarded.
+
+Once InitProducerId succeeded for an id, every transaction of it is decided and its ends stand in
+all its partitions, and no later one can begin: the owner never initialises an id twice. What is
+written to the direct op topic after that stands behind whatever the session has delivered.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaException, Producer
+
+from checkback.protocol.direct import is_direct_id_of
+from checkback.protocol.properties import DIRECT_ID, PGROUP, text_value
+from checkback.protocol.refusals import RecordOrigin
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.source_record import PlacedRecord
+from checkback.sinks.plan import fence_lookups
+from checkback.state import Outcome
+
+_log = logging.getLogger(__name__)
+
+BATCH_S: Final = 20.0
+"""How long a batch may be held up by fencing. Halves that are left come again an interval later."""
+FENCE_S: Final = 10.0
+REMEMBERED_MAX: Final = 10_000
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""Of a session that was fenced; nothing is ever written in it."""
+
+
+@dataclass(slots=True)
+class SessionFencer:
+    """Fences the sessions of halves; kept from batch to batch.
+
+    Args:
+        settings: the sink's.
+    """
+
+    settings: SinkSettings
+    _halves: RecordReader = field(init=False)
+    _fenced: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._halves = RecordReader(dict(self.settings.connection), self.settings.topics.half)
+
+    def fence(self, outcomes: Sequence[Outcome]) -> list[RecordOrigin]:
+        """Fence the sessions of the halves that the outcomes name; return the halves it worked for.
+
+        It costs only these halves if it fails: they stay pending, and the state asks again. A half
+        whose id can be no session of its group, or that is gone, has no session to be fenced.
+        """
+        done: list[RecordOrigin] = []
+        deadline_s = time.monotonic() + BATCH_S
+        for lookup in fence_lookups(outcomes):
+            for offset, half in self._halves.read(lookup.partition, lookup.offset):
+                session = self._session_of(half)
+                if session is None or self._is_fenced(session, deadline_s):
+                    done.append(RecordOrigin(self._halves.topic, lookup.partition, offset))
+        return done
+
+    def close(self) -> None:
+        """Give connections up."""
+        self._halves.close()
+
+    def _session_of(self, half: PlacedRecord | None) -> str | None:
+        headers = None if half is None else half.headers()
+        session = text_value(headers or [], DIRECT_ID) or ""
+        group = text_value(headers or [], PGROUP) or ""
+        return session if is_direct_id_of(session, self.settings.topic_prefix, group) else None
+
+    def _is_fenced(self, session: str, deadline_s: float) -> bool:
+        if session in self._fenced:
+            return True
+        left_s = min(FENCE_S, deadline_s - time.monotonic())
+        if left_s <= 0:
+            return False
+        try:
+            fence_session(self.settings.connection, session, left_s)
+        except KafkaException as error:
+            _log.warning(
+                "The direct session %s could not be fenced, its halves stay pending: %s",
+                session,
+                cause_of(error).str(),
+            )
+            return False
+        if len(self._fenced) >= REMEMBERED_MAX:
+            self._fenced.clear()
+        self._fenced.add(session)
+        return True
+
+
+def fence_session(connection: Any, session: str, timeout_s: float) -> None:
+    """Fence a transactional id for ever; what it left open is aborted, what it decided is ended.
+
+    Args:
+        connection: librdkafka settings that reach the brokers.
+        session: the transactional id.
+        timeout_s: how long to try; meanwhile "concurrent transactions" is tried again.
+
+    Raises:
+        KafkaException: it did not succeed: nothing is known.
+    """
+    producer = Producer(
+        {
+            "log_level": 0,
+            **connection,
+            "transactional.id": session,
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        }
+    )
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            producer.init_transactions(max(0.1, deadline_s - time.monotonic()))
+        except KafkaException as error:
+            if not cause_of(error).retriable() or time.monotonic() >= deadline_s:
+                raise
+        else:
+            return

@@ -1,0 +1,227 @@
+"""Halves that their producer may deliver itself: settled as delivered, discarded after a fence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.state.building import (
+    CLOSED,
+    COMMIT,
+    DELIVERED,
+    DUE,
+    ROLLBACK,
+    RULES,
+    SENT,
+    UNKNOWN,
+    Act,
+    Story,
+    direct_half,
+    direct_op,
+    fenced,
+    half,
+    op,
+)
+
+from checkback.protocol.refusals import RefusedReason
+from checkback.state import DIRECT_SOURCE, NOTHING_READ, Action, Counter, Mark
+from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
+from checkback.state.settled import pack_settled, unpack_settled
+
+ONE_CHECK = replace(RULES, check_max=1)
+INTERVAL = RULES.check_interval_ms
+FENCE_AGE = RULES.half_retention_ms - INTERVAL
+
+
+def actions(acts: list[Act]) -> list[Action]:
+    return [act.action for act in acts]
+
+
+def asked_once() -> Story:
+    """Return a page with one direct half whose only check request was sent at DUE."""
+    story = Story(ONE_CHECK)
+    assert actions(story.batch(DUE, direct_half(0))) == [Action.CHECK]
+    return story
+
+
+def test_a_delivered_half_is_settled_and_no_final_is_asked_for() -> None:
+    story = Story()
+    acts = story.batch(SENT, direct_half(0), direct_op(0, DELIVERED))
+    assert acts == [Act(Action.DELIVERED, 0, 0, 0)]
+    assert story.page.pending == 0
+    counters = story.counters
+    assert (counters[Counter.COMMITS], counters[Counter.DELIVERED]) == (1, 1)
+    assert unpack_settled(pack_settled(story.outcome, 1)).mark.tolist() == [Mark.DELIVERED]
+
+
+def test_a_delivered_op_waits_for_its_half_as_long_as_a_half_may_be_pending() -> None:
+    story = Story()
+    assert not story.batch(SENT, direct_op(0, DELIVERED))
+    assert not story.batch(SENT + RULES.half_retention_ms)
+    assert actions(story.batch(SENT + RULES.half_retention_ms, direct_half(0))) == [
+        Action.DELIVERED
+    ]
+
+
+def test_a_delivered_op_whose_half_never_comes_is_refused_in_the_end() -> None:
+    story = Story()
+    story.batch(SENT, direct_op(0, DELIVERED, 7))
+    acts = story.batch(SENT + RULES.half_retention_ms + 1)
+    assert acts == [Act(Action.REFUSE_OP, 0, RefusedReason.OP_WITHOUT_HALF, DIRECT_SOURCE + 7)]
+
+
+def test_no_bound_on_waiting_ops_costs_a_delivered_one() -> None:
+    story = Story()
+    others = [direct_op(0, COMMIT | CLOSED, at, transaction=2) for at in range(6)]
+    story.batch(SENT, *others, direct_op(0, DELIVERED, 9))
+    assert len(story.page.waiting) == WAITING_OPS_PER_OFFSET_MAX + 1
+    assert Action.DELIVERED in actions(story.batch(SENT, direct_half(0)))
+
+
+@pytest.mark.parametrize("said", [COMMIT, ROLLBACK])
+def test_a_verdict_that_does_not_close_the_session_counts_as_unknown(said: int) -> None:
+    story = Story()
+    assert not story.batch(SENT, direct_half(0), op(0, said), direct_op(0, said, 1))
+    assert story.counters[Counter.UNKNOWN_OPS] == 2
+    assert story.page.pending == 1
+
+
+@pytest.mark.parametrize(("said", "action"), [(COMMIT, Action.COMMIT), (ROLLBACK, Action.ROLLBACK)])
+def test_a_verdict_that_closes_the_session_holds(said: int, action: Action) -> None:
+    story = Story()
+    assert actions(story.batch(SENT, direct_half(0), direct_op(0, said | CLOSED))) == [action]
+
+
+def test_unknown_that_closes_the_session_is_no_verdict() -> None:
+    story = Story()
+    assert not story.batch(SENT, direct_half(0), direct_op(0, UNKNOWN | CLOSED))
+    assert story.page.pending == 1
+
+
+def test_a_plain_half_needs_no_closed_session() -> None:
+    assert actions(Story().batch(SENT, half(0), op(0, COMMIT))) == [Action.COMMIT]
+
+
+def test_the_first_verdict_holds_and_the_producer_s_own_answer_repeats_it() -> None:
+    story = Story()
+    acts = story.batch(
+        SENT, direct_half(0), direct_op(0, DELIVERED, 0), direct_op(0, COMMIT | CLOSED, 1)
+    )
+    assert actions(acts) == [Action.DELIVERED]
+    assert story.counters[Counter.REPEATED_OPS] == 1
+    assert story.counters[Counter.DELIVERED_REFUSED] == 0
+
+
+@pytest.mark.parametrize(
+    ("first", "reason"),
+    [
+        (COMMIT | CLOSED, RefusedReason.DELIVERED_AFTER_COMMIT),
+        (DELIVERED, RefusedReason.DELIVERED_AFTER_COMMIT),
+        (ROLLBACK | CLOSED, RefusedReason.DELIVERED_AFTER_ROLLBACK),
+    ],
+)
+@pytest.mark.parametrize("in_one_batch", [True, False])
+def test_a_delivered_op_that_meets_a_verdict_is_refused_and_counted(
+    first: int, reason: RefusedReason, *, in_one_batch: bool
+) -> None:
+    story, late = Story(), direct_op(0, DELIVERED, 5)
+    if in_one_batch:
+        acts = story.batch(SENT, direct_half(0), direct_op(0, first), late)
+    else:
+        story.batch(SENT, direct_half(0), direct_op(0, first))
+        acts = story.batch(SENT + 1, late)
+    assert acts[-1] == Act(Action.REFUSE_OP, 0, reason, DIRECT_SOURCE + 5)
+    assert story.counters[Counter.DELIVERED_REFUSED] == 1
+
+
+def test_a_delivered_op_that_meets_a_discard_is_refused_and_counted() -> None:
+    story = asked_once()
+    story.batch(DUE + 1, fenced(0))
+    acts = story.batch(DUE + 2, direct_op(0, DELIVERED, 5))
+    assert [act.detail for act in acts] == [RefusedReason.DELIVERED_AFTER_DISCARD]
+    assert story.counters[Counter.DELIVERED_REFUSED] == 1
+
+
+def test_a_direct_half_that_was_asked_in_vain_is_fenced_not_discarded() -> None:
+    story = asked_once()
+    acts = story.batch(DUE + INTERVAL + 1)
+    assert acts == [Act(Action.FENCE, 0, 1, 0)]
+    assert story.page.pending == 1
+    assert story.counters[Counter.FENCES] == 1
+    assert not len(unpack_settled(pack_settled(story.outcome, 1)).mark)
+
+
+def test_feedback_of_the_fence_discards_it() -> None:
+    story = asked_once()
+    story.batch(DUE + INTERVAL + 1)
+    acts = story.batch(DUE + INTERVAL + 2, fenced(0))
+    assert acts == [Act(Action.DISCARD_CHECK_LIMIT, 0, 1, 0)]
+    assert story.page.pending == 0
+
+
+def test_a_replayed_fence_is_told_again_and_does_nothing_more() -> None:
+    story = asked_once()
+    story.batch(DUE + INTERVAL + 1)
+    assert actions(story.batch(DUE + INTERVAL + 2, fenced(0, 0), fenced(0, 1))) == [
+        Action.DISCARD_CHECK_LIMIT
+    ]
+    assert not story.batch(DUE + INTERVAL + 3, fenced(0, 2))
+
+
+def test_what_was_delivered_before_the_fence_is_settled_not_discarded() -> None:
+    story = asked_once()
+    story.batch(DUE + INTERVAL + 1)
+    acts = story.batch(DUE + INTERVAL + 2, fenced(0, 1), direct_op(0, DELIVERED, 0))
+    assert actions(acts) == [Action.DELIVERED]
+    assert story.counters[Counter.DELIVERED_REFUSED] == 0
+
+
+def test_a_fence_without_feedback_is_asked_for_again_an_interval_later() -> None:
+    story = asked_once()
+    first = DUE + INTERVAL + 1
+    story.batch(first)
+    assert not story.batch(first + INTERVAL)
+    assert story.wake_at_ms == first + INTERVAL
+    assert actions(story.batch(first + INTERVAL + 1)) == [Action.FENCE]
+
+
+def test_an_old_direct_half_is_fenced_an_interval_before_a_plain_one_is_discarded() -> None:
+    story = Story()
+    immunity_ms = 10 * RULES.half_retention_ms
+    story.batch(SENT, direct_half(0, immunity_ms=immunity_ms), half(1, immunity_ms=immunity_ms))
+    assert story.wake_at_ms == SENT + FENCE_AGE
+    assert not story.batch(SENT + FENCE_AGE)
+    assert story.batch(SENT + FENCE_AGE + 1) == [Act(Action.FENCE, 0, 0, 0)]
+    acts = story.batch(SENT + RULES.half_retention_ms + 1, fenced(0))
+    assert sorted(actions(acts)) == [Action.DISCARD_EXPIRED, Action.DISCARD_EXPIRED]
+
+
+def test_nothing_is_fenced_while_ops_of_that_time_are_unread() -> None:
+    story = asked_once()
+    assert not story.batch(SENT + RULES.half_retention_ms, read_until_ms=NOTHING_READ)
+
+
+def test_feedback_of_a_fence_says_nothing_of_a_plain_half() -> None:
+    story = Story()
+    assert not story.batch(SENT, half(0), fenced(0), fenced(1))
+    assert story.page.pending == 1
+
+
+def test_a_direct_half_is_taken_while_transactions_are_rejected() -> None:
+    """Its producer may deliver it all the same."""
+    story = Story(replace(RULES, reject_transactions=True))
+    acts = story.batch(SENT, direct_half(0), half(1), direct_op(0, DELIVERED))
+    assert actions(acts) == [Action.REFUSE_HALF, Action.DELIVERED]
+
+
+def test_a_delivered_op_of_somebody_else_s_half_is_refused() -> None:
+    story = Story()
+    acts = story.batch(SENT, direct_half(0), direct_op(0, DELIVERED, transaction=2))
+    assert [act.detail for act in acts] == [RefusedReason.OP_TRANSACTION_ID_WRONG]
+    assert story.page.pending == 1
+
+
+def test_with_checks_off_delivered_ops_settle() -> None:
+    story = Story(replace(RULES, check_enabled=False))
+    acts = story.batch(SENT, direct_half(0), direct_op(0, DELIVERED))
+    assert actions(acts) == [Action.DELIVERED]
