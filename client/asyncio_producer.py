@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 
 from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
+from checkback.client.direct.delivery import DELIVERED_S
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt
@@ -152,7 +153,10 @@ class _LoopProducer(TransactionMQProducer):
                     outcome = await self._await_listener(listener, half.message, arg)
                     told.ended(outcome.state, outcome.exception)
             with tracing.step(Step.OP, half.message):
-                return self._finish(half, outcome)
+                delivery = self._begin_end(half, outcome, self.inbox.report)
+                if delivery is not None:
+                    await delivery.wait(DELIVERED_S)
+            return self._result(half, outcome)
 
     async def _await_listener(
         self, listener: AsyncTransactionListener, message: Message, arg: Any

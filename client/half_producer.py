@@ -21,6 +21,7 @@ from confluent_kafka import Message as KafkaMessage
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.broker_watch import BrokerWatch
 from checkback.client.counters import ClientEvent, Counters
+from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.doubts import Doubts
 from checkback.client.message import Message
 from checkback.client.polled_producer import PolledProducer, Report, ThreadReport
@@ -59,7 +60,8 @@ class Half:
     """
 
     __slots__ = (
-        "deadline_s", "headers", "key", "message", "new_id", "offset", "partition", "status"
+        "deadline_s", "direct", "headers", "key", "message", "new_id", "offset", "partition",
+        "status", "timestamp_ms",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +79,9 @@ class Half:
         self.deadline_s = time.monotonic() + budget_s
         self.partition = -1
         self.offset = -1
+        self.timestamp_ms = 0
+        self.direct: DirectHalf | None = None
+        """What is known of it where it may be delivered directly."""
         self.status = SendStatus.SEND_OK
 
     def left_s(self) -> float:
@@ -224,6 +229,7 @@ class HalfProducer:
         if report.error is None:
             offset = message.offset()
             half.offset = -1 if offset is None else offset
+            half.timestamp_ms = message.timestamp()[1]
             return offset is not None
         status = not_safely_stored(report.error.code())
         if status is None:

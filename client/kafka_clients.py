@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from checkback.client.direct.session import (
+    DELIVERY_S,
+    TRANSACTION_TIMEOUT_MS,
+)
+from checkback.client.direct.session import (
+    RETRY_BACKOFF_MS as DIRECT_RETRY_BACKOFF_MS,
+)
 from checkback.client.options import ProducerOptions
 from checkback.client.send_errors import error_of
 from checkback.protocol.connection import confluent_settings
@@ -16,6 +23,8 @@ from checkback.protocol.topics import HEADER_ROOM_BYTES
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
+
+_log = logging.getLogger(__name__)
 
 Settings = dict[str, Any]
 
@@ -110,6 +119,25 @@ class KafkaClients:
         }
         return self._open_producer(on_error, ours)
 
+    def direct_producer(self, session_id: str) -> Producer:
+        """Open the producer of a direct session, or of its fence.
+
+        Args:
+            session_id: its transactional id.
+        """
+        delivery_ms = int(DELIVERY_S * 1_000)
+        ours: Settings = {
+            "transactional.id": session_id,
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "message.timeout.ms": delivery_ms,
+            "request.timeout.ms": delivery_ms,
+            "socket.timeout.ms": delivery_ms,
+            # By it a session knows that a commit was sent once.
+            "retry.backoff.ms": DIRECT_RETRY_BACKOFF_MS,
+            "linger.ms": 0,
+        }
+        return self._open_producer(_connection_failed, ours)
+
     def check_consumer(self, group: str) -> Consumer:
         """Open a consumer of check requests, which commits only when told.
 
@@ -183,6 +211,10 @@ class KafkaClients:
                 f"librdkafka does not take the Kafka settings: {error_of(error).str()}",
                 remedy="Check what `kafka` says.",
             ) from error
+
+
+def _connection_failed(error: Any) -> None:
+    _log.debug("A direct session: %s", error.str())
 
 
 class _LibrdkafkaLog:

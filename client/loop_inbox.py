@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from typing import Any
 
@@ -61,21 +62,29 @@ class Inbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._reports: deque[LoopReport] = deque()
+        self._lock = threading.Lock()
+        self._reports: list[LoopReport] = []
 
     def report(self, done: deque[Any]) -> LoopReport:
         """Return a new report."""
         return LoopReport(done, self)
 
     def put(self, report: LoopReport) -> None:
-        """Take a report. Only the first one calls the loop, which then finds the others as well."""
-        self._reports.append(report)
-        if len(self._reports) == 1:
-            try:
-                self.loop.call_soon_threadsafe(self._hand_out)
-            except RuntimeError:
-                self._reports.clear()  # the loop is closed: nobody waits
+        """Take a report; the loop is called for the first, and finds the others there.
+
+        Called in the thread that polls, and in those of direct lanes.
+        """
+        with self._lock:
+            self._reports.append(report)
+            if len(self._reports) > 1:
+                return
+        try:
+            self.loop.call_soon_threadsafe(self._hand_out)
+        except RuntimeError:
+            self._reports.clear()  # the loop is closed: nobody waits
 
     def _hand_out(self) -> None:
-        while self._reports:
-            self._reports.popleft().finish()
+        with self._lock:
+            reports, self._reports = self._reports, []
+        for report in reports:
+            report.finish()

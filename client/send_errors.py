@@ -48,6 +48,21 @@ def error_of(raised: KafkaException) -> KafkaError:
     return carried if isinstance(carried, KafkaError) else KafkaError(KafkaError._FAIL)
 
 
+def cause_of(raised: object) -> KafkaError:
+    """Return the error in whatever a call of librdkafka's Python face raised.
+
+    When an instance is fenced while its reports are served, that is a KafkaError, which is no
+    exception and only caught by an ``except`` without a class; or a SystemError that hides it.
+    """
+    while isinstance(raised, SystemError) and raised.__cause__ is not None:
+        raised = raised.__cause__
+    if isinstance(raised, KafkaException):
+        return error_of(raised)
+    if isinstance(raised, KafkaError):
+        return raised
+    return KafkaError(KafkaError._FAIL, f"{type(raised).__name__}: {raised}")
+
+
 def is_refusal(code: int) -> bool:
     """Tell whether the record is certainly not stored, and would not be at another try.
 

@@ -15,7 +15,13 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.security import AccessControl
 from checkback.security.decision import AccessRequest, Decision, Need, ResourceKind
-from checkback.security.grants import Grant, kafka_acls_command, pipeline_grants, producer_grants
+from checkback.security.grants import (
+    Grant,
+    direct_grants,
+    kafka_acls_command,
+    pipeline_grants,
+    producer_grants,
+)
 from checkback.security.permissions import Permission
 
 PERMISSIONS: Final[dict[str, tuple[Permission, ...]]] = {
@@ -167,6 +173,7 @@ def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
 @click.option("--principal", required=True, help="Who gets the rights, by Kafka: User:orders.")
 @click.option("--group", "groups", multiple=True, help="A producer group; can be repeated.")
 @click.option("--topic", "topics", multiple=True, help="A real topic; can be repeated.")
+@click.option("--direct", is_flag=True, help="Also what a group's direct delivery needs.")
 @click.option("--pipeline", is_flag=True, help="For the pipeline, not for a producer group.")
 @click.option(
     "--command-config", default="", help="kafka-acls' file with the login of who may grant."
@@ -179,6 +186,7 @@ def grants(
     principal: str,
     groups: tuple[str, ...],
     topics: tuple[str, ...],
+    direct: bool,
     pipeline: bool,
     command_config: str,
 ) -> None:
@@ -187,7 +195,7 @@ def grants(
     What is optional is printed as a comment. With --pipeline, name every real topic, and with
     --group the pipeline may ask only those groups.
     """
-    found = _grants(settings, groups, topics, is_pipeline=pipeline)
+    found = _grants(settings, groups, topics, is_direct=direct, is_pipeline=pipeline)
     commands = [
         kafka_acls_command(one, principal, settings.bootstrap_servers, command_config)
         for one in found
@@ -199,7 +207,12 @@ def grants(
 
 
 def _grants(
-    settings: Settings, groups: Sequence[str], topics: Sequence[str], *, is_pipeline: bool
+    settings: Settings,
+    groups: Sequence[str],
+    topics: Sequence[str],
+    *,
+    is_direct: bool,
+    is_pipeline: bool,
 ) -> list[Grant]:
     names = settings.topics
     if is_pipeline:
@@ -208,7 +221,9 @@ def _grants(
         return pipeline_grants(names, settings.application_id, topics, groups)
     if not groups:
         raise UsageError("Name the producer group with --group, or give --pipeline.")
-    found = (one for group in groups for one in producer_grants(names, group, topics))
+    found = [one for group in groups for one in producer_grants(names, group, topics)]
+    if is_direct:
+        found += [one for group in groups for one in direct_grants(names, group, topics)]
     return list(dict.fromkeys(found))  # groups share topics
 
 

@@ -125,6 +125,15 @@ class FinalParts:
     real_queue_id: int | None
     headers: Headers
 
+    def partition_among(self, partitions: int) -> int | None:
+        """Return the partition it goes to, None where its key decides.
+
+        Args:
+            partitions: how many the real topic has; a wish for another one can't be granted.
+        """
+        wished = self.real_queue_id
+        return wished if wished is not None and wished < partitions else None
+
 
 def final_parts(half: Headers, half_partition: int, half_offset: int) -> FinalParts:
     """Take a half's headers apart, in one pass: it is done for every message that is committed."""

@@ -69,7 +69,13 @@ def test_a_history_fits_the_terminal_and_is_one_line_for_each_event_elsewhere() 
         HistoryEvent("refused", 1_700_000_001_000, "RMQ_SYS_TRANS_REFUSED_TOPIC", at, refused),
     )
     history = TransactionHistory(
-        at, "7F0000010A2B18B4AAC217BE00010000", "orders-service", "paid-orders", "refused", events
+        at,
+        "7F0000010A2B18B4AAC217BE00010000",
+        "orders-service",
+        "paid-orders",
+        "refused",
+        "",
+        events,
     )
 
     narrow = history_text(history, 80).splitlines()
