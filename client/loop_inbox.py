@@ -15,7 +15,7 @@ class LoopReport:
 
     Args:
         done: where it puts itself when the report is there.
-        inbox: what hands it to the loop.
+        inbox: hands it to the loop.
     """
 
     __slots__ = ("_done", "_future", "_inbox", "error", "message")
@@ -34,16 +34,16 @@ class LoopReport:
         self._done.append(self)
 
     def wake(self) -> None:
-        """Have the loop let the coroutine go on; called in the thread that polls."""
+        """Ask the loop to continue the coroutine; called in the thread that polls."""
         self._inbox.put(self)
 
     def finish(self) -> None:
-        """Let the coroutine go on; called in the loop."""
+        """Continue the coroutine; called in the loop."""
         if not self._future.done():
             self._future.set_result(None)
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait for the report, at most so long."""
+        """Wait for the report, at most this long."""
         timer = self._inbox.loop.call_later(timeout_s, self.finish)
         try:
             await self._future

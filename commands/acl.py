@@ -138,6 +138,33 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
     return EXIT_FOUND if mistakes else EXIT_OK
 
 
+@command.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@output_option
+@settings_options
+def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
+    """Write a file of rules to the topic that acl_file names as kafka:TOPIC.
+
+    A file with mistakes is not written. The topic is created if it is missing: compacted, with one
+    partition. A running pipeline takes the rules over within seconds.
+    """
+    # Imported late: what reads Kafka loads slowly.
+    from checkback.operations.publishing import publish_rules
+    from checkback.streaming.rule_source import TOPIC_PREFIX, rules_topic
+
+    topic = rules_topic(settings.acl_file)
+    if not topic:
+        raise UsageError(
+            f"acl_file is {settings.acl_file!r}, which is no topic.",
+            remedy=f"Give --acl-file {TOPIC_PREFIX}TOPIC.",
+        )
+    access = AccessControl.from_file(file, reads_secrets=False)
+    at = publish_rules(settings, topic, file.read_bytes())
+    told = {"topic": topic, "partition": at.partition, "offset": at.offset,
+            "accounts": len(access.accounts)}  # fmt: skip
+    output.show(told, f"{len(access.accounts)} accounts are at {topic} {at}.")
+
+
 def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{kind} in line {one['line']}: {one['says']} {one['remedy']}" for one in found]
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import FoundTopic, comparable_plans, find_topics
@@ -74,6 +74,13 @@ class BrokerChecks:
         """Yield the findings of the topics; `found` has them afterwards."""
         yield from guarded("topics", self._topics)
 
+    def broker_configs(self) -> dict[str, str]:
+        """Return the settings of a broker by Kafka's names; none where this user may not look."""
+        try:
+            return _broker_configs(self.admin)
+        except KafkaException:
+            return {}
+
     def rights(self) -> Findings:
         """Yield the findings of the rights on the topics that were found."""
         yield from guarded("rights", self._rights)
@@ -125,12 +132,19 @@ class BrokerChecks:
                 yield judge_rights(topic, needed, [one.name for one in allowed])
 
 
+def _broker_configs(admin: Any) -> dict[str, str]:
+    brokers = admin.list_topics(timeout=TIMEOUT_S).brokers
+    resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
+    answer = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
+    return {name: str(one.value) for name, one in answer.result(TIMEOUT_S).items()}
+
+
 def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:
     """Return by topic the operations that the pipeline needs, by Kafka's names."""
     return {
         names.half: ("DESCRIBE", "READ"),
         names.op: ("DESCRIBE", "READ"),
-        names.direct_op: ("DESCRIBE", "READ", "WRITE"),
+        names.direct_op: ("DESCRIBE", "READ"),
         names.feedback: ("DESCRIBE", "READ", "WRITE"),
         names.discarded: ("DESCRIBE", "WRITE"),
         names.refused: ("DESCRIBE", "WRITE"),

@@ -1,8 +1,8 @@
 """Checks everything that the pipeline needs.
 
-Two checks write. One appends a tick to the op topic, because only a record shows the brokers' time;
-the pipeline skips it. The other starts a transactional producer with a name of its own, because
-nothing else shows whether this user may use transactional ids.
+Three checks write. One appends a tick to the op topic, because only a record shows the brokers'
+time; the pipeline skips it. The others start a transactional producer each, with names of their
+own, because nothing else shows whether this user may use transactional ids.
 """
 
 from __future__ import annotations
@@ -29,20 +29,23 @@ from checkback.operations.diagnosis import (
     Result,
     judge_clock,
     judge_compiled_sink,
+    judge_direct_brokers,
     judge_group,
     judge_rights,
 )
 from checkback.operations.pending_transactions import groups_pending
 from checkback.operations.writing import append_timed
 from checkback.protocol.configuration import Settings
+from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.records import tick_headers
-from checkback.security import AccessControl
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.sessions import fence_session
 from checkback.sinks.native.library import native
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.members import live_members
 from checkback.streaming.preflight import require_markers
+from checkback.streaming.rule_source import present_rules
 from checkback.streaming.sink_choices import sink_settings
 from checkback.streaming.stalls import StallWatch
 from checkback.streaming.state_size import fitted
@@ -81,6 +84,7 @@ class Doctor:
             self._topics,
             lambda: guarded("open transactions", self._stalls),
             lambda: guarded("transactional ids", self._transactional_ids),
+            lambda: guarded("direct delivery", self._direct_delivery),
             lambda: guarded("checkpoint", self._checkpoint),
         ]
         with ThreadPoolExecutor(len(looks) + 1) as pool:
@@ -111,11 +115,11 @@ class Doctor:
             yield Diagnosis("open transactions", Result.OK, "none holds up reading")
 
     def _access_control(self) -> Findings:
-        if not self._settings.acl_file:
+        rules = present_rules(self._settings)
+        if rules is None:
             says = "off: whoever may write to the half and op topics is believed"
             yield Diagnosis("access control", Result.OK, says)
             return
-        rules = AccessControl.from_file(self._settings.acl_file)
         says = f"on: {len(rules.accounts)} accounts in {self._settings.acl_file}"
         yield Diagnosis("access control", Result.OK, says)
 
@@ -137,6 +141,20 @@ class Doctor:
         yield Diagnosis(
             "transactional ids", Result.OK, f"{self._settings.application_id}-* allowed"
         )
+
+    def _direct_delivery(self) -> Findings:
+        """Try to fence a session that nobody has, and look at what brokers do with open ones."""
+        prefix = f"{DIRECT_ID_PREFIX}{self._settings.topic_prefix}"
+        try:
+            fence_session(self._connection, f"{prefix}-doctor", TIMEOUT_S)
+        except KafkaException as error:
+            remedy = (
+                f"Grant WRITE on the transactional ids {prefix}*, if producers deliver directly."
+            )
+            says = f"direct halves can't be discarded: {cause_of(error).str()}"
+            yield Diagnosis("direct delivery", Result.WARNING, says, remedy)
+            return
+        yield judge_direct_brokers(self._broker_checks.broker_configs())
 
     def _checkpoint(self) -> Findings:
         if not self._settings.checkpoint:

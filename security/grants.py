@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from checkback.protocol.direct import direct_id_prefix
+from checkback.protocol.direct import DIRECT_ID_PREFIX, direct_id_prefix
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import CHECK_TOPIC_PREFIX, TopicNames
 
@@ -125,9 +125,7 @@ def pipeline_grants(
     return [
         Grant(topic, names.half, (READ,), "read half messages"),
         Grant(topic, names.op, (READ,), "read ops"),
-        Grant(
-            topic, names.direct_op, (READ, WRITE), "read ops of direct halves, tell of fenced ones"
-        ),
+        Grant(topic, names.direct_op, (READ,), "read ops of halves that go directly"),
         Grant(topic, names.feedback, (READ, WRITE), "tell itself of undelivered checks and time"),
         Grant(topic, names.settled, (READ, WRITE), "keep marks, and the markers of its batches"),
         Grant(topic, names.discarded, (WRITE,), "write what was given up"),
@@ -166,6 +164,15 @@ def _optional_pipeline_grants(
                 is_optional=True,
             )
             for one in topics
+        ),
+        Grant(
+            Resource.TOPIC, names.direct_op, (WRITE,),
+            "tell itself of fenced producers that deliver directly", is_optional=True,
+        ),
+        Grant(
+            Resource.TRANSACTIONAL_ID, DIRECT_ID_PREFIX + names.prefix, (WRITE,),
+            "fence producers that deliver directly, before a half is discarded",
+            is_prefix=True, is_optional=True,
         ),
         Grant(
             Resource.GROUP, application_id, (READ,), "show its position to lag tools",

@@ -22,8 +22,7 @@ from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.source_record import PlacedRecord
-from checkback.sinks.plan import fence_lookups
-from checkback.state import Outcome
+from checkback.sinks.plan import Lookup
 
 _log = logging.getLogger(__name__)
 
@@ -50,15 +49,15 @@ class SessionFencer:
     def __post_init__(self) -> None:
         self._halves = RecordReader(dict(self.settings.connection), self.settings.topics.half)
 
-    def fence(self, outcomes: Sequence[Outcome]) -> list[RecordOrigin]:
-        """Fence the sessions of the halves that the outcomes name; return the halves it worked for.
+    def fence(self, lookups: Sequence[Lookup]) -> list[RecordOrigin]:
+        """Fence the sessions of these halves; return those that it worked for.
 
         It costs only these halves if it fails: they stay pending, and the state asks again. A half
         whose id can be no session of its group, or that is gone, has no session to be fenced.
         """
         done: list[RecordOrigin] = []
         deadline_s = time.monotonic() + BATCH_S
-        for lookup in fence_lookups(outcomes):
+        for lookup in lookups:
             for offset, half in self._halves.read(lookup.partition, lookup.offset):
                 session = self._session_of(half)
                 if session is None or self._is_fenced(session, deadline_s):

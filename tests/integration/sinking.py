@@ -139,6 +139,7 @@ def make_world(bootstrap_servers: str, unique: str, *, native_sink: bool = True)
     topics = [
         NewTopic(names.half, 1, 1, config=wide),
         NewTopic(names.op, 1, 1, config=wide),
+        NewTopic(names.direct_op, 1, 1),
         NewTopic(names.feedback, 1, 1),
         NewTopic(names.refused, 1, 1, config=wide),
         NewTopic(names.discarded, 1, 1, config=wide),

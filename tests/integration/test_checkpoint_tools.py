@@ -79,7 +79,7 @@ class Stage:
     def lag(self) -> int:
         """What `kafka-consumer-groups --describe` would say of the application's group."""
         names = self.topics.names
-        ends = topic_ends(self.settings, [names.half, names.op, names.feedback])
+        ends = topic_ends(self.settings, names.read)
         consumer = Consumer(
             {
                 "bootstrap.servers": self.settings.bootstrap_servers,

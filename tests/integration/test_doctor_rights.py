@@ -57,7 +57,7 @@ def test_a_right_that_is_missing_is_named(broker: EmbeddedBroker) -> None:
     create_topics(admin)
     names, topic = admin.topics, ResourceType.TOPIC
     seeing = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
-    for name in (names.half, names.op, names.feedback, names.settled):
+    for name in (*names.read, names.settled):
         grant(broker, topic, name, *seeing, AclOperation.READ)
     for name in (names.feedback, names.discarded, names.refused, names.status):
         grant(broker, topic, name, *seeing, AclOperation.WRITE)

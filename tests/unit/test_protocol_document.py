@@ -13,6 +13,7 @@ from checkback.client.callback_result import REMARK_LENGTH_MAX
 from checkback.protocol import properties as names
 from checkback.protocol import records, topics
 from checkback.protocol.configuration import Settings
+from checkback.protocol.direct import direct_transactional_id
 from checkback.protocol.properties import Headers
 from checkback.protocol.refusals import REASON_TEXTS, RefusedReason, refused_headers
 from checkback.protocol.signed_content import (
@@ -45,6 +46,19 @@ OP = records.Op(PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_
 ANSWER = records.Op(
     PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_NOT_TYPE, True, "not found"
 )
+SESSION = direct_transactional_id("", "order-service", "0123456789abcdef" * 2)
+DIRECT_HALF: Headers = records.half_headers(
+    producer_group="order-service",
+    transaction_id="3f9c2a",
+    real_topic="paid",
+    properties={},
+    direct_id=SESSION,
+)
+DELIVERED = records.Op(PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_DELIVERED)
+CLOSING = records.Op(
+    PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_COMMIT_TYPE, True,
+    direct_closed=SESSION,
+)  # fmt: skip
 BODY, KEY = b"42 EUR", b"order-1"
 SIGNER = RecordSigner("orders-service", "12345678", lambda: 1_700_000_000_000, "10.0.0.1")
 SIGNED_HALF = SIGNER.half(topics.HALF_TOPIC, KEY, BODY, HALF)
@@ -64,6 +78,10 @@ EXAMPLES: dict[str, tuple[bytes | None, bytes | None, Headers]] = {
     ),
     "refused op": (OP.key(), OP.value(), REFUSED),
     "feedback": (None, b"77", FEEDBACK),
+    "direct half": (KEY, BODY, DIRECT_HALF),
+    "delivered op": (DELIVERED.key(), DELIVERED.value(), DELIVERED.headers()),
+    "op that closes a session": (CLOSING.key(), CLOSING.value(), CLOSING.headers()),
+    "feedback of a fence": (None, b"77", records.fenced_headers()),
     "tick": (None, None, records.tick_headers()),
     "signed half": (KEY, BODY, SIGNED_HALF),
     "signed op": (OP.key(), OP.value(), SIGNED_OP),
@@ -257,6 +275,7 @@ def test_headers_that_no_application_may_set_are_told() -> None:
 
 def test_tags_of_the_op_topic_are_told() -> None:
     assert column("### Tags on the op topic") == [names.OP_TAG_REMOVE]
+    assert column("### Tags on the direct op topic") == [names.OP_TAG_REMOVE, names.OP_TAG_FENCED]
     assert column("### Tags on the feedback topic") == [
         names.OP_TAG_TICK, names.OP_TAG_UNDELIVERED,
     ]  # fmt: skip

@@ -8,10 +8,13 @@ import pytest
 
 from checkback.deploy.topics import FoundTopic, comparable_plans
 from checkback.operations.diagnosis import (
+    SCAN_INTERVAL,
+    VERIFICATION,
     GroupFacts,
     Result,
     judge_clock,
     judge_compiled_sink,
+    judge_direct_brokers,
     judge_group,
     judge_refused,
     judge_retention,
@@ -93,6 +96,24 @@ def test_a_half_must_be_kept_for_as_long_as_it_may_be_pending(
 )
 def test_clocks_that_differ_are_told(appended_ms: int, result: Result, says: str) -> None:
     finding = judge_clock(10_000, appended_ms, 10_100)
+
+    assert finding.result is result
+    assert says in finding.says
+
+
+@pytest.mark.parametrize(
+    ("configs", "result", "says"),
+    [
+        ({}, Result.OK, "sessions can be fenced"),
+        ({VERIFICATION: "true", SCAN_INTERVAL: "10000"}, Result.OK, "every 10000 ms"),
+        ({VERIFICATION: "false", SCAN_INTERVAL: "10000"}, Result.WARNING, "hang for ever"),
+        ({VERIFICATION: "true", SCAN_INTERVAL: "10001"}, Result.WARNING, "every 10001 ms only"),
+    ],
+)
+def test_brokers_that_do_not_suit_direct_delivery_are_told(
+    configs: dict[str, str], result: Result, says: str
+) -> None:
+    finding = judge_direct_brokers(configs)
 
     assert finding.result is result
     assert says in finding.says

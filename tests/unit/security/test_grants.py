@@ -65,7 +65,6 @@ def test_the_pipeline_writes_to_the_topics_that_are_named() -> None:
         ("topic", "eu.RMQ_SYS_TRANS_HALF_TOPIC", "Read"),
         ("topic", "eu.RMQ_SYS_TRANS_OP_HALF_TOPIC", "Read"),
         ("topic", "eu.RMQ_SYS_TRANS_DIRECT_OP_TOPIC", "Read"),
-        ("topic", "eu.RMQ_SYS_TRANS_DIRECT_OP_TOPIC", "Write"),
         ("topic", "eu.RMQ_SYS_TRANS_FEEDBACK_TOPIC", "Read"),
         ("topic", "eu.RMQ_SYS_TRANS_FEEDBACK_TOPIC", "Write"),
         ("topic", "eu.RMQ_SYS_TRANS_SETTLED_TOPIC", "Read"),
