@@ -20,7 +20,7 @@ from checkback.client.callback_result import CallbackResult
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.direct.fences import Fences
-from checkback.client.direct.final_record import delivered_op, direct_final
+from checkback.client.direct.final_record import DeliveredOps, direct_final
 from checkback.client.direct.lane import Lane
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.direct.session import DELIVERY_S, NotDelivered, Session
@@ -94,6 +94,7 @@ class DirectDelivery:
         self._ops = ops
         self._counters = counters
         self._pauses = TopicPauses()
+        self._delivered_ops = DeliveredOps(settings.topics.direct_op, settings.producer_group)
         self._turns = itertools.count()
         self._lanes = [Lane(number, own, self) for number in range(settings.lanes)]
 
@@ -215,17 +216,14 @@ class DirectDelivery:
             partitions = len(self._facts.topic(half.message.topic).leaders)
         except (BrokerError, NotFoundError):
             return False, None
-        settings, message = self._settings, half.message
+        message = half.message
         final = direct_final(
             half.headers, half.key, message.body,
             place=place, timestamp_ms=half.timestamp_ms, partitions=partitions,
         )  # fmt: skip
-        op = delivered_op(
-            settings.topics.direct_op, settings.producer_group, message.transaction_id, place
-        )
-        direct.records = final, op
+        direct.records = final, self._delivered_ops.op(message.transaction_id, place)
         lane = self._lanes[direct.lane]
-        if settings.waits or lane.waiting() >= BACKLOG_MAX:
+        if self._settings.waits or lane.waiting() >= BACKLOG_MAX:
             direct.report = report = new_report(deque())
         else:
             report = None

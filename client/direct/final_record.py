@@ -8,10 +8,16 @@ from __future__ import annotations
 from typing import Final
 
 from checkback.client.direct.direct_half import DirectRecord
-from checkback.protocol.properties import TRANSACTION_DELIVERED, Headers
+from checkback.protocol.properties import (
+    OP_PROTOCOL_ORDER,
+    TRANSACTION_DELIVERED,
+    UNIQ_KEY,
+    Headers,
+)
 from checkback.protocol.records import Op, final_parts
 
 BY_KEY: Final = -1
+ID_AT: Final = OP_PROTOCOL_ORDER.index(UNIQ_KEY)
 NOW: Final = 0
 """As a timestamp: that of sending."""
 
@@ -41,17 +47,28 @@ def direct_final(
     return DirectRecord(parts.real_topic, to, key, body, parts.headers, timestamp_ms)
 
 
-def delivered_op(
-    topic: str, producer_group: str, transaction_id: str, place: tuple[int, int]
-) -> DirectRecord:
-    """Return the op by which the pipeline learns that a half is delivered.
+class DeliveredOps:
+    """Makes the ops by which the pipeline learns that a half is delivered.
 
     Args:
         topic: the topic of direct ops.
-        producer_group: of the half.
-        transaction_id: of the half.
-        place: partition and offset of the half.
+        producer_group: of the halves.
     """
-    partition, offset = place
-    op = Op(partition, offset, producer_group, transaction_id, TRANSACTION_DELIVERED)
-    return DirectRecord(topic, partition, op.key(), op.value(), op.headers(), NOW)
+
+    def __init__(self, topic: str, producer_group: str) -> None:
+        self._topic = topic
+        # One is made for each message, so what they have alike is made once.
+        self._alike = Op(0, 0, producer_group, "", TRANSACTION_DELIVERED).headers()
+
+    def op(self, transaction_id: str, place: tuple[int, int]) -> DirectRecord:
+        """Return the op of a half.
+
+        Args:
+            transaction_id: of the half.
+            place: partition and offset of the half.
+        """
+        partition, offset = place
+        key = transaction_id.encode()
+        headers = self._alike.copy()
+        headers[ID_AT] = (UNIQ_KEY, key)
+        return DirectRecord(self._topic, partition, key, b"%d" % offset, headers, NOW)

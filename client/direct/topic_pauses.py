@@ -24,7 +24,7 @@ class TopicPauses:
 
     def is_paused(self, topic: str, now_s: float) -> bool:
         """Tell whether messages for a topic go the checked way now."""
-        known = self._pauses.get(topic)
+        known = self._pauses.get(topic) if self._pauses else None
         return known is not None and now_s < known[1]
 
     def failed(self, topics: Iterable[str], now_s: float) -> float:

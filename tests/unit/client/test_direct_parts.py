@@ -8,14 +8,14 @@ from tests.unit.client.direct_playing import MINE, Kafka, failed, half_of
 
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.direct.direct_half import DirectHalf, DirectRecord, HalfState
-from checkback.client.direct.final_record import BY_KEY, delivered_op, direct_final
+from checkback.client.direct.final_record import BY_KEY, DeliveredOps, direct_final
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.direct.session import SLOW_COMMIT_S, NotDelivered, Session
 from checkback.client.direct.topic_pauses import TopicPauses
 from checkback.client.options import ProducerOptions
 from checkback.protocol import properties as names
 from checkback.protocol.errors import ConfigurationError
-from checkback.protocol.records import half_headers
+from checkback.protocol.records import Op, half_headers
 from checkback.protocol.refusals import RecordOrigin
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.real_topics import KnownTopic
@@ -76,11 +76,10 @@ def test_a_direct_final_is_the_sinks(
 
 
 def test_a_delivered_op_names_its_half_as_any_op() -> None:
-    op = delivered_op("direct-op", "g", "u", (2, 77))
+    op = DeliveredOps("direct-op", "g").op("u", (2, 77))
 
     assert (op.topic, op.partition, op.key, op.value) == ("direct-op", 2, b"u", b"77")
-    assert dict(op.headers)[names.COMMIT_OR_ROLLBACK] == b"9"
-    assert names.DIRECT_CLOSED not in dict(op.headers)
+    assert op.headers == Op(2, 77, "g", "u", 9).headers()
 
 
 def test_who_takes_a_half_first_has_it() -> None:
@@ -122,7 +121,7 @@ def ready_half() -> DirectHalf:
     half = DirectHalf("u", MINE, 0)
     half.records = (
         DirectRecord("paid", -1, None, b"x", [], 1),
-        delivered_op("direct-op", "g", "u", (0, 1)),
+        DeliveredOps("direct-op", "g").op("u", (0, 1)),
     )
     return half
 
