@@ -128,7 +128,7 @@ class _LoopProducer(TransactionMQProducer):
     inbox: Inbox
 
     async def learn_topic(self, message: Message) -> None:
-        """Ask for a topic that is not known yet in a thread: it would hold up the loop."""
+        """Ask the brokers about an unknown topic in a thread: waiting would block the loop."""
         topic = getattr(message, "topic", None)
         if isinstance(topic, str) and not self._facts.knows(topic):
             await asyncio.to_thread(self._facts.prepare, topic)

@@ -14,7 +14,7 @@ class LoopReport:
 
     Args:
         done: where it puts itself when the report is there.
-        inbox: what hands it to the loop.
+        inbox: hands it to the loop.
     """
 
     __slots__ = ("_done", "_future", "_inbox", "error", "message")
@@ -33,16 +33,16 @@ class LoopReport:
         self._done.append(self)
 
     def wake(self) -> None:
-        """Have the loop let the coroutine go on; called in the thread that polls."""
+        """Ask the loop to continue the coroutine; called in the thread that polls."""
         self._inbox.put(self)
 
     def finish(self) -> None:
-        """Let the coroutine go on; called in the loop."""
+        """Continue the coroutine; called in the loop."""
         if not self._future.done():
             self._future.set_result(None)
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait for the report, at most so long."""
+        """Wait for the report, at most this long."""
         timer = self._inbox.loop.call_later(timeout_s, self.finish)
         try:
             await self._future
@@ -68,7 +68,7 @@ class Inbox:
         return LoopReport(done, self)
 
     def put(self, report: LoopReport) -> None:
-        """Take a report; the loop is called for the first, and finds the others there."""
+        """Take a report. Only the first one calls the loop, which then finds the others as well."""
         self._reports.append(report)
         if len(self._reports) == 1:
             try:

@@ -30,9 +30,9 @@ REFUSALS: Final = frozenset(
 """Answers by which a record is certainly not stored, and which the next broker would give too.
 
 NOT_ENOUGH_REPLICAS is not among them: an earlier try of librdkafka's may have been appended by a
-leader that lost its replicas then, and librdkafka's Python face does not tell of earlier tries.
-NOT_LEADER is not either: a leader that loses its office while it waits for the replicas says so
-of a record that it did append (DelayedProduce), and the new leader may have it.
+leader that lost its replicas then, and confluent-kafka does not report earlier tries.
+NOT_LEADER is not either: a leader that is replaced while it waits for its replicas answers so for a
+record that it did append (DelayedProduce), and the new leader may have it.
 """
 
 STATUS_BY_CODE: Final = {
@@ -43,7 +43,7 @@ STATUS_BY_CODE: Final = {
 
 
 def error_of(raised: KafkaException) -> KafkaError:
-    """Return the error that an exception of librdkafka's Python face carries."""
+    """Return the error that an exception of confluent-kafka carries."""
     carried: object = raised.args[0]
     return carried if isinstance(carried, KafkaError) else KafkaError(KafkaError._FAIL)
 

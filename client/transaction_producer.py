@@ -344,7 +344,7 @@ class TransactionMQProducer(DefaultMQProducer):
 
 
 def _add_own(headers: Headers, message: Message) -> None:
-    """Put the message's own headers behind those that all halves of its topic have."""
+    """Append the message's own headers to those that all halves of its topic have."""
     for name, value in message.properties.items():
         if name == names.CHECK_IMMUNITY_TIME_IN_SECONDS:
             headers[IMMUNITY_AT] = (name, value.encode())

@@ -13,23 +13,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from checkback.console.kafka_facts import KafkaFacts
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf
+from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.history import TransactionHistory
 from checkback.operations.positions import Position
-from checkback.operations.refused import RefusedFilter, RefusedRecord
-from checkback.operations.resending import (
-    Resender,
-    ResendFacts,
-    Resent,
-    chosen_records,
-    resend_records,
-)
+from checkback.operations.record_filter import RecordFilter
+from checkback.operations.refused import RefusedRecord
+from checkback.operations.resending import Resender, Resent, chosen_records, resend_records
 from checkback.operations.resolving import STATES, Resolver, manual_op, pending_one
-from checkback.operations.resuming import ResumeFacts, chosen_halves, resume_chosen
+from checkback.operations.resuming import chosen_halves, resume_chosen
 from checkback.operations.signing import operator_signer
 from checkback.operations.transactions import open_finder
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import NotFoundError, UsageError
+from checkback.protocol.records import OperatorFacts
 
 VERDICT_WAIT_S: Final = 15.0
 REASON_CHARACTERS_MAX: Final = 500
@@ -169,9 +165,7 @@ class Resume:
         """Return which record would be resumed."""
         at = _position(wish.target)
         with self.facts.scanner() as scanner:
-            found = chosen_halves(
-                scanner, self.facts.settings.topics, DiscardedFilter(name=str(at))
-            )
+            found = chosen_halves(scanner, self.facts.settings.topics, RecordFilter(name=str(at)))
         half = _not_resumed(found, wish.target)
         return Preview(
             "Writes the message as a new half whose check requests count from zero. The discarded"
@@ -181,8 +175,8 @@ class Resume:
 
     def perform(self, wish: Wish) -> Deed:
         """Write the new half and the note."""
-        wanted = DiscardedFilter(name=str(_position(wish.target)))
-        told = ResumeFacts(wish.operator, wish.reason, self.facts.now_ms())
+        wanted = RecordFilter(name=str(_position(wish.target)))
+        told = OperatorFacts(wish.operator, wish.reason, self.facts.now_ms())
         with self.facts.scanner() as scanner:
             before, resumed = resume_chosen(scanner, self.facts.settings, wanted, told)
         if not resumed:
@@ -229,12 +223,12 @@ class Resend:
 
     def _resent(self, wish: Wish, *, is_certain: bool) -> Resent:
         settings, at = self.facts.settings, _position(wish.target)
-        told = ResendFacts(wish.operator, wish.reason, self.facts.now_ms())
+        told = OperatorFacts(wish.operator, wish.reason, self.facts.now_ms())
         connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
         with self.facts.scanner() as scanner:
             # Before reading the record: this ends what another operator has begun to send.
             sender = Resender(settings, connection) if is_certain else None
-            found = chosen_records(scanner, settings, RefusedFilter(name=str(at)))
+            found = chosen_records(scanner, settings, RecordFilter(name=str(at)))
             record = _not_resent(found, wish.target)
             [one] = resend_records(scanner, settings, [record], told, sender)
         if one.obstacle:

@@ -14,10 +14,11 @@ from confluent_kafka.admin import AdminClient
 from checkback.console.ledger_view import LedgerView
 from checkback.operations.broker_checks import TIMEOUT_S, BrokerChecks
 from checkback.operations.diagnosis import Diagnosis, GroupFacts, judge_group
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf
+from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.history import HistoryEvent, TransactionHistory, refused_event
 from checkback.operations.lag import ReadPosition, published_offsets, read_positions, topic_ends
 from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
 from checkback.operations.resuming import chosen_halves
 from checkback.operations.scanning import FoundRecord, TopicScanner
@@ -184,7 +185,7 @@ class KafkaFacts:
         with open_finder(self.settings) as finder:
             return finder.find(name)
 
-    def discarded(self, wanted: DiscardedFilter) -> list[DiscardedHalf]:
+    def discarded(self, wanted: RecordFilter) -> list[DiscardedHalf]:
         """Return the newest discarded halves that a filter chooses, newest first.
 
         Raises:
@@ -209,7 +210,7 @@ class KafkaFacts:
             for record in scanner.scan(self.settings.topics.refused):
                 event = refused_event(record)
                 if event.kind == "resent":
-                    resent[record.text(names.RESEND_FROM)] = event.facts["resent_to"]
+                    resent[record.text(names.RESEND.source)] = event.facts["resent_to"]
                 elif reason in ("", event.facts["reason"]):
                     kept.append(self._refused_row(record, event))
         rows = [{**row, "resent_to": resent.get(row["at"], "")} for row in kept]

@@ -96,7 +96,15 @@ class Settings:
         15, "Check requests after which a half is discarded; 0 does as 1", least=0, most=60_000
     )
     checks_per_batch_max: int = _setting(
-        10_000, "Most check requests per state partition and batch, oldest halves first", least=1
+        10_000,
+        "Most check requests per state partition and batch, oldest halves first; three"
+        " quarters of them for one group",
+        least=1,
+    )
+    op_pages_per_group_max: int = _setting(
+        200,
+        "Most pages without any half that one group's ops may name, per state partition and batch",
+        least=1,
     )
     half_retention_ms: int = _setting(
         259_200_000, "Age from which a half is discarded as expired", least=1

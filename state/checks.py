@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkback.state.events import Events
+from checkback.state.identity import group_part
 from checkback.state.outcome import Action
 from checkback.state.page import PendingHalves
 from checkback.state.page_builder import PageBuilder
 from checkback.state.rules import Rules
+from checkback.state.shares import within_shares
 from checkback.state.transitions import EFFECT, NEXT_PHASE, Effect, Event, Phase
 
 Rows = NDArray[np.intp]
@@ -36,7 +39,9 @@ def take_feedback(builder: PageBuilder, undelivered: Events) -> None:
     _replace(builder, check_times, builder.halves.deadline_ms)
 
 
-def ask_and_discard(builder: PageBuilder, budget: int) -> None:
+def ask_and_discard(
+    builder: PageBuilder, budget: int, asked: Mapping[int, int], of_group: int
+) -> None:
     """Discard the halves that are too old or were asked in vain, and ask for those that are due.
 
     The half that was asked for the last time is discarded one interval later, not at once, so that
@@ -44,6 +49,12 @@ def ask_and_discard(builder: PageBuilder, budget: int) -> None:
 
     Both only go by the time up to which all ops were read: a half whose commit waits unread is
     neither asked nor discarded.
+
+    Args:
+        builder: the page.
+        budget: how many may be asked.
+        asked: how many of each group were asked in this pass before, in other pages.
+        of_group: how many of one group may be.
     """
     if not builder.rules.check_enabled or not builder.is_pending.any():
         return
@@ -53,7 +64,11 @@ def ask_and_discard(builder: PageBuilder, budget: int) -> None:
     used_up = due & (halves.check_times >= max(1, rules.check_max))
     _discard(builder, np.flatnonzero(too_old), Event.HALF_RETENTION_OVER, Action.DISCARD_EXPIRED)
     _discard(builder, np.flatnonzero(used_up), Event.CHECKS_USED_UP, Action.DISCARD_CHECK_LIMIT)
-    _ask(builder, np.flatnonzero(due & ~used_up), budget)
+    wanted = np.flatnonzero(due & ~used_up)
+    if len(wanted):
+        rows = _whose_turn_it_is(builder, wanted, budget, asked, of_group)
+        builder.count_deferred(len(wanted) - len(rows))
+        _ask(builder, rows)
 
 
 def _discard(builder: PageBuilder, rows: Rows, event: Event, action: Action) -> None:
@@ -64,14 +79,18 @@ def _discard(builder: PageBuilder, rows: Rows, event: Event, action: Action) -> 
         builder.count(np.full(len(rows), EFFECT[Phase.PENDING, event], np.uint8))
 
 
-def _ask(builder: PageBuilder, due: Rows, budget: int) -> None:
-    if not len(due):
-        return
-    rows = due
-    if len(due) > budget:
-        oldest_first = np.argsort(builder.halves.deadline_ms[due], kind="stable")
-        rows = np.sort(due[oldest_first[: max(0, budget)]])
-        builder.count_deferred(len(due) - len(rows))
+def _whose_turn_it_is(
+    builder: PageBuilder, due: Rows, budget: int, asked: Mapping[int, int], of_group: int
+) -> Rows:
+    """Return the halves to be asked about, oldest first within what each group may have."""
+    if len(due) <= budget and len(due) + max(asked.values(), default=0) <= of_group:
+        return due
+    oldest_first = due[np.argsort(builder.halves.deadline_ms[due], kind="stable")]
+    groups = group_part(builder.halves.identity[oldest_first])
+    return np.sort(oldest_first[within_shares(groups, asked, of_group, budget)])
+
+
+def _ask(builder: PageBuilder, rows: Rows) -> None:
     check_times = builder.halves.check_times.copy()
     deadline_ms = builder.halves.deadline_ms.copy()
     check_times[rows] += 1

@@ -128,4 +128,4 @@ def is_written(sink: SinkSettings, partitions: int, batch: int) -> bool:
         found = markers.read(list(range(partitions)))
     finally:
         markers.close()
-    return any(marker.next_batch > batch for marker in found.values())
+    return any(marker.has_any_of(batch) for marker in found.values())

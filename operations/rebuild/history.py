@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from checkback.operations.rebuild.positions import Positions
+from checkback.operations.rebuild.positions import TopicSpans
 from checkback.operations.rebuild.restored_page import (
     Known,
     RestoredCounts,
@@ -77,7 +77,7 @@ class HistorySettings:
 
 
 def known_halves(
-    positions: Positions, half_topic: str, unknown_are: str | None
+    positions: TopicSpans, half_topic: str, unknown_are: str | None
 ) -> dict[int, Known]:
     """Return the known facts about every half partition."""
     return {
@@ -90,7 +90,7 @@ def restored_rows(
     spark: SparkSession,
     source: Mapping[str, str],
     names: TopicNames,
-    positions: Positions,
+    positions: TopicSpans,
     history: HistorySettings,
     rules: AccessControl | None = None,
 ) -> DataFrame:
@@ -133,7 +133,7 @@ def counts_of(rows: DataFrame) -> RestoredCounts:
 
 
 def _read(
-    spark: SparkSession, source: Mapping[str, str], topic: str, positions: Positions
+    spark: SparkSession, source: Mapping[str, str], topic: str, positions: TopicSpans
 ) -> DataFrame:
     reader = spark.read.format("kafka").options(**source).option("subscribe", topic)
     return (

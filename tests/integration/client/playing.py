@@ -108,7 +108,7 @@ class Checkback:
         self.started.append(producer)
         return producer
 
-    def read(self, topic: str, least: int = 0, timeout_s: float = 10.0) -> list[Any]:
+    def read(self, topic: str, least: int = 0, timeout_s: float = 45.0) -> list[Any]:
         """Return all records of a topic, after waiting until it has that many."""
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap_servers)
         partitions = [
