@@ -74,8 +74,8 @@ class ClientMeasurement:
         transactions: how many they sent together.
         transactions_per_s: of all threads together.
         processor_us: processor time of the process for each.
-        latency_p50_ms: half of the transactions took at most so long.
-        latency_p99_ms: 99 of 100 took at most so long.
+        latency_p50_ms: half of the transactions took at most this long.
+        latency_p99_ms: 99 of 100 took at most this long.
         latency_max_ms: the slowest.
     """
 

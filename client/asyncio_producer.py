@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 
 from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
+from checkback.client.direct.delivery import DELIVERED_S
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt
@@ -128,7 +129,7 @@ class _LoopProducer(TransactionMQProducer):
     inbox: Inbox
 
     async def learn_topic(self, message: Message) -> None:
-        """Ask for a topic that is not known yet in a thread: it would hold up the loop."""
+        """Ask the brokers about an unknown topic in a thread: waiting would block the loop."""
         topic = getattr(message, "topic", None)
         if isinstance(topic, str) and not self._facts.knows(topic):
             await asyncio.to_thread(self._facts.prepare, topic)
@@ -152,7 +153,10 @@ class _LoopProducer(TransactionMQProducer):
                     outcome = await self._await_listener(listener, half.message, arg)
                     told.ended(outcome.state, outcome.exception)
             with tracing.step(Step.OP, half.message):
-                return self._finish(half, outcome)
+                delivery = self._begin_end(half, outcome, self.inbox.report)
+                if delivery is not None:
+                    await delivery.wait(DELIVERED_S)
+            return self._result(half, outcome)
 
     async def _await_listener(
         self, listener: AsyncTransactionListener, message: Message, arg: Any

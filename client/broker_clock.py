@@ -1,12 +1,12 @@
-"""The brokers' time, as far as this process knows it. Pure: the own clock is given."""
+"""The brokers' time, as this process estimates it. Pure: the caller gives its own clock."""
 
 from __future__ import annotations
 
 
 class BrokerClock:
-    """Learns how far the brokers' clock is from the own one, from records that they time-stamped.
+    """Estimates how far the brokers' clock is from the caller's, by records with the brokers' time.
 
-    Ages told by a client's own clock made RocketMQ ask needlessly, or never (#9640).
+    RocketMQ computed ages by a client's own clock, and so asked needlessly, or never (#9640).
     """
 
     def __init__(self) -> None:
@@ -17,11 +17,11 @@ class BrokerClock:
         self._ahead_ms = appended_at_ms - now_ms
 
     def now_ms(self, now_ms: float) -> float:
-        """Return the brokers' time now, the own one as long as nothing was learnt."""
+        """Return the brokers' time now; before the first record, the caller's."""
         return now_ms + (self._ahead_ms or 0.0)
 
     def age_ms(self, appended_at_ms: float, now_ms: float) -> float:
-        """Return how old a record is; zero as long as nothing was learnt.
+        """Return how old a record is; zero before the first record.
 
         A request that is taken for too young is answered once too often; one taken for too old
         would never be answered.

@@ -11,12 +11,12 @@ from checkback.client.fault_tolerance import FaultTable
 BROKER_NAME: Final = re.compile(r"/(\d+): ")
 """How librdkafka begins the text of a connection's error: ``host:port/1: Connect to ... failed``.
 
-Its number stands nowhere else. A text without one concerns a bootstrap address.
+The broker's number stands nowhere else. A text without one concerns a bootstrap address.
 """
 
 
 class BrokerWatch:
-    """Keeps the fault table of a producer by librdkafka's word. Threads may share it.
+    """Keeps the fault table of a producer, from what librdkafka reports. Threads may share it.
 
     Its clock is the monotonic one, in milliseconds.
     """
@@ -26,7 +26,7 @@ class BrokerWatch:
         self._away: set[int] = set()
 
     def connection_failed(self, error: Any) -> None:
-        """Note an error that librdkafka tells of a connection."""
+        """Note an error that librdkafka reports for a connection."""
         found = BROKER_NAME.search(error.str())
         if found is not None:
             broker = int(found[1])
@@ -51,7 +51,7 @@ class BrokerWatch:
         return broker in self._away
 
     def is_left_alone(self, broker: int | None) -> bool:
-        """Tell whether a broker is away, and broke off a short while ago."""
+        """Tell whether a broker is away and its connection broke only a short while ago."""
         return broker in self._away and not self.faults.available(broker, _now_ms())
 
 

@@ -1,4 +1,4 @@
-"""The time that all tries of one send have together. Pure: the clock is given."""
+"""The time that all tries of one send share. Pure: the caller gives the clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Budget:
         started_ms: when it began.
         timeout_ms: how long it lasts.
         tries_max: how many tries may begin in it.
-        least_ms: what must be left for another try to be worth beginning.
+        least_ms: no try begins with less time left than this.
     """
 
     started_ms: float

@@ -1,4 +1,4 @@
-"""What a listener's callback came to: a state, and a remark where it went wrong."""
+"""The result of a listener's callback: a state, and a remark if the callback failed."""
 
 from __future__ import annotations
 

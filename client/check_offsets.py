@@ -1,4 +1,4 @@
-"""Which check requests are done with, so that a commit never passes one that is not. Pure."""
+"""Tracks which check requests are done, so that no commit passes one that is not. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import heapq
 
 
 class CheckOffsets:
-    """The offsets of one partition of a check topic, taken up in order and finished in any."""
+    """The offsets of one partition of a check topic, started in order and finished in any order."""
 
     def __init__(self) -> None:
         self._next: int | None = None
@@ -14,13 +14,13 @@ class CheckOffsets:
         self._heap: list[int] = []
 
     def started(self, offset: int) -> None:
-        """Take an offset up. Gaps before it (compaction, transaction marks) count as finished."""
+        """Note that an offset was started; gaps before it (compaction, aborts) are finished."""
         self._open.add(offset)
         heapq.heappush(self._heap, offset)
         self._next = offset + 1
 
     def finished(self, offset: int) -> None:
-        """Finish an offset; one that was never started is nobody's any more and ignored."""
+        """Note that an offset is finished; ignore one that was never started."""
         self._open.discard(offset)
 
     def committable(self) -> int | None:

@@ -23,7 +23,7 @@ class CheckPool(Generic[Check]):
         name: begins the threads' names.
         least: threads from the start.
         most: threads at most.
-        held: jobs that wait at most.
+        held: most jobs that wait in the queue.
         work: called with each job, in one of the threads; must not raise.
     """
 
@@ -57,12 +57,12 @@ class CheckPool(Generic[Check]):
             return
 
     def stuck_for_s(self, now_s: float) -> float:
-        """Return for how long none of the threads ended a job, zero if one is free to."""
+        """Return the time since a thread last ended a job; zero while a thread is free."""
         busy = list(self._busy_since_s.values())
         return now_s - max(busy) if len(busy) >= self._most else 0.0
 
     def close(self, timeout_s: float) -> int:
-        """Start no further job, wait for those that run; return how many run still."""
+        """Start no further job, wait for those that run; return how many still run."""
         self._closing.set()
         deadline_s = time.monotonic() + timeout_s
         for thread in self._threads:

@@ -48,6 +48,8 @@ def read_check_request(
         check_times=_number(headers, names.TRANSACTION_CHECK_TIMES),
         requested_at_ms=requested_at_ms,
         check_interval_ms=_interval_ms(headers),
+        direct_id=_text(headers, names.DIRECT_ID),
+        direct_closed=bool(_text(headers, names.DIRECT_CLOSED)),
     )
 
 

@@ -136,7 +136,7 @@ class CheckService:
         self._paused = False
 
     def _taken(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Commit what was answered, so that the next owner does not answer it again."""
+        """Commit the answered offsets, so that the next owner does not answer them again."""
         try:
             self._commit(consumer)
         except KafkaException as error:
@@ -147,7 +147,7 @@ class CheckService:
         self._forget([one.partition for one in partitions])
 
     def _stuck(self) -> bool:
-        """Tell whether no thread has answered for as long as one check follows the other."""
+        """Tell whether no thread has ended an answer for a whole check interval."""
         return self._pool.stuck_for_s(time.monotonic()) * 1000 > self._check_interval_ms
 
     def _wait_while_stuck(self) -> None:
@@ -230,7 +230,7 @@ class CheckService:
 
 
 def _tell(error: KafkaError) -> None:
-    """Log what librdkafka mends by itself; of connections only that all of them are broken."""
+    """Log errors that librdkafka mends by itself; of connections only that all are broken."""
     known = error.code() == KafkaError._TRANSPORT
     _log.log(logging.DEBUG if known else logging.WARNING, "Check requests: %s", error.str())
 

@@ -29,6 +29,9 @@ class ClientEvent(StrEnum):
     CHECKS_GIVEN_UP = "checks_given_up"
     CHECK_UNREADABLE = "check_unreadable"
     DELAY_DROPPED = "delay_dropped"
+    DIRECT_DELIVERED = "direct_delivered"
+    DIRECT_FELL_BACK = "direct_fell_back"
+    FENCED = "fenced"
 
 
 class Counters:
@@ -44,14 +47,15 @@ class Counters:
         self._counts = dict.fromkeys(ClientEvent, 0)
         self._lock = threading.Lock()
 
-    def add(self, event: ClientEvent) -> None:
-        """Count one."""
+    def add(self, event: ClientEvent, times: int = 1) -> None:
+        """Count one, or several of a kind."""
         with self._lock:
-            self._counts[event] += 1
+            self._counts[event] += times
         if self._on_event is None:
             return
         try:
-            self._on_event(event)
+            for _ in range(times):
+                self._on_event(event)
         except Exception:
             _log.exception("The metrics callback failed on %s", event.value)
 

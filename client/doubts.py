@@ -1,4 +1,4 @@
-"""The ids of halves of which this process does not know whether they are stored.
+"""The ids of halves that may or may not be stored: this process could not learn it.
 
 Their local transactions did not run and never will. So when a check asks for one, the client
 answers rollback itself; the application is not asked about a transaction that it never saw.
@@ -10,7 +10,7 @@ import threading
 from typing import Final
 
 HELD_MAX: Final = 100_000
-"""What is beyond that is asked of the listener, as after a restart."""
+"""Beyond this the oldest id is dropped; its check goes to the listener, as after a restart."""
 
 
 class Doubts:
@@ -21,7 +21,7 @@ class Doubts:
         self._lock = threading.Lock()
 
     def add(self, transaction_id: str) -> None:
-        """Note that nobody knows whether that half is stored."""
+        """Note a half that may or may not be stored."""
         with self._lock:
             self._ids[transaction_id] = None
             while len(self._ids) > HELD_MAX:

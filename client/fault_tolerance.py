@@ -1,4 +1,4 @@
-"""Which brokers to leave alone for a while: RocketMQ's MQFaultStrategy. Pure; the clock is given.
+"""Which brokers to avoid for a while: RocketMQ's MQFaultStrategy. Pure; the caller gives the clock.
 
 Tables and rule are those of RocketMQ 5 (C/latency/MQFaultStrategy.java); off by default, as there.
 """
@@ -12,11 +12,11 @@ from typing import Final
 LATENCY_MAX_MS: Final = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)
 NOT_AVAILABLE_MS: Final = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)
 ISOLATION_LATENCY_MS: Final = 10_000
-"""A failed send counts as one that took so long."""
+"""A failed send counts as one that took this long."""
 
 
 def not_available_for_ms(latency_ms: float) -> int:
-    """Return how long a broker that took that long is left alone."""
+    """Return how long to avoid a broker whose answer took this long."""
     for least, ban in zip(reversed(LATENCY_MAX_MS), reversed(NOT_AVAILABLE_MS), strict=True):
         if latency_ms >= least:
             return ban
@@ -46,7 +46,7 @@ class FaultTable:
         self._lock = threading.Lock()
 
     def answered(self, broker: int, latency_ms: float, now_ms: float) -> None:
-        """Note an answer. A ban of nothing does not shorten one that runs (RocketMQ 5)."""
+        """Note an answer. A quick one does not shorten a ban that still runs (RocketMQ 5)."""
         ban = not_available_for_ms(latency_ms)
         with self._lock:
             known = self._faults.get(broker)

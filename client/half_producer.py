@@ -21,6 +21,7 @@ from confluent_kafka import Message as KafkaMessage
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.broker_watch import BrokerWatch
 from checkback.client.counters import ClientEvent, Counters
+from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.doubts import Doubts
 from checkback.client.message import Message
 from checkback.client.polled_producer import PolledProducer, Report, ThreadReport
@@ -43,7 +44,7 @@ SHARE_OF_A_TRY: Final = 0.3
 LEAST_SHARE_OF_A_TRY: Final = SHARE_OF_A_TRY
 """Of the budget. A try with less would end in doubt for want of time, not of a broker."""
 SHORT_OF_REPLICAS_S: Final = 5.0
-"""How long a partition that had too few replicas is left alone."""
+"""How long a partition that had too few replicas is avoided."""
 ID_AT: Final = HALF_PROTOCOL_ORDER.index(UNIQ_KEY)
 
 
@@ -59,7 +60,8 @@ class Half:
     """
 
     __slots__ = (
-        "deadline_s", "headers", "key", "message", "new_id", "offset", "partition", "status"
+        "deadline_s", "direct", "headers", "key", "message", "new_id", "offset", "partition",
+        "status", "timestamp_ms",
     )  # fmt: skip
 
     def __init__(
@@ -77,6 +79,9 @@ class Half:
         self.deadline_s = time.monotonic() + budget_s
         self.partition = -1
         self.offset = -1
+        self.timestamp_ms = 0
+        self.direct: DirectHalf | None = None
+        """What is known of it where it may be delivered directly."""
         self.status = SendStatus.SEND_OK
 
     def left_s(self) -> float:
@@ -98,7 +103,7 @@ class HalfProducer:
         open_producer: opens an idempotent producer, given what hears of its connections.
         half_topic: where to.
         facts: knows its partitions.
-        doubts: gets the ids of halves of which nobody knows whether they are stored.
+        doubts: gets the ids of halves that may or may not be stored.
         counters: further tries and doubts are counted.
         clock: learns the brokers' time.
         budget_ms: time for all tries of one half.
@@ -139,7 +144,7 @@ class HalfProducer:
         self.polled = self._open()
 
     def store(self, half: Half) -> None:
-        """Store a half; where to, it says itself then.
+        """Store a half; the half then says where it is stored.
 
         Raises:
             SendError: it was not stored; with the field ``in_doubt`` true: it may have been, and
@@ -151,7 +156,7 @@ class HalfProducer:
     def tries(
         self, half: Half, new_report: Callable[[deque[Any]], Waiting]
     ) -> Generator[tuple[Waiting, float], None, None]:
-        """Try to store a half: give each report to wait for, and for how long at most.
+        """Try to store a half; yield each report to wait for, and the longest time to wait.
 
         Raises:
             SendError: as :meth:`store`.
@@ -224,6 +229,7 @@ class HalfProducer:
         if report.error is None:
             offset = message.offset()
             half.offset = -1 if offset is None else offset
+            half.timestamp_ms = message.timestamp()[1]
             return offset is not None
         status = not_safely_stored(report.error.code())
         if status is None:
@@ -254,7 +260,7 @@ class HalfProducer:
         )
 
     def _is_left(self, partition: int, tried: set[int]) -> bool:
-        """Tell whether the broker of a partition is away, and that of another one is not."""
+        """Tell whether a partition's broker is away while another partition's is not."""
         away = self.brokers.is_away(self._leader(partition))
         return away and self._has_another(tried | {partition})
 

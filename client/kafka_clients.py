@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from checkback.client.direct.session import (
+    DELIVERY_S,
+    TRANSACTION_TIMEOUT_MS,
+)
+from checkback.client.direct.session import (
+    RETRY_BACKOFF_MS as DIRECT_RETRY_BACKOFF_MS,
+)
 from checkback.client.options import ProducerOptions
 from checkback.client.send_errors import error_of
 from checkback.protocol.connection import confluent_settings
@@ -17,19 +24,21 @@ from checkback.protocol.topics import HEADER_ROOM_BYTES
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+_log = logging.getLogger(__name__)
+
 Settings = dict[str, Any]
 
 CHECK_METADATA_AGE_MAX_MS: Final = 10_000
 SHARE_OF_KAFKA: Final = 0.9
 BROKERS_SHARE: Final = 0.7
-"""Of a send's time, what the leader may wait for its replicas: its word must come in time."""
+"""The share of a send's time that the leader may wait for replicas: it must answer in time."""
 RECONNECT_BACKOFF_MAX_MS: Final = 1_000
 """librdkafka's 10 s would keep a broker that is back out of use for three budgets."""
 HALF_RETRIES: Final = 3
 """librdkafka's own tries of a half that was on the wire; what was never sent does not count.
 
-Few: that a partition has too few replicas shows only when they are used up, and another one
-may take the half then.
+Few, because only when they are used up does it show that a partition has too few replicas. Then
+another partition may take the half.
 """
 RETRY_BACKOFF_MS: Final = 50
 OP_LINGER_MS: Final = 5
@@ -59,7 +68,8 @@ class KafkaClients:
             # With librdkafka's "rebootstrap" a cluster that is back is found a second later: the
             # brokers are forgotten when none answers, and a budget may be over by then.
             "metadata.recovery.strategy": "none",
-            # A topic that nobody made must be an error: made by chance, it has chance's settings.
+            # A missing topic must be an error: one that the broker creates has the broker's
+            # defaults.
             "allow.auto.create.topics": False,
         }
 
@@ -85,7 +95,7 @@ class KafkaClients:
         )
 
     def plain_producer(self, on_error: Callable[[Any], None]) -> Producer:
-        """Open a producer that tries once: what is tried again, and where, its caller says.
+        """Open a producer that tries once; its caller decides what to try again, and where.
 
         Args:
             on_error: called in the thread that polls with each error of a connection.
@@ -95,7 +105,7 @@ class KafkaClients:
     def op_producer(
         self, on_error: Callable[[Any], None], on_failure: Callable[[Any, Any], None]
     ) -> Producer:
-        """Open a producer that repeats until the budget is over; an op may be there twice.
+        """Open a producer that repeats until the budget is over; an op may be stored twice.
 
         Args:
             on_error: called in the thread that polls with each error of a connection.
@@ -108,6 +118,25 @@ class KafkaClients:
             "delivery.report.only.error": True,
         }
         return self._open_producer(on_error, ours)
+
+    def direct_producer(self, session_id: str) -> Producer:
+        """Open the producer of a direct session, or of its fence.
+
+        Args:
+            session_id: its transactional id.
+        """
+        delivery_ms = int(DELIVERY_S * 1_000)
+        ours: Settings = {
+            "transactional.id": session_id,
+            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+            "message.timeout.ms": delivery_ms,
+            "request.timeout.ms": delivery_ms,
+            "socket.timeout.ms": delivery_ms,
+            # By it a session knows that a commit was sent once.
+            "retry.backoff.ms": DIRECT_RETRY_BACKOFF_MS,
+            "linger.ms": 0,
+        }
+        return self._open_producer(_connection_failed, ours)
 
     def check_consumer(self, group: str) -> Consumer:
         """Open a consumer of check requests, which commits only when told.
@@ -135,7 +164,7 @@ class KafkaClients:
         return consumer
 
     def status_consumer(self) -> Consumer:
-        """Open a consumer of what the pipeline tells; it joins no group and commits nothing."""
+        """Open a consumer of the status topic; it joins no group and commits nothing."""
         ours: Settings = {
             "group.id": "checkback-status",  # required by librdkafka
             "enable.auto.commit": False,
@@ -145,7 +174,7 @@ class KafkaClients:
         return consumer
 
     def admin(self) -> AdminClient:
-        """Open an admin client. It ends when it is let go of."""
+        """Open an admin client. It closes once nothing refers to it."""
         # A quarter of the time that importing the client takes; most processes need it once.
         from confluent_kafka.admin import AdminClient
 
@@ -182,6 +211,10 @@ class KafkaClients:
                 f"librdkafka does not take the Kafka settings: {error_of(error).str()}",
                 remedy="Check what `kafka` says.",
             ) from error
+
+
+def _connection_failed(error: Any) -> None:
+    _log.debug("A direct session: %s", error.str())
 
 
 class _LibrdkafkaLog:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from typing import Any
 
@@ -14,7 +15,7 @@ class LoopReport:
 
     Args:
         done: where it puts itself when the report is there.
-        inbox: what hands it to the loop.
+        inbox: hands it to the loop.
     """
 
     __slots__ = ("_done", "_future", "_inbox", "error", "message")
@@ -33,16 +34,16 @@ class LoopReport:
         self._done.append(self)
 
     def wake(self) -> None:
-        """Have the loop let the coroutine go on; called in the thread that polls."""
+        """Ask the loop to continue the coroutine; called in the thread that polls."""
         self._inbox.put(self)
 
     def finish(self) -> None:
-        """Let the coroutine go on; called in the loop."""
+        """Continue the coroutine; called in the loop."""
         if not self._future.done():
             self._future.set_result(None)
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait for the report, at most so long."""
+        """Wait for the report, at most this long."""
         timer = self._inbox.loop.call_later(timeout_s, self.finish)
         try:
             await self._future
@@ -61,21 +62,29 @@ class Inbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._reports: deque[LoopReport] = deque()
+        self._lock = threading.Lock()
+        self._reports: list[LoopReport] = []
 
     def report(self, done: deque[Any]) -> LoopReport:
         """Return a new report."""
         return LoopReport(done, self)
 
     def put(self, report: LoopReport) -> None:
-        """Take a report; the loop is called for the first, and finds the others there."""
-        self._reports.append(report)
-        if len(self._reports) == 1:
-            try:
-                self.loop.call_soon_threadsafe(self._hand_out)
-            except RuntimeError:
-                self._reports.clear()  # the loop is closed: nobody waits
+        """Take a report; the loop is called for the first, and finds the others there.
+
+        Called in the thread that polls, and in those of direct lanes.
+        """
+        with self._lock:
+            self._reports.append(report)
+            if len(self._reports) > 1:
+                return
+        try:
+            self.loop.call_soon_threadsafe(self._hand_out)
+        except RuntimeError:
+            self._reports.clear()  # the loop is closed: nobody waits
 
     def _hand_out(self) -> None:
-        while self._reports:
-            self._reports.popleft().finish()
+        with self._lock:
+            reports, self._reports = self._reports, []
+        for report in reports:
+            report.finish()

@@ -21,9 +21,10 @@ from checkback.protocol.errors import SendError
 from checkback.protocol.properties import Headers
 
 BY_KEY: Final = -1
-"""The queue id of a message whose key chooses: librdkafka does it as any Kafka client does."""
+"""The queue id of a message whose key chooses the partition, as in every Kafka client."""
 PAUSE_BEFORE_TRY_MS: Final = 100
-"""A leader that has just moved is known a moment later; at once, all tries would be used up."""
+"""Clients learn a moment later that a leader has moved; without a pause all tries would be used
+up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class PlainTry:
     """One try, and the report of it that librdkafka calls.
 
     Args:
-        send: what it belongs to.
+        send: the send that it belongs to.
         queue: where to.
         broker: the queue's leader, None where that is not known.
         done: where it puts itself when the report is there.
@@ -75,8 +76,8 @@ class PlainSend:
         after: runs an action after a number of milliseconds.
         budget: of all tries.
         counters: told of each outcome.
-        left_early: tells of a try that has no report yet whether its broker is away.
-        done: where reports that are there are put.
+        left_early: returns whether the broker of a try without a report is away.
+        done: takes the reports that have come.
         try_again_not_store_ok: whether stored but not safely counts as a failed try.
     """
 

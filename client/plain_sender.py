@@ -119,7 +119,7 @@ class PlainSender:
         return [MessageQueue(topic, partition) for partition in self._leaders(topic)]
 
     def by_turns(self, message: Message) -> Choice:
-        """Choose by turns, avoiding the broker of the last try; by key where there is one."""
+        """Choose a queue by turns, avoiding the last try's broker; by key where there is one."""
         topic = message.topic
         if message.queue_id is not None:
             return self.fixed(MessageQueue(topic, message.queue_id))
@@ -146,7 +146,7 @@ class PlainSender:
     def by_selector(
         self, message: Message, selector: MessageQueueSelector, argument: Any
     ) -> Choice:
-        """Choose as the application says."""
+        """Let the application choose the queue."""
         return self.fixed(selector(self.queues(message.topic), message, argument))
 
     def fixed(self, queue: MessageQueue) -> Choice:

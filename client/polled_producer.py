@@ -1,7 +1,7 @@
 """A librdkafka producer, the thread that polls it, and those who wait for its reports.
 
 A report is delivered inside librdkafka's poll. Whoever waits is woken after the poll, not inside
-it: a thread that wakes while the poll goes on takes the interpreter from it again and again.
+it: a thread that wakes during the poll competes with it for the interpreter.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ThreadReport:
         self._lock.release()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for the report, at most so long."""
+        """Wait for the report, at most this long."""
         self._lock.acquire(timeout=timeout_s)
 
 

@@ -62,7 +62,10 @@ class TransactionSendResult(SendResult):
         local_transaction_state: what the op says. ROLLBACK_MESSAGE with a send status other
             than SEND_OK means that the local transaction did not run.
         exception: what the listener raised, None where it returned.
+        delivered: whether consumers see the message by direct delivery; None where nobody waited
+            for that, or it does not go direct.
     """
 
     local_transaction_state: LocalTransactionState
     exception: Exception | None = None
+    delivered: bool | None = None

@@ -13,8 +13,8 @@ LOOK_S: Final = 0.005
 class Running:
     """A context manager that counts the threads inside it.
 
-    It is on the way of every message: a deque is changed without a lock, and only a shutdown,
-    which happens once, looks at it again and again.
+    Every message passes it, so it has no lock: a deque needs none. Only a shutdown, which happens
+    once, polls it.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Running:
         self._inside.pop()
 
     def wait_until_idle(self, timeout_s: float) -> int:
-        """Wait until nobody is inside, at most so long; return how many still are."""
+        """Wait until nobody is inside, at most this long; return how many still are."""
         deadline_s = time.monotonic() + timeout_s
         while self._inside and time.monotonic() < deadline_s:
             time.sleep(LOOK_S)

@@ -30,9 +30,9 @@ REFUSALS: Final = frozenset(
 """Answers by which a record is certainly not stored, and which the next broker would give too.
 
 NOT_ENOUGH_REPLICAS is not among them: an earlier try of librdkafka's may have been appended by a
-leader that lost its replicas then, and librdkafka's Python face does not tell of earlier tries.
-NOT_LEADER is not either: a leader that loses its office while it waits for the replicas says so
-of a record that it did append (DelayedProduce), and the new leader may have it.
+leader that lost its replicas then, and confluent-kafka does not report earlier tries.
+NOT_LEADER is not either: a leader that is replaced while it waits for its replicas answers so for a
+record that it did append (DelayedProduce), and the new leader may have it.
 """
 
 STATUS_BY_CODE: Final = {
@@ -43,9 +43,24 @@ STATUS_BY_CODE: Final = {
 
 
 def error_of(raised: KafkaException) -> KafkaError:
-    """Return the error that an exception of librdkafka's Python face carries."""
+    """Return the error that an exception of confluent-kafka carries."""
     carried: object = raised.args[0]
     return carried if isinstance(carried, KafkaError) else KafkaError(KafkaError._FAIL)
+
+
+def cause_of(raised: object) -> KafkaError:
+    """Return the error in whatever a call of librdkafka's Python face raised.
+
+    When an instance is fenced while its reports are served, that is a KafkaError, which is no
+    exception and only caught by an ``except`` without a class; or a SystemError that hides it.
+    """
+    while isinstance(raised, SystemError) and raised.__cause__ is not None:
+        raised = raised.__cause__
+    if isinstance(raised, KafkaException):
+        return error_of(raised)
+    if isinstance(raised, KafkaError):
+        return raised
+    return KafkaError(KafkaError._FAIL, f"{type(raised).__name__}: {raised}")
 
 
 def is_refusal(code: int) -> bool:

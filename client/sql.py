@@ -152,7 +152,8 @@ class SqlTransactionLog(TransactionListener):
             with self._engine.begin() as connection:
                 self._insert(connection, transaction_id, BARRIER)
         except IntegrityError:
-            # Whoever has the key has committed; gone again, it will be asked for once more.
+            # The owner of the key has committed. If its row is gone by now, the next check asks
+            # again.
             state = self._look_up(transaction_id)
             if state is None:
                 raise

@@ -1,8 +1,8 @@
-"""Knows what the pipeline told its clients last: whether it refuses new transactions.
+"""Remembers what the pipeline last told its clients: whether it refuses new transactions.
 
-Read when the producer starts, and followed after that: a change is known about a second after the
-pipeline's start. While the brokers do not answer, what was known last counts. Without the topic, or
-the right to read it, nothing is known, and every transaction is tried.
+The producer reads the status topic when it starts, and follows it: it learns of a change about a
+second after the pipeline's start. While the brokers do not answer, what was known last counts.
+Without the topic, or the right to read it, nothing is known, and every transaction is tried.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Where this process's own halves were stored, for as long as a copy of one could be believed.
+"""Where this process's own halves are stored, to recognise copies of them.
 
-A signed half may be copied to another offset by somebody who can read it. Its id is that of a
-transaction that may have been committed, and so would be the answer to a check. What this process
-sent, it knows to stand elsewhere.
+A signed half may be copied to another offset by somebody who can read it. The copy has the id of a
+real transaction, so its check could be answered with that one's commit. The process that sent the
+half knows that it stands elsewhere.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -30,6 +31,7 @@ LIMITS_KEPT_S: Final = 300.0
 UNSEEN_KEPT_S: Final = 30.0
 """How long nobody asks again about a topic that can't be asked about (no right to)."""
 UNASKED: Final = (None, 0.0)
+NO_BOUND_MS: Final = 2**62
 SECOND_LOOK_S: Final = 0.3
 """A topic that was made a moment ago is not known to every broker yet."""
 
@@ -49,6 +51,14 @@ class Topic:
     until_s: float
 
 
+class Transactional(Enum):
+    """Whether a topic takes messages in a Kafka transaction of the producer's."""
+
+    NO = "its settings may reject a record, or the end of the transaction; or they can't be seen"
+    WITH_KEY = "it is compacted"
+    YES = "nothing is against it"
+
+
 class TopicFacts:
     """Knows the topics that one producer sends to. Threads may share it.
 
@@ -63,6 +73,7 @@ class TopicFacts:
         self._timeout_s = timeout_s
         self._topics: dict[str, Topic] = {}
         self._limits: dict[str, tuple[int | None, float]] = {}
+        self._transactional: dict[str, Transactional] = {}
         self._learning = threading.Lock()
         self._asking: set[str] = set()
         self._lock = threading.Lock()
@@ -137,6 +148,20 @@ class TopicFacts:
                 limit=limit,
             )
 
+    def takes_transactions(self, topic: str, key: bytes | None) -> bool:
+        """Tell whether nothing that is known of a topic is against a transaction with a record.
+
+        One record that the brokers reject undoes the whole transaction; a topic that bounds the
+        age of records may even keep it from ending. So a topic whose settings this process may
+        not see takes none.
+
+        Args:
+            topic: one that was checked.
+            key: the record's.
+        """
+        known = self._transactional.get(topic, Transactional.NO)
+        return known is Transactional.YES or (known is Transactional.WITH_KEY and key is not None)
+
     def _learn_limit(self, topic: str) -> int | None:
         """Ask for a topic's limit, unless another thread did meanwhile.
 
@@ -200,10 +225,23 @@ class TopicFacts:
         asked = ConfigResource(ResourceType.TOPIC, name)
         try:
             described = self.admin.describe_configs([asked], request_timeout=self._timeout_s)
-            return int(described[asked].result(self._timeout_s)["max.message.bytes"].value)
+            found = described[asked].result(self._timeout_s)
+            limit = int(found["max.message.bytes"].value)
         except (KafkaException, TimeoutError, KeyError) as error:
             _log.info("The record limit of %s is not known: %s", name, remark_of(error))
             return None
+        self._transactional[name] = _transactional(found)
+        return limit
+
+
+def _transactional(configs: Mapping[str, Any]) -> Transactional:
+    settings = {name: str(entry.value or "") for name, entry in configs.items()}
+    before_max_ms = int(settings.get("message.timestamp.before.max.ms") or NO_BOUND_MS)
+    is_timed_by_sender = settings.get("message.timestamp.type") != "LogAppendTime"
+    if is_timed_by_sender and before_max_ms < NO_BOUND_MS:
+        return Transactional.NO
+    is_compacted = "compact" in settings.get("cleanup.policy", "")
+    return Transactional.WITH_KEY if is_compacted else Transactional.YES
 
 
 def _unseen(name: str, error: KafkaError) -> BrokerError | NotFoundError:

@@ -1,4 +1,4 @@
-"""Where a producer tells what it does while it does it, for whoever draws traces of that.
+"""The hooks by which a producer reports its steps to a tracing library.
 
 Nothing here knows a tracing library. `checkback.client.opentelemetry` has the adapter for one.
 """
@@ -23,10 +23,10 @@ class Step(StrEnum):
 
 
 class Told(Protocol):
-    """Takes how a step ended."""
+    """Receives how a step ended."""
 
     def ended(self, state: LocalTransactionState, error: Exception | None) -> None:
-        """Note the state that was told, and what the listener raised, if it did."""
+        """Note the state that the step ended with, and what the listener raised, if it did."""
 
 
 class Tracing(ABC):

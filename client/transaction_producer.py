@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Unpack
@@ -15,12 +16,15 @@ from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
 from checkback.client.check_topic import create_check_topic, require_half_and_op, topic_exists
 from checkback.client.counters import ClientEvent
+from checkback.client.direct.delivery import DELIVERED_S
+from checkback.client.direct.side import DirectSide, is_delivered
 from checkback.client.doubts import Doubts
-from checkback.client.half_producer import ID_AT, Half, HalfProducer
+from checkback.client.half_producer import ID_AT, Half, HalfProducer, Waiting
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageQueue
 from checkback.client.op_producer import OpProducer
 from checkback.client.options import ProducerKeywords
+from checkback.client.polled_producer import ThreadReport
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
 from checkback.client.status_watch import StatusWatch
@@ -116,7 +120,8 @@ class TransactionMQProducer(DefaultMQProducer):
             outcome = NOT_RUN
             if half.status is SendStatus.SEND_OK:
                 outcome = self._run_local_transaction(half.message, arg)
-            return self._finish(half, outcome)
+            self._end(half, outcome)
+            return self._result(half, outcome)
 
     def _send_traced(self, tracing: Tracing, message: Message, arg: Any) -> TransactionSendResult:
         check_message_class(message)
@@ -130,7 +135,8 @@ class TransactionMQProducer(DefaultMQProducer):
                     outcome = self._run_local_transaction(half.message, arg)
                     told.ended(outcome.state, outcome.exception)
             with tracing.step(Step.OP, half.message):
-                return self._finish(half, outcome)
+                self._end(half, outcome)
+            return self._result(half, outcome)
 
     def broker_latencies_ms(self) -> dict[int, float]:
         """Return how long each leader broker took for its last answer to half messages.
@@ -171,16 +177,20 @@ class TransactionMQProducer(DefaultMQProducer):
             self._clients.op_producer,
             lambda: self._halves.polled,
             self.topics.op,
+            self.topics.direct_op,
             self.producer_group,
             self.counters,
             signer,
         )
         self._status = self._new_status_watch()
+        self._direct = DirectSide(
+            self._clients, self.topics, self.producer_group, self._facts, self._ops, self.counters
+        )
         self._checks = self._new_check_service(doubts)
         self._checks.start()
 
     def _close(self, left_s: Callable[[], float]) -> int:
-        left = super()._close(left_s) + self._checks.close(left_s())
+        left = super()._close(left_s) + self._checks.close(left_s()) + self._direct.close(left_s)
         if self._status is not None:
             self._status.close(left_s())
         self._halves.close(left_s())
@@ -213,6 +223,7 @@ class TransactionMQProducer(DefaultMQProducer):
             producer_group=self.producer_group,
             doubts=doubts,
             ops=self._ops,
+            direct=self._direct.checks,
             counters=self.counters,
             clock=self._clock,
             try_timeout_s=self.options.send_msg_timeout_ms / 1000,
@@ -253,8 +264,10 @@ class TransactionMQProducer(DefaultMQProducer):
         key = message.record_key()
         size += record_bytes_max(key, message.body, headers[len(template) :])
         self._facts.check(message.topic, message, size)
-        self._facts.check(self.topics.half, message, size)
-        return Half(copy, key, headers, self._new_id, self._budget_s)
+        self._facts.check(self.topics.half, message, size + self._direct.bytes_max)
+        half = Half(copy, key, headers, self._new_id, self._budget_s)
+        self._direct.bind(half)
+        return half
 
     def _template(self, topic: str, queue_id: int | None) -> tuple[Headers, int]:
         """Return the headers that all halves for that topic and queue have alike, and their bytes.
@@ -318,14 +331,31 @@ class TransactionMQProducer(DefaultMQProducer):
         )  # fmt: skip
         return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
 
-    def _finish(self, half: Half, outcome: CallbackResult) -> TransactionSendResult:
-        """Send the op, one-way, where the local transaction ran, and return the result."""
-        transaction_id = half.message.transaction_id
-        if half.status is SendStatus.SEND_OK:
-            self._ops.send_one_way(
-                half.partition, half.offset, transaction_id, outcome.state, outcome.remark
-            )
+    def _end(self, half: Half, outcome: CallbackResult) -> None:
+        report = self._begin_end(half, outcome, ThreadReport)
+        if report is not None:
+            report.wait(DELIVERED_S)
+
+    def _begin_end(
+        self, half: Half, outcome: CallbackResult, new_report: Callable[[deque[Any]], Waiting]
+    ) -> Waiting | None:
+        """Send the op, one-way, or have the message delivered, where the local transaction ran.
+
+        Returns:
+            What is to be waited for; None for nothing.
+        """
         self.counters.add(EVENTS_BY_STATE[outcome.state])
+        if half.status is not SendStatus.SEND_OK:
+            return None
+        if half.direct is not None:
+            return self._direct.finish(half, outcome, new_report)
+        self._ops.send_one_way(
+            half.partition, half.offset, half.message.transaction_id, outcome.state, outcome.remark
+        )
+        return None
+
+    def _result(self, half: Half, outcome: CallbackResult) -> TransactionSendResult:
+        transaction_id = half.message.transaction_id
         return TransactionSendResult(
             send_status=half.status,
             msg_id=transaction_id,
@@ -334,6 +364,7 @@ class TransactionMQProducer(DefaultMQProducer):
             transaction_id=transaction_id,
             local_transaction_state=outcome.state,
             exception=outcome.exception,
+            delivered=is_delivered(half),
         )
 
     def _queue(self, partition: int) -> MessageQueue:
@@ -344,7 +375,7 @@ class TransactionMQProducer(DefaultMQProducer):
 
 
 def _add_own(headers: Headers, message: Message) -> None:
-    """Put the message's own headers behind those that all halves of its topic have."""
+    """Append the message's own headers to those that all halves of its topic have."""
     for name, value in message.properties.items():
         if name == names.CHECK_IMMUNITY_TIME_IN_SECONDS:
             headers[IMMUNITY_AT] = (name, value.encode())

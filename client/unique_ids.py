@@ -12,9 +12,10 @@ SEED_BYTES: Final = 32
 
 
 def unique_ids() -> Callable[[], str]:
-    """Return what makes ids: 32 hexadecimal digits, of chance seeded by the operating system.
+    """Return a function that makes ids: 32 random hex digits, seeded by the operating system.
 
-    Made in the process that uses it: a fork would make the same ids again. Threads may share it.
+    Call it in the process that needs the ids: after a fork, parent and child would make the same
+    ones. Threads may share it.
     """
     bits = random.Random(os.urandom(SEED_BYTES)).getrandbits  # noqa: S311 - ids are no secrets
     return lambda: f"{bits(ID_BITS):032x}"

@@ -23,7 +23,7 @@ PROPERTIES_BYTES_MAX: Final = 32_767
 each name and each value, as there."""
 INT32_MAX: Final = 2_147_483_647
 IMMUNITY_TIME_MAX_S: Final = 31_536_000
-"""A year: what is meant in milliseconds is more than that, and would never be asked for."""
+"""A year. A larger number was meant in milliseconds, and its half would never be asked about."""
 
 
 def check_group(group: str) -> None:

@@ -15,8 +15,17 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.security import AccessControl
 from checkback.security.decision import AccessRequest, Decision, Need, ResourceKind
-from checkback.security.grants import Grant, kafka_acls_command, pipeline_grants, producer_grants
+from checkback.security.grants import (
+    READ,
+    Grant,
+    Resource,
+    direct_grants,
+    kafka_acls_command,
+    pipeline_grants,
+    producer_grants,
+)
 from checkback.security.permissions import Permission
+from checkback.streaming.rule_source import TOPIC_PREFIX, rules_topic
 
 PERMISSIONS: Final[dict[str, tuple[Permission, ...]]] = {
     "PUB": (Permission.PUB,),
@@ -132,6 +141,32 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
     return EXIT_FOUND if mistakes else EXIT_OK
 
 
+@command.command()
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@output_option
+@settings_options
+def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
+    """Write a file of rules to the topic that acl_file names as kafka:TOPIC.
+
+    A file with mistakes is not written. The topic is created if it is missing: compacted, with one
+    partition. A running pipeline takes the rules over within seconds.
+    """
+    # Imported late: what reads Kafka loads slowly.
+    from checkback.operations.publishing import publish_rules
+
+    topic = rules_topic(settings.acl_file)
+    if not topic:
+        raise UsageError(
+            f"acl_file is {settings.acl_file!r}, which is no topic.",
+            remedy=f"Give --acl-file {TOPIC_PREFIX}TOPIC.",
+        )
+    access = AccessControl.from_file(file, reads_secrets=False)
+    at = publish_rules(settings, topic, file.read_bytes())
+    told = {"topic": topic, "partition": at.partition, "offset": at.offset,
+            "accounts": len(access.accounts)}  # fmt: skip
+    output.show(told, f"{len(access.accounts)} accounts are at {topic} {at}.")
+
+
 def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{kind} in line {one['line']}: {one['says']} {one['remedy']}" for one in found]
 
@@ -140,6 +175,7 @@ def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
 @click.option("--principal", required=True, help="Who gets the rights, by Kafka: User:orders.")
 @click.option("--group", "groups", multiple=True, help="A producer group; can be repeated.")
 @click.option("--topic", "topics", multiple=True, help="A real topic; can be repeated.")
+@click.option("--direct", is_flag=True, help="Also what a group's direct delivery needs.")
 @click.option("--pipeline", is_flag=True, help="For the pipeline, not for a producer group.")
 @click.option(
     "--command-config", default="", help="kafka-acls' file with the login of who may grant."
@@ -152,6 +188,7 @@ def grants(
     principal: str,
     groups: tuple[str, ...],
     topics: tuple[str, ...],
+    direct: bool,
     pipeline: bool,
     command_config: str,
 ) -> None:
@@ -160,7 +197,7 @@ def grants(
     What is optional is printed as a comment. With --pipeline, name every real topic, and with
     --group the pipeline may ask only those groups.
     """
-    found = _grants(settings, groups, topics, is_pipeline=pipeline)
+    found = _grants(settings, groups, topics, is_direct=direct, is_pipeline=pipeline)
     commands = [
         kafka_acls_command(one, principal, settings.bootstrap_servers, command_config)
         for one in found
@@ -172,16 +209,25 @@ def grants(
 
 
 def _grants(
-    settings: Settings, groups: Sequence[str], topics: Sequence[str], *, is_pipeline: bool
+    settings: Settings,
+    groups: Sequence[str],
+    topics: Sequence[str],
+    *,
+    is_direct: bool,
+    is_pipeline: bool,
 ) -> list[Grant]:
     names = settings.topics
     if is_pipeline:
         if not topics:
             raise UsageError("Name the real topics that the pipeline delivers to: --topic.")
-        return pipeline_grants(names, settings.application_id, topics, groups)
+        found = pipeline_grants(names, settings.application_id, topics, groups)
+        rules = rules_topic(settings.acl_file)
+        return [*found, Grant(Resource.TOPIC, rules, (READ,), "read the rules")] if rules else found
     if not groups:
         raise UsageError("Name the producer group with --group, or give --pipeline.")
-    found = (one for group in groups for one in producer_grants(names, group, topics))
+    found = [one for group in groups for one in producer_grants(names, group, topics)]
+    if is_direct:
+        found += [one for group in groups for one in direct_grants(names, group, topics)]
     return list(dict.fromkeys(found))  # groups share topics
 
 

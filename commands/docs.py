@@ -39,7 +39,8 @@ def command(name: str, output: CommandOutput) -> None:
 
 def pages() -> dict[str, Traversable]:
     """Return the documents by name."""
-    top = files("checkback.docs")
+    # Not checkback.docs: in a zip a folder without modules is no package.
+    top = files("checkback") / "docs"
     found = [one for folder in FOLDERS for one in (top / folder if folder else top).iterdir()]
     return {one.name.removesuffix(SUFFIX): one for one in found if one.name.endswith(SUFFIX)}
 

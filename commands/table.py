@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Final
@@ -70,3 +71,20 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     with console.capture() as captured:
         console.print(table, no_wrap=True)
     return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def folded(text: str, columns: int | None, indent: int = 0) -> list[str]:
+    """Return a text as lines that fit the terminal; no word is broken, as ids may be copied.
+
+    Args:
+        text: what is said.
+        columns: of the terminal; None: one line, however wide.
+        indent: columns in front of each line; further lines have GAP more.
+    """
+    first = " " * indent
+    if columns is None:
+        return [first + text]
+    return textwrap.wrap(
+        text, max(columns, 40), initial_indent=first, subsequent_indent=first + " " * GAP,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip

@@ -17,7 +17,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text
+from checkback.commands.table import GAP, folded, table_text, terminal_columns
 from checkback.operations.history import HistoryEvent, TransactionHistory
 from checkback.operations.resolving import Aftermath, Resolver, manual_op, pending_one
 from checkback.operations.signing import operator_signer
@@ -56,7 +56,7 @@ def show(
         found = finder.find(transaction, stored_from_ms=_from_ms(newer_than))
     output.show(
         {"transactions": [one.as_data() for one in found]},
-        "\n\n".join(_history_text(one) for one in found),
+        "\n\n".join(history_text(one, terminal_columns()) for one in found),
     )
 
 
@@ -165,13 +165,25 @@ def _tell_aftermath(output: CommandOutput, op: Op, verdict: str, aftermath: Afte
     return EXIT_OK if aftermath.is_as_asked(verdict) else EXIT_FOUND
 
 
-def _history_text(history: TransactionHistory) -> str:
+def history_text(history: TransactionHistory, columns: int | None) -> str:
+    """Return a history for people.
+
+    Args:
+        history: of one transaction.
+        columns: of the terminal, where what each event says has lines of its own; None for none.
+    """
     head = (
         f"transaction {history.transaction_id or '(its half is gone)'}  half {history.half_at}  "
         f"group {history.group}  real topic {history.real_topic}  verdict {history.verdict}"
     )
     rows = [(time_text(one.time_ms), one.kind, _place(one), _facts(one)) for one in history.events]
-    return f"{head}\n{table_text(('time', 'what', 'where', ''), rows)}"
+    if columns is None:
+        return f"{head}\n{table_text(('time', 'what', 'where', ''), rows)}"
+    headings, *lines = table_text(("time", "what", "where"), [row[:3] for row in rows]).split("\n")
+    shown = [*folded(head, columns), headings]
+    for line, row in zip(lines, rows, strict=True):
+        shown += [line, *folded(row[3], columns, GAP)]
+    return "\n".join(shown)
 
 
 def _place(event: HistoryEvent) -> str:

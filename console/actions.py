@@ -1,8 +1,8 @@
 """What operators do from the console: each action is previewed, then confirmed.
 
 An action does what its command does, by the same code of ``operations``: it appends records in the
-operator's name, with the reason, and never edits state. A further one, such as resending a refused
-record, is one more class in ACTIONS.
+operator's name, with the reason, and never edits state. A further one is one more class in
+`all_actions`.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from checkback.console.kafka_facts import KafkaFacts
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf
+from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.history import TransactionHistory
 from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
+from checkback.operations.refused import RefusedRecord
+from checkback.operations.resending import Resender, Resent, chosen_records, resend_records
 from checkback.operations.resolving import STATES, Resolver, manual_op, pending_one
-from checkback.operations.resuming import ResumeFacts, chosen_halves, resume_chosen
+from checkback.operations.resuming import chosen_halves, resume_chosen
 from checkback.operations.signing import operator_signer
 from checkback.operations.transactions import open_finder
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import NotFoundError, UsageError
+from checkback.protocol.records import OperatorFacts
 
 VERDICT_WAIT_S: Final = 15.0
 REASON_CHARACTERS_MAX: Final = 500
@@ -35,7 +39,7 @@ class Wish:
     """What an operator wants done.
 
     Args:
-        target: position of the half, or of the discarded record.
+        target: position of the half, or of the discarded or refused record.
         choice: one of the action's choices.
         reason: why; the records keep it.
         operator: who; the records keep it.
@@ -82,6 +86,8 @@ class Action(Protocol):
 
     title: ClassVar[str]
     choices: ClassVar[Mapping[str, str]]
+    back: ClassVar[str]
+    """The page to go back to, with {} for the target where the page has it in its address."""
 
     def preview(self, wish: Wish) -> Preview:
         """Return what would be done, or raise a CheckbackError if it can't be."""
@@ -106,6 +112,7 @@ class Resolve:
 
     title: ClassVar[str] = "Decide a transaction"
     choices: ClassVar[Mapping[str, str]] = {"commit": "Commit", "rollback": "Roll back"}
+    back: ClassVar[str] = "/transactions/{}"
 
     def preview(self, wish: Wish) -> Preview:
         """Return which op would be appended."""
@@ -152,14 +159,13 @@ class Resume:
 
     title: ClassVar[str] = "Resume a discarded message"
     choices: ClassVar[Mapping[str, str]] = {"resume": "Resume"}
+    back: ClassVar[str] = "/discarded"
 
     def preview(self, wish: Wish) -> Preview:
         """Return which record would be resumed."""
         at = _position(wish.target)
         with self.facts.scanner() as scanner:
-            found = chosen_halves(
-                scanner, self.facts.settings.topics, DiscardedFilter(name=str(at))
-            )
+            found = chosen_halves(scanner, self.facts.settings.topics, RecordFilter(name=str(at)))
         half = _not_resumed(found, wish.target)
         return Preview(
             "Writes the message as a new half whose check requests count from zero. The discarded"
@@ -169,8 +175,8 @@ class Resume:
 
     def perform(self, wish: Wish) -> Deed:
         """Write the new half and the note."""
-        wanted = DiscardedFilter(name=str(_position(wish.target)))
-        told = ResumeFacts(wish.operator, wish.reason, self.facts.now_ms())
+        wanted = RecordFilter(name=str(_position(wish.target)))
+        told = OperatorFacts(wish.operator, wish.reason, self.facts.now_ms())
         with self.facts.scanner() as scanner:
             before, resumed = resume_chosen(scanner, self.facts.settings, wanted, told)
         if not resumed:
@@ -181,9 +187,58 @@ class Resume:
                     transaction=str(one.to))  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """Sends the final message of a refused record.
+
+    Args:
+        facts: asks Kafka.
+    """
+
+    facts: KafkaFacts
+
+    title: ClassVar[str] = "Send a refused final message again"
+    choices: ClassVar[Mapping[str, str]] = {"resend": "Send"}
+    back: ClassVar[str] = "/refused"
+
+    def preview(self, wish: Wish) -> Preview:
+        """Return which final would be sent."""
+        one = self._resent(wish, is_certain=False)
+        return Preview(
+            f"Writes the final message to {one.refused.real_topic}, as the pipeline would have. The"
+            " refused record stays, and a note beside it names the final.",
+            _refused_facts(one.refused),
+        )
+
+    def perform(self, wish: Wish) -> Deed:
+        """Write the final and the note."""
+        one = self._resent(wish, is_certain=True)
+        at = one.refused.origin
+        return Deed(
+            is_as_wished=True,
+            says=f"Sent: the final message is {one.to}.",
+            facts=_refused_facts(one.refused),
+            transaction="" if at is None else f"{at.partition}:{at.offset}",
+        )
+
+    def _resent(self, wish: Wish, *, is_certain: bool) -> Resent:
+        settings, at = self.facts.settings, _position(wish.target)
+        told = OperatorFacts(wish.operator, wish.reason, self.facts.now_ms())
+        connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+        with self.facts.scanner() as scanner:
+            # Before reading the record: this ends what another operator has begun to send.
+            sender = Resender(settings, connection) if is_certain else None
+            found = chosen_records(scanner, settings, RecordFilter(name=str(at)))
+            record = _not_resent(found, wish.target)
+            [one] = resend_records(scanner, settings, [record], told, sender)
+        if one.obstacle:
+            raise UsageError(f"It can't be sent: {one.obstacle}.", remedy="Mend that first.")
+        return one
+
+
 def all_actions(facts: KafkaFacts) -> dict[str, Action]:
     """Return the actions by name."""
-    return {"resolve": Resolve(facts), "resume": Resume(facts)}
+    return {"resolve": Resolve(facts), "resume": Resume(facts), "resend": Resend(facts)}
 
 
 def checked_wish(action: Action, form: Mapping[str, str], operator: str) -> Wish:
@@ -236,6 +291,14 @@ def _not_resumed(found: Sequence[DiscardedHalf], name: str) -> DiscardedHalf:
     return found[0]
 
 
+def _not_resent(found: Sequence[RefusedRecord], name: str) -> RefusedRecord:
+    if not found:
+        raise NotFoundError(f"No refused record {name} was found.", remedy="Look at the list.")
+    if found[0].resent_to:
+        raise UsageError(f"It was sent already: the final message is {found[0].resent_to}.")
+    return found[0]
+
+
 def _transaction_facts(history: TransactionHistory) -> Facts:
     return [
         ("Transaction", history.transaction_id),
@@ -255,4 +318,14 @@ def _discarded_facts(half: DiscardedHalf) -> Facts:
         ("Real topic", half.real_topic),
         ("Reason", half.reason),
         ("Check requests", str(told["check_times"])),
+    ]
+
+
+def _refused_facts(record: RefusedRecord) -> Facts:
+    return [
+        ("Refused record", str(record.record.at)),
+        ("Transaction", record.transaction_id),
+        ("Group", record.group),
+        ("Real topic", record.real_topic),
+        ("Reason", record.reason),
     ]

@@ -14,10 +14,12 @@ from confluent_kafka.admin import AdminClient
 from checkback.console.ledger_view import LedgerView
 from checkback.operations.broker_checks import TIMEOUT_S, BrokerChecks
 from checkback.operations.diagnosis import Diagnosis, GroupFacts, judge_group
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf
-from checkback.operations.history import TransactionHistory, refused_event
+from checkback.operations.discarded import DiscardedHalf
+from checkback.operations.history import HistoryEvent, TransactionHistory, refused_event
 from checkback.operations.lag import ReadPosition, published_offsets, read_positions, topic_ends
 from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
+from checkback.operations.refused import RefusedRecord
 from checkback.operations.resuming import chosen_halves
 from checkback.operations.scanning import FoundRecord, TopicScanner
 from checkback.operations.transactions import open_finder, record_at
@@ -30,6 +32,7 @@ from checkback.protocol.errors import (
     NotFoundError,
     PrerequisiteError,
 )
+from checkback.protocol.refusals import refusal_facts
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.streaming.members import listed_members
@@ -182,7 +185,7 @@ class KafkaFacts:
         with open_finder(self.settings) as finder:
             return finder.find(name)
 
-    def discarded(self, wanted: DiscardedFilter) -> list[DiscardedHalf]:
+    def discarded(self, wanted: RecordFilter) -> list[DiscardedHalf]:
         """Return the newest discarded halves that a filter chooses, newest first.
 
         Raises:
@@ -202,12 +205,27 @@ class KafkaFacts:
             BrokerError: the brokers do not answer, or refuse.
         """
         kept: deque[dict[str, Any]] = deque(maxlen=SHOWN_RECORDS_MAX)
+        resent: dict[str, str] = {}
         with self.scanner() as scanner:
             for record in scanner.scan(self.settings.topics.refused):
-                row = _refused_row(record)
-                if reason in ("", row["reason"]):
-                    kept.append(row)
-        return sorted(kept, key=lambda row: -row["time_ms"])
+                event = refused_event(record)
+                if event.kind == "resent":
+                    resent[record.text(names.RESEND.source)] = event.facts["resent_to"]
+                elif reason in ("", event.facts["reason"]):
+                    kept.append(self._refused_row(record, event))
+        rows = [{**row, "resent_to": resent.get(row["at"], "")} for row in kept]
+        return sorted(rows, key=lambda row: -row["time_ms"])
+
+    def _refused_row(self, record: FoundRecord, event: HistoryEvent) -> dict[str, Any]:
+        refused = RefusedRecord(record, refusal_facts(record.headers))
+        return {
+            **event.as_data(),
+            "at": str(record.at),
+            "transaction_id": record.text(names.UNIQ_KEY),
+            "group": record.text(names.PGROUP),
+            "body_bytes": len(record.value or b""),
+            "may_be_sent": not refused.obstacle(self.settings.topics.half),
+        }
 
     def record(self, topic: str, at: Position) -> FoundRecord:
         """Return one record, whole.
@@ -242,14 +260,3 @@ class KafkaFacts:
             connection = confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
             self._admin = AdminClient({**connection, "log_level": 2})
         return self._admin
-
-
-def _refused_row(record: FoundRecord) -> dict[str, Any]:
-    event = refused_event(record)
-    return {
-        **event.as_data(),
-        "at": str(record.at),
-        "transaction_id": record.text(names.UNIQ_KEY),
-        "group": record.text(names.PGROUP),
-        "body_bytes": len(record.value or b""),
-    }

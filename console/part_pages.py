@@ -11,8 +11,9 @@ from checkback.console.ledger_view import PendingPage
 from checkback.console.reading_pages import PAGE_ROWS, parsed, stored_until_ms
 from checkback.console.serving import Reader, console_of, part
 from checkback.console.timeline import half_properties, timeline
-from checkback.operations.discarded import REASONS, DiscardedFilter
+from checkback.operations.discarded import REASONS
 from checkback.operations.history import TransactionHistory
+from checkback.operations.record_filter import RecordFilter
 
 router = APIRouter(prefix="/parts")
 
@@ -59,7 +60,7 @@ def discarded(
     request: Request, visitor: Reader, group: str = "", topic: str = "", reason: str = ""
 ) -> HTMLResponse:
     """Show discarded halves."""
-    wanted = DiscardedFilter("", group, topic, REASONS.get(reason, ""))
+    wanted = RecordFilter("", group, topic, REASONS.get(reason, ""))
     found = console_of(request).facts.discarded(wanted)
     return part(request, visitor, "discarded.html", found=found)
 

@@ -8,24 +8,18 @@ from typing import Any, Final
 
 from checkback import __version__
 from checkback.console.access import Visitor
+from checkback.console.history import RATES
 from checkback.console.ledger_view import LedgerView, PendingFilter
 from checkback.console.opening import Sources
 from checkback.console.plots import Plot, Point, plot
 from checkback.console.rendering import STATIC, rendered
-from checkback.operations.discarded import DiscardedFilter
+from checkback.operations.record_filter import RecordFilter
 from checkback.protocol.errors import CheckbackError, ConfigurationError
 
 PENDING_ROWS: Final = 200
 MINUTES: Final = 60
 MINUTE_MS: Final = 60_000
-PLOTTED: Final = {
-    "prepared": "Half messages",
-    "committed": "Committed",
-    "rolled_back": "Rolled back",
-    "checked": "Asked back",
-    "discarded": "Given up",
-    "refused": "Refused",
-}
+PLOTTED: Final = {**RATES, "discarded": "Given up", "refused": "Refused"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +57,7 @@ def write_report(sources: Sources) -> Report:
         f"The oldest {PENDING_ROWS} pending": ("pending_table.html", lambda: _pending(sources)),
         "Discarded": (
             "discarded.html",
-            lambda: {"found": sources.facts.discarded(DiscardedFilter())},
+            lambda: {"found": sources.facts.discarded(RecordFilter())},
         ),
         "Refused": ("refused.html", lambda: {"found": sources.facts.refused()}),
         "Lag": ("lag.html", lambda: {"positions": sources.facts.lag()}),

@@ -76,42 +76,6 @@ class DiscardedHalf:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardedFilter:
-    """Chooses discarded records; an empty field chooses all.
-
-    Args:
-        name: partition:offset of the discarded record, or the transaction id.
-        group: producer group.
-        topic: real topic.
-        reason: the reason as the record writes it.
-        stored_until_ms: the half was stored at this time or before.
-    """
-
-    name: str = ""
-    group: str = ""
-    topic: str = ""
-    reason: str = ""
-    stored_until_ms: int | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the filter chooses every record."""
-        return self == DiscardedFilter()
-
-    def takes(self, half: DiscardedHalf) -> bool:
-        """Return whether the filter chooses the record."""
-        if self.name and self.name not in (str(half.record.at), half.transaction_id):
-            return False
-        until_ms = self.stored_until_ms
-        return (
-            self.group in ("", half.group)
-            and self.topic in ("", half.real_topic)
-            and self.reason in ("", half.reason)
-            and (until_ms is None or half.record.time_ms <= until_ms)
-        )
-
-
 def discarded_halves(records: Iterable[FoundRecord]) -> list[DiscardedHalf]:
     """Return the discarded halves, oldest half first, each with the new half if it was resumed.
 
@@ -120,8 +84,8 @@ def discarded_halves(records: Iterable[FoundRecord]) -> list[DiscardedHalf]:
     """
     halves, resumed = [], {}
     for record in records:
-        if record.text(names.RESUME_TO):
-            resumed[record.text(names.RESUME_FROM)] = record.text(names.RESUME_TO)
+        if record.text(names.RESUME.target):
+            resumed[record.text(names.RESUME.source)] = record.text(names.RESUME.target)
         else:
             halves.append(record)
     halves.sort(key=lambda record: (record.time_ms, record.at))

@@ -38,7 +38,6 @@ from checkback.operations.writing import append_timed
 from checkback.protocol.configuration import Settings
 from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.records import tick_headers
-from checkback.security import AccessControl
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.sessions import fence_session
@@ -46,6 +45,7 @@ from checkback.sinks.native.library import native
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.members import live_members
 from checkback.streaming.preflight import require_markers
+from checkback.streaming.rule_source import present_rules
 from checkback.streaming.sink_choices import sink_settings
 from checkback.streaming.stalls import StallWatch
 from checkback.streaming.state_size import fitted
@@ -115,11 +115,11 @@ class Doctor:
             yield Diagnosis("open transactions", Result.OK, "none holds up reading")
 
     def _access_control(self) -> Findings:
-        if not self._settings.acl_file:
+        rules = present_rules(self._settings)
+        if rules is None:
             says = "off: whoever may write to the half and op topics is believed"
             yield Diagnosis("access control", Result.OK, says)
             return
-        rules = AccessControl.from_file(self._settings.acl_file)
         says = f"on: {len(rules.accounts)} accounts in {self._settings.acl_file}"
         yield Diagnosis("access control", Result.OK, says)
 

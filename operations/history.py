@@ -142,7 +142,7 @@ def half_event(record: FoundRecord) -> HistoryEvent:
         "body_bytes": len(record.value or b""),
         "properties": {name: _shown(value) or "" for name, value in record.headers},
     }
-    resumed_from = record.text(names.RESUME_FROM)
+    resumed_from = record.text(names.RESUME.source)
     if resumed_from:
         facts["resumed_from"] = resumed_from
     return _event("half", record, facts)
@@ -207,11 +207,11 @@ def final_event(record: FoundRecord) -> HistoryEvent:
 
 def discarded_event(record: FoundRecord) -> HistoryEvent:
     """Return the event for a record of the discarded topic: a half or a resumption note."""
-    if record.text(names.RESUME_TO):
+    if record.text(names.RESUME.target):
         facts = {
-            "resumed_to": record.text(names.RESUME_TO),
-            "operator": record.text(names.RESUME_OPERATOR),
-            "reason": record.text(names.RESUME_REASON),
+            "resumed_to": record.text(names.RESUME.target),
+            "operator": record.text(names.RESUME.operator),
+            "reason": record.text(names.RESUME.reason),
         }
         return _event("resumed", record, facts)
     times = record.text(names.TRANSACTION_CHECK_TIMES)
@@ -222,11 +222,11 @@ def discarded_event(record: FoundRecord) -> HistoryEvent:
 def refused_event(record: FoundRecord) -> HistoryEvent:
     """Return the event for a record of the refused topic: a refused record or a resend note."""
     told = refusal_facts(record.headers).facts
-    if not told and record.text(names.RESEND_TO):
+    if not told and record.text(names.RESEND.target):
         facts = {
-            "resent_to": record.text(names.RESEND_TO),
-            "operator": record.text(names.RESEND_OPERATOR),
-            "reason": record.text(names.RESEND_REASON),
+            "resent_to": record.text(names.RESEND.target),
+            "operator": record.text(names.RESEND.operator),
+            "reason": record.text(names.RESEND.reason),
         }
         return _event("resent", record, facts)
     origin = {

@@ -95,7 +95,7 @@ def look_up(reader: RecordReader, halves: Iterable[PendingHalf]) -> list[Pending
         BrokerError: the brokers do not answer, or refuse.
     """
     by_place = {Position(half.partition, half.offset): half for half in halves}
-    found = read_positions(reader, by_place)
+    found = records_at(reader, by_place)
     transactions = []
     for at, half in by_place.items():
         headers = _headers(found[at])
@@ -133,7 +133,7 @@ def groups_pending(
         BrokerError: the brokers do not answer, or refuse.
     """
     places = [Position(group.partition, group.offset) for group in groups]
-    found = read_positions(reader, places)
+    found = records_at(reader, places)
     named = [
         (names.text_value(_headers(found[at]), names.PGROUP) or "", group)
         for at, group in zip(places, groups, strict=True)
@@ -141,7 +141,7 @@ def groups_pending(
     return sorted(named, key=lambda one: one[0])
 
 
-def read_positions(
+def records_at(
     reader: RecordReader, positions: Iterable[Position]
 ) -> dict[Position, PlacedRecord | None]:
     """Return the record at each position, None where it is gone.

@@ -14,7 +14,6 @@ from checkback.protocol.refusals import (
     COMMITTED_REASONS,
     RecordOrigin,
     RefusalFacts,
-    RefusedReason,
     refusal_facts,
 )
 
@@ -107,45 +106,6 @@ class RefusedRecord:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class RefusedFilter:
-    """Chooses refused records; an empty field chooses all.
-
-    Args:
-        name: partition:offset of the refused record, or the transaction id.
-        group: producer group.
-        topic: real topic.
-        reason: the reason code.
-        until_ms: it was refused at this time or before.
-        from_ms: it was refused at this time or after.
-    """
-
-    name: str = ""
-    group: str = ""
-    topic: str = ""
-    reason: RefusedReason | None = None
-    until_ms: int | None = None
-    from_ms: int | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the filter chooses every record."""
-        return self == RefusedFilter()
-
-    def takes(self, refused: RefusedRecord) -> bool:
-        """Return whether the filter chooses the record."""
-        if self.name and self.name not in (str(refused.record.at), refused.transaction_id):
-            return False
-        time_ms = refused.record.time_ms
-        return (
-            self.group in ("", refused.group)
-            and self.topic in ("", refused.real_topic)
-            and (self.reason is None or self.reason.name == refused.reason)
-            and (self.until_ms is None or time_ms <= self.until_ms)
-            and (self.from_ms is None or time_ms >= self.from_ms)
-        )
-
-
 def refused_records(records: Iterable[FoundRecord]) -> list[RefusedRecord]:
     """Return the refused records, the oldest refusal first, each with its final if it was sent.
 
@@ -156,8 +116,8 @@ def refused_records(records: Iterable[FoundRecord]) -> list[RefusedRecord]:
     for record in records:
         told = refusal_facts(record.headers)
         # A refused record may bring a note's headers along, but a note never has a reason code.
-        if not told.facts and record.text(names.RESEND_TO):
-            resent[record.text(names.RESEND_FROM)] = record.text(names.RESEND_TO)
+        if not told.facts and record.text(names.RESEND.target):
+            resent[record.text(names.RESEND.source)] = record.text(names.RESEND.target)
         else:
             found.append((record, told))
     found.sort(key=lambda one: (one[0].time_ms, one[0].at))

@@ -16,15 +16,18 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.operations.operator_producer import TIMEOUT_S, abort, explained, open_producer
 from checkback.operations.positions import Position
-from checkback.operations.refused import RefusedRecord
+from checkback.operations.record_filter import RecordFilter
+from checkback.operations.refused import RefusedRecord, refused_records
+from checkback.operations.scanning import TopicScanner
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
 from checkback.protocol.properties import Headers, text_value
 from checkback.protocol.record_size import record_bytes_max
-from checkback.protocol.records import resend_headers, resend_note_headers
+from checkback.protocol.records import OperatorFacts, action_headers, note_headers
 from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.sinks.kafka.kafka_error import cause_of
-from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.kafka.lookup import RecordReader, RecordSource
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.routing import Refusal, Router, as_target
 from checkback.sinks.kafka.sink_record import SentHeaders, SinkRecord
@@ -32,15 +35,6 @@ from checkback.sinks.kafka.source_record import SourceRecord
 from checkback.sinks.kafka.transaction import FENCED_CODES, PURGED_CODES
 
 FINALS_PER_TRANSACTION: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class ResendFacts:
-    """Who sends again, why and when; the final and the note keep this."""
-
-    operator: str
-    reason: str
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,7 @@ class FinalPlanner:
         connection: dict[str, Any],
         halves: RecordSource,
         half_ends: dict[int, int],
-        facts: ResendFacts,
+        facts: OperatorFacts,
     ) -> None:
         self._names = settings.topics
         self._bytes_max = settings.max_message_bytes + 3 * HEADER_ROOM_BYTES
@@ -133,8 +127,7 @@ class FinalPlanner:
         made = self._router.final(half, origin)
         if isinstance(made, Refusal):
             return PlannedFinal(refused, obstacle=f"{made.reason.name}: {made.detail}")
-        facts = self._facts
-        audit = resend_headers(str(refused.record.at), facts.operator, facts.reason, facts.now_ms)
+        audit = action_headers(names.RESEND, str(refused.record.at), self._facts)
         made = made._replace(headers=[*made.headers, *audit])
         return PlannedFinal(refused, made, self._too_large(made))
 
@@ -175,7 +168,7 @@ class Resender:
         self._open: Callable[[], Producer] = lambda: open_producer(settings, connection, "resend")
         self._producer = self._open()
 
-    def resend(self, planned: Sequence[PlannedFinal], facts: ResendFacts) -> list[Resent]:
+    def resend(self, planned: Sequence[PlannedFinal], facts: OperatorFacts) -> list[Resent]:
         """Write a final and a note for each record that can be sent.
 
         When the broker rejects one of several, each is tried by itself.
@@ -198,7 +191,7 @@ class Resender:
             return [Resent(sendable[0].refused, obstacle=rejections), *left]
         return [sent for one in sendable for sent in self.resend([one], facts)] + left
 
-    def _try(self, planned: Sequence[PlannedFinal], facts: ResendFacts) -> list[Resent] | str:
+    def _try(self, planned: Sequence[PlannedFinal], facts: OperatorFacts) -> list[Resent] | str:
         """Write all of these, or none; then return what the broker said of one that it rejected."""
         if not planned:
             return []
@@ -220,7 +213,7 @@ class Resender:
         return rejections[0]
 
     def _write(
-        self, planned: Sequence[PlannedFinal], facts: ResendFacts, rejections: list[str]
+        self, planned: Sequence[PlannedFinal], facts: OperatorFacts, rejections: list[str]
     ) -> list[Resent]:
         stored: dict[int, str] = {}
         for number, one in enumerate(planned):
@@ -257,20 +250,64 @@ class Resender:
         except (ValueError, TypeError, OverflowError) as error:
             rejections.append(f"{final.topic}: {error}")
 
-    def _produce_note(self, resent: Resent, facts: ResendFacts) -> None:
+    def _produce_note(self, resent: Resent, facts: OperatorFacts) -> None:
         refused = resent.refused
-        headers = resend_note_headers(
-            refused.told.original,
-            resent_from=str(refused.record.at),
-            resent_to=resent.to,
-            operator=facts.operator,
-            reason=facts.reason,
-            now_ms=facts.now_ms,
-        )
+        source = str(refused.record.at)
+        headers = note_headers(refused.told.original, names.RESEND, source, resent.to, facts)
         self._producer.produce(
             self._topic, None, refused.record.key, refused.record.at.partition,
             headers=_sent(headers),
         )  # fmt: skip
+
+
+def chosen_records(
+    scanner: TopicScanner, settings: Settings, wanted: RecordFilter
+) -> list[RefusedRecord]:
+    """Return the refused records that a filter chooses, the oldest refusal first.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    found = refused_records(scanner.scan(settings.topics.refused))
+    return [one for one in found if wanted.takes(one)]
+
+
+def resend_records(
+    scanner: TopicScanner,
+    settings: Settings,
+    records: Sequence[RefusedRecord],
+    facts: OperatorFacts,
+    sender: Resender | None,
+) -> list[Resent]:
+    """Send what can be sent.
+
+    Args:
+        scanner: reads topics.
+        settings: brokers, topic names and sizes.
+        records: the refused records.
+        facts: who, why and when.
+        sender: sends them; None only says what would be sent.
+
+    Raises:
+        FencedError: another operator sends at the same time.
+        BrokerError: Kafka refused, or did not confirm in time.
+    """
+    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    half_topic = settings.topics.half
+    ends = {one.partition: one.offset for one in scanner.ends([half_topic])}
+    halves = RecordReader({**connection, "log_level": 2}, half_topic)
+    done: list[Resent] = []
+    try:
+        planner = FinalPlanner(settings, connection, halves, ends, facts)
+        for first in range(0, len(records), FINALS_PER_TRANSACTION):
+            planned = [planner.plan(one) for one in records[first : first + FINALS_PER_TRANSACTION]]
+            if sender is None:
+                done += [Resent(one.refused, obstacle=one.obstacle) for one in planned]
+            else:
+                done += sender.resend(planned, facts)
+    finally:
+        halves.close()
+    return done
 
 
 def _is_same(half: SourceRecord, refused: RefusedRecord) -> bool:

@@ -12,29 +12,22 @@ from typing import Any, Final, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf, discarded_halves
+from checkback.operations.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.operator_producer import TIMEOUT_S, abort, explained, open_producer
 from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
 from checkback.operations.scanning import TopicScanner
 from checkback.operations.signing import operator_signer
+from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.properties import Headers
-from checkback.protocol.records import resume_note_headers, resumed_half_headers
+from checkback.protocol.records import OperatorFacts, note_headers, resumed_half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.sink_record import SentHeaders
 
 HALVES_PER_TRANSACTION: Final = 100
 BY_KEY: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ResumeFacts:
-    """Who resumes, why and when; the new half and the note keep this."""
-
-    operator: str
-    reason: str
-    now_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +64,7 @@ class Resumer:
         self._half_partitions = half_partitions
         self._producer = open_producer(settings, connection, "resume")
 
-    def resume(self, halves: Sequence[DiscardedHalf], facts: ResumeFacts) -> list[Resumed]:
+    def resume(self, halves: Sequence[DiscardedHalf], facts: OperatorFacts) -> list[Resumed]:
         """Write a new half and a note for each record, all of them or none.
 
         Args:
@@ -92,7 +85,7 @@ class Resumer:
             raise explained(error, "resume") from error
         return resumed
 
-    def _write(self, halves: Sequence[DiscardedHalf], facts: ResumeFacts) -> list[Resumed]:
+    def _write(self, halves: Sequence[DiscardedHalf], facts: OperatorFacts) -> list[Resumed]:
         stored: dict[int, Position] = {}
         for number, half in enumerate(halves):
             self._produce_half(half, facts, number, stored)
@@ -105,19 +98,13 @@ class Resumer:
         return resumed
 
     def _produce_half(
-        self, half: DiscardedHalf, facts: ResumeFacts, number: int, stored: dict[int, Position]
+        self, half: DiscardedHalf, facts: OperatorFacts, number: int, stored: dict[int, Position]
     ) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 stored[number] = Position(message.partition() or 0, message.offset() or 0)
 
-        headers = resumed_half_headers(
-            half.record.headers,
-            resumed_from=str(half.record.at),
-            operator=facts.operator,
-            reason=facts.reason,
-            now_ms=facts.now_ms,
-        )
+        headers = resumed_half_headers(half.record.headers, str(half.record.at), facts)
         key, value = half.record.key, half.record.value
         if self._signer is not None:
             headers = self._signer.half(self._topics.half, key, value, headers)
@@ -132,23 +119,17 @@ class Resumer:
             on_delivery=delivered,
         )
 
-    def _produce_note(self, resumed: Resumed, facts: ResumeFacts) -> None:
+    def _produce_note(self, resumed: Resumed, facts: OperatorFacts) -> None:
         record = resumed.half.record
-        headers = resume_note_headers(
-            record.headers,
-            resumed_from=str(record.at),
-            resumed_to=str(resumed.to),
-            operator=facts.operator,
-            reason=facts.reason,
-            now_ms=facts.now_ms,
-        )
+        source, target = str(record.at), str(resumed.to)
+        headers = note_headers(record.headers, names.RESUME, source, target, facts)
         self._producer.produce(
             self._topics.discarded, None, record.key, record.at.partition, headers=_sent(headers)
         )
 
 
 def chosen_halves(
-    scanner: TopicScanner, topics: TopicNames, wanted: DiscardedFilter
+    scanner: TopicScanner, topics: TopicNames, wanted: RecordFilter
 ) -> list[DiscardedHalf]:
     """Return the discarded halves that a filter chooses, oldest first.
 
@@ -160,7 +141,7 @@ def chosen_halves(
 
 
 def resume_chosen(
-    scanner: TopicScanner, settings: Settings, wanted: DiscardedFilter, facts: ResumeFacts
+    scanner: TopicScanner, settings: Settings, wanted: RecordFilter, facts: OperatorFacts
 ) -> tuple[list[DiscardedHalf], list[Resumed]]:
     """Resume the discarded halves that a filter chooses and that were not resumed yet.
 

@@ -162,7 +162,7 @@ class TransactionFinder:
             record = FoundRecord.of(message)
             told = refusal_facts(record.headers).facts
             if not told:
-                return bool(record.text(names.RESEND_TO))
+                return bool(record.text(names.RESEND.target))
             if told.get("partition") != str(at.partition):
                 return False
             if told.get("topic") == self.topics.half:
@@ -176,7 +176,7 @@ class TransactionFinder:
         return [
             event
             for record, event in events
-            if event.kind == "refused" or record.text(names.RESEND_FROM) in places
+            if event.kind == "refused" or record.text(names.RESEND.source) in places
         ]
 
     def _checks(self, at: Position, half: FoundRecord, from_ms: int | None) -> list[HistoryEvent]:
@@ -195,8 +195,8 @@ class TransactionFinder:
         found = list(self.scanner.scan(self.topics.discarded, from_ms=from_ms))
         own = [record for record in found if half_position(record) == at]
         places = {str(record.at) for record in own}
-        notes = [record for record in found if record.text(names.RESUME_FROM) in places]
-        notes = [record for record in notes if record.text(names.RESUME_TO)]
+        notes = [record for record in found if record.text(names.RESUME.source) in places]
+        notes = [record for record in notes if record.text(names.RESUME.target)]
         return [discarded_event(record) for record in [*own, *notes]]
 
 

@@ -96,7 +96,15 @@ class Settings:
         15, "Check requests after which a half is discarded; 0 does as 1", least=0, most=60_000
     )
     checks_per_batch_max: int = _setting(
-        10_000, "Most check requests per state partition and batch, oldest halves first", least=1
+        10_000,
+        "Most check requests per state partition and batch, oldest halves first; three"
+        " quarters of them for one group",
+        least=1,
+    )
+    op_pages_per_group_max: int = _setting(
+        200,
+        "Most pages without any half that one group's ops may name, per state partition and batch",
+        least=1,
     )
     half_retention_ms: int = _setting(
         259_200_000, "Age from which a half is discarded as expired", least=1
@@ -152,7 +160,9 @@ class Settings:
     progress_interval_ms: int = _setting(5_000, "Time between two progress lines", least=100)
     ledger: str = _setting("", "Path of the Delta ledger; default: no ledger")
     acl_file: str = _setting(
-        "", "Path of the rules of access control (plain_acl.yml); default: no access control"
+        "",
+        "Rules of access control: the path of a plain_acl.yml, or kafka:TOPIC; default: no access"
+        " control",
     )
     access_key: str = _setting("", "Account that signs what operators' commands write")
     secret_key: str = _setting("", "Secret of that account")

@@ -7,7 +7,7 @@ one Kafka header: the name as the header key, the value in UTF-8.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 Headers = list[tuple[str, bytes]]
 """Headers as both Kafka clients read and write them; a null value is read as empty."""
@@ -84,28 +84,39 @@ it, REMARK may follow."""
 
 ERROR_HEADER_PREFIX: Final = "__checkback.errors."
 RESUME_HEADER_PREFIX: Final = "__checkback.resume."
-RESUME_FROM: Final = f"{RESUME_HEADER_PREFIX}from"
-"""On a half that `checkback discarded resume` wrote: partition:offset of the discarded record."""
-RESUME_TO: Final = f"{RESUME_HEADER_PREFIX}to"
-"""On the note on the discarded topic: partition:offset of the new half."""
-RESUME_OPERATOR: Final = f"{RESUME_HEADER_PREFIX}operator"
-RESUME_REASON: Final = f"{RESUME_HEADER_PREFIX}reason"
-RESUME_TIME: Final = f"{RESUME_HEADER_PREFIX}time_ms"
-RESUME_HEADERS: Final = frozenset(
-    {RESUME_FROM, RESUME_TO, RESUME_OPERATOR, RESUME_REASON, RESUME_TIME}
-)
-"""A set of names, because comparing every header with a prefix would cost the sink a call each."""
 RESEND_HEADER_PREFIX: Final = "__checkback.resend."
-RESEND_FROM: Final = f"{RESEND_HEADER_PREFIX}from"
-"""On a final that `checkback refused resend` wrote: partition:offset of the refused record."""
-RESEND_TO: Final = f"{RESEND_HEADER_PREFIX}to"
-"""On the note on the refused topic: topic:partition:offset of the final."""
-RESEND_OPERATOR: Final = f"{RESEND_HEADER_PREFIX}operator"
-RESEND_REASON: Final = f"{RESEND_HEADER_PREFIX}reason"
-RESEND_TIME: Final = f"{RESEND_HEADER_PREFIX}time_ms"
-RESEND_HEADERS: Final = frozenset(
-    {RESEND_FROM, RESEND_TO, RESEND_OPERATOR, RESEND_REASON, RESEND_TIME}
-)
+
+
+class ActionNames(NamedTuple):
+    """The names of the headers that tell of an operator's action on a record.
+
+    Args:
+        source: says which record the operator acted on: its partition:offset.
+        target: on the note that the action was done, says which record it made.
+        operator: says who did it.
+        reason: says why.
+        time: says when, in milliseconds since 1970.
+    """
+
+    source: str
+    target: str
+    operator: str
+    reason: str
+    time: str
+
+
+def _action_names(prefix: str) -> ActionNames:
+    return ActionNames(*(prefix + name for name in ("from", "to", "operator", "reason", "time_ms")))
+
+
+RESUME: Final = _action_names(RESUME_HEADER_PREFIX)
+"""`checkback discarded resume` writes these on the new half and on a note beside the old one."""
+RESEND: Final = _action_names(RESEND_HEADER_PREFIX)
+"""`checkback refused resend` writes these on the final, and on a note on the refused topic, where
+the target is topic:partition:offset."""
+RESUME_HEADERS: Final = frozenset(RESUME)
+"""A set of names, because comparing every header with a prefix would cost the sink a call each."""
+RESEND_HEADERS: Final = frozenset(RESEND)
 """A half can't bring these along to its final: only the command writes them."""
 
 RESERVED_PROPERTIES: Final = frozenset(

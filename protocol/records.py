@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from checkback.protocol import properties as names
-from checkback.protocol.properties import Headers
+from checkback.protocol.properties import ActionNames, Headers
 
 RawHeaders = Iterable[tuple[str, bytes | None]]
 
@@ -125,6 +125,15 @@ class FinalParts:
     real_queue_id: int | None
     headers: Headers
 
+    def partition_among(self, partitions: int) -> int | None:
+        """Return the partition it goes to, None where its key decides.
+
+        Args:
+            partitions: how many the real topic has; a wish for another one can't be granted.
+        """
+        wished = self.real_queue_id
+        return wished if wished is not None and wished < partitions else None
+
 
 def final_parts(half: Headers, half_partition: int, half_offset: int) -> FinalParts:
     """Take a half's headers apart, in one pass: it is done for every message that is committed."""
@@ -212,9 +221,22 @@ _NOT_RESUMED: Final = (
 )
 
 
-def resumed_half_headers(
-    discarded: RawHeaders, *, resumed_from: str, operator: str, reason: str, now_ms: int
-) -> Headers:
+@dataclass(frozen=True, slots=True)
+class OperatorFacts:
+    """Who acts on a record, why and when; the record that comes of it and the note keep this.
+
+    Args:
+        operator: the person's name.
+        reason: why.
+        now_ms: when, in milliseconds since 1970.
+    """
+
+    operator: str
+    reason: str
+    now_ms: int
+
+
+def resumed_half_headers(discarded: RawHeaders, source: str, facts: OperatorFacts) -> Headers:
     """Return the headers of a half that begins again with what a discarded record holds.
 
     In protocol order, without position and count: the count begins at zero with the new half. It
@@ -222,95 +244,48 @@ def resumed_half_headers(
 
     Args:
         discarded: headers of the discarded record.
-        resumed_from: partition:offset of that record.
-        operator: who resumes it.
-        reason: why.
-        now_ms: when.
+        source: partition:offset of that record.
+        facts: who resumes it, why and when.
     """
     found = [(name, value or b"") for name, value in discarded]
     headers = [(name, names.first_value(found, name) or b"") for name in names.HALF_PROTOCOL_ORDER]
     headers += [(name, value) for name, value in found if name not in _NOT_RESUMED]
-    return headers + _resume_facts(resumed_from, operator, reason, now_ms)
+    return headers + action_headers(names.RESUME, source, facts)
 
 
-def resume_note_headers(
-    discarded: RawHeaders,
-    *,
-    resumed_from: str,
-    resumed_to: str,
-    operator: str,
-    reason: str,
-    now_ms: int,
-) -> Headers:
-    """Return the headers of the note on the discarded topic that a record of it was resumed.
+def action_headers(action: ActionNames, source: str, facts: OperatorFacts) -> Headers:
+    """Return what a record that an operator made carries besides the headers of every such record.
 
     Args:
-        discarded: headers of the discarded record.
-        resumed_from: partition:offset of that record.
-        resumed_to: partition:offset of the new half.
-        operator: who resumed it.
-        reason: why.
-        now_ms: when.
+        action: names.RESUME on a half, names.RESEND on a final.
+        source: partition:offset of the record that the operator acted on.
+        facts: who, why and when.
     """
-    found = [(name, value or b"") for name, value in discarded]
+    return [
+        (action.source, source.encode()),
+        (action.operator, facts.operator.encode()),
+        (action.reason, facts.reason.encode()),
+        (action.time, b"%d" % facts.now_ms),
+    ]
+
+
+def note_headers(
+    record: RawHeaders, action: ActionNames, source: str, target: str, facts: OperatorFacts
+) -> Headers:
+    """Return the headers of the note that an operator acted on a record of the note's topic.
+
+    Args:
+        record: headers of that record.
+        action: names.RESUME on the discarded topic, names.RESEND on the refused topic.
+        source: partition:offset of that record.
+        target: the position of the new half or of the final.
+        facts: who, why and when.
+    """
+    found = [(name, value or b"") for name, value in record]
     headers = [
         (name, names.first_value(found, name) or b"") for name in (names.PGROUP, names.UNIQ_KEY)
     ]
-    facts = _resume_facts(resumed_from, operator, reason, now_ms)
-    return [*headers, *facts, (names.RESUME_TO, resumed_to.encode())]
-
-
-def _resume_facts(resumed_from: str, operator: str, reason: str, now_ms: int) -> Headers:
-    return [
-        (names.RESUME_FROM, resumed_from.encode()),
-        (names.RESUME_OPERATOR, operator.encode()),
-        (names.RESUME_REASON, reason.encode()),
-        (names.RESUME_TIME, b"%d" % now_ms),
-    ]
-
-
-def resend_headers(resent_from: str, operator: str, reason: str, now_ms: int) -> Headers:
-    """Return what a final that an operator sent carries besides the headers of every final.
-
-    Args:
-        resent_from: partition:offset of the refused record.
-        operator: who sent it.
-        reason: why.
-        now_ms: when.
-    """
-    return [
-        (names.RESEND_FROM, resent_from.encode()),
-        (names.RESEND_OPERATOR, operator.encode()),
-        (names.RESEND_REASON, reason.encode()),
-        (names.RESEND_TIME, b"%d" % now_ms),
-    ]
-
-
-def resend_note_headers(
-    refused: RawHeaders,
-    *,
-    resent_from: str,
-    resent_to: str,
-    operator: str,
-    reason: str,
-    now_ms: int,
-) -> Headers:
-    """Return the headers of the note on the refused topic that the final was sent after all.
-
-    Args:
-        refused: headers of the refused record.
-        resent_from: partition:offset of that record.
-        resent_to: topic:partition:offset of the final.
-        operator: who sent it.
-        reason: why.
-        now_ms: when.
-    """
-    found = [(name, value or b"") for name, value in refused]
-    headers = [
-        (name, names.first_value(found, name) or b"") for name in (names.PGROUP, names.UNIQ_KEY)
-    ]
-    facts = resend_headers(resent_from, operator, reason, now_ms)
-    return [*headers, *facts, (names.RESEND_TO, resent_to.encode())]
+    return [*headers, *action_headers(action, source, facts), (action.target, target.encode())]
 
 
 def undelivered_check_headers(check_times: int) -> Headers:

@@ -94,10 +94,23 @@ class AccessControl:
                 source=str(file),
             ) from error
 
-        def read_secret(reference: SecretReference) -> str | None:
-            return _read_secret(reference, file.parent) if reads_secrets else None
+        if not reads_secrets:
+            return cls.parse(text, str(file), lambda _: None)
+        return cls.from_text(text, str(file), file.parent)
 
-        return cls.parse(text, str(file), read_secret)
+    @classmethod
+    def from_text(cls, text: str, source: str, folder: Path) -> AccessControl:
+        """Read rules, and the secrets that they refer to.
+
+        Args:
+            text: the rules.
+            source: where they came from, for errors.
+            folder: where a secret's file without a leading slash is looked for.
+
+        Raises:
+            ConfigurationError: names every mistake with its line.
+        """
+        return cls.parse(text, source, lambda reference: _read_secret(reference, folder))
 
     def decide(self, request: AccessRequest, is_signed_by: Callable[[Account], bool]) -> Decision:
         """Decide whether a request is allowed; the result lists its steps.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from checkback.protocol.direct import DIRECT_ID_PREFIX
+from checkback.protocol.direct import DIRECT_ID_PREFIX, direct_id_prefix
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import CHECK_TOPIC_PREFIX, TopicNames
 
@@ -80,6 +80,30 @@ def producer_grants(names: TopicNames, group: str, real_topics: Sequence[str] = 
             for one in real_topics
         ),
     ]
+
+
+def direct_grants(names: TopicNames, group: str, real_topics: Sequence[str] = ()) -> list[Grant]:
+    """Return what a producer group needs for direct delivery besides :func:`producer_grants`.
+
+    Without real topics it is what the processes of a group need that deliver nothing directly
+    themselves: they answer checks in the place of those that do.
+
+    Args:
+        names: the names of Checkback's topics.
+        group: the producer group.
+        real_topics: where its messages go.
+    """
+    return [
+        Grant(Resource.TOPIC, names.direct_op, (WRITE,), "say what was delivered directly"),
+        Grant(
+            Resource.TRANSACTIONAL_ID, direct_id_prefix(names.prefix, group), (WRITE,),
+            "deliver directly, and fence processes that died", is_prefix=True,
+        ),
+        *(
+            Grant(Resource.TOPIC, one, (WRITE, DESCRIBE_CONFIGS), "deliver final messages directly")
+            for one in real_topics
+        ),
+    ]  # fmt: skip
 
 
 def pipeline_grants(

@@ -6,10 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from checkback.state import Counter as StateCounter
 from checkback.state import Outcome
 from checkback.state.outcome import FINISH_NUMBERS
+
+GROUPS_TOLD_MAX: Final = 10
+"""Whoever is refused may name as many groups as he likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class BatchReport:
         finished: how many halves got a commit or rollback at which age, as Outcome has it.
         pages: the status of every page that the batch touched.
         skipped: whether an earlier try of the batch had already written everything.
+        refused_groups: producer groups that refused records name, with how many; those with most.
     """
 
     state_partition: int
@@ -61,6 +66,7 @@ class BatchReport:
     finished: list[int] = field(default_factory=lambda: [0] * FINISH_NUMBERS)
     pages: list[PageStatus] = field(default_factory=list)
     skipped: bool = False
+    refused_groups: Counter[str] = field(default_factory=Counter)
 
     def to_json(self) -> str:
         """Return the report as one line."""
@@ -72,11 +78,27 @@ class BatchReport:
                 "asked_groups": dict(self.asked_groups),
                 "undelivered_groups": dict(self.undelivered_groups),
                 "refused": dict(self.refused),
+                "refused_groups": dict(self.refused_groups.most_common(GROUPS_TOLD_MAX)),
                 "discarded": dict(self.discarded),
                 "finished": self.finished,
                 "pages": [asdict(page) for page in self.pages],
                 "skipped": self.skipped,
             }
+        )
+
+    def copy(self) -> BatchReport:
+        """Return a report that counts on from this one."""
+        return BatchReport(
+            self.state_partition,
+            self.counts.copy(),
+            self.asked_groups.copy(),
+            self.undelivered_groups.copy(),
+            self.refused.copy(),
+            self.discarded.copy(),
+            self.finished,
+            self.pages,
+            self.skipped,
+            self.refused_groups.copy(),
         )
 
     @classmethod
@@ -93,6 +115,7 @@ class BatchReport:
             raw["finished"],
             [PageStatus(**page) for page in raw["pages"]],
             raw["skipped"],
+            Counter(raw["refused_groups"]),
         )
 
 

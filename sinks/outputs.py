@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -40,6 +41,13 @@ DISCARD_WHYS: Final = {
 """Names that a report counts discards by."""
 LIBRDKAFKA_BATCH_BYTES: Final = 1_000_000
 """librdkafka's batch.size: a topic that takes less needs its batches cut by flushing."""
+
+REFUSED_BYTES_OF_GROUP_MAX: Final = 16_000_000
+"""Bytes of keys and bodies of one group's refused records that a state partition copies in one
+batch. Of the rest the refused topic tells the origin and the reason: a flood is not written
+twice."""
+VERDICT_REASONS: Final = frozenset(reason for reason in RefusedReason if 60 <= reason < 80)
+GROUP_CHARACTERS_MAX: Final = 255
 
 Words = tuple[int, int]
 """An identity, as state/identity.py has it."""
@@ -89,6 +97,7 @@ class BatchOutputs:
     _router: Router = field(init=False)
     _topics: dict[str, KnownTopic] = field(default_factory=dict)
     _rooms: dict[str, _Room] = field(default_factory=dict)
+    _refused_bytes: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._names = self.settings.topics
@@ -208,10 +217,26 @@ class BatchOutputs:
         self, record: SourceRecord | None, origin: RecordOrigin, refusal: Refusal
     ) -> SinkRecord:
         self.report.refused[refusal.reason.name] += 1
+        self._count_for_its_group(record)
         if _log.isEnabledFor(logging.INFO):
             _log_refusal(record, origin, refusal)
-        is_bare = origin in self.known.bare
+        is_bare = origin in self.known.bare or self._is_over_its_share(record, refusal)
         return self._router.refused(record, origin, refusal, is_bare=is_bare)
+
+    def _count_for_its_group(self, record: SourceRecord | None) -> None:
+        if record is not None:
+            self.report.refused_groups[group_of(record)[:GROUP_CHARACTERS_MAX]] += 1
+
+    def _is_over_its_share(self, record: SourceRecord | None, refusal: Refusal) -> bool:
+        """Tell whether its group has had enough bytes of refused records copied in this batch.
+
+        Not of those that are refused with a verdict: they may be sent again from there.
+        """
+        if record is None or refusal.reason in VERDICT_REASONS:
+            return False
+        group = group_of(record)[:GROUP_CHARACTERS_MAX]
+        self._refused_bytes[group] += len(record.value() or b"") + len(record.key() or b"")
+        return self._refused_bytes[group] > REFUSED_BYTES_OF_GROUP_MAX
 
     def _find(self, topic: str) -> KnownTopic | None:
         """Look a topic up; once in a try, since it is asked for every message."""

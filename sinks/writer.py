@@ -2,7 +2,8 @@
 
 Steps, in this order: open (fence the predecessor, read the marker) - skip if the marker is past the
 batch - begin - look up and send - move the marker - commit. Between any two of them the process
-may die; docs/guarantees.md says what then.
+may die; docs/guarantees.md says what then. A batch that is too large for one transaction is written
+in several (sinks/steps.py): the last four steps repeat, and the marker counts the rows.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from checkback.sinks.ledger.notes import NotingReader
 from checkback.sinks.native.clients import native_sender
 from checkback.sinks.outputs import BatchOutputs
 from checkback.sinks.plan import fence_lookups
+from checkback.sinks.steps import Step, Steps
 from checkback.state import Outcome
 
 _log = logging.getLogger(__name__)
@@ -37,6 +39,8 @@ _log = logging.getLogger(__name__)
 TRIES: Final = 1_000
 """Each try that is rejected shows one thing more, at the least that a topic is to be closed."""
 LOST_TRIES: Final = 3
+ROWS_LEAST: Final = 100
+"""Where these do not fit into the timeout of a transaction, it is not for their number."""
 
 
 @dataclass(slots=True)
@@ -68,6 +72,12 @@ class BatchWriter:
     _last_batch: int = -1
     _tries: int = 0
     _has_stumbled: bool = False
+    _rows_max: int = field(init=False)
+    _lost: int = 0
+    _in_parts: BatchReport | None = None
+
+    def __post_init__(self) -> None:
+        self._rows_max = self.settings.transaction_rows_max
 
     def write(self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int) -> BatchReport:
         """Write the batch unless its marker says that it is written.
@@ -89,7 +99,7 @@ class BatchWriter:
         report = report_of(self.state_partition, outcomes)
         self._known = KnownRejections(is_wary=self._has_stumbled)
         self.directory.expect_change()
-        lost = 0
+        self._lost, self._in_parts = 0, None
         for self._tries in range(1, TRIES + 1):
             try:
                 written = self._try(outcomes, batch_id, first_batch, report)
@@ -102,12 +112,13 @@ class BatchWriter:
                 self.close()
                 _log.warning("The producer is lost, trying again: %s", error)
                 self._known.is_wary |= error.was_rejected
-                lost += 1
-                if lost == LOST_TRIES:
+                self._lost += not self._takes_smaller_steps(outcomes)
+                if self._lost == LOST_TRIES:
                     raise explain_loss(error, self.settings, batch_id, self._open_ms()) from error
             else:
                 # The next batch is likely to, as well.
                 self._has_stumbled = self._tries > 1 or _is_refusing(self._known, written)
+                self._rows_max = min(self.settings.transaction_rows_max, 2 * self._rows_max)
                 return written
         raise BrokerError(
             f"Kafka rejected batch {batch_id} of state partition {self.state_partition} "
@@ -133,17 +144,36 @@ class BatchWriter:
         has_output = any(len(outcome.action) for outcome in outcomes)
         if not has_output and marker is not None and not marker.is_due_for_renewal(now_ms):
             return report
-        outputs = self._outputs(producer, report, now_ms)
-        # Before the transaction is open: fencing may take as long as the brokers need.
-        outputs.fenced = self._fence(outcomes, outputs.report)
+        outputs = self._outputs(producer, self._in_parts or report, now_ms)
         producer.tracks_records = self._known.is_wary
+        rows_done = rows_written(marker, batch_id)
+        with self._forwarding(producer, outputs.report) as outputs.forwarding:
+            for step in Steps(outcomes, rows_done, self._rows_max):
+                self._write_step(producer, outputs, step, batch_id)
+        return outputs.report
+
+    def _write_step(
+        self, producer: MarkedProducer, outputs: BatchOutputs, step: Step, batch_id: int
+    ) -> None:
+        # Before the transaction is open: fencing may take as long as the brokers need.
+        outputs.fenced = self._fence(step.outcomes, outputs.report)
         producer.begin()
         self._begun_s = time.monotonic()
-        with self._forwarding(producer, outputs.report) as outputs.forwarding:
-            for output in outputs.of(outcomes, batch_id, self.state_partition):
-                producer.send(output)
-        producer.commit(batch_id, now_ms)
-        return outputs.report
+        for output in outputs.of(step.outcomes, batch_id, self.state_partition):
+            producer.send(output)
+        if step.is_last:
+            producer.commit(batch_id, outputs.now_ms)
+            return
+        producer.commit_part(batch_id, step.rows_done, outputs.now_ms)
+        self._lost, self._in_parts = 0, outputs.report.copy()
+
+    def _takes_smaller_steps(self, outcomes: Sequence[Outcome]) -> bool:
+        """Tell whether the next try has fewer rows in a transaction: this one was too slow."""
+        rows = min(self._rows_max, sum(len(one.action) for one in outcomes))
+        if self._open_ms() < self.settings.transaction_timeout_ms or rows <= ROWS_LEAST:
+            return False
+        self._rows_max = max(ROWS_LEAST, rows // 10)
+        return True
 
     def _fence(self, outcomes: Sequence[Outcome], report: BatchReport) -> list[RecordOrigin]:
         wanted = fence_lookups(outcomes)
@@ -175,13 +205,6 @@ class BatchWriter:
         return 0 if begun_s is None else int((time.monotonic() - begun_s) * 1_000)
 
     def _outputs(self, producer: MarkedProducer, report: BatchReport, now_ms: int) -> BatchOutputs:
-        # Each try counts again what the sink does, on top of what the pages decided.
-        tried = BatchReport(
-            self.state_partition,
-            report.counts.copy(),
-            finished=report.finished,
-            pages=report.pages,
-        )
         return BatchOutputs(
             self.settings,
             self.halves,
@@ -189,7 +212,8 @@ class BatchWriter:
             self.directory,
             self._known,
             producer.flush,
-            tried,
+            # Each try counts again what the sink does, on top of what the pages decided.
+            report.copy(),
             now_ms,
         )
 
@@ -197,6 +221,9 @@ class BatchWriter:
         # Whoever wrote the batch before has met no successor, or would be told when he commits.
         is_next = batch_id == self._last_batch + 1
         if self._producer is not None and not is_next and self._producer.is_superseded(batch_id):
+            self.close()
+        if self._producer is not None and _is_within_a_batch(self._producer.marker):
+            # A try ended between two parts; another process may have written the others since.
             self.close()
         self._last_batch = batch_id
         if self._producer is None:
@@ -217,6 +244,8 @@ class BatchWriter:
             wrong = f"is of epoch {marker.epoch}, this start's is {own},"
         elif marker.next_batch > batch_id + 1:
             wrong = f"is past batch {marker.next_batch - 1}"
+        elif marker.rows_done and marker.next_batch < batch_id:
+            wrong = f"says that batch {marker.next_batch} is written in part only"
         else:
             return
         if wrong:
@@ -227,6 +256,15 @@ class BatchWriter:
                 state_partition=self.state_partition,
                 batch_id=batch_id,
             )
+
+
+def rows_written(marker: Marker | None, batch_id: int) -> int:
+    """Return how many rows of a batch are written, of one that is not written whole."""
+    return 0 if marker is None or marker.next_batch != batch_id else marker.rows_done
+
+
+def _is_within_a_batch(marker: Marker | None) -> bool:
+    return marker is not None and marker.rows_done > 0
 
 
 def _is_refusing(known: KnownRejections, written: BatchReport) -> bool:

@@ -6,6 +6,7 @@ and says so where that session's ops stand. Whatever it delivered was read by th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -13,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.state.events import Events
+from checkback.state.identity import group_part
 from checkback.state.outcome import Action
 from checkback.state.page import DIRECT, FENCING, PLAIN, PendingHalves
 from checkback.state.page_builder import PageBuilder
 from checkback.state.rules import Rules
+from checkback.state.shares import within_shares
 from checkback.state.transitions import EFFECT, NEXT_PHASE, Effect, Event, Phase
 
 Rows = NDArray[np.intp]
@@ -58,7 +61,9 @@ def take_fences(builder: PageBuilder, fenced: Events) -> None:
     _discard(builder, rows[used_up], Event.FENCED, Action.DISCARD_CHECK_LIMIT)
 
 
-def ask_and_discard(builder: PageBuilder, budget: int) -> None:
+def ask_and_discard(
+    builder: PageBuilder, budget: int, asked: Mapping[int, int], of_group: int
+) -> None:
     """Discard the halves that are too old or were asked in vain, and ask for those that are due.
 
     The half that was asked for the last time is discarded one interval later, not at once, so that
@@ -66,6 +71,12 @@ def ask_and_discard(builder: PageBuilder, budget: int) -> None:
 
     Both only go by the time up to which all ops were read: a half whose commit waits unread is
     neither asked nor discarded.
+
+    Args:
+        builder: the page.
+        budget: how many may be asked.
+        asked: how many of each group were asked in this pass before, in other pages.
+        of_group: how many of one group may be.
     """
     if not builder.rules.check_enabled or not builder.is_pending.any():
         return
@@ -83,7 +94,11 @@ def ask_and_discard(builder: PageBuilder, budget: int) -> None:
     _discard(builder, np.flatnonzero(too_old), Event.HALF_RETENTION_OVER, Action.DISCARD_EXPIRED)
     _discard(builder, np.flatnonzero(used_up), Event.CHECKS_USED_UP, Action.DISCARD_CHECK_LIMIT)
     _fence(builder, np.flatnonzero(to_fence))
-    _ask(builder, np.flatnonzero(due), budget)
+    wanted = np.flatnonzero(due)
+    if len(wanted):
+        rows = _whose_turn_it_is(builder, wanted, budget, asked, of_group)
+        builder.count_deferred(len(wanted) - len(rows))
+        _ask(builder, rows)
 
 
 def _discard(builder: PageBuilder, rows: Rows, event: Event, action: Action) -> None:
@@ -92,6 +107,17 @@ def _discard(builder: PageBuilder, rows: Rows, event: Event, action: Action) -> 
         builder.act(action, offset, builder.halves.check_times[rows], rows=rows)
         builder.settle(rows, Phase(NEXT_PHASE[Phase.PENDING, event]))
         builder.count(np.full(len(rows), EFFECT[Phase.PENDING, event], np.uint8))
+
+
+def _whose_turn_it_is(
+    builder: PageBuilder, due: Rows, budget: int, asked: Mapping[int, int], of_group: int
+) -> Rows:
+    """Return the halves to be asked about, oldest first within what each group may have."""
+    if len(due) <= budget and len(due) + max(asked.values(), default=0) <= of_group:
+        return due
+    oldest_first = due[np.argsort(builder.halves.deadline_ms[due], kind="stable")]
+    groups = group_part(builder.halves.identity[oldest_first])
+    return np.sort(oldest_first[within_shares(groups, asked, of_group, budget)])
 
 
 def _fence_age_ms(rules: Rules) -> int:
@@ -112,14 +138,7 @@ def _fence(builder: PageBuilder, rows: Rows) -> None:
     builder.act(Action.FENCE, offset, builder.halves.check_times[rows], rows=rows)
 
 
-def _ask(builder: PageBuilder, due: Rows, budget: int) -> None:
-    if not len(due):
-        return
-    rows = due
-    if len(due) > budget:
-        oldest_first = np.argsort(builder.halves.deadline_ms[due], kind="stable")
-        rows = np.sort(due[oldest_first[: max(0, budget)]])
-        builder.count_deferred(len(due) - len(rows))
+def _ask(builder: PageBuilder, rows: Rows) -> None:
     check_times = builder.halves.check_times.copy()
     deadline_ms = builder.halves.deadline_ms.copy()
     check_times[rows] += 1

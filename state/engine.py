@@ -16,6 +16,7 @@ halves of a batch may be older than every deadline, and their commits be read a 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,9 +28,10 @@ from checkback.state.outcome import Action, Outcome
 from checkback.state.page import Page
 from checkback.state.page_builder import PageBuilder
 from checkback.state.rules import Rules
+from checkback.state.shares import UNLIMITED
 from checkback.state.verdict_retention import forget_verdicts, next_forget_ms, remember_verdicts
 
-CHECK_BUDGET_UNLIMITED: Final = 2**31
+CHECK_BUDGET_UNLIMITED: Final = UNLIMITED
 ALL_READ: Final = 2**62
 NOTHING_READ: Final = -1
 
@@ -57,6 +59,8 @@ def decide(
     rules: Rules,
     check_budget: int = CHECK_BUDGET_UNLIMITED,
     *,
+    asked: Mapping[int, int] | None = None,
+    asked_of_group: int = CHECK_BUDGET_UNLIMITED,
     read_until_ms: int = ALL_READ,
     tell_prepared: bool = False,
 ) -> Decision:
@@ -70,6 +74,8 @@ def decide(
         now_ms: the batch's time, milliseconds since 1970; may lie before that of earlier batches.
         rules: in force at that time.
         check_budget: most check requests of this call, oldest deadline first.
+        asked: of these, how many each group has had before (by identity.group_part).
+        asked_of_group: how many a group may have.
         read_until_ms: every half and op that the broker stored at this time or before was read, in
             this batch or an earlier one; NOTHING_READ where that is not known of any time.
         tell_prepared: give Action.PREPARED rows for the halves that became pending.
@@ -87,7 +93,7 @@ def decide(
         _pass_refused_on(builder, events.of_kind(EventKind.REFUSED_OP), Action.REFUSE_OP)
         take_feedback(builder, events.of_kind(EventKind.UNDELIVERED))
         take_fences(builder, events.of_kind(EventKind.FENCED))
-    ask_and_discard(builder, check_budget)
+    ask_and_discard(builder, check_budget, asked or {}, asked_of_group)
     expire_waiting_ops(builder)
     remember_verdicts(builder)
     forget_verdicts(builder)
@@ -96,7 +102,7 @@ def decide(
 
 
 def _pass_refused_on(builder: PageBuilder, refused: Events, action: Action) -> None:
-    """Pass on what was refused before it got here: the page only says so in its turn."""
+    """Add the records that decoding refused to the outcome, in their order."""
     if len(refused):
         builder.act(action, refused.offset, refused.detail, refused.source_offset)
         builder.count_refusals(len(refused))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import reduce
 from operator import or_
@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from checkback.protocol.refusals import RefusedReason
 from checkback.state.columns import Columns
 
 
@@ -63,7 +64,7 @@ class Events(Columns):
 
     @classmethod
     def empty(cls) -> Events:
-        """Return no events: what a page gets when only its time has come."""
+        """Return no events: what a page gets when only a deadline wakes it."""
         none = np.zeros(0, np.int64)
         return cls(np.zeros(0, np.uint8), none, none, none, none, none, none)
 
@@ -71,6 +72,15 @@ class Events(Columns):
     def concat(cls, *parts: Events) -> Events:
         """Return the rows of all parts, in their order."""
         return Events.joined(Events.empty(), *parts)
+
+    def with_refused_ops(self, chosen: NDArray[np.bool_], reason: RefusedReason) -> Events:
+        """Return the rows, the chosen ops among them refused for that reason."""
+        return replace(
+            self,
+            kind=np.where(chosen, np.uint8(EventKind.REFUSED_OP), self.kind),
+            offset=np.where(chosen, self.source_offset, self.offset),
+            detail=np.where(chosen, np.int64(reason), self.detail),
+        )
 
     def of_kind(self, *kinds: EventKind) -> Events:
         """Return the rows of these kinds, ascending by the records' own offsets."""

@@ -29,7 +29,7 @@ from checkback.state.transitions import EFFECT, NEXT_PHASE, REASON, Effect, Even
 
 WAITING_OPS_PER_OFFSET_MAX: Final = 4
 """Ops that may wait for one half. A bound, so that garbage can't grow a page without end, and one
-that is the same for every page size. A commit that is lost by it is asked for by a check."""
+that is the same for every page size. A check later recovers a commit that this bound drops."""
 
 Bytes = NDArray[np.uint8]
 

@@ -58,7 +58,7 @@ class Counter(IntEnum):
     OPS_WAITING = 6
     """Ops that came before their half and began to wait."""
     OPS_EXPIRED = 7
-    """Ops that waited in vain; refused, so also counted there."""
+    """Ops whose half did not come in time; they are refused, so REFUSALS counts them, too."""
     REFUSALS = 8
     """Halves and ops refused, for whatever reason."""
     CHECKS = 9

@@ -1,7 +1,7 @@
 """Packed blobs: a header whose first byte is the version, then columns of numbers.
 
-A column is packed plainly, or narrowly: its least number, then what each is above it in as few
-bytes as the largest difference needs; none where all are equal.
+A column is packed plainly or narrowly. Narrowly means: its least number, then each number's
+difference to that, in as few bytes as the largest difference needs, in none if all are equal.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _NARROW: Final = struct.Struct("<Bq")
 """Before a narrow column: bytes for each number, and the least one."""
 WIDEST: Final = 8
 COUNT_MAX: Final = 2**24
-"""Equal numbers that are believed: those of a damaged header, which cost no bytes, might be more
-than memory holds. A page has 65,536 offsets."""
+"""The most equal numbers that a header may announce. They take no bytes, so a damaged header could
+announce more than memory holds. A page has 65,536 offsets."""
 _UNSIGNED: Final = {1: "u1", 2: "<u2", 4: "<u4"}
 
 
@@ -50,7 +50,7 @@ def _narrow(column: NDArray[Any]) -> tuple[bytes, bytes]:
 
 
 def refuse_version(blob: bytes, known: int, what: str) -> None:
-    """Refuse a blob of a version that is not known: all up to the known one are.
+    """Refuse a blob of an unknown version; every version up to the given one is known.
 
     Raises:
         CheckpointError: the blob is empty or of another version.

@@ -22,7 +22,7 @@ def forget_at_ms(now_ms: int, verdict_retention_ms: int) -> int:
 
 
 def remember_verdicts(builder: PageBuilder) -> None:
-    """Note when the verdicts of this batch are to be forgotten."""
+    """Note when the page has to forget the verdicts of this batch."""
     if not builder.settled_now:
         return
     index = np.concatenate(builder.settled_now)
@@ -58,5 +58,5 @@ def _verdicts(builder: PageBuilder) -> np.ndarray[tuple[int], np.dtype[np.uint8]
 
 
 def next_forget_ms(settled: SettledOffsets) -> int:
-    """Return when the next verdicts are to be forgotten."""
+    """Return when the page has to forget verdicts next."""
     return int(settled.forget_at_ms.min())

@@ -1,11 +1,10 @@
-"""Looks at the file of access rules, and tells when other ones are in force."""
+"""Looks at where the access rules come from, and tells when other ones are in force."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from checkback.checkpoints.access_versions import (
@@ -16,32 +15,32 @@ from checkback.checkpoints.access_versions import (
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.security import AccessControl
 from checkback.sinks.kafka.marker import MarkerStore
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.cores import state_partitions
+from checkback.streaming.rule_source import RuleSource
 
 LOOK_S: Final = 1.0
-"""Between two looks at the file."""
+"""Between two looks at the rules."""
 SECRETS_LOOK_S: Final = 10.0
 """Between two looks at the secrets that it refers to."""
 
 
 @dataclass(slots=True)
 class AccessWatch:
-    """The rules in force, and the file that they come from.
+    """The rules in force, and where they come from.
 
     Args:
-        acl_file: the file; empty where access control is off.
+        source: where; None where access control is off.
         clock_s: a clock that only goes forward.
     """
 
-    acl_file: str
+    source: RuleSource | None
     clock_s: Callable[[], float] = time.monotonic
     table: AccessTable | None = None
     problem: str = ""
-    """What is wrong with the file; the rules before it stay in force."""
+    """What is wrong with the rules there; those before stay in force."""
     _seen: bytes = field(default=b"", repr=False)
     _look_s: float = 0.0
     _parse_s: float = 0.0
@@ -52,25 +51,25 @@ class AccessWatch:
         Raises:
             ConfigurationError: they can't be read, or have mistakes.
         """
-        if self.acl_file:
-            self._seen = self._content()
-            self.table = AccessTable.of(AccessControl.from_file(self.acl_file))
+        if self.source is not None:
+            self._seen = self.source.content()
+            self.table = AccessTable.of(self.source.rules())
 
     def has_changed(self) -> bool:
         """Look, where it is time; tell whether other rules are there, which `table` then has."""
         now_s = self.clock_s()
-        if not self.acl_file or now_s < self._look_s:
+        if self.source is None or now_s < self._look_s:
             return False
         self._look_s = now_s + LOOK_S
-        content = self._content()
+        content = self.source.content()
         if content == self._seen and now_s < self._parse_s:
             return False
         self._seen, self._parse_s = content, now_s + SECRETS_LOOK_S
-        return self._parse()
+        return self._parse(self.source)
 
-    def _parse(self) -> bool:
+    def _parse(self, source: RuleSource) -> bool:
         try:
-            found = AccessTable.of(AccessControl.from_file(self.acl_file))
+            found = AccessTable.of(source.rules())
         except ConfigurationError as error:
             self.problem = str(error)
             return False
@@ -79,12 +78,6 @@ class AccessWatch:
             return False
         self.table = found
         return True
-
-    def _content(self) -> bytes:
-        try:
-            return Path(self.acl_file).read_bytes()
-        except OSError:
-            return b""
 
     @property
     def version(self) -> str:
@@ -135,4 +128,4 @@ def is_written(sink: SinkSettings, partitions: int, batch: int) -> bool:
         found = markers.read(list(range(partitions)))
     finally:
         markers.close()
-    return any(marker.next_batch > batch for marker in found.values())
+    return any(marker.has_any_of(batch) for marker in found.values())

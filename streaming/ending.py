@@ -11,7 +11,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 WATCH_S: Final = 0.2
-STOP_WAIT_S: Final = 120.0
+STOP_WAIT_S: Final = 80.0
+"""With what a stop takes besides where brokers are silent (a look that is under way, the batch that
+is interrupted, Spark), this is less than the 150 s that the files in deploy/ grant."""
 MICRO_BATCHES_LOG: Final = "org.apache.spark.sql.execution.streaming"
 
 

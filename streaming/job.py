@@ -52,9 +52,10 @@ from checkback.streaming.pem_files import pem_text
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
 from checkback.streaming.read_until import ReadUntil
+from checkback.streaming.rule_source import rule_source
 from checkback.streaming.session import spare_processes, start_session
 from checkback.streaming.sink_choices import sink_settings
-from checkback.streaming.stalls import StallWatch
+from checkback.streaming.stalls import Stall, StallWatch
 from checkback.streaming.start_records import publish_status, write_tick
 from checkback.streaming.state_size import fit_to_checkpoint
 from checkback.streaming.stop_signals import stop_signals
@@ -96,7 +97,7 @@ class Job:
     _access: AccessWatch = field(init=False)
 
     def __post_init__(self) -> None:
-        self._access = AccessWatch(self.settings.acl_file)
+        self._access = AccessWatch(rule_source(self.settings))
 
     def stop(self) -> None:
         """Ask for an end after the batch that is being written; returns at once."""
@@ -278,14 +279,24 @@ class Job:
         batch_ms = self._batch_ms(query.lastProgress)
         # A group is asked once a minute; the warning stays until somebody answers.
         asked = self.progress.take_asked_groups() | self._silent
-        silent = groups_without_members(self._group_admin(), asked) if asked else []
-        if self._stalls is None:
-            self._stalls = StallWatch(self.settings, self._group_admin())
-        stalls = self._stalls.look()
+        silent, stalls = self._looked_at_brokers(asked)
         line = self.progress.line(self.now_ms(), batch_ms, silent, stalls)
         self._silent = set(silent) if line.pending else set()
         self._observed.line_told(asked, line)
         self.emit("progress", asdict(line))
+
+    def _looked_at_brokers(self, asked: set[str]) -> tuple[list[str], list[Stall]]:
+        """Return the groups nobody answers for, and the partitions that stand still.
+
+        The last line of a job asks no more: brokers that are silent would each time keep it from
+        ending, and whoever sent SIGTERM waits.
+        """
+        if self._is_over:
+            return [], []
+        silent = groups_without_members(self._group_admin(), asked) if asked else []
+        if self._stalls is None:
+            self._stalls = StallWatch(self.settings, self._group_admin())
+        return silent, self._stalls.look()
 
     def _held_ms(self, last: StreamingQueryProgress | None) -> int:
         if last is None or self._idling is None:

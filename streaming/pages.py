@@ -7,6 +7,7 @@ every batch; `update` alone clears the timeout; a group may come in several fram
 
 from __future__ import annotations
 
+from collections import Counter as Counts
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -26,6 +27,8 @@ from checkback.state import (
     RulesHistory,
     decide,
 )
+from checkback.state.identity import group_part
+from checkback.state.shares import OpPages
 from checkback.streaming.event_rows import unpacked
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.python_worker import keep_modules
@@ -71,11 +74,18 @@ class CheckBudget:
         left: None before the pass begins: how many follows from the rules of the batch's time.
         of_pass: what the pass began with.
         queued: halves that were due but over the budget, of the pages seen so far.
+        asked: how many of it each group has had (by state.identity.group_part).
     """
 
     left: int | None = None
     of_pass: int = 1
     queued: int = 0
+    asked: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def of_group(self) -> int:
+        """How much one group may have, so that its queue does not hold up all others."""
+        return max(1, self.of_pass * 3 // 4)
 
     def begin(self, rules: Rules) -> int:
         """Return what is left; each of the two passes of a batch begins with half."""
@@ -85,8 +95,11 @@ class CheckBudget:
 
     def spend(self, outcome: Outcome) -> None:
         """Take off what a page asked, and queue what it could not ask."""
-        asked = int(np.count_nonzero(outcome.action == Action.CHECK))
-        self.left = (self.left or 0) - asked
+        asked = outcome.action == Action.CHECK
+        if asked.any() and outcome.identity is not None:
+            self.left = (self.left or 0) - int(np.count_nonzero(asked))
+            groups = Counts(group_part(outcome.identity[asked]).tolist())
+            self.asked = dict(Counts(self.asked) + groups)
         self.queued += int(outcome.counters[Counter.CHECKS_DEFERRED])
 
     def sleep_ms(self) -> int:
@@ -111,6 +124,7 @@ class PageFunction:
 
     settings: PageSettings
     budget: CheckBudget = field(default_factory=CheckBudget)
+    op_pages: OpPages = field(default_factory=OpPages)
 
     def __reduce__(self) -> tuple[Callable[[PageSettings], PageFunction], tuple[PageSettings]]:
         return _loaded, (self.settings,)
@@ -119,6 +133,9 @@ class PageFunction:
         """Advance the page of that key; a generator of one frame with one row."""
         place = self.settings.keys.place_of(key)
         events = events_of(frames, place[0] * self.settings.page_size)
+        if len(events) and not state.exists:
+            rules = self.settings.rules.at(state.getCurrentProcessingTimeMs())
+            events = self.op_pages.admit(events, rules.op_pages_per_group_max)
         yield advance_page(self.settings, self.budget, place, events, state, read_until_of_task())
 
 
@@ -160,6 +177,8 @@ def advance_page(
         now_ms,
         rules,
         left,
+        asked=budget.asked,
+        asked_of_group=budget.of_group,
         read_until_ms=read_until_ms,
         tell_prepared=settings.tell_prepared,
     )

@@ -202,9 +202,9 @@ def _require_all(
 
 def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoint: str) -> None:
     ahead = {
-        partition: marker.next_batch - 1
+        partition: marker.untouched_batch - 1
         for partition, marker in markers.items()
-        if marker.next_batch - 1 > last_planned
+        if marker.untouched_batch - 1 > last_planned
     }
     if ahead:
         raise CheckpointError(

@@ -15,6 +15,7 @@ from checkback.sinks.batch_report import BatchReport, PageStatus, merged_counts
 from checkback.streaming.stalls import Stall
 
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
+GROUPS_SHOWN_MAX: Final = 3
 
 
 @dataclass(slots=True)
@@ -117,6 +118,7 @@ class ProgressLine:
         undelivered_groups: groups without a check topic, with the number of undelivered requests.
         groups_without_members: groups that were asked since the last line and have no live member.
         refused: by the name of the reason, how many records were refused since the last line.
+        refused_groups: the groups that most of them name, with how many.
         stalls: partitions that are not read further; see streaming.stalls.
     """
 
@@ -133,6 +135,7 @@ class ProgressLine:
     groups_without_members: list[str]
     refused: dict[str, int]
     stalls: list[Stall] = field(default_factory=list)
+    refused_groups: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -148,6 +151,7 @@ class Progress:
     _since: Counter[str] = field(default_factory=Counter)
     _undelivered: Counter[str] = field(default_factory=Counter)
     _refused: Counter[str] = field(default_factory=Counter)
+    _refused_groups: Counter[str] = field(default_factory=Counter)
     _asked: set[str] = field(default_factory=set)
     _batches: int = 0
     _batch_id: int | None = None
@@ -166,6 +170,7 @@ class Progress:
                 self.index.update(report.pages)
                 self._undelivered.update(report.undelivered_groups)
                 self._refused.update(report.refused)
+                self._refused_groups.update(report.refused_groups)
                 self._asked.update(report.asked_groups)
 
     def complete(self, statuses: Iterable[PageStatus]) -> None:
@@ -201,10 +206,12 @@ class Progress:
             elapsed_s = max(1, now_ms - (self._line_ms or now_ms)) / 1_000
             counts, undelivered = dict(self._since), dict(self._undelivered)
             refused = dict(self._refused)
+            groups = dict(self._refused_groups.most_common(GROUPS_SHOWN_MAX))
             batches, oldest_ms = self._batches, self.index.oldest_ms
             self._since.clear()
             self._undelivered.clear()
             self._refused.clear()
+            self._refused_groups.clear()
             self._batches = 0
             self._line_ms = now_ms
             events = sum(counts.get(name, 0) for name in RECORD_KINDS)
@@ -222,6 +229,7 @@ class Progress:
                 list(groups_without_members),
                 refused,
                 list(stalls),
+                groups,
             )
 
     def held(self) -> Held | None:
@@ -294,6 +302,10 @@ def _warnings(facts: Mapping[str, Any]) -> list[str]:
     if facts["refused"]:
         named = (f"{name} {number:,}" for name, number in sorted(facts["refused"].items()))
         parts.append(f"refused: {', '.join(named)}")
+        by_group = facts.get("refused_groups", {}).items()
+        groups = ", ".join(f"{name or '(none)'} {number:,}" for name, number in by_group)
+        if groups:
+            parts.append(f"most of them of group {groups}")
     if facts["undelivered_groups"]:
         parts.append(f"no check topic for {', '.join(sorted(facts['undelivered_groups']))}")
     if facts["groups_without_members"]:

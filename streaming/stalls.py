@@ -1,7 +1,7 @@
 """Partitions that nobody can read further, because somebody left a Kafka transaction open there.
 
-The pipeline reads what is committed, so one open transaction of anybody's on the half or op topic
-holds up all records from its first one on, until the broker aborts it.
+The pipeline reads what is committed. So one transaction that any producer leaves open on the half
+or op topic holds up all records from its first one on, until the broker aborts it.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class PipelineProcess:
             os.killpg(self.pid, signal.SIGKILL)
         self.wait(KILLED_TIMEOUT_S)
 
-    def wait(self, timeout_s: float = 60.0) -> int:
+    def wait(self, timeout_s: float = 180.0) -> int:
         """Wait until the process has ended; return the exit code, negative for a signal.
 
         Raises:

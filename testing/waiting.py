@@ -9,7 +9,7 @@ from typing import Final
 POLL_S: Final = 0.1
 
 
-def wait_until(holds: Callable[[], object], timeout_s: float = 60.0, what: str = "") -> None:
+def wait_until(holds: Callable[[], object], timeout_s: float = 180.0, what: str = "") -> None:
     """Call a condition repeatedly until it holds. Use it where another process gives no signal.
 
     Args:

@@ -127,7 +127,7 @@ def marker_settings(
 
 
 def read_markers(sink: SinkSettings, state_partitions: int) -> dict[int, int]:
-    """Return the next batch by state partition, for the partitions that have a marker.
+    """Return the first batch of which nothing is written, by state partition that has a marker.
 
     Raises:
         BrokerError: the brokers do not answer, or refuse.
@@ -137,4 +137,4 @@ def read_markers(sink: SinkSettings, state_partitions: int) -> dict[int, int]:
         found = store.read(list(range(state_partitions)))
     finally:
         store.close()
-    return {number: marker.next_batch for number, marker in found.items()}
+    return {number: marker.untouched_batch for number, marker in found.items()}

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from checkback.operations.rebuild.positions import Positions
+from checkback.operations.rebuild.positions import TopicSpans
 from checkback.operations.rebuild.restored_page import (
     Known,
     RestoredCounts,
@@ -77,11 +77,11 @@ class HistorySettings:
 
 
 def known_halves(
-    positions: Positions, half_topic: str, *, unknown_are_settled: bool
+    positions: TopicSpans, half_topic: str, unknown_are: str | None
 ) -> dict[int, Known]:
     """Return the known facts about every half partition."""
     return {
-        number: Known(span.first, span.end, positions.marks_from_ms, unknown_are_settled)
+        number: Known(span.first, span.end, positions.marks_from_ms, unknown_are == "settled")
         for number, span in positions.spans[half_topic].items()
     }
 
@@ -90,9 +90,9 @@ def restored_rows(
     spark: SparkSession,
     source: Mapping[str, str],
     names: TopicNames,
-    positions: Positions,
+    positions: TopicSpans,
     history: HistorySettings,
-    acl_file: str = "",
+    rules: AccessControl | None = None,
 ) -> DataFrame:
     """Return one row per page that has state, and the events that the first batch has to judge.
 
@@ -102,7 +102,7 @@ def restored_rows(
         names: the topics' names.
         positions: the offsets to read up to.
         history: the sizes and rules.
-        acl_file: the rules of access control; empty where it is off.
+        rules: of access control; None where it is off.
 
     Returns:
         RESTORED_SCHEMA. A row of kind RESTORED_PAGE holds the packed page in `blob`, and counts.
@@ -113,7 +113,7 @@ def restored_rows(
         return _read(spark, source, name, positions)
 
     # What no mark speaks of, no job has judged: it is believed by the rules of today.
-    verification = _verification(spark, acl_file)
+    verification = None if rules is None else Verification.of(spark, AccessTable.of(rules))
     events = decode(topic(names.half), names, history.page_size, verification=verification)
     op_topics = topic(names.op).unionByName(topic(names.direct_op))
     ops = decode(op_topics, names, history.page_size, verification=verification)
@@ -127,12 +127,6 @@ def restored_rows(
     return pages.applyInArrow(restore_function(history), RESTORED_SCHEMA)
 
 
-def _verification(spark: SparkSession, acl_file: str) -> Verification | None:
-    if not acl_file:
-        return None
-    return Verification.of(spark, AccessTable.of(AccessControl.from_file(acl_file)))
-
-
 def counts_of(rows: DataFrame) -> RestoredCounts:
     """Return the sum of the counts of all pages."""
     sums = rows.agg(*(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in COUNT_NAMES))
@@ -140,7 +134,7 @@ def counts_of(rows: DataFrame) -> RestoredCounts:
 
 
 def _read(
-    spark: SparkSession, source: Mapping[str, str], topic: str, positions: Positions
+    spark: SparkSession, source: Mapping[str, str], topic: str, positions: TopicSpans
 ) -> DataFrame:
     reader = spark.read.format("kafka").options(**source).option("subscribe", topic)
     return (

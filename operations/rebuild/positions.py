@@ -34,7 +34,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Positions:
+class TopicSpans:
     """The spans that a rebuild reads; the new query continues at the ends of halves and ops.
 
     Args:
@@ -53,9 +53,9 @@ class Positions:
         }
 
 
-def find_positions(
+def find_spans(
     connection: Mapping[str, Any], names: TopicNames, partitions: Mapping[str, int]
-) -> Positions:
+) -> TopicSpans:
     """Return the present spans of the topics.
 
     Args:
@@ -79,7 +79,7 @@ def find_positions(
     for topic, number in first:
         at = (topic, number)
         spans.setdefault(topic, {})[number] = Span(first[at], max(first[at], end[at]))
-    return Positions(spans, _marks_from_ms(connection, names.settled, spans[names.settled]))
+    return TopicSpans(spans, _marks_from_ms(connection, names.settled, spans[names.settled]))
 
 
 def wait_for_open_transactions(

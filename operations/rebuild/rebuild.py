@@ -35,8 +35,8 @@ from checkback.operations.rebuild.history import (
     restored_rows,
 )
 from checkback.operations.rebuild.positions import (
-    Positions,
-    find_positions,
+    TopicSpans,
+    find_spans,
     wait_for_open_transactions,
 )
 from checkback.operations.rebuild.predecessors import (
@@ -72,6 +72,7 @@ from checkback.streaming.preflight import (
     require_settings,
 )
 from checkback.streaming.progress import Progress
+from checkback.streaming.rule_source import present_rules
 from checkback.streaming.session import start_session
 from checkback.streaming.sink_choices import sink_settings
 
@@ -301,19 +302,18 @@ class _Work:
         self.store.replace_own(IDENTITY, identity_of(self.settings, self.facts).to_json())
         finish(self.store)
 
-    def _history(self, positions: Positions, now_ms: int) -> DataFrame:
-        settings = self.settings
-        settled = self.unknown_are == "settled"
-        known = known_halves(positions, self._names.half, unknown_are_settled=settled)
+    def _history(self, positions: TopicSpans, now_ms: int) -> DataFrame:
+        known, settings = known_halves(positions, self._names.half, self.unknown_are), self.settings
         history = HistorySettings(settings.offsets_per_page, now_ms, self._rules, known)
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        return restored_rows(self.spark, source, self._names, positions, history, settings.acl_file)
+        rules, names = present_rules(settings), self._names
+        return restored_rows(self.spark, source, names, positions, history, rules)
 
-    def _positions(self) -> Positions:
+    def _positions(self) -> TopicSpans:
         names = self._names
         topics = (*names.read, names.settled, names.refused)
         partitions = {topic: self._partitions(topic) for topic in topics}
-        return find_positions(self.connection, names, partitions)
+        return find_spans(self.connection, names, partitions)
 
     def _require_ours(self, found: Verification) -> None:
         if found.identity is not None:
@@ -357,7 +357,7 @@ class _Work:
 
 
 def require_sound(
-    counts: RestoredCounts, positions: Positions, unknown_are: Unknown | None
+    counts: RestoredCounts, positions: TopicSpans, unknown_are: Unknown | None
 ) -> None:
     """Refuse to rebuild from topics that do not hold enough, or that belong to something else.
 

@@ -109,7 +109,8 @@ class _Fencing:
             taken = found.epoch + 1 if epoch is None else epoch
             require_own_epoch(found, taken)
             producer.begin()
-            producer.commit_marker(Marker(found.next_batch, int(time.time() * 1_000), taken))
+            now_ms = int(time.time() * 1_000)
+            producer.commit_marker(replace(found, moved_at_ms=now_ms, epoch=taken))
         finally:
             producer.close()
         return taken

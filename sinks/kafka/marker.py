@@ -43,11 +43,23 @@ class Marker:
         next_batch: the first batch that has not been written.
         moved_at_ms: when it was last moved.
         epoch: number of the job's epoch that moved it; see sinks.kafka.epoch. BY_HAND: no job did.
+        rows_done: how many rows of next_batch are written, where it is written in several
+            transactions; see sinks.steps.
     """
 
     next_batch: int
     moved_at_ms: int
     epoch: int = 0
+    rows_done: int = 0
+
+    @property
+    def untouched_batch(self) -> int:
+        """The first batch of which nothing is written."""
+        return self.next_batch + (self.rows_done > 0)
+
+    def has_any_of(self, batch_id: int) -> bool:
+        """Tell whether a batch, or a part of it, is written."""
+        return self.untouched_batch > batch_id
 
     @property
     def is_by_hand(self) -> bool:
@@ -112,7 +124,10 @@ class MarkerStore:
 
     def offset(self, state_partition: int, marker: Marker) -> TopicPartition:
         """Return the marker as the offset to send to a transaction."""
-        metadata = json.dumps({"moved_at_ms": marker.moved_at_ms, "epoch": marker.epoch})
+        said = {"moved_at_ms": marker.moved_at_ms, "epoch": marker.epoch}
+        if marker.rows_done:
+            said["rows_done"] = marker.rows_done
+        metadata = json.dumps(said)
         return TopicPartition(self._topic, state_partition, marker.next_batch, metadata)
 
     def group_metadata(self) -> Any:
@@ -148,7 +163,10 @@ def _marker(found: TopicPartition) -> Marker:
     if not found.metadata:
         return Marker(found.offset, 0, BY_HAND)
     said = json.loads(found.metadata)
-    return Marker(found.offset, int(said.get("moved_at_ms", 0)), int(said.get("epoch", 0)))
+    moved_at_ms, epoch, rows = (
+        int(said.get(name, 0)) for name in ("moved_at_ms", "epoch", "rows_done")
+    )
+    return Marker(found.offset, moved_at_ms, epoch, rows)
 
 
 def require_own_epoch(marker: Marker | None, epoch: int) -> None:

@@ -65,8 +65,8 @@ class Router:
         if known.before_max_ms is not None and self._is_too_old(known, timestamp_ms):
             detail = f"{topic} takes no record older than {known.before_max_ms} ms"
             return Refusal(RefusedReason.FINAL_REJECTED, detail)
-        wished = parts.real_queue_id
-        to = wished if wished is not None and wished < known.partitions else BY_KEY
+        wished = parts.partition_among(known.partitions)
+        to = BY_KEY if wished is None else wished
         key, value = half.key(), half.value()
         output = SinkRecord(topic, to, key, value, parts.headers, timestamp_ms, origin)
         return self._objection(output, known) or output

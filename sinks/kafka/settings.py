@@ -26,6 +26,8 @@ class SinkSettings:
         native_sink: whether plain finals go through the sink's compiled part, where there is one.
         check_interval_ms: the pipeline's, which check requests tell; None leaves it out.
         processes: how many sink processes an executor has; None: one for each core of its host.
+        transaction_rows_max: how many decided rows one transaction holds; a state partition's part
+            of a batch that has more is written in several.
         log_format: of the sink processes' own log lines.
         log_level: of the same; may change from batch to batch.
     """
@@ -41,6 +43,7 @@ class SinkSettings:
     native_sink: bool = True
     check_interval_ms: int | None = None
     processes: int | None = None
+    transaction_rows_max: int = 500_000
     log_format: str = "text"
     log_level: str = "WARNING"
 

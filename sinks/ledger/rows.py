@@ -9,7 +9,7 @@ has all of it already.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.ledger.notes import FindNames, Ints, NotingReader
+from checkback.sinks.steps import only_rows
 from checkback.state import DIRECT_SOURCE, Action, Outcome
 
 LEDGER_SCHEMA: Final = pa.schema(
@@ -131,15 +132,7 @@ def without_prepared(outcome: Outcome) -> Outcome:
     kept = outcome.action != Action.PREPARED
     if kept.all():
         return outcome
-    return replace(
-        outcome,
-        action=outcome.action[kept],
-        offset=outcome.offset[kept],
-        detail=outcome.detail[kept],
-        source_offset=outcome.source_offset[kept],
-        identity=None if outcome.identity is None else outcome.identity[kept],
-        identity_rest=None if outcome.identity_rest is None else outcome.identity_rest[kept],
-    )
+    return only_rows(outcome, kept)
 
 
 def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:

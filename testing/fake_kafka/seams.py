@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
-from types import TracebackType
 from typing import Final, TypeVar
 from unittest.mock import patch
 
@@ -107,12 +106,7 @@ class OneByOne:
     def __enter__(self) -> OneByOne:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Nothing is left to wait for."""
 
     def map(self, call: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.integration.running import Topics
 from tests.integration.sinking import World, make_world
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique)
 
 
 @pytest.fixture

@@ -27,11 +27,6 @@ ONE_BATCH_MS = 10**13
 """A trigger interval under which a start makes one batch: the next one is due in the year 2286."""
 
 
-@pytest.fixture
-def topics(bootstrap_servers: str, unique: str) -> Topics:
-    return Topics(bootstrap_servers, unique)
-
-
 def make(settings: Settings, folder: Path) -> Pipeline:
     folder.mkdir(exist_ok=True)
     return Pipeline(settings, folder)

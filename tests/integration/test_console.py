@@ -18,7 +18,7 @@ from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from checkback.commands.core import LazyGroup, execute
 from checkback.commands.nouns import NOUNS
 from checkback.console.access import AccessRules, digest
-from checkback.console.actions import Resolve, Resume, checked_wish
+from checkback.console.actions import Resend, Resolve, Resume, checked_wish
 from checkback.console.application import new_application
 from checkback.console.audit import AuditEntry
 from checkback.console.history import Sampler
@@ -139,6 +139,30 @@ def test_a_discarded_message_is_resumed_once(stage: Stage) -> None:
     )
     with pytest.raises(UsageError, match="its verdict already"):
         Resolve(facts).preview(decided)
+
+
+def test_a_refused_final_is_sent_once_when_its_topic_is_there(stage: Stage) -> None:
+    real = f"{stage.topics.prefix}no-such-topic"
+    wait_until(lambda: "REAL_TOPIC_MISSING" in stage.text("/parts/refused"), what="the refusal")
+    record = stage.text("/parts/refused").split("/records/refused/")[1].split('"')[0]
+    facts = KafkaFacts(stage.settings, None, lambda: 0)
+    wish = checked_wish(
+        Resend(facts), {"target": record, "choice": "resend", "reason": "it is there"}, "kim"
+    )
+    with pytest.raises(UsageError, match=r"can't be sent: REAL_TOPIC_MISSING"):
+        Resend(facts).preview(wish)
+    stage.topics.create(stage.settings, [real], [])
+
+    said = stage.act("resend", "/parts/refused", record, "resend")
+
+    assert f"Sent: the final message is {real}:" in said
+    assert stage.topics.bodies(real) == ["nowhere"]
+    listed = stage.text("/parts/refused")
+    assert f"{real}:" in listed
+    assert "/actions/resend/preview" not in listed
+    with pytest.raises(UsageError, match="sent already"):
+        Resend(facts).perform(wish)
+    assert (stage.told[-1].action, stage.told[-1].operator) == ("resend", "kim")
 
 
 def test_every_part_is_filled_from_kafka(stage: Stage) -> None:

@@ -35,11 +35,6 @@ PARTITIONS = 2
 
 
 @pytest.fixture
-def topics(bootstrap_servers: str, unique: str) -> Topics:
-    return Topics(bootstrap_servers, unique)
-
-
-@pytest.fixture
 def settings(topics: Topics, tmp_path: Path) -> Settings:
     made = topics.settings(tmp_path / "checkpoint")
     topics.create(made, [f"{topics.prefix}orders"])

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from numpy.typing import NDArray
+from tests.integration.forwarded import (
+    RANDOM_HALVES,
+    REAL_QID,
+    REAL_TOPIC,
+    SEED,
+    Final,
+    Half,
+    odd_halves,
+    random_halves,
+    send,
+    to,
+)
 from tests.integration.sinking import (
     World,
     commits,
@@ -23,82 +34,14 @@ from tests.integration.sinking import (
 )
 
 from checkback.protocol.errors import BrokerError
-from checkback.protocol.properties import NOT_ON_FINAL, first_value
+from checkback.protocol.properties import first_value
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.sinks.ledger.notes import Names, NotingReader
-from checkback.sinks.ledger.rows import unpacked
 from checkback.sinks.native.library import native
-from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
 from checkback.state.identity import identity_words
 from checkback.state.outcome import REST_UNKNOWN
-
-Half = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
-Final = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], tuple[int, int]]
-
-SEED = 20
-RANDOM_HALVES = 300
-REAL_TOPIC, REAL_QID = "REAL_TOPIC", "REAL_QID"
-
-
-def to(topic: str, *more: tuple[str, bytes | None]) -> list[tuple[str, bytes | None]]:
-    return [("PGROUP", b"g"), (REAL_TOPIC, topic.encode()), *more]
-
-
-def odd_halves(world: World) -> list[Half]:
-    """What hardly any client writes, and every one may."""
-    real, narrow, compacted = world.real, f"{world.real}-narrow", f"{world.real}-compacted"
-    key = b"key"
-    return [
-        (key, b"plain", to(real, ("mine", b"yes"))),
-        (key, b"no header at all", []),
-        (key, b"no topic", [("mine", b"yes")]),
-        (key, b"an empty topic", to("")),
-        (key, b"no topic's name", [(REAL_TOPIC, None)]),
-        (key, b"the first that says something", [(REAL_TOPIC, b""), *to(real), *to("nowhere")]),
-        (key, b"a topic that is not", to(f"{real}-nowhere")),
-        (key, b"no UTF-8", [(REAL_TOPIC, b"\xff\xfe")]),
-        (key, b"no topic's name is as long", to("x" * 600)),
-        (key, b"a topic of ours", to(world.names.refused)),
-        (key, b"partition 1", to(real, (REAL_QID, b"1"))),
-        (key, b"partition 0, at last", to(real, (REAL_QID, b"1"), (REAL_QID, b"0"))),
-        (key, b"partition 1, said first", to(real, (REAL_QID, b"1"), (REAL_QID, b"x"))),
-        (key, b"a partition that is not", to(real, (REAL_QID, b"2"))),
-        (key, b"far too many", to(real, (REAL_QID, b"9" * 30))),
-        (key, b"less than none", to(real, (REAL_QID, b"-1"))),
-        (key, b"an empty partition", to(real, (REAL_QID, b""))),
-        (key, b"no partition's number", to(real, (REAL_QID, None))),
-        (key, None, to(real)),
-        (key, b"", to(real)),
-        (b"", b"an empty key", to(real)),
-        (None, b"no key", to(real, (REAL_QID, b"0"))),
-        (None, b"no key for a compacted topic", to(compacted)),
-        (key, b"a key for a compacted topic", to(compacted)),
-        (key, b"null and empty", to(real, ("null", None), ("empty", b""))),
-        (key, b"twice", to(real, ("mine", b"1"), ("mine", b"2"), ("", b"no name"))),
-        (key, b"bytes", to(real, ("mine", bytes(range(256))))),
-        (key, b"all that is taken off", to(real, *((name, b"1") for name in sorted(NOT_ON_FINAL)))),
-        (key, b"one", to(narrow)),
-        (key, b"n" * 5_000, to(narrow)),
-        (key, b"two", to(narrow)),
-        *((key, b"l" * (1_048_588 - less), to(real)) for less in (0, 120, 200, 220, 240, 260, 400)),
-        (key, b"behind the large ones", to(real)),
-    ]
-
-
-def random_halves(world: World, count: int) -> list[Half]:
-    chance = random.Random(SEED)
-    names = [*sorted(NOT_ON_FINAL - {REAL_TOPIC, REAL_QID}), "TAGS", "KEYS", "a", "b", "TRAN", "é"]
-    halves: list[Half] = []
-    for number in range(count):
-        extra: list[tuple[str, bytes | None]] = [
-            (chance.choice(names), chance.randbytes(chance.randrange(4))) for _ in range(5)
-        ]
-        headers = to(world.real, (REAL_QID, b"%d" % chance.randrange(3)), *extra)
-        chance.shuffle(headers)
-        halves.append((b"%d" % chance.randrange(9), b"%d" % number, headers))
-    return halves
+from checkback.testing.topics import END_WAIT_MS
 
 
 def make_topics(world: World) -> None:
@@ -109,14 +52,6 @@ def make_topics(world: World) -> None:
     admin = AdminClient(dict(world.settings.connection))
     for future in admin.create_topics(topics).values():
         future.result()
-
-
-def send(world: World, halves: Sequence[Half]) -> None:
-    producer = Producer({**world.settings.connection, "message.max.bytes": 4_000_000})
-    for number, (key, value, headers) in enumerate(halves):
-        sent: Any = headers
-        producer.produce(world.names.half, value, key, 0, headers=sent, timestamp=1_000 + number)
-    producer.flush()
 
 
 def everything(world: World, count: int) -> dict[tuple[str, int], list[Final]]:
@@ -131,6 +66,7 @@ def everything(world: World, count: int) -> dict[tuple[str, int], list[Final]]:
             "group.id": "audit",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": END_WAIT_MS,
         }
     )
     topics = consumer.list_topics().topics
@@ -447,80 +383,3 @@ def test_without_the_compiled_part_python_does_it(bootstrap_servers: str, unique
     assert writer.forwarder is None
     assert [body for _, body, _ in world.read(world.real)] == [b"a"]
     world.close()
-
-
-def noted(world: World, wanted: list[int], *, native_sink: bool) -> Names:
-    """Whom records of the half topic speak of, found either way."""
-    writer = World(replace(world.settings, native_sink=native_sink), world.real).writer()
-    find = None if writer.forwarder is None else writer.forwarder.names
-    assert (find is not None) == native_sink
-    reader = NotingReader(writer.halves, {0: np.array(wanted, np.int64)}, find)
-    names = reader.names(0)
-    writer.halves.close()
-    if writer.forwarder is not None:
-        writer.forwarder.close()
-    return names
-
-
-def test_the_ledger_is_told_the_same_names_either_way(world: World) -> None:
-    halves = [*odd_halves(world), *random_halves(world, 50)]
-    send(world, halves)
-    # Not where a name's header is null, of which Python makes two things.
-    wanted = [at for at, half in enumerate(halves) if (REAL_TOPIC, None) not in half[2]]
-
-    slow, fast = (noted(world, wanted, native_sink=native_sink) for native_sink in (False, True))
-
-    for column in ("transaction_id", "producer_group", "real_topic", "time_ms"):
-        assert getattr(fast, column).equals(getattr(slow, column)), column
-
-
-def test_names_behind_the_end_of_the_topic_are_null(world: World) -> None:
-    """As where retention takes the last halves while they are read."""
-    world.halves([b"a", b"b"])
-
-    names = noted(world, [0, 1, 2, 3], native_sink=True)
-
-    assert names.transaction_id.to_pylist() == ["id-0", "id-1", None, None]
-    assert names.time_ms.is_null().to_pylist() == [False, False, True, True]
-
-
-def test_forwarding_for_the_ledger_notes_every_record_once(world: World) -> None:
-    """Also those that are not committed, are gone, or wait for the producer's queue."""
-    world.halves([b"%d" % number + bytes(900_000) for number in range(90)])
-    world.delete_halves_before(1)
-    settings = replace(world.settings, keeps_ledger=True)
-    kinds = [Action.COMMIT, Action.COMMIT, Action.PREPARED, Action.ROLLBACK]
-    decided = outcome(*((kinds[number % 4], number, 0) for number in range(90)))
-
-    answer = Writers().write(WriteRequest(settings, 0, 0, 0, [decided.pack()]))
-
-    rows = pa.Table.from_batches(unpacked(answer.ledger)).to_pylist()
-    assert [row["half_offset"] for row in rows] == list(range(90))
-    assert [row["transaction_id"] for row in rows] == [None, *(f"id-{n}" for n in range(1, 90))]
-    assert [row["event"] for row in rows[:4]] == [
-        "committed",
-        "committed",
-        "prepared",
-        "rolled_back",
-    ]
-    committed = [number for number in range(1, 90) if number % 4 < 2]
-    found = sorted(int(dict(headers)["UNIQ_KEY"][3:]) for _, _, headers in world.read(world.real))
-    assert found == committed
-
-
-def test_forwarding_for_the_ledger_compares_too(world: World) -> None:
-    world.halves([b"%d" % number for number in range(30)])
-    settings = replace(world.settings, keeps_ledger=True)
-    decided = outcome(
-        *((Action.PREPARED if number % 2 else Action.COMMIT, number, 0) for number in range(30))
-    )
-    identities = ids_of_halves(30)
-    identities[8] = identities[9]
-    batch = [of_halves(decided, identities).pack()]
-
-    answer = Writers().write(WriteRequest(settings, 0, 0, 0, batch))
-
-    assert len(pa.Table.from_batches(unpacked(answer.ledger))) == 30
-    found = sorted(int(body or b"") for _, body, _ in world.read(world.real))
-    assert found == [*range(0, 8, 2), *range(10, 30, 2)]
-    assert [body for _, body, _ in world.read(world.names.refused)] == [b"8"]

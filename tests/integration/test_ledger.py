@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from tests.integration.running import (
@@ -35,11 +34,6 @@ from checkback.sinks.ledger.view import read_pending
 
 ROOT = Path(__file__).parents[2]
 LATE = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"}
-
-
-@pytest.fixture
-def topics(bootstrap_servers: str, unique: str) -> Topics:
-    return Topics(bootstrap_servers, unique)
 
 
 def rows(ledger: Path) -> list[dict[str, Any]]:

@@ -24,11 +24,6 @@ OF_THE_JVM = ("WARNING: ", "OpenJDK ", "Picked up ")
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
-@pytest.fixture
-def topics(bootstrap_servers: str, unique: str) -> Topics:
-    return Topics(bootstrap_servers, unique)
-
-
 class Prometheus:
     """A real Prometheus that reads the job's metrics with our rules."""
 

@@ -10,11 +10,13 @@ import uuid
 from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.integration.client.playing import Scripted
 from tests.integration.running import COMMAND, COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.unit.test_commands_in_documents import command_lines
 
 from checkback.client import TransactionMQProducer
 from checkback.commands.core import LazyGroup, execute
@@ -23,6 +25,7 @@ from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, RESUME_HEADER_PREFIX, text_value
 
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "operating" / "alerts.md"
 NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
 
 
@@ -254,6 +257,33 @@ def test_a_group_that_never_registered_burns_no_checks(stage: Stage) -> None:
         producer.shutdown()
 
     assert [request.check_times for request in listener.checked] == [1]
+
+
+def test_every_command_of_the_runbooks_runs(stage: Stage, tmp_path: Path) -> None:
+    """A page that somebody reads at night must not tell them what does not work."""
+    rules = tmp_path / "plain_acl.yml"
+    rules.write_text("accounts:\n- {accessKey: orders-service, secretKey: secret-of-orders}\n")
+    meant = {
+        "ID": "paid", "GROUP": "g", "NAME": stage.real, "TEXT": "told so", "FILE": str(rules),
+        "N": "2",
+    }  # fmt: skip
+    ran = {}
+    for line in set(command_lines(RUNBOOKS)):
+        words = [meant.get(word, word) for word in line.split()[1:]]
+        config = [] if words[0] == "acl" else own_config(stage)
+        left = subprocess.run(
+            [COMMAND, *words, *config], capture_output=True, text=True, timeout=120, check=False
+        )
+        ran[line] = (left.returncode, left.stderr)
+
+    bare = "checkback tx resolve"
+    assert ran.pop(bare)[0] == 2, "it is named there without what it needs"
+    assert len(ran) >= 8
+    assert {line: one for line, one in ran.items() if one[0] not in (0, 1, 3, 4)} == {}
+
+
+def own_config(stage: Stage) -> list[str]:
+    return ["--config", str(stage.pipeline.folder / "checkback.toml")]
 
 
 def test_the_doctor_fails_where_topics_are_missing(stage: Stage) -> None:

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import CliRunner
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
@@ -34,11 +33,6 @@ class Committing(TransactionListener):
     def check_local_transaction(self, message: Message) -> LocalTransactionState:
         del message
         return LocalTransactionState.UNKNOW
-
-
-@pytest.fixture
-def topics(bootstrap_servers: str, unique: str) -> Topics:
-    return Topics(bootstrap_servers, unique)
 
 
 def values(topics: Topics, real: str) -> list[int]:

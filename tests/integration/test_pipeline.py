@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from tests.integration.running import (
     COMMIT,
     ROLLBACK,
@@ -19,11 +18,6 @@ from tests.integration.running import (
 from checkback.bench.event_log import event_log_settings
 from checkback.protocol.properties import text_value
 from checkback.streaming.query import READ_TASKS_PER_STATE_PARTITION
-
-
-@pytest.fixture
-def topics(bootstrap_servers: str, unique: str) -> Topics:
-    return Topics(bootstrap_servers, unique)
 
 
 def test_every_verdict_ends_where_it_belongs(topics: Topics, tmp_path: Path) -> None:

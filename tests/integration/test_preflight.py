@@ -25,6 +25,7 @@ from checkback.protocol.errors import (
     ConfigurationError,
     PrerequisiteError,
 )
+from checkback.sinks.kafka.marker import MarkerStore
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.streaming.preflight import (
@@ -33,11 +34,6 @@ from checkback.streaming.preflight import (
     require_markers,
     require_settings,
 )
-
-
-@pytest.fixture
-def topics(bootstrap_servers: str, unique: str) -> Topics:
-    return Topics(bootstrap_servers, unique)
 
 
 @pytest.fixture
@@ -194,6 +190,13 @@ def test_a_damaged_identity_is_refused(settings: Settings, store: CheckpointStor
         bind(settings, store)
 
 
+def wait_for_the_marker(sink: SinkSettings) -> None:
+    """The broker applies a committed transaction a moment later; a start fences, which waits."""
+    markers = MarkerStore(sink)
+    assert 0 in markers.read([0])
+    markers.close()
+
+
 def test_a_lost_marker_is_refused_once_a_batch_is_committed(
     settings: Settings, store: CheckpointStore, unique: str
 ) -> None:
@@ -204,6 +207,7 @@ def test_a_lost_marker_is_refused_once_a_batch_is_committed(
     written = MarkedProducer(sink, 0)
     written.begin()
     written.commit(4, 0)
+    wait_for_the_marker(sink)
     written.close()
 
     with pytest.raises(CheckpointError, match=r"state partitions \[1\] are gone"):
@@ -221,10 +225,12 @@ def test_an_older_copy_of_the_checkpoint_is_refused(
     written = MarkedProducer(sink, 0)
     written.begin()
     written.commit(4, 0)
+    wait_for_the_marker(sink)
     require_markers(sink, 1, store)
     written.begin()
     written.commit(5, 0)
     written.close()
+    wait_for_the_marker(sink)
 
     with pytest.raises(CheckpointError, match="older copy") as error:
         require_markers(sink, 1, store)

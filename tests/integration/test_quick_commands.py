@@ -54,7 +54,7 @@ def times_of(command: Sequence[str]) -> tuple[str, float, float]:
 
 
 def run(config: Path, *words: str) -> Ran:
-    """Run a command that has to succeed; return its wait as it would be on a free machine."""
+    """Run a command that has to succeed; its wait counts as on a machine that is free."""
     _, piece_s, own_s = times_of(PIECE_OF_WORK)
     command = [COMMAND, *words, "--config", str(config), "--output", "json"]
     said, wait_s, processor_s = times_of(command)

@@ -33,11 +33,6 @@ SLOW_S = 240.0
 NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
 
 
-@pytest.fixture
-def topics(bootstrap_servers: str, unique: str) -> Topics:
-    return Topics(bootstrap_servers, unique)
-
-
 def start_rebuild(settings: Settings, folder: Path, *options: str) -> subprocess.Popen[str]:
     config = folder / "rebuild.toml"
     write_settings(config, settings)

@@ -12,9 +12,9 @@ from tests.integration.running import Topics
 from tests.unit.state.building import COMMIT, Story, half, op
 
 from checkback.operations.rebuild.positions import (
-    Positions,
     Span,
-    find_positions,
+    TopicSpans,
+    find_spans,
     wait_for_open_transactions,
 )
 from checkback.operations.rebuild.predecessors import (
@@ -51,7 +51,7 @@ def write_batch(settings: SinkSettings, state_partition: int, batch_id: int) -> 
     producer.close()
 
 
-def positions(topics: Topics) -> Positions:
+def positions(topics: Topics) -> TopicSpans:
     names = topics.names
     partitions = {
         names.half: 1,
@@ -61,7 +61,7 @@ def positions(topics: Topics) -> Positions:
         names.settled: PARTITIONS,
         names.refused: 1,
     }
-    return find_positions({"bootstrap.servers": topics.bootstrap_servers}, names, partitions)
+    return find_spans({"bootstrap.servers": topics.bootstrap_servers}, names, partitions)
 
 
 def test_queries_are_found_by_their_markers_whatever_the_application(topics: Topics) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import time
 from pathlib import Path
 
 import pytest
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.deploy.admin import admin_client
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
+
+UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "checkback.service"
 
 
 @pytest.fixture
@@ -47,6 +52,57 @@ def test_sigterm_to_every_process_ends_the_pipeline_in_order(
         wait_until(lambda: len(topics.bodies(real)) == 50, what="finals after the restart")
 
     assert topics.bodies(real) == sorted(str(number) for number in range(50))
+
+
+def sink_process_of(pid: int) -> int:
+    commands = {one: Path(f"/proc/{one}/cmdline").read_bytes() for one in processes_below(pid)}
+    return next(one for one, said in commands.items() if b"checkback.sinks.process" in said)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("silent", ["broker", "sink"])
+def test_sigterm_ends_a_job_that_gets_no_further(silent: str, tmp_path: Path) -> None:
+    """In the time that the unit file grants; the batch is interrupted, and nothing is lost."""
+    with EmbeddedBroker(tmp_path / "broker", jvm_options=QUICK_START) as own:
+        topics = Topics(own.bootstrap_servers, "silent-")
+        settings = topics.settings(tmp_path / "checkpoint")
+        real = f"{topics.prefix}orders"
+        topics.create(settings, [real], ["g"])
+
+        def commit(first: int, last: int) -> None:
+            for number in range(first, last):
+                topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
+
+        with Pipeline(settings, tmp_path / "run") as pipeline:
+            pipeline.wait_for("started")
+            commit(0, 20)
+            wait_until(lambda: len(topics.bodies(real)) == 20, what="finals")
+            blocked = own.pid if silent == "broker" else sink_process_of(pipeline.pid)
+            assert blocked is not None
+            if silent == "sink":
+                os.kill(blocked, signal.SIGSTOP)
+            commit(20, 40)
+            if silent == "broker":
+                os.kill(blocked, signal.SIGSTOP)
+            began_s = time.monotonic()
+            try:
+                assert pipeline.terminate(granted_s()) == 0
+            finally:
+                os.kill(blocked, signal.SIGCONT)
+            print(f"ended after {time.monotonic() - began_s:.0f} s")
+            pipeline.start()
+            wait_until(lambda: len(topics.bodies(real)) >= 40, what="finals after the restart")
+            assert pipeline.terminate() == 0
+
+        assert topics.bodies(real) == sorted(str(number) for number in range(40))
+
+
+def granted_s() -> float:
+    """Return how long the service manager waits before it kills."""
+    found = re.search(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
+    assert found is not None
+    return float(found[1])
 
 
 def test_what_spark_says_goes_to_a_file_that_the_error_names(

@@ -22,6 +22,7 @@ from tests.integration.bad_records import (
 from tests.integration.sinking import World, commits, outcome
 
 from checkback.protocol.refusals import RefusedReason
+from checkback.sinks import outputs
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.source_record import readable
 from checkback.state import Action
@@ -207,6 +208,29 @@ def test_more_properties_than_rocketmq_takes_are_delivered_whole(either: World) 
     [(_, body, headers)] = either.read(either.real)
     assert (body, report.counts["finals"]) == (b"wide", 1)
     assert [one for one in headers if one[0].startswith("p")] == wide
+
+
+def test_a_flood_of_refused_records_is_not_written_twice(
+    either: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each group has its share of the refused topic; of the rest it has origin and reason."""
+    monkeypatch.setattr(outputs, "REFUSED_BYTES_OF_GROUP_MAX", 2_500)
+    either.halves([bytes(1_000)] * 4, group="loud")
+    either.halves([b"calm"], group="calm")
+    reason = RefusedReason.HALF_WITH_CHECK_TIMES
+
+    report = either.writer().write(
+        [outcome(*((Action.REFUSE_HALF, offset, int(reason)) for offset in range(5)))], 0, 0
+    )
+
+    told = [
+        (body, facts["offset"], facts["reason"], facts["cut"]) for body, facts in refused(either)
+    ]
+    whole = (reason.name, None)
+    assert told[:2] == [(bytes(1_000), str(offset), *whole) for offset in range(2)]
+    assert told[2:4] == [(None, offset, reason.name, "value,headers,key") for offset in "23"]
+    assert told[4] == (b"calm", "4", *whole)
+    assert report.refused_groups == {"loud": 4, "calm": 1}
 
 
 def test_a_queue_id_of_thousands_of_digits_is_no_partition(either: World) -> None:

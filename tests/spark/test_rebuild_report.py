@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from checkback.commands.checkpoint_rebuild import report_text
-from checkback.operations.rebuild.positions import Positions
+from checkback.operations.rebuild.positions import TopicSpans
 from checkback.operations.rebuild.rebuild import RebuildReport, Unknown, require_sound
 from checkback.operations.rebuild.restored_page import RestoredCounts
 from checkback.operations.rebuild.tail import Cut
 from checkback.protocol.errors import CheckpointError
 
-NOWHERE = Positions({}, 5_000)
+NOWHERE = TopicSpans({}, 5_000)
 COUNTS = RestoredCounts(halves=9, settled=4, pending=5, asked=2, ops=1, lost=3)
 
 

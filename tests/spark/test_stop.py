@@ -72,3 +72,13 @@ def test_a_failure_is_told_also_while_stopping(stop: bool) -> None:
 def test_an_end_that_nobody_asked_for_is_a_failure() -> None:
     with pytest.raises(OperationalError):
         watch(None, stop=False)
+
+
+def test_the_last_line_of_a_job_asks_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that are silent would keep the job from ending."""
+    asked: list[object] = []
+    monkeypatch.setattr(Job, "_group_admin", asked.append)
+
+    watch(OWN_STOP, stop=True)
+
+    assert asked == []

@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from tests.spark.harness import NAMES, KafkaRow, kafka_rows
 
 from checkback.protocol.properties import Headers
-from checkback.protocol.records import Op, half_headers, resumed_half_headers
+from checkback.protocol.records import Op, OperatorFacts, half_headers, resumed_half_headers
 from checkback.protocol.refusals import RefusedReason
 from checkback.security import AccessControl, SignatureAlgorithm, sign
 from checkback.security.record_signer import RecordSigner
@@ -107,7 +107,7 @@ OLD_STOCK = signer("stock-service", "secret-of-stock-old")
 SHA1 = signer("rocketmq-client", "secret-of-rocketmq", algorithm=SignatureAlgorithm.HMAC_SHA1)
 ADMIN = signer("operators", "secret-of-operators")
 RESUMED: Headers = resumed_half_headers(
-    half(None).headers or [], resumed_from="0:1", operator="eve", reason="r", now_ms=1
+    half(None).headers or [], "0:1", OperatorFacts("eve", "r", 1)
 )
 GOOD: dict[str, KafkaRow] = {
     "half": half(signer()),

@@ -9,6 +9,7 @@ import pytest
 
 from checkback.protocol.errors import ConfigurationError
 from checkback.streaming.access_watch import LOOK_S, SECRETS_LOOK_S, AccessWatch
+from checkback.streaming.rule_source import FileRules
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
 
@@ -21,7 +22,7 @@ class Watched:
         self.file.write_text(text)
         self.now_s = 100.0
         clock: Callable[[], float] = lambda: self.now_s  # noqa: E731
-        self.watch = AccessWatch(str(self.file), clock)
+        self.watch = AccessWatch(FileRules(str(self.file)), clock)
         self.watch.read()
 
     def later(self, text: str | None = None, seconds: float = LOOK_S) -> bool:
@@ -33,7 +34,7 @@ class Watched:
 
 
 def test_without_a_file_access_control_is_off() -> None:
-    watch = AccessWatch("")
+    watch = AccessWatch(None)
     watch.read()
 
     assert (watch.table, watch.version, watch.has_changed()) == (None, "", False)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -43,6 +44,15 @@ def test_a_workflow_pins_each_action_to_a_commit(workflow: Path) -> None:
 
     assert used
     assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", one)] == []
+
+
+def test_the_console_s_screenshots_are_kept() -> None:
+    steps = yaml.safe_load((WORKFLOWS[-1]).read_text("utf-8"))["jobs"]["test"]["steps"]
+    [folder] = [step["env"]["CONSOLE_SCREENSHOTS"] for step in steps if "env" in step]
+    [kept] = [step for step in steps if "upload-artifact" in step.get("uses", "")]
+
+    assert kept["with"]["path"] == folder
+    assert kept["if"] == "always()", "above all when a test failed"
 
 
 def test_hooks_run_what_make_check_runs() -> None:

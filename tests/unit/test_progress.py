@@ -58,6 +58,7 @@ def test_a_report_survives_its_journey() -> None:
     sent.discarded["expired"] = 4
     sent.finished[3] = 7
     sent.skipped = True
+    sent.refused_groups["loud"] = 9
 
     assert BatchReport.from_json(sent.to_json()) == sent
 
@@ -169,3 +170,17 @@ def test_the_line_says_why_records_were_refused() -> None:
     assert line.refused == {"REAL_TOPIC_MISSING": 2, "OP_WITHOUT_HALF": 1}
     assert "refused: OP_WITHOUT_HALF 1, REAL_TOPIC_MISSING 2" in line_text("progress", asdict(line))
     assert progress.line(2_000, 10).refused == {}
+
+
+def test_the_line_names_the_groups_that_most_refused_records_are_of() -> None:
+    progress = Progress()
+    sent = report(refusals=1)
+    sent.refused["OP_PAGES_EXCEEDED"] = 90
+    sent.refused_groups.update({f"g{number}": number for number in range(1, 40)})
+    progress.add(0, [BatchReport.from_json(sent.to_json())])
+    line = progress.line(1_000, 10)
+
+    assert line.refused_groups == {"g39": 39, "g38": 38, "g37": 37}
+    text = line_text("progress", asdict(line), width=1_000)
+    assert "refused: OP_PAGES_EXCEEDED 90  most of them of group g39 39, g38 38, g37 37" in text
+    assert progress.line(2_000, 10).refused_groups == {}

@@ -6,6 +6,9 @@ import pytest
 
 from checkback.commands.pending import HEADINGS
 from checkback.commands.table import table_text, terminal_columns
+from checkback.commands.tx import history_text
+from checkback.operations.history import HistoryEvent, TransactionHistory
+from checkback.operations.positions import Position
 
 PENDING = [
     ("7F0000010A2B18B4AAC217BE0001000" + str(one), "orders-service", "paid-orders-of-today",
@@ -56,3 +59,30 @@ def test_columns_of_the_environment_count_as_a_terminal(monkeypatch: pytest.Monk
     monkeypatch.setenv("COLUMNS", "72")
 
     assert terminal_columns() == 72
+
+
+def test_a_history_fits_the_terminal_and_is_one_line_for_each_event_elsewhere() -> None:
+    at = Position(0, 1_234_567)
+    refused = {"reason": "OP_WITHOUT_HALF", "says": "no half message came for this op " * 4}
+    events = (
+        HistoryEvent("half", 1_700_000_000_000, "RMQ_SYS_TRANS_HALF_TOPIC", at, {"key": "k"}),
+        HistoryEvent("refused", 1_700_000_001_000, "RMQ_SYS_TRANS_REFUSED_TOPIC", at, refused),
+    )
+    history = TransactionHistory(
+        at,
+        "7F0000010A2B18B4AAC217BE00010000",
+        "orders-service",
+        "paid-orders",
+        "refused",
+        "",
+        events,
+    )
+
+    narrow = history_text(history, 80).splitlines()
+    wide = history_text(history, None).splitlines()
+
+    assert max(map(len, narrow)) <= 80
+    assert narrow[0].startswith("transaction 7F0000010A2B18B4AAC217BE00010000  half 0:1234567")
+    assert "  key=k" in narrow
+    assert "OP_WITHOUT_HALF" in "".join(narrow)
+    assert len(wide) == 2 + len(events)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Unpack
 
@@ -53,7 +53,7 @@ class Checkback:
         self.names = TopicNames(prefix)
         self.started: list[TransactionMQProducer] = []
 
-    def create_topics(self, **changes: Any) -> None:
+    def create_topics(self, without: Sequence[str] = (), **changes: Any) -> None:
         plans = plan_topics(
             self.names,
             half_partitions=4,
@@ -61,7 +61,7 @@ class Checkback:
             half_retention_ms=86_400_000,
             max_message_bytes=4_194_304,
         )
-        self.create(*plans, **changes)
+        self.create(*(plan for plan in plans if plan.name not in without), **changes)
         self.create_real()
 
     def create_real(self) -> None:
@@ -71,6 +71,9 @@ class Checkback:
             with suppress(TopicAlreadyExistsError):
                 admin.create_topics({topic: {"num_partitions": 4}}, wait_for_metadata=True)
         admin.close()
+
+    def create_topic(self, name: str, configs: dict[str, str]) -> None:
+        self.create(TopicPlan(name, 2, configs))
 
     def create(self, *plans: TopicPlan, **changes: Any) -> None:
         admin: Any = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
@@ -108,7 +111,7 @@ class Checkback:
         self.started.append(producer)
         return producer
 
-    def read(self, topic: str, least: int = 0, timeout_s: float = 10.0) -> list[Any]:
+    def read(self, topic: str, least: int = 0, timeout_s: float = 45.0) -> list[Any]:
         """Return all records of a topic, after waiting until it has that many."""
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap_servers)
         partitions = [

@@ -16,11 +16,13 @@ from tests.simulation.exactly_once.pages import Reference
 
 from checkback.protocol import properties
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, Headers, text_value
-from checkback.state import Action, Outcome, pack_settled
+from checkback.state import Action, Outcome, pack_settled, unpack_settled
 from checkback.testing.fake_kafka import Cluster
 
 Fact = tuple[Any, ...]
 """What one record says: its kind, and what it is about."""
+MARKED = ("commit", "check", "discard")
+"""Kinds of facts that a mark says of a half."""
 DISCARDS = (Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
 
 
@@ -93,16 +95,16 @@ class Audit:
             for number in self._batches[batch]:
                 missing = self._missing(batch, number)
                 assert not missing, f"batch {batch}, state partition {number} lost {missing}"
+        # Of these any number of transactions may be there, but each of them whole.
         for batch in range(committed + 1, planned + 1):
-            self._all_or_nothing(batch)
+            self._no_mark_without_its_record(batch)
 
-    def _all_or_nothing(self, batch: int) -> None:
+    def _no_mark_without_its_record(self, batch: int) -> None:
         for number, facts in self._batches[batch].items():
             missing = self._missing(batch, number)
-            marks = [fact for fact in facts if fact[0] == "mark"]
-            written = [fact for fact in marks if self.seen[fact]]
-            half_done = missing and len(missing) < len(facts) and written
-            assert not half_done, f"batch {batch}, state partition {number} lacks {missing}"
+            marked = {fact[3:5] for fact in facts if fact[0] == "mark" and self.seen[fact]}
+            torn = [fact for fact in missing if fact[0] in MARKED and fact[1:3] in marked]
+            assert not torn, f"batch {batch}, state partition {number} lacks {torn}, marked as done"
 
     def _missing(self, batch: int, number: int) -> list[Fact]:
         return [
@@ -124,8 +126,7 @@ class Audit:
             log = self.cluster.topics[topic].partitions[partition]
             for offset in range(first, log.end):
                 if log.is_visible(offset):
-                    fact = self._fact(topic, partition, offset)
-                    found.update([] if fact is None else [fact])
+                    found.update(self._facts_at(topic, partition, offset))
         return found
 
     def _read_topic(self, name: str) -> None:
@@ -138,9 +139,10 @@ class Audit:
                     self._take(name, log.number, offset)
 
     def _take(self, topic: str, partition: int, offset: int) -> None:
-        fact = self._fact(topic, partition, offset)
-        if fact is None:
-            return
+        for fact in self._facts_at(topic, partition, offset):
+            self._take_fact(fact, topic, partition, offset)
+
+    def _take_fact(self, fact: Fact, topic: str, partition: int, offset: int) -> None:
         self.seen[fact] += 1
         self.kinds[fact[0]] += 1
         assert fact in self._expected, f"{topic}-{partition}@{offset}: {fact} was never decided"
@@ -155,13 +157,16 @@ class Audit:
         assert transaction.state == COMMIT, f"{fact}: the application rolled it back"
         assert record.value == transaction.body, f"{fact}: another body"
 
-    def _fact(self, topic: str, partition: int, offset: int) -> Fact | None:
+    def _facts_at(self, topic: str, partition: int, offset: int) -> list[Fact]:
+        record = self.cluster.topics[topic].partitions[partition].records[offset]
+        if topic == self.applications.names.settled:
+            return _mark_facts(record.value or b"", partition)
+        return [self._fact(topic, partition, offset)]
+
+    def _fact(self, topic: str, partition: int, offset: int) -> Fact:
         names = self.applications.names
         record = self.cluster.topics[topic].partitions[partition].records[offset]
         headers = record.headers
-        if topic == names.settled:
-            # Which batch and page it is of stands in it; any difference is another fact.
-            return ("mark", partition, record.value)
         if topic == names.refused:
             return _refused_fact(headers, names.half)
         if topic == names.feedback:
@@ -197,8 +202,18 @@ def _facts(outcome: Outcome, state_partition: int, batch: int) -> list[Fact]:
             found.append(("discard", outcome.partition, offset))
         elif action == Action.REFUSE_OP:
             found.append(("refused op", outcome.partition, source))
-    found.append(("mark", state_partition, pack_settled(outcome, batch)))
-    return found
+    return found + _mark_facts(pack_settled(outcome, batch), state_partition)
+
+
+def _mark_facts(blob: bytes, state_partition: int) -> list[Fact]:
+    """Return what a settled mark says of each half; a page may have several in one batch."""
+    said = unpack_settled(blob)
+    of_batch = ("mark", state_partition, said.batch_id)
+    rows = zip(said.offset.tolist(), said.mark.tolist(), said.check_times.tolist(), strict=True)
+    return [
+        (*of_batch, said.partition, offset, mark, times, said.now_ms)
+        for offset, mark, times in rows
+    ]
 
 
 def _refused_fact(headers: Headers, half_topic: str) -> Fact:

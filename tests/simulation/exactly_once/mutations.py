@@ -16,12 +16,13 @@ from tests.simulation.exactly_once.checkpoint import Checkpoint, Pages, Plan
 from tests.simulation.exactly_once.run import World
 from tests.simulation.exactly_once.spark import Driver
 
+from checkback.sinks import writer as writer_module
 from checkback.sinks.kafka import epoch as epoch_module
 from checkback.sinks.kafka import transaction as transaction_module
 from checkback.sinks.kafka.epoch import LATEST_EPOCH
 from checkback.sinks.kafka.marker import Marker
 from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
-from checkback.sinks.writer import BatchWriter
+from checkback.sinks.writer import BatchWriter, rows_written
 from checkback.streaming import preflight as preflight_module
 
 ONE_DRIVER = World(2, two_drivers=False, touched_markers=False, overwrites=False)
@@ -158,6 +159,23 @@ def _marker_one_behind() -> Any:
     return patch.object(MarkedProducer, "commit", commit)
 
 
+def _count_of_rows_lost_at_a_start() -> Any:
+    honest = MarkedProducer.commit_marker
+
+    def commit(self: MarkedProducer, moved: Marker) -> None:
+        at_start = self.settings.epoch >= LATEST_EPOCH
+        honest(self, replace(moved, rows_done=0) if at_start else moved)
+
+    return patch.object(MarkedProducer, "commit_marker", commit)
+
+
+def _part_counts_as_the_whole() -> Any:
+    def commit(self: MarkedProducer, batch_id: int, _: int, now_ms: int) -> None:
+        self.commit(batch_id, now_ms)
+
+    return patch.object(MarkedProducer, "commit_part", commit)
+
+
 def _newest_state() -> Any:
     def load(self: Checkpoint, state_partition: int, batch: int) -> Pages:
         self.fates.before("load state")
@@ -204,6 +222,18 @@ MUTATIONS: dict[str, Mutation] = {
         lambda: patch.object(BatchWriter, "_require_own", lambda *_: None), TOUCHED
     ),
     "any marker believed by starts": Mutation(_set_by_hand_and_believed, TOUCHED),
+    "count of rows not checked": Mutation(
+        lambda: patch.object(writer_module, "rows_written", lambda *_: 0)
+    ),
+    "count of rows lost at a start": Mutation(_count_of_rows_lost_at_a_start, TWO_DRIVERS),
+    "count of rows one too high": Mutation(
+        lambda: patch.object(
+            writer_module,
+            "rows_written",
+            lambda *found: (rows := rows_written(*found)) + bool(rows),
+        )
+    ),
+    "a part counts as the whole": Mutation(_part_counts_as_the_whole),
     "state version of the wrong batch": Mutation(_newest_state),
     "a replay decides by its own clock": Mutation(_replay_by_its_own_clock),
 }

@@ -113,7 +113,11 @@ class Run:
             state_partitions=self.state_partitions, sink_transaction_timeout_ms=timeout_ms
         )
         self.facts = ClusterFacts("simulated", {}, 0)
-        self.sink = SinkSettings("app", "query", "", {}, timeout_ms, 100_000, native_sink=False)
+        self.sink = SinkSettings(
+            *("app", "query", "", {}, timeout_ms, 100_000),
+            native_sink=False,
+            transaction_rows_max=self.random.choice((1, 2, 5, 500_000)),
+        )
         self.drivers: list[Driver] = []
         self.ends: Counter[str] = Counter()
         self.starts = 0

@@ -13,6 +13,9 @@ from checkback.client import LocalTransactionState
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.counters import Counters
+from checkback.client.direct.direct_checks import DirectChecks
+from checkback.client.direct.fences import Fences
+from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.doubts import Doubts
 from checkback.client.half_producer import Half, HalfProducer
 from checkback.client.message import Message
@@ -82,7 +85,7 @@ def test_an_op_is_signed_as_it_is_sent(is_confirmed: bool) -> None:
     kafka: Any = Producer()
     polled = PolledProducer(lambda: kafka, "test")
     opened: Any = lambda *_: kafka  # noqa: E731
-    ops = OpProducer(opened, lambda: polled, "op", "g", Counters(), SIGNER)
+    ops = OpProducer(opened, lambda: polled, "op", "direct", "g", Counters(), SIGNER)
     op = Op(2, 41, "g", "u", 8)
 
     if is_confirmed:
@@ -111,7 +114,7 @@ def test_a_copy_of_a_half_is_rolled_back(offset: int, state: LocalTransactionSta
         check_local_transaction=lambda _: LocalTransactionState.COMMIT_MESSAGE
     )
 
-    def send_confirmed(op: Op, _: float) -> bool:
+    def send_confirmed(op: Op, _: float, *, is_direct: bool) -> bool:
         sent.append(op)
         return True
 
@@ -123,6 +126,7 @@ def test_a_copy_of_a_half_is_rolled_back(offset: int, state: LocalTransactionSta
         producer_group="g",
         doubts=Doubts(),
         ops=ops,
+        direct=DirectChecks(OwnHalves(), Fences(lambda _: None, "", "g", Counters()), 1),
         counters=Counters(),
         clock=BrokerClock(),
         try_timeout_s=1,
@@ -130,7 +134,7 @@ def test_a_copy_of_a_half_is_rolled_back(offset: int, state: LocalTransactionSta
         stored=stored,
     )
     request: Any = SimpleNamespace(
-        transaction_id="u", half_queue=1, queue_offset=offset, check_interval_ms=None
+        transaction_id="u", half_queue=1, queue_offset=offset, check_interval_ms=None, direct_id=""
     )
 
     assert checks.answer(request)

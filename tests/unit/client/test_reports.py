@@ -92,6 +92,24 @@ def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
     assert (producer.purged, producer.closed) == (True, True)
 
 
+def test_reports_of_several_threads_all_arrive() -> None:
+    async def run() -> None:
+        inbox = Inbox(asyncio.get_running_loop())
+        done: deque[Any] = deque()
+        reports = [inbox.report(done) for _ in range(4_000)]
+        waits = [asyncio.ensure_future(report.wait(60)) for report in reports]
+        await asyncio.sleep(0)
+
+        def wake(first: int) -> None:
+            for report in reports[first::4]:
+                report.wake()
+
+        await asyncio.gather(*(asyncio.to_thread(wake, first) for first in range(4)))
+        await asyncio.wait_for(asyncio.gather(*waits), 30)
+
+    asyncio.run(run())
+
+
 def test_coroutines_are_woken_by_one_call_into_their_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -141,7 +159,7 @@ class Ops:
         self.counters = Counters()
         self.failed: Any = None
         self.polled = PolledProducer(lambda: self.confirming, "test")
-        self.ops = OpProducer(self.open, lambda: self.polled, "op", "g", self.counters)
+        self.ops = OpProducer(self.open, lambda: self.polled, "op", "direct", "g", self.counters)
 
     def open(self, _on_error: Any, on_failure: Any) -> Any:
         self.failed = on_failure
@@ -206,3 +224,16 @@ def test_a_wrong_prefix_is_told_with_those_that_are_there(there: list[str], told
     with pytest.raises(BrokerError, match=told) as refusal:
         require_half_and_op(facts, TopicNames("p-"))
     assert "The topic p-RMQ_SYS_TRANS_HALF_TOPIC" in str(refusal.value)
+
+
+def test_an_op_that_closes_a_direct_half_is_the_protocols_op_on_its_own_topic() -> None:
+    ops = Ops()
+
+    ops.ops.send_one_way(2, 42, "id", COMMIT, direct_closed="s")
+    ops.ops.send_one_way(2, 43, "id", LocalTransactionState.UNKNOW, "why", direct_closed="s")
+
+    plain = Op(2, 42, "g", "id", 8, direct_closed="s")
+    remarked = Op(2, 43, "g", "id", 0, remark="why", direct_closed="s")
+    assert [(one[0], one[1], one[7]) for one in ops.one_way.sent] == [
+        ("direct", op.value(), op.headers()) for op in (plain, remarked)
+    ]

@@ -23,7 +23,7 @@ from checkback.console.snapshot import SnapshotReader
 from checkback.operations.checkpoint.inspection import Inspection, StateFigures
 from checkback.operations.checkpoint.verification import Verification
 from checkback.operations.diagnosis import Diagnosis, GroupFacts, Result, judge_group
-from checkback.operations.discarded import DiscardedFilter, DiscardedHalf
+from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.history import (
     HistoryEvent,
     TransactionHistory,
@@ -33,10 +33,18 @@ from checkback.operations.history import (
 )
 from checkback.operations.lag import ReadPosition
 from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
 from checkback.operations.scanning import FoundRecord
+from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, NotFoundError
-from checkback.protocol.records import Op, discarded_headers, half_headers, resume_note_headers
+from checkback.protocol.records import (
+    Op,
+    OperatorFacts,
+    discarded_headers,
+    half_headers,
+    note_headers,
+)
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
 from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
@@ -144,10 +152,8 @@ def decided_history(of: FoundRecord) -> TransactionHistory:
 
 def given_up_history(of: FoundRecord) -> TransactionHistory:
     """A discarded half that was resumed."""
-    headers = resume_note_headers(
-        discarded(3).record.headers, resumed_from="0:3", resumed_to="1:9", operator="kim",
-        reason="the service was down", now_ms=NOW_MS,
-    )  # fmt: skip
+    facts = OperatorFacts("kim", "the service was down", NOW_MS)
+    headers = note_headers(discarded(3).record.headers, names.RESUME, "0:3", "1:9", facts)
     note = FoundRecord(NAMES.discarded, Position(0, 44), NOW_MS, None, None, headers)
     mark = HistoryEvent(
         "mark", of.time_ms + 900_000, NAMES.settled, Position(0, 8),
@@ -203,7 +209,7 @@ class MadeUpFacts(KafkaFacts):
             raise NotFoundError(f"No half message {name} was found.", remedy="Check the id.")
         return [known[name]]
 
-    def discarded(self, wanted: DiscardedFilter) -> list[DiscardedHalf]:
+    def discarded(self, wanted: RecordFilter) -> list[DiscardedHalf]:
         every = [discarded(3, resumed_to="1:9"), discarded(6), discarded(7)]
         return [one for one in every if wanted.takes(one)]
 
@@ -212,8 +218,15 @@ class MadeUpFacts(KafkaFacts):
             "time_ms": NOW_MS, "reason": "OP_WITHOUT_HALF", "says": f"no half for this op {EVIL}",
             "origin_topic": NAMES.op, "origin_partition": 0, "origin_offset": 41, "at": "0:5",
             "transaction_id": "0A0000000099C0FFEE", "group": "order-service", "body_bytes": 2,
+            "resent_to": "", "may_be_sent": False,
         }  # fmt: skip
-        return [row] if reason in ("", row["reason"]) else []
+        missing = {"reason": "REAL_TOPIC_MISSING", "origin_topic": NAMES.half, "may_be_sent": True}
+        rows = [
+            row,
+            {**row, **missing, "at": "0:6"},
+            {**row, **missing, "at": "0:7", "resent_to": "orders-paid:1:78"},
+        ]
+        return [one for one in rows if reason in ("", one["reason"])]
 
     def record(self, topic: str, at: Position) -> FoundRecord:
         if topic == NAMES.refused and at == Position(0, 666):
@@ -227,6 +240,7 @@ class MadeUpAction:
 
     title: ClassVar[str] = "Decide a transaction"
     choices: ClassVar[Mapping[str, str]] = {"commit": "Commit", "rollback": "Roll back"}
+    back: ClassVar[str] = "/transactions/{}"
     performed: list[Wish] = field(default_factory=list)
 
     def preview(self, wish: Wish) -> Preview:

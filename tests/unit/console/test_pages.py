@@ -173,6 +173,16 @@ def test_an_operator_previews_confirms_and_is_noted(stage: Stage) -> None:
     assert "paid by phone" in client.get("/actions").text
 
 
+def test_only_an_operator_may_send_a_refused_final_and_only_once(stage: Stage) -> None:
+    form = 'action="/actions/resend/preview"'
+    listed = stage.signed_in().get("/parts/refused").text
+
+    assert listed.count(form) == 1
+    assert listed.split(form)[1].split('name="target" value="')[1].startswith("0:6")
+    assert "orders-paid:1:78" in listed
+    assert form not in stage.client().get("/parts/refused").text
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"reason": " "}, {"choice": "delete"}, {"target": ""}, {"reason": "x" * 501}],

@@ -21,6 +21,7 @@ from checkback.operations.history import (
 )
 from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord
+from checkback.protocol import properties as names
 from checkback.protocol import records
 from checkback.protocol.records import Op
 from checkback.protocol.refusals import RefusedReason, refused_headers
@@ -124,9 +125,8 @@ def test_the_sinks_feedback_is_no_op() -> None:
 
 def test_a_discarded_half_and_the_note_of_its_resumption_are_told_apart() -> None:
     given_up = discarded(half(at=AT), at=Position(0, 4))
-    note = records.resume_note_headers(
-        given_up.headers, resumed_from="0:4", resumed_to="1:9", operator="ann", reason="r", now_ms=1
-    )
+    facts = records.OperatorFacts("ann", "r", 1)
+    note = records.note_headers(given_up.headers, names.RESUME, "0:4", "1:9", facts)
 
     told = discarded_event(given_up), discarded_event(record(NAMES.discarded, note))
 

@@ -9,11 +9,13 @@ from checkback.commands.core import execute
 from checkback.commands.refused import command
 from checkback.operations.history import refused_event
 from checkback.operations.positions import Position
-from checkback.operations.refused import RefusedFilter, RefusedRecord, refused_records
+from checkback.operations.record_filter import RecordFilter
+from checkback.operations.refused import RefusedRecord, refused_records
 from checkback.operations.scanning import FoundRecord
+from checkback.protocol import properties
 from checkback.protocol.errors import UsageError
 from checkback.protocol.properties import Headers
-from checkback.protocol.records import resend_note_headers
+from checkback.protocol.records import OperatorFacts, note_headers
 from checkback.protocol.refusals import RefusedReason, refusal_facts, refused_headers
 
 MISSING = RefusedReason.REAL_TOPIC_MISSING
@@ -37,30 +39,28 @@ def only(found: FoundRecord) -> RefusedRecord:
 
 
 def note(found: FoundRecord) -> FoundRecord:
-    headers = resend_note_headers(
-        found.headers, resent_from=str(found.at), resent_to="orders:0:3",
-        operator="ann", reason="made it", now_ms=1,
-    )  # fmt: skip
+    facts = OperatorFacts("ann", "made it", 1)
+    headers = note_headers(found.headers, properties.RESEND, str(found.at), "orders:0:3", facts)
     return record(NAMES.refused, headers, at=Position(0, 9), value=None)
 
 
 @pytest.mark.parametrize(
     ("wanted", "is_meant"),
     [
-        (RefusedFilter(), True),
-        (RefusedFilter(name="u"), True),
-        (RefusedFilter(name="0:4"), True),
-        (RefusedFilter(name="1:7"), False),
-        (RefusedFilter(group="g", topic="orders", reason=MISSING), True),
-        (RefusedFilter(group="h"), False),
-        (RefusedFilter(topic="bills"), False),
-        (RefusedFilter(reason=RefusedReason.FINAL_TOO_LARGE), False),
-        (RefusedFilter(until_ms=1_000, from_ms=1_000), True),
-        (RefusedFilter(until_ms=999), False),
-        (RefusedFilter(from_ms=1_001), False),
+        (RecordFilter(), True),
+        (RecordFilter(name="u"), True),
+        (RecordFilter(name="0:4"), True),
+        (RecordFilter(name="1:7"), False),
+        (RecordFilter(group="g", topic="orders", reason=MISSING.name), True),
+        (RecordFilter(group="h"), False),
+        (RecordFilter(topic="bills"), False),
+        (RecordFilter(reason="FINAL_TOO_LARGE"), False),
+        (RecordFilter(until_ms=1_000, from_ms=1_000), True),
+        (RecordFilter(until_ms=999), False),
+        (RecordFilter(from_ms=1_001), False),
     ],
 )
-def test_a_filter_takes_what_fits_all_of_it(wanted: RefusedFilter, is_meant: bool) -> None:
+def test_a_filter_takes_what_fits_all_of_it(wanted: RecordFilter, is_meant: bool) -> None:
     assert wanted.takes(only(refused())) is is_meant
 
 

@@ -12,9 +12,10 @@ from tests.unit.operations.records import NAMES, half, record
 from checkback.operations.operator_producer import explained
 from checkback.operations.positions import Position
 from checkback.operations.refused import RefusedRecord, refused_records
-from checkback.operations.resending import FinalPlanner, ResendFacts
+from checkback.operations.resending import FinalPlanner
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
+from checkback.protocol.records import OperatorFacts
 from checkback.protocol.refusals import (
     RecordOrigin,
     RecordParts,
@@ -24,7 +25,7 @@ from checkback.protocol.refusals import (
 from checkback.sinks.kafka.real_topics import KnownTopic
 
 AT = Position(1, 7)
-FACTS = ResendFacts("ann", "made it", 42)
+FACTS = OperatorFacts("ann", "made it", 42)
 
 
 class Stored:

@@ -11,6 +11,7 @@ from checkback.protocol.topics import TopicNames
 from checkback.security.grants import (
     Grant,
     Resource,
+    direct_grants,
     kafka_acls_command,
     pipeline_grants,
     producer_grants,
@@ -42,6 +43,17 @@ def test_a_producer_reads_only_what_is_its_own() -> None:
         ("topic", "eu.RMQ_SYS_TRANS_HALF_TOPIC", "DescribeConfigs"),
         ("topic", "eu.RMQ_SYS_TRANS_STATUS_TOPIC", "Read"),
         ("topic", "paid", "Describe"),
+        ("topic", "paid", "DescribeConfigs"),
+    }
+
+
+def test_direct_delivery_needs_the_group_s_own_transactional_ids() -> None:
+    found = direct_grants(NAMES, "orders", ["paid"])
+
+    assert rights(found) == {
+        ("topic", "eu.RMQ_SYS_TRANS_DIRECT_OP_TOPIC", "Write"),
+        ("transactional-id", "checkback-direct-eu.orders-*", "Write"),
+        ("topic", "paid", "Write"),
         ("topic", "paid", "DescribeConfigs"),
     }
 

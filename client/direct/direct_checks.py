@@ -1,0 +1,85 @@
+"""What a check of a direct half needs besides the listener's word: that nothing can contradict it.
+
+The owner knows what it handed to Kafka, and never fences. Whoever answers for another process
+fences its session first, but only to give a verdict: "unknown" leaves everything as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from checkback.client.callback_result import CallbackResult
+from checkback.client.direct.direct_half import HalfState
+from checkback.client.direct.fences import Fences
+from checkback.client.direct.own_halves import OwnHalves
+from checkback.client.listener import LocalTransactionState
+from checkback.client.message import MessageExt
+
+NEVER: Final = CallbackResult(
+    LocalTransactionState.UNKNOW,
+    "its DIRECT_ID is not the id of a session of its producer group; nobody may fence that",
+)
+COMMITTED: Final = CallbackResult(LocalTransactionState.COMMIT_MESSAGE)
+
+
+class DirectChecks:
+    """Closes direct halves before an answer to their check is sent. Threads may share it.
+
+    Args:
+        own: this process's sessions and halves.
+        fences: fences those of other processes.
+        timeout_s: how long one try of a fence may take.
+    """
+
+    def __init__(self, own: OwnHalves, fences: Fences, timeout_s: float) -> None:
+        self._own = own
+        self._fences = fences
+        self._timeout_s = timeout_s
+
+    def known_outcome(self, request: MessageExt) -> CallbackResult | None:
+        """Return the answer to a check where this process has it without its listener, else None.
+
+        A half that waits in a lane is taken off it: the answer goes the checked way.
+        """
+        if not request.direct_id:
+            return None
+        if not self._own.owns(request.direct_id):
+            return None if self._fences.may_fence(request.direct_id) else NEVER
+        half = self._own.find(request.transaction_id)
+        if half is None or half.state in (HalfState.RUNNING, HalfState.CLOSED):
+            return None
+        self._own.close(half)
+        return COMMITTED
+
+    def close(self, request: MessageExt, state: LocalTransactionState) -> str | None:
+        """Rule out that a half is delivered directly after its answer, as far as needed.
+
+        Args:
+            request: the check.
+            state: the answer to be given.
+
+        Returns:
+            What the answer says of the session: its id, where nothing direct can follow any more;
+            empty where that is left open. None: not certain yet, no answer may be given.
+        """
+        if not request.direct_id:
+            return ""
+        if self._own.owns(request.direct_id):
+            return self._close_own(request, state)
+        if request.direct_closed:
+            return request.direct_id
+        if state is LocalTransactionState.UNKNOW:
+            return ""
+        fenced = self._fences.fence(request.direct_id, self._timeout_s)
+        return request.direct_id if fenced else None
+
+    def _close_own(self, request: MessageExt, state: LocalTransactionState) -> str | None:
+        half = self._own.find(request.transaction_id)
+        if half is None:
+            # Ended, or in doubt: whatever was handed to Kafka was acknowledged, or never will be.
+            return request.direct_id
+        if state is LocalTransactionState.UNKNOW and half.state is HalfState.RUNNING:
+            return ""
+        if self._own.close(half) or half.state is HalfState.DELIVERED:
+            return request.direct_id
+        return None  # in a transaction

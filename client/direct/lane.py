@@ -1,0 +1,234 @@
+"""A lane: a queue of committed halves, and the thread that delivers them in groups.
+
+Groups form by themselves: while one commits, the next gathers. Within a lane messages become
+visible in the order in which they were queued.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+from checkback.client.callback_result import remark_of
+from checkback.client.direct.direct_half import DirectHalf
+from checkback.client.direct.own_halves import OwnHalves
+from checkback.client.direct.session import NotDelivered, Session
+
+_log = logging.getLogger(__name__)
+
+GROUP_MAX: Final = 500
+GROUP_BYTES_MAX: Final = 8_388_608
+"""More would take long to send, and nothing of it is visible before all of it is."""
+IDLE_S: Final = 0.5
+OPEN_S: Final = 5.0
+PAUSE_FIRST_S: Final = 0.1
+PAUSE_MAX_S: Final = 30.0
+"""Between two tries to open a session. The checked way serves meanwhile."""
+
+
+class LaneOwner(Protocol):
+    """What a lane needs of the rest of the client."""
+
+    def new_session_id(self) -> str:
+        """Return an id that no session has."""
+
+    def open_session(self, session_id: str) -> Session:
+        """Open a producer of that id, not initialised."""
+
+    def delivered(self, group: list[DirectHalf]) -> None:
+        """Take that consumers see these halves."""
+
+    def fell_back(self, group: list[DirectHalf], lost: NotDelivered | None) -> None:
+        """Take that these halves go the checked way, and why if a transaction was begun."""
+
+    def taken_off(self, half: DirectHalf) -> None:
+        """Take that somebody closed this half while it waited."""
+
+    def end_transaction(self, session_id: str) -> None:
+        """Have the brokers end what a session of this process left open."""
+
+
+class Lane:
+    """Delivers the halves of one session after the other.
+
+    Args:
+        number: of the lane.
+        own: takes the steps of each half.
+        owner: the rest of the client.
+    """
+
+    def __init__(self, number: int, own: OwnHalves, owner: LaneOwner) -> None:
+        self._number = number
+        self._own = own
+        self._owner = owner
+        self._session: Session | None = None
+        self._session_id = ""
+        self._lock = threading.Lock()
+        self._queue: queue.SimpleQueue[DirectHalf | None] = queue.SimpleQueue()
+        self._opened = threading.Event()
+        self._closing = False
+        self._pause_s = PAUSE_FIRST_S
+        self._open_at_s = 0.0
+        self._told = ""
+        self._thread = threading.Thread(
+            target=self._run, name=f"checkback-direct-{number}", daemon=True
+        )
+
+    @property
+    def session_id(self) -> str:
+        """The session that new halves are bound to, empty while there is none."""
+        return self._session_id
+
+    def start(self) -> None:
+        """Begin; the first session opens in the lane's thread."""
+        self._thread.start()
+
+    def wait_until_open(self, timeout_s: float) -> bool:
+        """Wait for the first session; tell whether it is open."""
+        return self._opened.wait(timeout_s)
+
+    def waiting(self) -> int:
+        """Return how many halves wait, the group under way left out."""
+        return self._queue.qsize()
+
+    def put(self, half: DirectHalf) -> bool:
+        """Queue a half whose local transaction committed.
+
+        False: it was closed meanwhile, or its session is over; it has to go the checked way.
+        """
+        with self._lock:
+            if half.session_id != self._session_id or not self._own.queue(half):
+                return False
+            self._queue.put(half)
+            return True
+
+    def close(self, timeout_s: float) -> int:
+        """Deliver what waits, then stop; return how many halves could not be waited for.
+
+        They go the checked way, but for a group whose transaction is under way.
+        """
+        self._closing = True
+        self._queue.put(None)
+        self._thread.join(timeout_s)
+        return self._drop_session("shut down") if self._thread.is_alive() else 0
+
+    def _run(self) -> None:
+        while not (self._closing and self._queue.empty()):
+            try:
+                self._turn()
+            except Exception:
+                _log.exception("Direct delivery stumbled; its halves go the checked way")
+                self._drop_session("an error of ours")
+        session = self._session
+        self._drop_session("shut down")
+        if session is not None:
+            session.close()
+
+    def _turn(self) -> None:
+        if self._session is None and time.monotonic() >= self._open_at_s and not self._closing:
+            self._open()
+        session = self._session
+        wait_s = PAUSE_FIRST_S if session is None else IDLE_S
+        try:
+            first = self._queue.get(timeout=wait_s)
+        except queue.Empty:
+            return
+        group = list(self._group(first))
+        if not group:
+            return
+        if session is None:
+            self._fall_back(group, None)
+        else:
+            self._deliver(session, group)
+
+    def _group(self, first: DirectHalf | None) -> Iterator[DirectHalf]:
+        """Give what waits, as far as nobody took it off to answer its check."""
+        taken = size = 0
+        half = first
+        while True:
+            if half is not None and self._own.take(half):
+                yield half
+                taken, size = taken + 1, size + half.size()
+            elif half is not None:
+                self._owner.taken_off(half)
+            if taken >= GROUP_MAX or size >= GROUP_BYTES_MAX:
+                return
+            try:
+                half = self._queue.get_nowait()
+            except queue.Empty:
+                return
+
+    def _deliver(self, session: Session, group: list[DirectHalf]) -> None:
+        try:
+            session.deliver(group)
+        except NotDelivered as lost:
+            self._drop_session(str(lost))
+            self._fall_back(group, lost)
+            _in_background(session.abandon)
+            if not lost.is_ended:
+                self._owner.end_transaction(session.session_id)
+            return
+        for half in group:
+            self._own.end(half, delivered=True)
+        self._owner.delivered(group)
+        if session.is_spent:
+            self._drop_session("a commit took long and may have been sent twice")
+            _in_background(session.close)
+
+    def _fall_back(self, group: list[DirectHalf], lost: NotDelivered | None) -> None:
+        for half in group:
+            self._own.end(half, delivered=False)
+        self._owner.fell_back(group, lost)
+
+    def _drop_session(self, why: str) -> int:
+        """Bind no more halves to the session, send those that wait the checked way."""
+        with self._lock:
+            dropped, self._session_id, self._session = self._session_id, "", None
+            left = []
+            while not self._queue.empty():
+                half = self._queue.get_nowait()
+                if half is not None and self._own.close(half):
+                    left.append(half)
+        self._open_at_s = 0.0
+        if dropped and not self._closing:
+            _log.info("Direct session %s is over: %s", dropped, why)
+        if left:
+            self._owner.fell_back(left, None)
+        return len(left)
+
+    def _open(self) -> None:
+        session_id = self._owner.new_session_id()
+        self._own.add_session(session_id)
+        try:
+            session = self._owner.open_session(session_id)
+        except Exception as error:
+            self._not_opened(remark_of(error))
+            return
+        try:
+            session.initialise(OPEN_S)
+        except NotDelivered as error:
+            _in_background(session.abandon)
+            self._not_opened(str(error))
+            return
+        self._session = session
+        with self._lock:
+            self._session_id = session_id
+        self._pause_s = PAUSE_FIRST_S
+        self._told = ""
+        self._opened.set()
+
+    def _not_opened(self, said: str) -> None:
+        if said != self._told:
+            _log.warning("No direct session could be opened, messages go the checked way: %s", said)
+            self._told = said
+        self._open_at_s = time.monotonic() + self._pause_s
+        self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
+
+
+def _in_background(call: Callable[[], None]) -> None:
+    """Close a session in a thread of its own: librdkafka may take its time."""
+    threading.Thread(target=call, name="checkback-direct-close", daemon=True).start()

@@ -1,0 +1,71 @@
+"""Which sessions are this process's own, and how far each of their halves is. Pure but for a lock.
+
+Every step of a half is taken here, so that of the two who may want to end it (the lane that
+delivers it, the thread that answers its check) exactly one does.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+from checkback.client.direct.direct_half import DirectHalf, HalfState
+
+
+class OwnHalves:
+    """The direct halves of one producer. Threads may share it.
+
+    A half is known for as long as somebody works on it. One that is not known any more, of a
+    session that is, has ended: nothing of it can be delivered directly from then on.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sessions: set[str] = set()
+        self._halves: weakref.WeakValueDictionary[str, DirectHalf] = weakref.WeakValueDictionary()
+
+    def owns(self, session_id: str) -> bool:
+        """Tell whether that session is, or was, this producer's."""
+        return session_id in self._sessions
+
+    def add_session(self, session_id: str) -> None:
+        """Note a session before it is opened; it stays this producer's for ever."""
+        self._sessions.add(session_id)
+
+    def add(self, half: DirectHalf) -> None:
+        """Note a half before it is sent."""
+        self._halves[half.transaction_id] = half
+
+    def rename(self, half: DirectHalf, transaction_id: str) -> None:
+        """Note that a half is tried under another transaction id."""
+        self._halves.pop(half.transaction_id, None)
+        half.transaction_id = transaction_id
+        self._halves[transaction_id] = half
+
+    def find(self, transaction_id: str) -> DirectHalf | None:
+        """Return a half that somebody works on, else None."""
+        return self._halves.get(transaction_id)
+
+    def queue(self, half: DirectHalf) -> bool:
+        """Note that a half waits for a Kafka transaction; False where it was closed before."""
+        return self._step(half, (HalfState.RUNNING,), HalfState.QUEUED)
+
+    def take(self, half: DirectHalf) -> bool:
+        """Note that a half goes into a Kafka transaction; False where it was closed before."""
+        return self._step(half, (HalfState.QUEUED,), HalfState.IN_TRANSACTION)
+
+    def close(self, half: DirectHalf) -> bool:
+        """Rule out that a half is delivered directly; False where it is, or may be, already."""
+        before = (HalfState.RUNNING, HalfState.QUEUED, HalfState.CLOSED)
+        return self._step(half, before, HalfState.CLOSED)
+
+    def end(self, half: DirectHalf, *, delivered: bool) -> None:
+        """Note how the Kafka transaction of a half ended; one of unknown end did not deliver."""
+        half.state = HalfState.DELIVERED if delivered else HalfState.CLOSED
+
+    def _step(self, half: DirectHalf, before: tuple[HalfState, ...], after: HalfState) -> bool:
+        with self._lock:
+            if half.state not in before:
+                return False
+            half.state = after
+            return True

@@ -1,0 +1,146 @@
+"""One direct session: a transactional id that is initialised once, and never again by its owner.
+
+A group of halves is one Kafka transaction: for each its final message and a *delivered* op. All
+records are acknowledged before the commit is sent. Whatever goes wrong ends the session: the commit
+may have succeeded and its answer been lost, and only the pipeline sees that.
+
+A repeated commit ends it as well, after the group: brokers take the first transaction protocol's
+late duplicate of a commit for that of the next transaction (KIP-890). librdkafka repeats by itself,
+but never sooner than four fifths of `retry.backoff.ms`. So a commit that took less was sent once.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError
+
+from checkback.client.direct.direct_half import DirectHalf
+from checkback.client.send_errors import cause_of
+
+TRANSACTION_TIMEOUT_MS: Final = 5_000
+"""After it the brokers abort what a killed process left open. Until then, and until they look
+(every 10 s as delivered), readers of committed messages wait on the partitions that it wrote to. It
+must be longer than a session tries: if the brokers end a transaction meanwhile, its session is
+lost."""
+DELIVERY_S: Final = 4.0
+"""How long one group is tried. After that its halves go the checked way."""
+RETRY_BACKOFF_MS: Final = 500
+SLOW_COMMIT_S: Final = 0.3
+"""Less than the 400 ms after which librdkafka repeats a commit at the earliest."""
+
+SESSION_CODES: Final = frozenset(
+    {
+        KafkaError._FENCED, KafkaError._FATAL, KafkaError._STATE, KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT, KafkaError._MSG_TIMED_OUT, KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_TXN_STATE, KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.REQUEST_TIMED_OUT,
+    }
+)  # fmt: skip
+"""What went wrong with the session or the brokers; anything else may be a topic's or a record's."""
+ENDED_CODES: Final = frozenset(
+    {
+        KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_TXN_STATE,
+    }
+)  # fmt: skip
+"""Somebody ended the session's transaction already: a fence, or the brokers for its age."""
+
+
+class NotDelivered(Exception):  # noqa: N818 - it says what is known, and that is no error of anybody
+    """A group's transaction did not certainly commit.
+
+    Args:
+        why: what Kafka said.
+        blames_records: whether a topic or a record may be the reason.
+        is_ended: whether the transaction is no longer open on the brokers.
+    """
+
+    def __init__(self, why: str, *, blames_records: bool = False, is_ended: bool = False) -> None:
+        super().__init__(why)
+        self.blames_records = blames_records
+        self.is_ended = is_ended
+
+
+class Session:
+    """A transactional producer, used by one thread.
+
+    Args:
+        session_id: its transactional id.
+        open_producer: opens the producer of that id, given what hears of broken connections.
+        now_s: a clock that is never set.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        open_producer: Callable[[str], Any],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.session_id = session_id
+        self.is_spent = False
+        self._now_s = now_s
+        self._producer = open_producer(session_id)
+
+    def initialise(self, timeout_s: float) -> None:
+        """Have the brokers give the id its first epoch.
+
+        Raises:
+            NotDelivered: they did not, in that time.
+        """
+        try:
+            self._producer.init_transactions(timeout_s)
+        except:  # noqa: E722 - as in deliver()
+            raised = sys.exc_info()[1]
+            raise NotDelivered(cause_of(raised).str()) from raised
+
+    def deliver(self, group: Sequence[DirectHalf]) -> None:
+        """Make a group visible in one transaction.
+
+        Raises:
+            NotDelivered: it is not, or not certainly; the session must not be used again.
+        """
+        try:
+            self._deliver(group)
+        except NotDelivered:
+            raise
+        except:  # noqa: E722 - librdkafka's Python face raises what is no exception
+            raised = sys.exc_info()[1]
+            error = cause_of(raised)
+            raise NotDelivered(
+                error.str(),
+                blames_records=error.code() not in SESSION_CODES,
+                is_ended=error.code() in ENDED_CODES,
+            ) from raised
+
+    def close(self) -> None:
+        """Close the producer of a session in which nothing is open."""
+        self._producer.close()
+
+    def abandon(self) -> None:
+        """Let go of a producer that failed; what it left open, a fence or the brokers end.
+
+        Not by close(), which would end the transaction itself, and warn where it can't.
+        """
+        self._producer.purge()
+        self._producer = None
+
+    def _deliver(self, group: Sequence[DirectHalf]) -> None:
+        deadline_s = self._now_s() + DELIVERY_S
+        self._producer.begin_transaction()
+        produce = self._producer.produce
+        for half in group:
+            for topic, partition, key, value, headers, timestamp_ms in half.records:
+                produce(topic, value, key, partition, None, None, timestamp_ms, headers)
+        if self._producer.flush(DELIVERY_S):
+            raise NotDelivered("Kafka did not acknowledge all records in time")
+        acknowledged_s = self._now_s()
+        # It fails by itself if any record was not stored.
+        self._producer.commit_transaction(max(0.0, deadline_s - acknowledged_s))
+        self.is_spent = self._now_s() - acknowledged_s > SLOW_COMMIT_S

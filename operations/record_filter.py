@@ -1,0 +1,76 @@
+"""Chooses among the records that a topic keeps for operators: discarded halves, refused records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from checkback.operations.scanning import FoundRecord
+
+
+class KeptRecord(Protocol):
+    """What a filter asks of a record."""
+
+    @property
+    def record(self) -> FoundRecord:
+        """The record itself."""
+        ...
+
+    @property
+    def transaction_id(self) -> str:
+        """UNIQ_KEY."""
+        ...
+
+    @property
+    def group(self) -> str:
+        """The producer group."""
+        ...
+
+    @property
+    def real_topic(self) -> str:
+        """The real topic."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """Why it was discarded or refused, as the record says it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """Chooses records; an empty field chooses all.
+
+    Args:
+        name: partition:offset of the record, or the transaction id.
+        group: producer group.
+        topic: real topic.
+        reason: the reason as the record writes it.
+        until_ms: the record's timestamp is at most this.
+        from_ms: the record's timestamp is at least this.
+    """
+
+    name: str = ""
+    group: str = ""
+    topic: str = ""
+    reason: str = ""
+    until_ms: int | None = None
+    from_ms: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the filter chooses every record."""
+        return self == RecordFilter()
+
+    def takes(self, kept: KeptRecord) -> bool:
+        """Return whether the filter chooses the record."""
+        if self.name and self.name not in (str(kept.record.at), kept.transaction_id):
+            return False
+        time_ms = kept.record.time_ms
+        return (
+            self.group in ("", kept.group)
+            and self.topic in ("", kept.real_topic)
+            and self.reason in ("", kept.reason)
+            and (self.until_ms is None or time_ms <= self.until_ms)
+            and (self.from_ms is None or time_ms >= self.from_ms)
+        )

@@ -1,0 +1,90 @@
+"""A batch in steps, each small enough for one Kafka transaction.
+
+The rows of all outcomes have one order: by half partition and page, within a page by half offset.
+It follows from the outcomes alone, so a later try finds the same one, whatever its steps are: how
+many rows are written says where to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkback.protocol.errors import CheckpointError
+from checkback.state import Outcome
+
+
+class Step(NamedTuple):
+    """What one transaction holds.
+
+    Args:
+        outcomes: with the rows that it is to write.
+        rows_done: how many rows of the batch are written with it, those before included.
+        is_last: whether the batch ends with it.
+    """
+
+    outcomes: Sequence[Outcome]
+    rows_done: int
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The steps that are left of one state partition's part of a batch.
+
+    Args:
+        outcomes: of all its pages.
+        rows_done: how many rows are written already.
+        rows_max: how many rows a step may have.
+    """
+
+    outcomes: Sequence[Outcome]
+    rows_done: int
+    rows_max: int
+
+    def __iter__(self) -> Iterator[Step]:
+        """Yield the steps, at least one.
+
+        Raises:
+            CheckpointError: more rows are said to be written than there are before the last step.
+        """
+        rows = sum(len(one.action) for one in self.outcomes)
+        if not self.rows_done and rows <= self.rows_max:
+            yield Step(self.outcomes, rows, is_last=True)
+            return
+        if self.rows_done >= rows:
+            raise CheckpointError(
+                f"The marker says that {self.rows_done} rows of the batch are written, which has "
+                f"{rows}.",
+                remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
+            )
+        for first in range(self.rows_done, rows, self.rows_max):
+            end = min(rows, first + self.rows_max)
+            yield Step(list(self._between(first, end)), end, is_last=end == rows)
+
+    def _between(self, first: int, end: int) -> Iterator[Outcome]:
+        at = 0
+        for outcome in sorted(self.outcomes, key=lambda one: (one.partition, one.page)):
+            size = len(outcome.action)
+            low, high = max(0, first - at), min(size, end - at)
+            at += size
+            if low < high:
+                in_order = np.argsort(outcome.offset, kind="stable")
+                yield only_rows(outcome, in_order[low:high])
+
+
+def only_rows(outcome: Outcome, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Outcome:
+    """Return the outcome with these rows alone; what it counts stays as it is."""
+    return replace(
+        outcome,
+        action=outcome.action[rows],
+        offset=outcome.offset[rows],
+        detail=outcome.detail[rows],
+        source_offset=outcome.source_offset[rows],
+        identity=None if outcome.identity is None else outcome.identity[rows],
+        identity_rest=None if outcome.identity_rest is None else outcome.identity_rest[rows],
+    )

@@ -1,0 +1,96 @@
+"""Fair shares: what one producer group may take of a pass, so that the others find some left.
+
+Of a group the bits of its hash in an identity count: two groups of one hash have one share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from checkback.protocol.refusals import RefusedReason
+from checkback.state.events import EventKind, Events
+from checkback.state.identity import group_part
+
+Ints = NDArray[np.int64]
+UNLIMITED: Final = 2**31
+GROUPS_AT_ONCE: Final = 4
+"""How many groups may use up their share of pages in one pass: names of groups cost nothing."""
+
+
+def ranks_in_group(groups: Ints) -> Ints:
+    """Return how many rows of the same group stand before each row."""
+    order = np.argsort(groups, kind="stable")
+    in_order = groups[order]
+    is_first = np.append(True, in_order[1:] != in_order[:-1])[: len(groups)]
+    first = np.flatnonzero(is_first)
+    places = np.arange(len(groups))
+    ranks = np.empty(len(groups), np.int64)
+    ranks[order] = places - np.repeat(first, np.diff(np.append(first, len(groups))))
+    return ranks
+
+
+def within_shares(
+    groups: Ints, taken: Mapping[int, int], of_group: int, of_all: int
+) -> NDArray[np.intp]:
+    """Return the positions of the rows that get something, ascending.
+
+    Args:
+        groups: of the rows, in the order in which they are served.
+        taken: what groups have taken before.
+        of_group: what one group may take.
+        of_all: what all of them may still take.
+    """
+    if not len(groups):
+        return np.zeros(0, np.intp)
+    left = ranks_in_group(groups)
+    for group in set(groups.tolist()) & taken.keys():
+        left[groups == group] += taken[group]
+    return np.flatnonzero(left < of_group)[: max(0, of_all)]
+
+
+@dataclass(slots=True)
+class OpPages:
+    """How many pages without any half the ops of each group have named in one pass.
+
+    Such a page is called, and keeps ops that wait: a millisecond each, for whoever invents offsets.
+    An op is hardly ever read before its half, and is asked for again where it was refused.
+
+    Args:
+        named: by group.
+    """
+
+    named: dict[int, int] = field(default_factory=dict)
+
+    def admit(self, events: Events, of_group: int) -> Events:
+        """Return the events of a page that has none, with the ops refused that go too far.
+
+        Args:
+            events: of the page in this batch; where a half is among them, all ops pass.
+            of_group: how many such pages a group may name; all together GROUPS_AT_ONCE times that.
+        """
+        is_op = events.kind == EventKind.OP
+        if not is_op.any() or (events.kind == EventKind.HALF).any():
+            return events
+        groups = group_part(events.identity)
+        loud = [
+            group
+            for group in sorted(set(groups[is_op].tolist()))
+            if not self._admits(group, of_group)
+        ]
+        if not loud:
+            return events
+        return events.with_refused_ops(
+            is_op & np.isin(groups, loud), RefusedReason.OP_PAGES_EXCEEDED
+        )
+
+    def _admits(self, group: int, of_group: int) -> bool:
+        named = self.named.get(group, 0)
+        if named >= of_group or sum(self.named.values()) >= GROUPS_AT_ONCE * of_group:
+            return False
+        self.named[group] = named + 1
+        return True

@@ -1,0 +1,180 @@
+"""Where the rules of access control come from: a file, or the newest record of a Kafka topic."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
+from checkback.protocol.errors import BrokerError, ConfigurationError
+from checkback.security import AccessControl
+from checkback.sinks.kafka.kafka_error import cause_of
+
+TOPIC_PREFIX: Final = "kafka:"
+"""What stands before a topic's name in acl_file."""
+ANSWER_S: Final = 20.0
+POLL_S: Final = 1.0
+MESSAGES: Final = 100
+READER: Final = {
+    "group.id": "checkback-access-rules",  # it joins no group
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "log_level": 2,
+}
+
+
+class RuleSource(Protocol):
+    """Where rules come from."""
+
+    def content(self) -> bytes:
+        """Return the rules as they stand there now; empty where they can't be read."""
+        ...
+
+    def rules(self) -> AccessControl:
+        """Return the rules.
+
+        Raises:
+            ConfigurationError: they can't be read, or have mistakes.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileRules:
+    """The rules in a file.
+
+    Args:
+        path: the file.
+    """
+
+    path: str
+
+    def content(self) -> bytes:
+        """Return what the file holds."""
+        try:
+            return Path(self.path).read_bytes()
+        except OSError:
+            return b""
+
+    def rules(self) -> AccessControl:
+        """Read the file, and the secrets that it refers to."""
+        return AccessControl.from_file(self.path)
+
+
+@dataclass(slots=True)
+class TopicRules:
+    """The newest record of a topic with one partition, best a compacted one.
+
+    Args:
+        topic: its name.
+        connection: librdkafka's settings for the connection.
+    """
+
+    topic: str
+    connection: dict[str, Any]
+    _consumer: Consumer | None = field(default=None, repr=False)
+    _content: bytes = field(default=b"", repr=False)
+    _at_end: bool = False
+
+    def content(self) -> bytes:
+        """Return the value of the newest record; what was read before, where nobody answers."""
+        try:
+            self._read()
+        except (KafkaException, BrokerError):
+            self.close()
+        return self._content
+
+    def rules(self) -> AccessControl:
+        """Read the newest record, and the secrets that it refers to, files by their whole path."""
+        try:
+            self._read()
+            text = self._content.decode("utf-8")
+        except KafkaException as error:
+            self.close()
+            raise self._unreadable(cause_of(error).str()) from error
+        except BrokerError as error:
+            raise self._unreadable(error.message) from error
+        except UnicodeDecodeError as error:
+            raise self._unreadable("it is not UTF-8") from error
+        if not text:
+            raise self._unreadable("there is none")
+        return AccessControl.from_text(text, f"{TOPIC_PREFIX}{self.topic}", Path("/"))
+
+    def close(self) -> None:
+        """Leave the brokers."""
+        if self._consumer is not None:
+            self._consumer.close()
+            self._consumer, self._at_end = None, False
+
+    def _read(self) -> None:
+        """Read up to the end at first, later what has arrived meanwhile."""
+        if self._consumer is not None:
+            while self._take(0.0):
+                pass
+            return
+        self._consumer = self._opened()
+        until_s = time.monotonic() + ANSWER_S
+        while not self._at_end:
+            if not self._take(POLL_S) and time.monotonic() > until_s:
+                self.close()
+                raise BrokerError("no answer in time")
+
+    def _take(self, wait_s: float) -> bool:
+        """Take what comes within that time; tell whether anything did."""
+        found = [] if self._consumer is None else self._consumer.consume(MESSAGES, wait_s)
+        for message in found:
+            error = message.error()
+            if error is None:
+                self._content = message.value() or b""
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            self._at_end = error is not None
+        return bool(found)
+
+    def _opened(self) -> Consumer:
+        consumer = Consumer({**self.connection, **READER})
+        known = consumer.list_topics(self.topic, ANSWER_S).topics[self.topic]
+        if known.error is not None or len(known.partitions) != 1:
+            consumer.close()
+            said = known.error.str() if known.error else f"{len(known.partitions)} partitions"
+            raise BrokerError(f"one partition is wanted: {said}")
+        consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
+        return consumer
+
+    def _unreadable(self, why: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"The record of access rules on the topic {self.topic} can't be read: {why}.",
+            remedy="`checkback acl publish FILE` writes them there; check acl_file and the rights.",
+            source=f"{TOPIC_PREFIX}{self.topic}",
+        )
+
+
+def rules_topic(acl_file: str) -> str:
+    """Return the topic that acl_file names, "" where it names a file or nothing."""
+    return acl_file.removeprefix(TOPIC_PREFIX) if acl_file.startswith(TOPIC_PREFIX) else ""
+
+
+def rule_source(settings: Settings) -> RuleSource | None:
+    """Return where the rules come from, None where access control is off."""
+    if not settings.acl_file:
+        return None
+    topic = rules_topic(settings.acl_file)
+    if not topic:
+        return FileRules(settings.acl_file)
+    return TopicRules(topic, confluent_settings(settings.bootstrap_servers, settings.kafka))
+
+
+def present_rules(settings: Settings) -> AccessControl | None:
+    """Return the rules of today, None where access control is off.
+
+    Raises:
+        ConfigurationError: they can't be read, or have mistakes.
+    """
+    source = rule_source(settings)
+    return None if source is None else source.rules()

@@ -1,0 +1,221 @@
+"""What tests of direct delivery play with: owners to be stopped, the pipeline's side, the audit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from kafka import KafkaAdminClient, KafkaConsumer
+from kafka.structs import TopicPartition
+from tests.integration.client import direct_owner
+from tests.integration.client.direct_owner import COMMIT, ROLLBACK, Answering, Database
+from tests.integration.client.playing import Checkback, header
+
+from checkback.client import TransactionMQProducer
+from checkback.client.check_request import read_check_request
+from checkback.protocol import properties as names
+from checkback.protocol.records import check_headers
+
+Place = tuple[int, int]
+WAIT_S: Final = 60.0
+VERDICTS: Final = {"8": COMMIT, "12": ROLLBACK}
+
+
+class Owner:
+    """A process of its own that delivers directly."""
+
+    def __init__(self, checkback: Checkback, folder: Path, real_topic: str, **options: Any) -> None:
+        started = {
+            "bootstrap_servers": checkback.bootstrap_servers,
+            "prefix": checkback.prefix,
+            "folder": str(folder),
+            "real_topic": real_topic,
+            **options,
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, direct_owner.__file__, json.dumps(started)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
+        os.set_blocking(self._process.stdout.fileno(), False)
+        self.is_dead = False
+
+    def command(self, **command: Any) -> None:
+        """Have it do something, and do not wait."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"seed": 0, "sends": [], **command}) + "\n")
+        self._process.stdin.flush()
+
+    def wait(self) -> str:
+        """Wait until it is done, stopped or dead, and say which."""
+        assert self._process.stdout is not None
+        deadline_s = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline_s:
+            if self._process.stdout.readline() == "done\n":
+                return "done"
+            pid, status = os.waitpid(self._process.pid, os.WNOHANG | os.WUNTRACED)
+            if pid and os.WIFSTOPPED(status):
+                return "stopped"
+            if pid:
+                self._process.returncode = -9
+                self.is_dead = True
+                return "dead"
+            time.sleep(0.005)
+        raise AssertionError("the owner neither finished nor stopped")
+
+    def go_on(self) -> None:
+        """Wake it up."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it by force."""
+        if not self.is_dead:
+            self._process.kill()
+            self._process.wait(WAIT_S)
+            self.is_dead = True
+
+    def check(self, half: Any) -> None:
+        """Have it answer a check itself."""
+        headers = [(name, value.hex()) for name, value in asked_headers(half)]
+        key = None if half.key is None else half.key.hex()
+        self.command(check=[key, half.value.hex(), headers, int(time.time() * 1000)])
+
+
+class Direct:
+    """Owners, somebody else who answers, and what came of it."""
+
+    def __init__(self, checkback: Checkback, folder: Path) -> None:
+        self.checkback = checkback
+        self.folder = folder
+        self.database = Database(folder)
+        self.real_topic = f"{checkback.prefix}real"
+        self._create_real_topic()
+        self.other: TransactionMQProducer = checkback.producer(Answering(self.database))
+        self.owners: list[Owner] = []
+
+    def _create_real_topic(self) -> None:
+        admin: Any = KafkaAdminClient(bootstrap_servers=self.checkback.bootstrap_servers)
+        admin.create_topics({self.real_topic: {"num_partitions": 2}}, wait_for_metadata=True)
+        admin.close()
+
+    def owner(self, **options: Any) -> Owner:
+        """Start a process that delivers directly."""
+        owner = Owner(self.checkback, self.folder, self.real_topic, **options)
+        self.owners.append(owner)
+        return owner
+
+    def close(self) -> None:
+        """End all owners."""
+        for owner in self.owners:
+            owner.kill()
+
+    def answer(self, half: Any) -> None:
+        """Answer the check of a half in this process, which is not its owner."""
+        request = read_check_request(
+            half.key, half.value, asked_headers(half), int(time.time() * 1000)
+        )
+        self.other._checks._answers.answer(request)
+
+    def halves(self) -> list[Any]:
+        """Return all halves."""
+        return read_committed(self.checkback.bootstrap_servers, self.checkback.names.half)
+
+    def ops(self) -> dict[Place, list[str]]:
+        """Return what the ops of each half say, in their order; what counts for nothing left out.
+
+        An op in the group's own topic would be a direct half's in the wrong place.
+        """
+        found: defaultdict[Place, list[str]] = defaultdict(list)
+        servers, topics = self.checkback.bootstrap_servers, self.checkback.names
+        for op in read_committed(servers, topics.direct_op):
+            what = header(op, names.COMMIT_OR_ROLLBACK) or ""
+            place = op.partition, int(op.value)
+            if what == "9":
+                found[place].append("delivered")
+            elif what in VERDICTS and header(op, names.DIRECT_CLOSED):
+                found[place].append(VERDICTS[what])
+        return found
+
+    def settle(self, halves: Iterable[Any]) -> None:
+        """Give a verdict on all halves that have none, as checks do in the end.
+
+        Nobody runs their local transactions any more: what is open is rolled back.
+        """
+        known = self.ops()
+        for half in halves:
+            if not known.get((half.partition, half.offset)):
+                self.database.end(header(half, names.UNIQ_KEY) or "", ROLLBACK)
+                self.answer(half)
+
+    def audit(self) -> Counter[str]:
+        """See that each half is visible exactly as often as it must be; return what came of them.
+
+        A pipeline would write a final where the first verdict is a commit.
+        """
+        ops = self.ops()
+        directly = Counter(
+            (
+                int(header(final, names.TRAN_HALF_QUEUE_ID) or -1),
+                int(header(final, names.TRAN_PREPARED_QUEUE_OFFSET) or -1),
+            )
+            for final in read_committed(self.checkback.bootstrap_servers, self.real_topic)
+        )
+        outcomes: Counter[str] = Counter()
+        for half in self.halves():
+            place = half.partition, half.offset
+            said = ops.get(place, [])
+            case = (place, said, directly[place], header(half, names.DIRECT_ID))
+            assert said, f"nobody gave a verdict: {case}"
+            assert said.count("delivered") == directly[place], f"final and op differ: {case}"
+            assert "delivered" not in said[1:], f"delivered after another verdict: {case}"
+            visible = directly[place] + (said[0] == COMMIT)
+            truth = self.database.outcome(header(half, names.UNIQ_KEY) or "")
+            assert visible == (truth == COMMIT), f"{truth}, visible {visible} times: {case}"
+            outcomes[said[0]] += 1
+        assert set(directly) <= {(half.partition, half.offset) for half in self.halves()}
+        return outcomes
+
+
+def asked_headers(half: Any) -> names.Headers:
+    """Return the headers of a check request for a half."""
+    return check_headers(half.headers, half.partition, half.offset, 1, 60_000)
+
+
+def read_committed(bootstrap_servers: str, topic: str) -> list[Any]:
+    """Return all committed records of a topic, partition by partition, in order.
+
+    Raises:
+        AssertionError: an open transaction held the reader up for a minute.
+    """
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    )
+    behind = KafkaConsumer(bootstrap_servers=bootstrap_servers)
+    try:
+        partitions = [TopicPartition(topic, one) for one in behind.partitions_for_topic(topic)]
+        ends = behind.end_offsets(partitions)
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        records: list[Any] = []
+        deadline_s = time.monotonic() + WAIT_S
+        while any((consumer.position(one) or 0) < end for one, end in ends.items()):
+            assert time.monotonic() < deadline_s, f"readers of {topic} are held up"
+            for some in consumer.poll(100).values():
+                records.extend(some)
+    finally:
+        consumer.close()
+        behind.close()
+    return sorted(records, key=lambda record: (record.partition, record.offset))

@@ -1,0 +1,122 @@
+"""Choosing among the records that a topic keeps for operators, and showing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
+import pytest
+from tests.unit.operations.records import NAMES, discarded, half, record
+
+from checkback.commands import discarded as discarded_commands
+from checkback.commands import refused as refused_commands
+from checkback.commands.core import execute
+from checkback.commands.kept_records import content_data, content_rows, operator_facts
+from checkback.operations.positions import Position
+from checkback.operations.record_filter import RecordFilter
+from checkback.operations.scanning import FoundRecord
+from checkback.protocol.errors import NotFoundError, UsageError
+from checkback.protocol.refusals import RefusedReason, refused_headers
+
+HALF = half("u", at=Position(1, 7))
+REFUSED_HEADERS = refused_headers(
+    HALF.headers, RefusedReason.REAL_TOPIC_MISSING, NAMES.half, *HALF.at
+)
+CASES = [
+    (discarded_commands, discarded(HALF, at=Position(0, 4)), "Nothing was discarded."),
+    (refused_commands, record(NAMES.refused, REFUSED_HEADERS), "Nothing was refused."),
+]
+
+
+class Kept:
+    """A topic with these records, in a scanner's place."""
+
+    def __init__(self, records: list[FoundRecord]) -> None:
+        self._records = records
+
+    def scan(self, _: str) -> Iterator[FoundRecord]:
+        yield from self._records
+
+
+def run(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, records: list[FoundRecord], *words: str
+) -> int:
+    @contextmanager
+    def opened(_: object) -> Iterator[Kept]:
+        yield Kept(records)
+
+    monkeypatch.setattr(module, "open_scanner", opened)
+    return execute(module.command, [*words, "--bootstrap-servers", "none:1"])
+
+
+def listed(
+    monkeypatch: pytest.MonkeyPatch, module: ModuleType, records: list[FoundRecord], *chosen: str
+) -> None:
+    assert run(monkeypatch, module, records, "list", *chosen) == 0
+
+
+@pytest.mark.parametrize(("module", "kept", "none"), CASES)
+def test_an_empty_topic_and_a_filter_that_takes_nothing_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    module: ModuleType,
+    kept: FoundRecord,
+    none: str,
+) -> None:
+    listed(monkeypatch, module, [kept])
+    assert "u" in capsys.readouterr().out.split()
+    listed(monkeypatch, module, [])
+    assert capsys.readouterr().out == f"{none}\n"
+    listed(monkeypatch, module, [kept], "--group", "another")
+    assert capsys.readouterr().out == "Nothing matches.\n"
+    listed(monkeypatch, module, [kept], "--older-than", "36500d")
+    assert capsys.readouterr().out == "Nothing matches.\n"
+
+
+@pytest.mark.parametrize(("module", "kept", "none"), CASES)
+def test_each_option_of_a_filter_chooses(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    module: ModuleType,
+    kept: FoundRecord,
+    none: str,
+) -> None:
+    its, another = {
+        "Nothing was discarded.": ("check-limit", "expired"),
+        "Nothing was refused.": ("REAL_TOPIC_MISSING", "FINAL_TOO_LARGE"),
+    }[none]
+    listed(
+        monkeypatch, module, [kept],
+        "--group", "g", "--topic", "orders", "--older-than", "1h", "--reason", its,
+    )  # fmt: skip
+    assert "u" in capsys.readouterr().out.split()
+    listed(monkeypatch, module, [kept], "--reason", another)
+    assert capsys.readouterr().out == "Nothing matches.\n"
+
+
+def test_a_name_that_no_record_has_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, kept, _ in CASES:
+        assert run(monkeypatch, module, [kept], "show", "u") == 0
+        assert run(monkeypatch, module, [kept], "show", "v") == NotFoundError.exit_code
+
+
+def test_whoever_acts_says_on_what_and_who_and_why() -> None:
+    facts = operator_facts(RecordFilter(name="u"), "ann", "made it", everything=False)
+    assert (facts.operator, facts.reason) == ("ann", "made it")
+    assert operator_facts(RecordFilter(), "ann", "made it", everything=True).now_ms > 0
+    for wanted, operator, why, everything in (
+        (RecordFilter(), "ann", "made it", False),
+        (RecordFilter(name="u"), "ann", "made it", True),
+        (RecordFilter(name="u"), "", "made it", False),
+        (RecordFilter(name="u"), "ann", " ", False),
+    ):
+        with pytest.raises(UsageError):
+            operator_facts(wanted, operator, why, everything=everything)
+
+
+def test_bytes_that_are_no_text_are_shown_escaped() -> None:
+    found = record(NAMES.refused, [("a", b"\xff")], value=None)
+
+    assert content_rows(found) == [("a", "\\xff"), ("(key)", "key"), ("(body)", "")]
+    assert content_data(found) == {"key_base64": "a2V5", "body_base64": ""}
