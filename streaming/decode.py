@@ -37,6 +37,8 @@ EVENT_COLUMNS: Final = (
 NO_IMMUNITY: Final = -1
 POSITIONS: Final = range(len(names.HALF_PROTOCOL_ORDER))
 """Of the headers that the protocol orders, as many in a half as in an op."""
+OF_FENCE: Final = 0
+"""In place of a feedback's check times, which begin at 1."""
 WHOLE_NUMBER: Final = "^[0-9]{1,12}$"
 _HALF_NAMES: Final = (*names.HALF_PROTOCOL_ORDER, names.DIRECT_ID)
 _OP_NAMES: Final = (*names.OP_PROTOCOL_ORDER, names.DIRECT_CLOSED)
@@ -107,18 +109,22 @@ def _records_to_decode(rows: DataFrame, topics: TopicNames, keys: tuple[str, ...
 def _read_records(
     records: DataFrame, body_bytes_max: Column | None, access: tuple[str, ...]
 ) -> DataFrame:
-    """Return the records with what their values say, and without their values."""
+    """Return the records with what their values say, and without their values.
+
+    What needs no header by name is done here: what follows comes near the bound on bytecode.
+    """
     of_body = f.when(f.col("is_half"), body_refusal(body_bytes_max)).otherwise(0)
     return records.select(
         "is_half",
         "is_direct_op",
         "in_order",
         "partition",
-        "source_offset",
+        _source_offset().alias("source_offset"),
         "time_ms",
         f.when(~f.col("is_half"), _named_offset()).alias("named_offset"),
-        "feedback_times",
-        of_body.alias("body_refusal"),
+        f.when(_says_fenced(), OF_FENCE).otherwise(f.col("feedback_times")).alias("feedback_times"),
+        _stands_direct().alias("stands_direct"),
+        names_refusal().otherwise(of_body).alias("record_refusal"),
         "headers",
         *access,
     )
@@ -128,15 +134,14 @@ def _headers_in_order(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
     """Return the records with a column for each header that the protocol orders."""
     return records.withColumn("found", _found_by_name()).select(
         "is_half",
-        "is_direct_op",
         "partition",
         "source_offset",
         "time_ms",
         "named_offset",
         "feedback_times",
+        "record_refusal",
         _says_direct().alias("says_direct"),
         *(_said(position).alias(f"said_{position}") for position in POSITIONS),
-        names_refusal().otherwise(f.col("body_refusal")).alias("record_refusal"),
         *access,
     )
 
@@ -159,7 +164,8 @@ def _judged(
 def _events(judged: DataFrame) -> DataFrame:
     """Return an event for each record that was judged; its page is still missing."""
     is_own_offset = f.col("is_half") | (f.col("refusal") != 0)
-    offset = f.when(is_own_offset, f.col("source_offset")).otherwise(f.col("named_offset"))
+    own_offset = f.col("source_offset").bitwiseAND(DIRECT_SOURCE - 1)
+    offset = f.when(is_own_offset, own_offset).otherwise(f.col("named_offset"))
     return judged.select(
         "partition",
         _kind().alias("kind"),
@@ -167,7 +173,7 @@ def _events(judged: DataFrame) -> DataFrame:
         "time_ms",
         f.coalesce(f.expr(identity_sql("`group`", "digest")), f.lit(0)).alias("identity"),
         _detail().alias("detail"),
-        _source_offset().alias("source_offset"),
+        "source_offset",
         f.expr(rest_sql("digest")).alias("identity_rest"),
     )
 
@@ -235,8 +241,11 @@ def _found_by_name() -> Column:
         return f.get(f.col("headers"), at)["value"]
 
     of_half = f.array(*map(f.lit, _HALF_NAMES))
-    of_op = f.array(*map(f.lit, _OP_NAMES))
-    wanted = f.when(f.col("is_half"), of_half).otherwise(of_op)
+    of_direct_op = f.array(*map(f.lit, _OP_NAMES))
+    of_op = f.array(*map(f.lit, names.OP_PROTOCOL_ORDER))
+    wanted = (
+        f.when(f.col("is_half"), of_half).when(f.col("is_direct_op"), of_direct_op).otherwise(of_op)
+    )
     return f.when(~f.col("in_order"), f.transform(wanted, first_of_name))
 
 
@@ -246,14 +255,17 @@ def _said(position: int) -> Column:
     return f.when(f.col("in_order"), _header_at(position)["value"]).otherwise(found)
 
 
-def _says_direct() -> Column:
-    """Tell whether there is the header that may follow those of the protocol's order."""
+def _stands_direct() -> Column:
+    """Tell whether the header that may follow those of the protocol's order stands there."""
     follows = _header_at(_DIRECT_AT)["key"]
-    wanted = f.when(f.col("is_half"), names.DIRECT_ID).otherwise(names.DIRECT_CLOSED)
-    in_place = f.coalesce(follows == wanted, f.lit(False))
-    by_name = f.get(f.col("found"), f.lit(_DIRECT_AT)).isNotNull()
-    says = f.when(f.col("in_order"), in_place).otherwise(by_name)
-    return says & (f.col("is_half") | f.col("is_direct_op"))
+    of_op = f.col("is_direct_op") & (follows == names.DIRECT_CLOSED)
+    stands = f.when(f.col("is_half"), follows == names.DIRECT_ID).otherwise(of_op)
+    return f.coalesce(f.col("in_order") & stands, f.lit(False))
+
+
+def _says_direct() -> Column:
+    """Tell whether a half names a session, or an op on the direct op topic closes one."""
+    return f.col("stands_direct") | f.get(f.col("found"), f.lit(_DIRECT_AT)).isNotNull()
 
 
 def _parts(*, takes_direct: bool) -> list[Column]:
@@ -268,7 +280,7 @@ def _parts(*, takes_direct: bool) -> list[Column]:
 
     return [
         *map(f.col, ("is_half", "partition", "source_offset", "time_ms", "named_offset")),
-        *map(f.col, ("feedback_times", "record_refusal", "is_direct_op")),
+        *map(f.col, ("feedback_times", "record_refusal")),
         # Of a half: that it is a direct one. Of an op: that it closes the session of its half.
         (f.col("says_direct") & (f.lit(takes_direct) | ~f.col("is_half"))).alias("says_direct"),
         of_either(names.PGROUP).alias("group"),
@@ -278,14 +290,14 @@ def _parts(*, takes_direct: bool) -> list[Column]:
         at(half, names.CHECK_IMMUNITY_TIME_IN_SECONDS).alias("immunity"),
         at(op, names.TAGS).alias("tag"),
         at(op, names.COMMIT_OR_ROLLBACK).alias("op_state"),
-        _says_fenced(at(op, names.TAGS)).alias("is_fence"),
     ]
 
 
-def _says_fenced(tag: Column) -> Column:
+def _says_fenced() -> Column:
     """Tell whether a record reads as the sink's feedback of a fence."""
-    is_fence = f.col("is_direct_op") & (tag == as_bytes(names.OP_TAG_FENCED))
-    return f.coalesce(is_fence & (f.col("named_offset") >= 0), f.lit(False))
+    tag = _header_at(0)
+    says = (tag["key"] == names.TAGS) & (tag["value"] == as_bytes(names.OP_TAG_FENCED))
+    return f.coalesce(f.col("is_direct_op") & says & (_named_offset() >= 0), f.lit(False))
 
 
 def _number(said: Column) -> Column:
@@ -301,7 +313,7 @@ def _kind() -> Column:
     )
     op = (
         f.when(refused, EventKind.REFUSED_OP.value)
-        .when(f.col("is_fence"), EventKind.FENCED.value)
+        .when(f.col("feedback_times") == OF_FENCE, EventKind.FENCED.value)
         .when(f.col("feedback_times").isNotNull(), EventKind.UNDELIVERED.value)
         .otherwise(EventKind.OP.value)
     )

@@ -10,6 +10,7 @@ from pyspark.sql import functions as f
 from checkback.protocol import properties as names
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
+from checkback.state import DIRECT_SOURCE
 
 TOPIC_LENGTH_MAX: Final = 127
 """RocketMQ's (Validators.TOPIC_MAX_LENGTH). A name with characters that Kafka does not take is
@@ -86,10 +87,11 @@ def op_refusal(*, takes_direct: bool) -> Column:
     *plain, delivered = (as_bytes(str(one)) for one in OP_STATES)
     known_state = f.col("op_state").isin(*plain)
     if takes_direct:
-        known_state |= f.col("is_direct_op") & (f.col("op_state") == delivered)
+        is_direct = f.col("source_offset") >= DIRECT_SOURCE
+        known_state |= is_direct & (f.col("op_state") == delivered)
     known_state = f.coalesce(known_state, f.lit(False))
     return (
-        f.when(f.col("feedback_times").isNotNull() | f.col("is_fence"), 0)
+        f.when(f.col("feedback_times").isNotNull(), 0)
         .when(f.coalesce(~is_op, f.lit(True)), RefusedReason.OP_TAG_UNKNOWN.value)
         .when(unreadable, RefusedReason.OP_OFFSET_UNREADABLE.value)
         .when(~known_state, RefusedReason.OP_STATE_UNKNOWN.value)
