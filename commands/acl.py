@@ -16,13 +16,16 @@ from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.security import AccessControl
 from checkback.security.decision import AccessRequest, Decision, Need, ResourceKind
 from checkback.security.grants import (
+    READ,
     Grant,
+    Resource,
     direct_grants,
     kafka_acls_command,
     pipeline_grants,
     producer_grants,
 )
 from checkback.security.permissions import Permission
+from checkback.streaming.rule_source import TOPIC_PREFIX, rules_topic
 
 PERMISSIONS: Final[dict[str, tuple[Permission, ...]]] = {
     "PUB": (Permission.PUB,),
@@ -150,7 +153,6 @@ def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
     """
     # Imported late: what reads Kafka loads slowly.
     from checkback.operations.publishing import publish_rules
-    from checkback.streaming.rule_source import TOPIC_PREFIX, rules_topic
 
     topic = rules_topic(settings.acl_file)
     if not topic:
@@ -218,7 +220,9 @@ def _grants(
     if is_pipeline:
         if not topics:
             raise UsageError("Name the real topics that the pipeline delivers to: --topic.")
-        return pipeline_grants(names, settings.application_id, topics, groups)
+        found = pipeline_grants(names, settings.application_id, topics, groups)
+        rules = rules_topic(settings.acl_file)
+        return [*found, Grant(Resource.TOPIC, rules, (READ,), "read the rules")] if rules else found
     if not groups:
         raise UsageError("Name the producer group with --group, or give --pipeline.")
     found = [one for group in groups for one in producer_grants(names, group, topics)]

@@ -25,7 +25,7 @@ from checkback.bench.result_document import (
 from checkback.bench.runs import Findings
 from checkback.bench.stage import BenchSetting
 from checkback.commands.core import CommandOutput
-from checkback.commands.table import table_text
+from checkback.commands.table import table_text, terminal_columns
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.settings import load_settings
 from checkback.protocol.configuration import Settings
@@ -102,8 +102,9 @@ def show(
 
         draw(result, common.picture)
         result["picture"] = str(common.picture)
-    runs = table_text(RUN_HEADINGS, run_rows(findings))
-    measures = table_text(MEASURE_HEADINGS, measure_rows(result))
+    columns = terminal_columns()
+    runs = table_text(RUN_HEADINGS, run_rows(findings), columns)
+    measures = table_text(MEASURE_HEADINGS, measure_rows(result), columns)
     output.show(result, f"{runs}\n\n{measures}")
 
 

@@ -58,11 +58,13 @@ def judge_topics(
         names: the topics' names.
     """
     findings = [_judge_topic(plan, found.get(plan.name)) for plan in plans]
-    half, op = found.get(names.half), found.get(names.op)
-    if half is not None and op is not None and half.partitions != op.partitions:
-        says = f"{names.half} has {half.partitions} partitions, {names.op} {op.partitions}"
-        remedy = "Give the smaller one more partitions: they must be equal."
-        findings.append(Diagnosis("partitions", Result.FAILED, says, remedy))
+    half = found.get(names.half)
+    for topic in names.read[1:]:
+        other = found.get(topic)
+        if half is not None and other is not None and half.partitions != other.partitions:
+            says = f"{names.half} has {half.partitions} partitions, {topic} {other.partitions}"
+            remedy = "Give the smaller one more partitions: they must be equal."
+            findings.append(Diagnosis("partitions", Result.FAILED, says, remedy))
     return findings
 
 

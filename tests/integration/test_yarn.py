@@ -63,13 +63,13 @@ def test_yarn_restarts_a_killed_driver_and_each_final_is_written_once(
     committed: list[str] = []
 
     def settle_some() -> None:
-        for number in range(20):
-            body = f"{len(committed) + number:03}"
+        names = [f"{len(committed) + number:03}" for number in range(20)]
+        for number, body in enumerate(names):
             at = topics.send_half(body.encode(), real, partition=number % 2)
             topics.send_op(at, body, COMMIT)
             lost = topics.send_half(f"never {body}".encode(), real, partition=number % 2)
             topics.send_op(lost, f"never {body}", ROLLBACK)
-        committed.extend(f"{len(committed) + number:03}" for number in range(20))
+        committed.extend(names)
 
     def all_there() -> bool:
         return len(topics.bodies(real)) >= len(committed)

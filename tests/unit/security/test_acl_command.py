@@ -179,3 +179,15 @@ def test_groups_of_one_principal_share_their_topics(capsys: pytest.CaptureFixtur
 )  # fmt: skip
 def test_grants_need_to_know_for_whom(capsys: pytest.CaptureFixture[str], asked: list[str]) -> None:
     assert run(capsys, "grants", *asked)[0] == 2
+
+
+def test_who_reads_the_rules_from_a_topic_needs_the_right_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ["--principal", "User:pipeline", "--pipeline", "--topic", "paid", "--output", "json"]
+
+    def names(*more: str) -> list[str]:
+        assert execute(command, ["grants", *options, *more]) == 0
+        return [one["name"] for one in json.loads(capsys.readouterr().out)["grants"]]
+
+    assert {*names("--acl-file", "kafka:rules")} - {*names()} == {"rules"}
