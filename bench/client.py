@@ -31,6 +31,7 @@ from checkback.bench.client_process import (
     ClientMeasurement,
     ClientRun,
 )
+from checkback.client.send_errors import error_of
 from checkback.protocol.errors import BrokerError, PrerequisiteError, UsageError
 
 PER_THREAD_MAX: Final = 4_000
@@ -128,7 +129,7 @@ def create_real_topic(bootstrap_servers: str, topic_prefix: str, partitions: int
         if admin.list_topics(topic, LOOK_S).topics[topic].error is not None:
             admin.create_topics([NewTopic(topic, partitions)])[topic].result(LOOK_S)
     except KafkaException as error:
-        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+        if error_of(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return  # a broker that was asked a moment ago did not know it yet
         raise BrokerError(
             f"The topic {topic} can't be created: {error}.", remedy="Create it by hand."
