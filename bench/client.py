@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from checkback.bench import client_process, options
@@ -31,6 +31,7 @@ from checkback.bench.client_process import (
     ClientMeasurement,
     ClientRun,
 )
+from checkback.client.send_errors import error_of
 from checkback.protocol.errors import BrokerError, PrerequisiteError, UsageError
 
 PER_THREAD_MAX: Final = 4_000
@@ -128,6 +129,8 @@ def create_real_topic(bootstrap_servers: str, topic_prefix: str, partitions: int
         if admin.list_topics(topic, LOOK_S).topics[topic].error is not None:
             admin.create_topics([NewTopic(topic, partitions)])[topic].result(LOOK_S)
     except KafkaException as error:
+        if error_of(error).code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return  # a broker that was asked a moment ago did not know it yet
         raise BrokerError(
             f"The topic {topic} can't be created: {error}.", remedy="Create it by hand."
         ) from error

@@ -6,6 +6,7 @@ Its "database" is a folder with one file per transaction, which whoever comes fi
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import random
@@ -27,6 +28,7 @@ from checkback.client import (
 )
 from checkback.client.check_request import read_check_request
 
+PR_SET_PDEATHSIG = 1
 COMMIT, ROLLBACK = "commit", "rollback"
 STATES = {
     COMMIT: LocalTransactionState.COMMIT_MESSAGE,
@@ -193,6 +195,8 @@ def _do(producer: TransactionMQProducer, topic: str, command: Mapping[str, Any])
 
 
 if __name__ == "__main__":
-    # Whoever ends the test ends its standard input, and with it this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        # A stopped process would outlive a test that is killed.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     main(json.loads(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""`checkback bench client` measures floor, client, asyncio and another checkout's client."""
+"""`checkback bench client` and `checkback bench direct` measure what they say."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.integration.client.playing import Checkback
 
 from checkback.bench.client import ClientOptions, create_real_topic, measure_in_turn, ratios
+from checkback.bench.direct import DIRECT, PLAIN, DirectOptions, measure_direct
 
 SOURCES = Path(__file__).parents[3] / "src"
 
@@ -32,3 +33,24 @@ def test_all_kinds_are_measured_in_turn(checkback: Checkback) -> None:
     ]  # fmt: skip
     warm_up = 2 * 5 + 4 * 2 + 2 * 5  # a tenth of what each thread or coroutine sends
     assert len(checkback.halves(300 + warm_up)) == 300 + warm_up
+
+
+def test_direct_delivery_is_measured_beside_the_checked_way(checkback: Checkback) -> None:
+    create_real_topic(checkback.bootstrap_servers, checkback.prefix, 4)
+    chosen = DirectOptions(
+        topic_prefix=checkback.prefix,
+        rates="50",
+        lanes="1",
+        seconds=1,
+        threads=2,
+        transactions=100,
+        rounds=1,
+        kills=1,
+    )
+
+    found = measure_direct(chosen, checkback.bootstrap_servers)
+
+    assert [(run.kind, run.per_s) for run in found.runs] == [(DIRECT, 50), (DIRECT, 0), (PLAIN, 0)]
+    assert all(run.visible_p50_ms is not None for run in found.runs if run.kind == DIRECT)
+    assert set(found.direct_to_plain) == {1}
+    assert len(found.stalls_s) == 1
