@@ -214,7 +214,7 @@ class TopicFacts:
             return self.admin.list_topics(name, self._timeout_s).topics[name]
         except KafkaException as error:
             raise BrokerError(
-                f"The topic {name} can't be seen: {error_of(error).str()}.",
+                f"Kafka could not be reached to see the topic {name}: {error_of(error).str()}.",
                 remedy="Check bootstrap_servers, the brokers and the network.",
                 topic=name,
             ) from error
