@@ -74,7 +74,8 @@ class OpPages:
             of_group: how many such pages a group may name; all together GROUPS_AT_ONCE times that.
         """
         is_op = events.kind == EventKind.OP
-        if not is_op.any() or (events.kind == EventKind.HALF).any():
+        has_half = np.isin(events.kind, (EventKind.HALF, EventKind.DIRECT_HALF)).any()
+        if has_half or not is_op.any():
             return events
         groups = group_part(events.identity)
         loud = [

@@ -35,8 +35,9 @@ def flood(topics: Topics, group: str) -> None:
     producer.flush(60)
 
 
+@pytest.mark.nightly  # twenty thousand calls of pages: minutes on a loaded machine
 @pytest.mark.timeout(300)
-def test_a_group_whose_ops_name_pages_without_end_holds_up_nobody(
+def test_the_ops_of_one_group_that_name_pages_without_end_are_bounded(
     topics: Topics, tmp_path: Path
 ) -> None:
     settings = topics.settings(tmp_path / "checkpoint")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from tests.property.paged import events_of
 from tests.unit.state.building import COMMIT, DUE, RULES, half, op
 
@@ -97,10 +98,12 @@ def test_the_ops_of_others_in_the_same_page_pass() -> None:
     assert both.kind.tolist() == [EventKind.REFUSED_OP, EventKind.OP]
 
 
-def test_where_a_half_comes_with_them_all_ops_pass() -> None:
+@pytest.mark.parametrize("kind", [EventKind.HALF, EventKind.DIRECT_HALF])
+def test_where_a_half_comes_with_them_all_ops_pass(kind: EventKind) -> None:
     pages = OpPages()
     pages.admit(ops_of(1, 1), 1)
-    events = Events.concat(ops_of(1, 9), events_of([half(9)]))
+    come = replace(events_of([half(9)]), kind=np.array([kind], np.uint8))
+    events = Events.concat(ops_of(1, 9), come)
 
     assert pages.admit(events, 1) is events
-    assert pages.named == dict.fromkeys(pages.named, 1)
+    assert sum(pages.named.values()) == 1
