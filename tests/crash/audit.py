@@ -34,7 +34,7 @@ def audit_so_far(truth: Mapping[Position, Transaction], evidence: Evidence) -> l
         *_twice("final", (final.half for final in evidence.finals)),
         *_twice("check request", evidence.checks),
         *_twice("discarded", evidence.discarded),
-        *_twice("mark of page and batch", _pages(evidence)),
+        *_twice("mark of half and batch", ((one.half, one.batch_id) for one in told)),
         *_twice("verdict", (one.half for one in told if one.kind in VERDICTS)),
         *_twice(
             "asked", ((one.half, one.check_times) for one in told if one.kind is MarkKind.ASKED)
@@ -69,11 +69,6 @@ def _told(evidence: Evidence) -> Iterator[Told]:
         for offset, kind, times in rows:
             half = (marks.partition, offset)
             yield Told(half, MarkKind(kind), times, state_partition, marks.batch_id)
-
-
-def _pages(evidence: Evidence) -> Iterator[Hashable]:
-    for _, marks in evidence.marks:
-        yield marks.batch_id, marks.partition, marks.page
 
 
 def _asked_in_batch(told: Iterable[Told]) -> Iterator[Hashable]:

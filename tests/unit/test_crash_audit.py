@@ -50,7 +50,7 @@ def test_what_is_sound_passes() -> None:
 @pytest.mark.parametrize(
     ("column", "finding"),
     [("finals", "final 2 times"), ("checks", "check request 2 times"),
-     ("discarded", "discarded 2 times"), ("marks", "mark of page and batch 2 times")],
+     ("discarded", "discarded 2 times"), ("marks", "mark of half and batch 2 times")],
 )  # fmt: skip
 def test_what_is_there_twice_is_found_at_once(column: str, finding: str) -> None:
     seen = sound()
