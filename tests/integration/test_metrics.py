@@ -19,8 +19,8 @@ from checkback.deploy.ports import free_ports
 from checkback.protocol.properties import text_value
 
 ROOT = Path(__file__).parents[2]
-OF_THE_JVM = ("WARNING: ", "OpenJDK ", "Picked up ")
-"""How lines begin that no log configuration reaches."""
+PRINTED = ("WARNING: ", "OpenJDK ", "Picked up ", "Setting ", "To adjust logging ")
+"""How lines begin that the JVM and Spark print without logging."""
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
@@ -173,6 +173,6 @@ def assert_logged(text: str) -> None:
     assert any("spark" in name.lower() for name in loggers)
     assert (refused["transaction_id"], refused["reason"]) == ("nowhere", "REAL_TOPIC_MISSING")
     assert {"batch_id", "state_partition"} <= refused.keys()
-    assert plain == [line for line in plain if line.startswith(OF_THE_JVM)]
+    assert plain == [line for line in plain if line.startswith(PRINTED)]
     assert written
     assert all("batch_id" in one["context"] for one in written)
