@@ -159,7 +159,7 @@ def test_a_pipeline_at_work_can_be_looked_into(stage: Stage) -> None:
     ends = {(one["topic"], one["partition"]): one["end"] for one in seen["positions"]}
     assert ends[stage.topics.names.half, 0] == 3
     assert ends[stage.topics.names.half, 1] == 2
-    assert len(ends) == 3 * HALF_PARTITIONS  # halves, ops, feedback
+    assert len(ends) == 4 * HALF_PARTITIONS  # halves, ops, direct ops, feedback
 
 
 def test_a_stopped_checkpoint_is_whole_and_so_are_its_markers(

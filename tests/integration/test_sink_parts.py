@@ -16,6 +16,7 @@ from checkback.sinks.plan import Lookup
 from checkback.state import Outcome, unpack_settled
 
 HALVES = 250
+SLOW_HALVES = 1_000
 
 
 def with_settings(world: World, **changes: Any) -> World:
@@ -62,9 +63,9 @@ def test_a_batch_that_is_too_slow_for_its_timeout_is_written_in_parts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was tried three times in one piece, and again at every start."""
-    with_settings(world, transaction_timeout_ms=1_000)
-    world.halves([b"%d" % number for number in range(400)])
-    each_s = 13 / 400  # all of them take longer than the broker's look at old transactions (10 s)
+    with_settings(world, transaction_timeout_ms=4_000)
+    world.halves([b"%d" % number for number in range(SLOW_HALVES)])
+    each_s = 0.01  # all of them take 10 s, the least part a quarter of the timeout
     honest = BatchOutputs.of
 
     def slow(
@@ -80,8 +81,8 @@ def test_a_batch_that_is_too_slow_for_its_timeout_is_written_in_parts(
     monkeypatch.setattr(BatchOutputs, "of", slow)
     monkeypatch.setattr(BatchOutputs, "_forwarded", left_to_python)
 
-    report = world.writer().write([commits(*range(400))], 0, 0)
+    report = world.writer().write([commits(*range(SLOW_HALVES))], 0, 0)
 
-    assert finals(world) == list(range(400))
-    assert report.counts["finals"] == 400
+    assert finals(world) == list(range(SLOW_HALVES))
+    assert report.counts["finals"] == SLOW_HALVES
     assert len(marks(world)) > 2
