@@ -29,6 +29,7 @@ Result = TypeVar("Result")
 CALL_TIMEOUT_S: Final = 60.0
 CALL_TRIES: Final = 3
 FLUSH_SLICE_S: Final = 0.1
+REPORTS_WITHIN_S: Final = 2.0
 HANGING_AFTER_S: Final = 5.0
 """A call that took so much longer than it was given will not come back."""
 QUEUE_KIBIBYTES_MAX: Final = 65_536
@@ -222,13 +223,20 @@ class MarkedProducer:
             ProducerLostError: anything else.
         """
         if cause.code() not in UNQUEUED_CODES:
-            self._guard(
-                lambda: self._producer.poll(FLUSH_SLICE_S)
-            )  # for the reports that led to it
+            self._await_rejections()
             self._raise_rejections()
             raise self._lost(cause)
         partition = BY_KEY if record is None else record.partition
         raise RejectedOutputError([Rejection(topic, partition, cause.code(), cause.str(), record)])
+
+    def _await_rejections(self) -> None:
+        """Wait for the reports that led to a transaction's end.
+
+        librdkafka ends it before it reports the record, and poll() returns for either.
+        """
+        deadline_s = time.monotonic() + REPORTS_WITHIN_S
+        while not self._rejections and time.monotonic() < deadline_s:
+            self._guard(lambda: self._producer.poll(FLUSH_SLICE_S))
 
     def flush(self) -> None:
         """Send what is queued and wait until the brokers have it.

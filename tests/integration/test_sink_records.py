@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
@@ -24,7 +24,9 @@ from tests.integration.sinking import World, commits, outcome
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks import outputs
 from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.kafka.sink_record import SinkRecord
 from checkback.sinks.kafka.source_record import readable
+from checkback.sinks.kafka.transaction import MarkedProducer, RejectedOutputError
 from checkback.state import Action
 
 DAY_MS = 86_400_000
@@ -281,6 +283,35 @@ def test_a_rejected_final_in_a_large_topic_costs_few_tries_and_flushes(either: W
     assert report.counts["finals"] == 20_000
     assert len(refused(either)) == 3
     assert time.monotonic() - started_s < 15
+
+
+class FirstPollHearsSomethingElse:
+    """A producer whose first poll() returns for an event that is no report."""
+
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+        self._polls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._producer, name)
+
+    def poll(self, timeout_s: float) -> int:
+        self._polls += 1
+        return 0 if self._polls == 1 else self._producer.poll(timeout_s)
+
+
+def test_the_report_of_a_rejection_may_come_after_its_transaction_ended(world: World) -> None:
+    narrow = make_topic(world, "narrow", max_message_bytes="4000")
+    producer = MarkedProducer(world.settings, 0)
+    producer._producer = cast("Producer", FirstPollHearsSomethingElse(producer._producer))
+    producer.begin()
+
+    def send_until_it_is_told() -> None:
+        for _ in range(100_000):
+            producer.send(SinkRecord(narrow, 0, None, bytes(5_000), [], 0))
+
+    with pytest.raises(RejectedOutputError):
+        send_until_it_is_told()
 
 
 def test_an_error_while_a_record_is_made_refuses_it(
