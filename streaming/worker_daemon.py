@@ -7,6 +7,11 @@ they are imported. Environment variables turn those threads off
 (``tests/spark/test_worker_daemon.py`` counts the threads). Nothing is lost: OpenBLAS has nothing to
 compute here, and Arrow does not use jemalloc's pool.
 
+Whoever stops the pipeline often signals all of its processes (see ``driver_jvm.py``). A worker that
+ended then failed its task; the task was tried again on another one that ended, up to four times,
+and then the batch failed. So SIGTERM does not reach the daemon and its workers. The JVM closes the
+daemon's standard input to end it, and the daemon sends SIGHUP to its workers.
+
 Spark starts the daemon by its module name (`spark.python.daemon.module`), so Checkback must be
 installed where executors run. Therefore Checkback sets it only for local masters.
 """
@@ -15,6 +20,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 from typing import Final
 
 WITHOUT_THREADS: Final = {
@@ -40,6 +46,8 @@ def import_needed() -> None:
 
 
 if __name__ == "__main__":
+    # Blocked, not ignored: Spark's daemon and its workers set handlers of their own.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     import_needed()
     from pyspark.daemon import manager
 

@@ -29,6 +29,14 @@ def processes_below(pid: int) -> list[int]:
     return [pid, *(one for child in below for one in processes_below(child))]
 
 
+def is_process(pid: int) -> bool:
+    """Tell whether a process has not ended; one that nobody waited for has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_sigterm_to_every_process_ends_the_pipeline_in_order(
     topics: Topics, tmp_path: Path
 ) -> None:
@@ -52,6 +60,30 @@ def test_sigterm_to_every_process_ends_the_pipeline_in_order(
         wait_until(lambda: len(topics.bodies(real)) == 50, what="finals after the restart")
 
     assert topics.bodies(real) == sorted(str(number) for number in range(50))
+
+
+def test_sigterm_to_all_but_the_driver_ends_none_of_them(topics: Topics, tmp_path: Path) -> None:
+    """The driver decides when they end. Workers ended, and a batch on five of them failed."""
+    settings = topics.settings(tmp_path / "checkpoint")
+    real = f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started")
+        for number in range(20):
+            topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
+        wait_until(lambda: len(topics.bodies(real)) == 20, what="finals")
+        _, *others = processes_below(pipeline.pid)
+        commands = {one: Path(f"/proc/{one}/cmdline").read_bytes() for one in others}
+        assert any(b"worker_daemon" in command for command in commands.values())
+        for pid in others:
+            os.kill(pid, signal.SIGTERM)
+        for number in range(20, 40):
+            topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
+        wait_until(lambda: len(topics.bodies(real)) == 40, what="finals")
+        assert [commands[pid] for pid in others if not is_process(pid)] == []
+        assert pipeline.terminate() == 0
+        wait_until(lambda: not any(map(is_process, others)), what="all ended")
 
 
 def sink_process_of(pid: int) -> int:
