@@ -100,7 +100,8 @@ class Stop:
         cls.left -= 1
         if cls.left < 0:
             cls.point = ""
-            os.kill(os.getpid(), cls.signal_number)
+            # To this thread: sent to the process, it stops another one first, and this goes on.
+            signal.pthread_kill(threading.get_ident(), cls.signal_number)
 
 
 class Stepping:

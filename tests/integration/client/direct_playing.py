@@ -134,17 +134,22 @@ class Direct:
     def ops(self) -> dict[Place, list[str]]:
         """Return what the ops of each half say, in their order; what counts for nothing left out.
 
-        An op in the group's own topic would be a direct half's in the wrong place.
+        Halves that were sent while no session was open are plain, and so are their ops. An op of a
+        direct half in the group's own topic would be in the wrong place.
         """
         found: defaultdict[Place, list[str]] = defaultdict(list)
         servers, topics = self.checkback.bootstrap_servers, self.checkback.names
         for op in read_committed(servers, topics.direct_op):
             what = header(op, names.COMMIT_OR_ROLLBACK) or ""
-            place = op.partition, int(op.value)
             if what == "9":
-                found[place].append("delivered")
+                found[_place(op)].append("delivered")
             elif what in VERDICTS and header(op, names.DIRECT_CLOSED):
-                found[place].append(VERDICTS[what])
+                found[_place(op)].append(VERDICTS[what])
+        plain = {place_of(one) for one in self.halves() if header(one, names.DIRECT_ID) is None}
+        for op in read_committed(servers, topics.op):
+            what = header(op, names.COMMIT_OR_ROLLBACK) or ""
+            if what in VERDICTS and _place(op) in plain:
+                found[_place(op)].append(VERDICTS[what])
         return found
 
     def settle(self, halves: Iterable[Any]) -> None:
@@ -154,7 +159,7 @@ class Direct:
         """
         known = self.ops()
         for half in halves:
-            if not known.get((half.partition, half.offset)):
+            if not known.get(place_of(half)):
                 self.database.end(header(half, names.UNIQ_KEY) or "", ROLLBACK)
                 self.answer(half)
 
@@ -173,7 +178,7 @@ class Direct:
         )
         outcomes: Counter[str] = Counter()
         for half in self.halves():
-            place = half.partition, half.offset
+            place = place_of(half)
             said = ops.get(place, [])
             case = (place, said, directly[place], header(half, names.DIRECT_ID))
             assert said, f"nobody gave a verdict: {case}"
@@ -183,8 +188,17 @@ class Direct:
             truth = self.database.outcome(header(half, names.UNIQ_KEY) or "")
             assert visible == (truth == COMMIT), f"{truth}, visible {visible} times: {case}"
             outcomes[said[0]] += 1
-        assert set(directly) <= {(half.partition, half.offset) for half in self.halves()}
+        assert set(directly) <= set(map(place_of, self.halves()))
         return outcomes
+
+
+def place_of(half: Any) -> Place:
+    """Return where a half is stored."""
+    return half.partition, half.offset
+
+
+def _place(op: Any) -> Place:
+    return op.partition, int(op.value)
 
 
 def asked_headers(half: Any) -> names.Headers:
