@@ -175,7 +175,7 @@ class Demonstration:
         if source == RETIRED_SERVICE:
             self.timeline.say(source, "killed; nobody of its group ever comes back")
             return
-        self.timeline.say(source, "killed between half message and op")
+        self.timeline.say(source, "killed between half message and op, and in a delivery")
         time.sleep(PAUSE_BEFORE_RESTART_S)
         self._start_service(source)
 

@@ -40,7 +40,7 @@ def database(tmp_path: Path) -> OrderDatabase:
 
 @pytest.fixture
 def listener(database: OrderDatabase) -> OrderListener:
-    return OrderListener(database, die, lambda _: None)
+    return OrderListener(database, die, lambda: None, lambda _: None)
 
 
 def order_of(fate: Fate) -> Order:
@@ -66,6 +66,8 @@ def status_of(database: OrderDatabase, order: Order) -> OrderStatus | None:
     ("fate", "op", "status", "answer"),
     [
         (Fate.COMMITTED, COMMIT, OrderStatus.PAID, COMMIT),
+        (Fate.DELIVERED_DIRECTLY, COMMIT, OrderStatus.PAID, COMMIT),
+        (Fate.KILLED_IN_DELIVERY, COMMIT, OrderStatus.PAID, COMMIT),
         (Fate.ROLLED_BACK, ROLLBACK, None, ROLLBACK),
         (Fate.UNKNOWN_THEN_COMMITTED, UNKNOWN, OrderStatus.OPEN, UNKNOWN),
         (Fate.UNKNOWN_THEN_ROLLED_BACK, UNKNOWN, OrderStatus.OPEN, UNKNOWN),
