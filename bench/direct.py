@@ -1,9 +1,9 @@
 """How soon a committed message is visible by direct delivery, and how many a second there can be.
 
 Sender and reader are processes of their own. In each round the client runs with direct delivery at
-every rate and number of lanes, and once without it, all as fast as they can: so a ratio is one of
-neighbours. At the end a process is killed with a transaction open, and it is measured how long that
-holds up whoever reads committed messages.
+every rate and number of lanes. Then it runs as fast as it can with nobody who reads, and so does
+the checked way: a ratio is one of neighbours that do alike. At the end a process is killed with a
+transaction open, and it is measured how long that holds up whoever reads committed messages.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from checkback.protocol.errors import PrerequisiteError, UsageError
 
 WARM_UP_SHARE: Final = 0.1
 DIRECT: Final = "direct"
+UNREAD: Final = "direct, unread"
 PLAIN: Final = "checked way"
 
 
@@ -71,7 +72,7 @@ class DirectMeasurement:
     """What came of one run.
 
     Args:
-        kind: direct, or the checked way, where nobody delivers.
+        kind: direct; the same with nobody who reads; or the checked way, where nobody delivers.
         lanes: 0 for the checked way.
         per_s: the rate that was wanted, 0 for as much as possible.
         transactions: how many were sent.
@@ -104,7 +105,7 @@ class DirectFindings:
     Args:
         runs: one by one.
         direct_to_plain: for each number of lanes, the median of the ratios of throughput at the
-            limit to that of the checked way in the same round.
+            limit to that of the checked way in the same round. Nobody reads in either.
         stalls_s: how long readers waited after each kill.
     """
 
@@ -126,10 +127,13 @@ def measure_direct(chosen: DirectOptions, servers: str) -> DirectFindings:
     """
     lanes, rates = chosen.numbers("lanes"), chosen.numbers("rates")
     measured = []
+    for number in (*lanes, 0):
+        _run(chosen, servers, number, 0)  # the broker's JVM compiles meanwhile
     for _ in range(chosen.rounds):
         for number in lanes:
             measured += [_run(chosen, servers, number, per_s) for per_s in (*rates, 0)]
-        measured.append(_run(chosen, servers, 0, 0))
+        for number in (*lanes, 0):
+            measured.append(_run(chosen, servers, number, 0, is_read=False))
     stalls = [_stall_s(chosen, servers) for _ in range(chosen.kills)]
     return DirectFindings(runs=measured, direct_to_plain=_ratios(measured, lanes), stalls_s=stalls)
 
@@ -139,16 +143,16 @@ def _ratios(measured: Sequence[DirectMeasurement], lanes: Sequence[int]) -> dict
     found = {}
     for number in lanes:
         ours = [
-            one.transactions_per_s
-            for one in measured
-            if (one.kind, one.lanes, one.per_s) == (DIRECT, number, 0)
+            one.transactions_per_s for one in measured if (one.kind, one.lanes) == (UNREAD, number)
         ]
         shares = [one / other for one, other in zip(ours, plain, strict=True)]
         found[number] = round(statistics.median(shares), 2)
     return found
 
 
-def _run(chosen: DirectOptions, servers: str, lanes: int, per_s: int) -> DirectMeasurement:
+def _run(
+    chosen: DirectOptions, servers: str, lanes: int, per_s: int, *, is_read: bool = True
+) -> DirectMeasurement:
     transactions = int(per_s * chosen.seconds) if per_s else chosen.transactions
     with tempfile.TemporaryDirectory(prefix="checkback-bench-direct-") as folder:
         sending = DirectRun(
@@ -163,14 +167,15 @@ def _run(chosen: DirectOptions, servers: str, lanes: int, per_s: int) -> DirectM
             per_s=per_s,
             body_bytes=chosen.body_bytes,
         )
-        if not lanes:
-            return _measurement(sending, Sent(**_told(sending)), [])
+        if not lanes or not is_read:
+            kind = UNREAD if lanes else PLAIN
+            return _measurement(kind, sending, Sent(**_told(sending)), [])
         reading = replace(sending, kind=READ, times=str(Path(folder) / "seen"))
         with _started(reading) as reader:
             _expect(reader, "reading")
             sent = Sent(**_told(sending))
             reader.wait()
-        return _measurement(sending, sent, _waits_ms(sending.times, reading.times))
+        return _measurement(DIRECT, sending, sent, _waits_ms(sending.times, reading.times))
 
 
 def _waits_ms(committed: str, seen: str) -> list[float]:
@@ -187,9 +192,11 @@ def _times(path: str) -> array[float]:
     return times
 
 
-def _measurement(run: DirectRun, sent: Sent, waits_ms: Sequence[float]) -> DirectMeasurement:
+def _measurement(
+    kind: str, run: DirectRun, sent: Sent, waits_ms: Sequence[float]
+) -> DirectMeasurement:
     found = DirectMeasurement(
-        kind=DIRECT if run.lanes else PLAIN,
+        kind=kind,
         lanes=run.lanes,
         per_s=int(run.per_s),
         transactions=run.transactions,

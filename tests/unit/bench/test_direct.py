@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkback.bench import direct
-from checkback.bench.direct import DIRECT, PLAIN, DirectMeasurement, DirectOptions
+from checkback.bench.direct import DIRECT, PLAIN, UNREAD, DirectMeasurement, DirectOptions
 from checkback.bench.direct_process import SEND, DirectRun, Sent
 from checkback.protocol.errors import UsageError
 
@@ -22,8 +22,8 @@ def limit(kind: str, lanes: int, per_s: float) -> DirectMeasurement:
 
 def test_throughput_is_compared_within_a_round() -> None:
     runs = [
-        limit(DIRECT, 1, 50), limit(DIRECT, 2, 80), limit(PLAIN, 0, 100),
-        limit(DIRECT, 1, 10), limit(DIRECT, 2, 6), limit(PLAIN, 0, 10),
+        limit(UNREAD, 1, 50), limit(UNREAD, 2, 80), limit(PLAIN, 0, 100),
+        limit(UNREAD, 1, 10), limit(UNREAD, 2, 6), limit(PLAIN, 0, 10),
     ]  # fmt: skip
 
     assert direct._ratios(runs, [1, 2]) == {1: 0.75, 2: 0.7}
@@ -52,7 +52,7 @@ def test_shares_are_of_the_waits() -> None:
     )  # fmt: skip
     sent = Sent(took_s=2.0, processor_us=5.0, delivered=199, fell_back=1)
 
-    found = direct._measurement(run, sent, [float(one) for one in range(101)])
+    found = direct._measurement(DIRECT, run, sent, [float(one) for one in range(101)])
 
     assert (found.transactions_per_s, found.fell_back) == (100.0, 1)
     assert (found.visible_p50_ms, found.visible_p99_ms, found.visible_max_ms) == (50, 99, 100)
