@@ -83,7 +83,9 @@ class Settings:
         None, "Partitions of the state; default: the checkpoint's, for a new one: cores", least=1
     )
     trigger_interval_ms: int = _setting(
-        0, "Least time between two batches; 0: no pause, but small batches are spaced out", least=0
+        0,
+        "Least time between two batches; 0: none, but a few records a second wait up to 2 s",
+        least=0,
     )
     batch_events_max: int = _setting(1_000_000, "Most halves and ops that one batch reads", least=1)
     transaction_timeout_ms: int = _setting(

@@ -5,7 +5,7 @@ the sink holds the end of a batch that read nothing and called no page, until a 
 until the first page is due. The batch before it is committed, so nobody who reads the state misses
 anything; a crash meanwhile repeats a batch that does nothing.
 
-At a low steady rate, batches of a few records are spaced out, for each costs a tenth of a second of
+At a low steady rate, batches of a few records are spaced out, for each costs a third of a second of
 a core. The first few after a quiet time are not: a lone commit does not wait.
 """
 
@@ -38,7 +38,7 @@ WATCH: Final = {
 SMALL_BATCH: Final = 50
 """Records; larger batches are worth what they cost, and run one after the other."""
 BATCHES_AT_ONCE: Final = 4.0
-BATCHES_PER_S: Final = 1.25
+BATCHES_PER_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
