@@ -165,7 +165,7 @@ def _queue_id(digits: bytes) -> int:
 _BOOKKEEPING: Final = frozenset(
     {
         names.TRANSACTION_CHECK_TIMES, names.TRANSACTION_CHECK_INTERVAL_MS,
-        names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID,
+        names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID, names.DIRECT_CLOSED,
     }
 )  # fmt: skip
 
@@ -176,6 +176,8 @@ def check_headers(
     half_offset: int,
     check_times: int,
     check_interval_ms: int | None = None,
+    *,
+    is_closed: bool = False,
 ) -> Headers:
     """Return the headers of a check request: the half's, its position, and the request's number.
 
@@ -187,6 +189,7 @@ def check_headers(
         half_offset: where it stands.
         check_times: number of the request, from 1 on.
         check_interval_ms: after which the next request follows, None leaves that out.
+        is_closed: whether the session of the half, if it has one, can't deliver it any more.
     """
     headers = [(name, value or b"") for name, value in half if name not in _BOOKKEEPING]
     headers.append((names.TRANSACTION_CHECK_TIMES, b"%d" % check_times))
@@ -194,6 +197,10 @@ def check_headers(
         headers.append((names.TRANSACTION_CHECK_INTERVAL_MS, b"%d" % check_interval_ms))
     headers.append((names.TRAN_PREPARED_QUEUE_OFFSET, b"%d" % half_offset))
     headers.append((names.TRAN_HALF_QUEUE_ID, b"%d" % half_partition))
+    if is_closed:
+        session = names.text_value(headers, names.DIRECT_ID)
+        if session:
+            headers.append((names.DIRECT_CLOSED, session.encode()))
     return headers
 
 

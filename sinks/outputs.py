@@ -26,7 +26,7 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import NOW, SinkRecord
 from checkback.sinks.kafka.source_record import SourceRecord
 from checkback.sinks.plan import Lookup, half_lookups, op_lookups
-from checkback.state import Action, Outcome, pack_settled
+from checkback.state import CHECKS, Action, Outcome, pack_settled
 from checkback.state.identity import identity_words
 from checkback.state.outcome import REST_UNKNOWN
 
@@ -166,7 +166,7 @@ class BatchOutputs:
             raise
         except Exception as error:
             made = Refusal(RefusedReason.RECORD_NOT_MADE, f"{type(error).__name__}: {error}")
-        if action == Action.CHECK and half is not None:
+        if action in CHECKS and half is not None:
             return self._check_or_feedback(made, half, origin, detail)
         if isinstance(made, Refusal):
             self.report.counts["finals_refused"] += action == COMMIT and half is not None
@@ -195,8 +195,9 @@ class BatchOutputs:
             return Refusal(RefusedReason.HALF_REPLACED, Action(action).name.lower())
         if action == COMMIT:
             return self._router.final(half, origin)
-        if action == Action.CHECK:
-            return self._router.check_request(half, origin, detail)
+        if action in CHECKS:
+            is_closed = action == Action.CHECK
+            return self._router.check_request(half, origin, detail, is_closed=is_closed)
         if action == Action.REFUSE_HALF:
             return Refusal(RefusedReason(detail))
         expired = action == Action.DISCARD_EXPIRED

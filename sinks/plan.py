@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.state import Action, Outcome
+from checkback.state import CHECKS, Action, Outcome
 from checkback.state.outcome import REST_UNKNOWN
 
 NEEDS_HALF = np.zeros(len(Action) + 1, dtype=bool)
 NEEDS_HALF[
     [
         Action.COMMIT,
-        Action.CHECK,
+        *CHECKS,
         Action.DISCARD_CHECK_LIMIT,
         Action.DISCARD_EXPIRED,
         Action.REFUSE_HALF,

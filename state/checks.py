@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from checkback.state.events import Events
 from checkback.state.identity import group_part
 from checkback.state.outcome import Action
-from checkback.state.page import DIRECT, FENCING, PLAIN, PendingHalves
+from checkback.state.page import DIRECT, FENCING, PendingHalves, may_be_delivered
 from checkback.state.page_builder import PageBuilder
 from checkback.state.rules import Rules
 from checkback.state.shares import within_shares
@@ -53,9 +53,9 @@ def take_fences(builder: PageBuilder, fenced: Events) -> None:
     if not len(fenced):
         return
     index = np.unique(builder.index_of(fenced.offset))
-    rows = builder.half_row_of()[index]
-    rows = rows[rows >= 0].astype(np.intp)
-    rows = rows[builder.is_pending[rows] & (builder.halves.direct[rows] != PLAIN)]
+    row = builder.half_row_of()[index]
+    rows: Rows = row[row >= 0].astype(np.intp)
+    rows = rows[builder.is_pending[rows] & may_be_delivered(builder.halves)[rows]]
     used_up = builder.halves.check_times[rows] >= max(1, builder.rules.check_max)
     _discard(builder, rows[~used_up], Event.FENCED_EXPIRED, Action.DISCARD_EXPIRED)
     _discard(builder, rows[used_up], Event.FENCED, Action.DISCARD_CHECK_LIMIT)
@@ -81,16 +81,16 @@ def ask_and_discard(
     if not builder.rules.check_enabled or not builder.is_pending.any():
         return
     halves, rules, read_ms = builder.halves, builder.rules, builder.read_until_ms
-    is_plain = halves.direct == PLAIN
-    kept_ms = np.where(is_plain, rules.half_retention_ms, _fence_age_ms(rules))
+    is_direct = may_be_delivered(halves)
+    kept_ms = np.where(is_direct, _fence_age_ms(rules), rules.half_retention_ms)
     too_old = builder.is_pending & (read_ms - halves.store_time_ms > kept_ms)
     due = builder.is_pending & (read_ms > halves.deadline_ms)
     # One that is being fenced is fenced again when an interval has brought no feedback.
-    to_fence = ~is_plain & np.where(halves.direct == DIRECT, too_old, due & too_old)
+    to_fence = is_direct & np.where(halves.direct == DIRECT, too_old, due & too_old)
     used_up = due & ~too_old & (halves.check_times >= max(1, rules.check_max))
-    to_fence |= ~is_plain & used_up
+    to_fence |= is_direct & used_up
     due &= ~too_old & ~used_up
-    too_old, used_up = too_old & is_plain, used_up & is_plain
+    too_old, used_up = too_old & ~is_direct, used_up & ~is_direct
     _discard(builder, np.flatnonzero(too_old), Event.HALF_RETENTION_OVER, Action.DISCARD_EXPIRED)
     _discard(builder, np.flatnonzero(used_up), Event.CHECKS_USED_UP, Action.DISCARD_CHECK_LIMIT)
     _fence(builder, np.flatnonzero(to_fence))
@@ -146,7 +146,9 @@ def _ask(builder: PageBuilder, rows: Rows) -> None:
     _replace(builder, check_times, deadline_ms)
     builder.count(np.full(len(rows), EFFECT[Phase.PENDING, Event.CHECK_DUE], np.uint8))
     offset = builder.halves.index[rows] + builder.page.first_offset
-    builder.act(Action.CHECK, offset, check_times[rows], rows=rows)
+    is_direct = may_be_delivered(builder.halves)[rows]
+    action = np.where(is_direct, Action.CHECK_DIRECT, Action.CHECK).astype(np.uint8)
+    builder.act(action, offset, check_times[rows], rows=rows)
 
 
 def _replace(
@@ -162,7 +164,8 @@ def next_deadline_ms(halves: PendingHalves, now_ms: int, rules: Rules) -> int:
     With checks off nothing does, but the page looks again after an interval: a restart with checks
     on finds the row's timeout as this call left it.
     """
-    kept_ms = np.where(halves.direct == PLAIN, rules.half_retention_ms, _fence_age_ms(rules))
+    is_direct = may_be_delivered(halves)
+    kept_ms = np.where(is_direct, _fence_age_ms(rules), rules.half_retention_ms)
     expiry_ms = np.where(halves.direct == FENCING, NEVER_MS, halves.store_time_ms + kept_ms)
     due_ms = min(int(halves.deadline_ms.min()), int(expiry_ms.min()))
     return due_ms if rules.check_enabled else max(due_ms, now_ms + rules.check_interval_ms)

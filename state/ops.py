@@ -10,6 +10,7 @@ as long as a half may be pending, and no bound on waiting ops applies to it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from checkback.protocol.properties import (
 from checkback.state.events import CLOSED, Events
 from checkback.state.identity import group_part
 from checkback.state.outcome import Action
-from checkback.state.page import PLAIN, WaitingOps
+from checkback.state.page import CLOSED_DIRECT, PLAIN, WaitingOps, may_be_delivered
 from checkback.state.page_builder import Ints, PageBuilder
 from checkback.state.transitions import EFFECT, NEXT_PHASE, REASON, Effect, Event, Phase
 
@@ -90,6 +91,7 @@ def _is_delivered(state: Ints) -> NDArray[np.bool_]:
 def _take(builder: PageBuilder, ops: WaitingOps) -> None:
     rows = builder.half_row_of()[ops.index]
     event = _events_of(builder, ops, rows)
+    _close_sessions(builder, ops, rows, event)
     phase, deciding = _phases_met(builder, ops.index, event)
     effect = EFFECT[phase, event]
     waits = np.flatnonzero(effect == Effect.WAIT)
@@ -112,14 +114,35 @@ def _events_of(builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32]) -
         # An old client's word: while the session lives, the half may be delivered after it.
         is_open = (ops.state == TRANSACTION_COMMIT_TYPE) | (ops.state == TRANSACTION_ROLLBACK_TYPE)
         event[is_direct & is_open] = Event.UNKNOWN
-    difference = ops.identity ^ builder.halves.identity[rows]
-    differs = (difference != 0) | (ops.identity_rest != builder.halves.identity_rest[rows])
-    is_wrong = differs & (rows >= 0) & (event != Event.UNKNOWN)
+    is_wrong = _differs(builder, ops, rows) & (rows >= 0) & (event != Event.UNKNOWN)
     if is_wrong.any():
+        difference = ops.identity ^ builder.halves.identity[rows]
         same_group = group_part(difference) == 0
         event[is_wrong & same_group] = Event.OP_TRANSACTION_ID_WRONG
         event[is_wrong & ~same_group] = Event.OP_GROUP_WRONG
     return event
+
+
+def _differs(builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
+    differs: NDArray[np.bool_] = ops.identity != builder.halves.identity[rows]
+    differs |= ops.identity_rest != builder.halves.identity_rest[rows]
+    return differs
+
+
+def _close_sessions(
+    builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32], event: Bytes
+) -> None:
+    """Note which direct halves can't be delivered any more although nobody gave a verdict.
+
+    Their checks say so, and whoever answers fences nobody; they are discarded without a fence.
+    """
+    closing = (ops.state >= CLOSED) & (event == Event.UNKNOWN) & (rows >= 0)
+    if not closing.any():
+        return
+    closing &= ~_differs(builder, ops, rows) & may_be_delivered(builder.halves)[rows]
+    direct = builder.halves.direct.copy()
+    direct[rows[closing]] = CLOSED_DIRECT
+    builder.halves = replace(builder.halves, direct=direct)
 
 
 def _phases_met(builder: PageBuilder, index: Ints, event: Bytes) -> tuple[Bytes, NDArray[np.intp]]:

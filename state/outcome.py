@@ -41,6 +41,12 @@ class Action(IntEnum):
     FENCE = 10
     """The session of a direct half is to be fenced, and feedback of that to be written: then the
     half can be discarded."""
+    CHECK_DIRECT = 11
+    """As CHECK, of a direct half whose session may still deliver it."""
+
+
+CHECKS: Final = (Action.CHECK, Action.CHECK_DIRECT)
+"""Both ask; the request for a direct half that is closed says so."""
 
 
 class Counter(IntEnum):
@@ -89,8 +95,8 @@ class Outcome:
         now_ms: the batch's time, milliseconds since 1970.
         action: uint8[m], Action.
         offset: int64[m], offset of the half.
-        detail: int32[m]. CHECK: check times with this one. DISCARD_*, FENCE: check times. REFUSE_*:
-            RefusedReason. Else 0.
+        detail: int32[m]. CHECK, CHECK_DIRECT: check times with this one. DISCARD_*, FENCE: check
+            times. REFUSE_*: RefusedReason. Else 0.
         source_offset: int64[m], REFUSE_OP: offset of the op, as Events has it. Else that of the
             half.
         counters: int64[len(Counter)].

@@ -22,8 +22,10 @@ PAGE_VERSION: Final = 2
 PLAIN: Final = 0
 DIRECT: Final = 1
 FENCING: Final = 2
+CLOSED_DIRECT: Final = 3
 """What PendingHalves.direct says: its producer never delivers it; may deliver it itself; may, and
-the sink was told to fence its session, so that the half can be discarded."""
+the sink was told to fence its session, so that the half can be discarded; an op said that it can't
+any more."""
 PAGE_SIZE_MAX: Final = 65_536
 """An index inside a page is packed in 16 bits."""
 
@@ -43,7 +45,7 @@ class PendingHalves(Columns):
         check_times: int64[k], check requests that count.
         identity: int64[k], first word of the identity.
         identity_rest: int64[k], its second word.
-        direct: int64[k], PLAIN, DIRECT or FENCING.
+        direct: int64[k], PLAIN, DIRECT, FENCING or CLOSED_DIRECT.
     """
 
     index: NDArray[np.int64]
@@ -53,6 +55,12 @@ class PendingHalves(Columns):
     identity: NDArray[np.int64]
     identity_rest: NDArray[np.int64]
     direct: NDArray[np.int64]
+
+
+def may_be_delivered(halves: PendingHalves) -> NDArray[np.bool_]:
+    """Return bool[k], whether a session may still deliver the half."""
+    found: NDArray[np.bool_] = (halves.direct == DIRECT) | (halves.direct == FENCING)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
 from checkback.state import (
+    CHECKS,
     NOTHING_READ,
-    Action,
     Counter,
     Events,
     Outcome,
@@ -95,7 +95,7 @@ class CheckBudget:
 
     def spend(self, outcome: Outcome) -> None:
         """Take off what a page asked, and queue what it could not ask."""
-        asked = outcome.action == Action.CHECK
+        asked = np.isin(outcome.action, CHECKS)
         if asked.any() and outcome.identity is not None:
             self.left = (self.left or 0) - int(np.count_nonzero(asked))
             groups = Counts(group_part(outcome.identity[asked]).tolist())

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from checkback.protocol.properties import (
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_DELIVERED,
+    TRANSACTION_NOT_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
 from checkback.state import CLOSED, EventKind, Events, Mark, Page, Rules, SettledMarks, decide
@@ -161,8 +162,8 @@ def restore_page(
     page = replace(empty, settled=settled)
     pending = _pending(page, halves.take(is_open), marked, now_ms, rules)
     pending = _checks_given_back(empty, pending, marked, events)
-    fenced = _fenced(empty, events, pending)
-    left = Events.concat(waiting, fenced, *_malformed(empty, events, marked))
+    news = _news_of_sessions(empty, events, pending)
+    left = Events.concat(waiting, news, *_malformed(empty, events, marked))
     asked_lost = (marked.check_times > 0) & (marked.phase == 0)
     asked_lost[index] = False
     counts = RestoredCounts(
@@ -216,10 +217,16 @@ def _without(empty: Page, ops: Events, left_alone: Ints) -> Events:
     return ops.take(~is_left_alone[ops.offset - empty.first_offset])
 
 
-def _fenced(empty: Page, events: Events, pending: PendingHalves) -> Events:
-    """Return the feedback of fences that no batch has read: it discards the half."""
-    fenced = events.of_kind(EventKind.FENCED)
-    return fenced.take(np.isin(fenced.offset - empty.first_offset, pending.index))
+def _news_of_sessions(empty: Page, events: Events, pending: PendingHalves) -> Events:
+    """Return what says that no session can deliver a pending half any more.
+
+    That is the feedback of fences that no batch has read, which discards the half, and the unknown
+    ops that close a session.
+    """
+    ops = events.of_kind(EventKind.OP)
+    closing = ops.take(ops.detail == TRANSACTION_NOT_TYPE | CLOSED)
+    news = Events.concat(events.of_kind(EventKind.FENCED), closing)
+    return news.take(np.isin(news.offset - empty.first_offset, pending.index))
 
 
 def _believed(empty: Page, events: Events, halves: Events) -> Events:

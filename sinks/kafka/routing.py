@@ -72,7 +72,7 @@ class Router:
         return self._objection(output, known) or output
 
     def check_request(
-        self, half: SourceRecord, origin: RecordOrigin, check_times: int
+        self, half: SourceRecord, origin: RecordOrigin, check_times: int, *, is_closed: bool = True
     ) -> SinkRecord | Refusal:
         """Return the check request for a half, addressed to its producer group's check topic.
 
@@ -87,7 +87,12 @@ class Router:
         if known is None:
             return Refusal(RefusedReason.REAL_TOPIC_MISSING, topic)
         asked = records.check_headers(
-            headers, origin.partition, origin.offset, check_times, self.check_interval_ms
+            headers,
+            origin.partition,
+            origin.offset,
+            check_times,
+            self.check_interval_ms,
+            is_closed=is_closed,
         )
         output = SinkRecord(topic, BY_KEY, half.key(), half.value(), asked, NOW, origin)
         return self._objection(output, known) or output

@@ -23,7 +23,7 @@ from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.ledger.notes import FindNames, Ints, NotingReader
 from checkback.sinks.steps import only_rows
-from checkback.state import DIRECT_SOURCE, Action, Outcome
+from checkback.state import CHECKS, DIRECT_SOURCE, Action, Outcome
 
 LEDGER_SCHEMA: Final = pa.schema(
     [
@@ -52,6 +52,7 @@ _EVENTS: Final[Mapping[Action, str]] = {
     Action.COMMIT: "committed",
     Action.ROLLBACK: "rolled_back",
     Action.CHECK: "checked",
+    Action.CHECK_DIRECT: "checked",
     Action.DISCARD_CHECK_LIMIT: "discarded",
     Action.DISCARD_EXPIRED: "discarded",
     Action.REFUSE_HALF: "refused",
@@ -61,7 +62,7 @@ _EVENTS: Final[Mapping[Action, str]] = {
 }
 DIRECT: Final = "direct"
 """Why a transaction is committed that its producer delivered itself."""
-_COUNTING: Final = (Action.CHECK, Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
+_COUNTING: Final = (*CHECKS, Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
 """Their detail is the number of check requests."""
 _REFUSING: Final = (Action.REFUSE_HALF, Action.REFUSE_OP)
 _NAMING_NO_HALF: Final = (

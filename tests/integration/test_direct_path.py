@@ -9,7 +9,14 @@ from confluent_kafka import KafkaException
 from tests.integration.direct_sessions import GROUP, DirectHalf, DirectSession
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 
-from checkback.protocol.properties import DIRECT_ID, OP_TAG_FENCED, TAGS, text_value
+from checkback.protocol.properties import (
+    DIRECT_CLOSED,
+    DIRECT_ID,
+    OP_TAG_FENCED,
+    TAGS,
+    TRANSACTION_NOT_TYPE,
+    text_value,
+)
 from checkback.sinks.kafka.sessions import fence_session
 from checkback.state import Mark, unpack_settled
 
@@ -39,6 +46,14 @@ def fences_told(topics: Topics) -> int:
     return sum(text_value(one.headers() or [], TAGS) == OP_TAG_FENCED for one in records)
 
 
+def sessions_asked(topics: Topics) -> dict[bytes, str]:
+    """Return, for each half that was asked about, the session that its requests say is closed."""
+    return {
+        one.value() or b"": text_value(one.headers() or [], DIRECT_CLOSED) or ""
+        for one in topics.read(topics.names.check(GROUP))
+    }
+
+
 def test_what_a_producer_delivered_is_settled_and_not_written_again(
     topics: Topics, tmp_path: Path
 ) -> None:
@@ -60,6 +75,8 @@ def test_what_a_producer_delivered_is_settled_and_not_written_again(
     session.deliver(broken)
     guarded = session.half(b"guarded", real, 1)
     topics.send_op((guarded.partition, guarded.offset), "guarded", COMMIT)
+    undecided = session.half(b"undecided", real)
+    session.say(undecided, TRANSACTION_NOT_TYPE)
 
     with Pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
@@ -67,13 +84,14 @@ def test_what_a_producer_delivered_is_settled_and_not_written_again(
         wait_until(lambda: topics.reasons(), what="a refused op")
         wait_until(lambda: all(marks(topics, half) for half in delivered), what="marks")
         # Nobody fenced: the word of an old client is no verdict.
-        asked = lambda: "guarded" in topics.bodies(topics.names.check(GROUP))  # noqa: E731
-        wait_until(asked, what="a check request")
-        session.say(guarded, ROLLBACK)
-        wait_until(lambda: marks(topics, guarded), what="the answer")
+        wait_until(lambda: {*sessions_asked(topics)} == {b"guarded", b"undecided"}, what="checks")
+        for half in (guarded, undecided):
+            session.say(half, ROLLBACK)
+        wait_until(lambda: marks(topics, guarded) and marks(topics, undecided), what="the answers")
         assert pipeline.terminate() == 0
         stopped = pipeline.wait_for("stopped")
 
+    assert sessions_asked(topics) == {b"guarded": "", b"undecided": session.name}
     bodies = ["broken", *(half.body.decode() for half in delivered), "fallback", "plain"]
     assert topics.bodies(real) == sorted(bodies)
     assert [marks(topics, half) for half in delivered] == [[Mark.DELIVERED]] * 6

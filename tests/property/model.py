@@ -48,7 +48,13 @@ class Half:
     transaction: int
     asked: int = 0
     is_direct: bool = False
+    is_closed: bool = False
+    """Its session can't deliver it any more."""
     is_fencing: bool = False
+
+    @property
+    def may_be_delivered(self) -> bool:
+        return self.is_direct and not self.is_closed
 
 
 @dataclass
@@ -143,7 +149,7 @@ class Model:
 
     def take_fence(self, offset: Offset) -> None:
         half = offset.half
-        if half and half.is_direct:
+        if half and half.may_be_delivered:
             was_asked_enough = half.asked >= (self.rules.check_max or 1)
             self.discard(offset, half, "CHECK_LIMIT" if was_asked_enough else "EXPIRED")
 
@@ -163,6 +169,9 @@ class Model:
         is_guarded = known and known.is_direct and said != DELIVERED and said == op.detail
         if said == UNKNOWN or is_guarded:
             self.tally[Counter.UNKNOWN_OPS] += 1
+            half = offset.half
+            if half and (half.group, half.transaction) == (op.group, op.transaction):
+                half.is_closed |= said != op.detail
         elif known and known.group != op.group:
             self.refuse(op, Reason.OP_GROUP_WRONG)
         elif known and known.transaction != op.transaction:
@@ -224,17 +233,18 @@ class Model:
             # Silence counts only up to where every op was read.
             read = self.all_read_until
             kept = self.rules.half_retention_ms
-            if half.is_direct:  # an interval is left for the fence
+            if half.may_be_delivered:  # an interval is left for the fence
                 kept = max(0, kept - self.rules.check_interval_ms)
             is_old = read - half.time > kept
             is_due = read > half.deadline
             is_used_up = is_due and half.asked >= (self.rules.check_max or 1)
-            if half.is_direct and (is_used_up or (is_old and (is_due or not half.is_fencing))):
+            is_to_fence = is_used_up or (is_old and (is_due or not half.is_fencing))
+            if half.may_be_delivered and is_to_fence:
                 half.is_fencing = True
                 half.deadline = self.now + self.rules.check_interval_ms
                 self.act(Action.FENCE, offset.number, half.asked)
                 self.tally[Counter.FENCES] += 1
-            elif is_old and not half.is_direct:
+            elif is_old and not half.may_be_delivered:
                 self.discard(offset, half, "EXPIRED")
             elif is_used_up:
                 self.discard(offset, half, "CHECK_LIMIT")
@@ -244,7 +254,8 @@ class Model:
         for _, number, half in due[:budget]:
             half.asked += 1
             half.deadline = self.now + self.rules.check_interval_ms
-            self.act(Action.CHECK, number, half.asked)
+            action = Action.CHECK_DIRECT if half.may_be_delivered else Action.CHECK
+            self.act(action, number, half.asked)
             self.tally[Counter.CHECKS] += 1
         self.tally[Counter.CHECKS_DEFERRED] += len(due[budget:])
 

@@ -12,7 +12,7 @@ from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, M
 from tests.property.paged import PagedEngine
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import DIRECT_SOURCE, Action, EventKind, Rules
+from checkback.state import CHECKS, DIRECT_SOURCE, Action, EventKind, Rules
 
 OFFSETS = 16
 RULES = Rules(
@@ -29,7 +29,7 @@ IDENTITY_REASONS = [one for one in RefusedReason if one >= FIRST_OF_THEM]
 """Why access control refuses a half or an op before the state sees what it says."""
 VERDICTS = {
     Action.COMMIT, Action.ROLLBACK, Action.DISCARD_EXPIRED, Action.DISCARD_CHECK_LIMIT,
-    Action.CHECK,
+    *CHECKS,
 }  # fmt: skip
 offsets = st.integers(0, OFFSETS - 1)
 states = st.sampled_from([COMMIT, COMMIT, ROLLBACK, UNKNOWN])

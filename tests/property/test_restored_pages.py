@@ -13,6 +13,7 @@ from tests.property.paged import events_of
 
 from checkback.operations.rebuild.restored_page import Known, restore_page
 from checkback.state import (
+    CHECKS,
     Action,
     EventKind,
     Page,
@@ -108,7 +109,7 @@ class World:
                 self.ops += 1
                 told = (EventKind.FENCED, offset, self.ops, self.now_ms, 0, 0, 0)
                 self.undelivered.append(Record(*told))
-            if action == Action.CHECK and self.chance.random() < 0.3:
+            if action in CHECKS and self.chance.random() < 0.3:
                 self.ops += 1
                 feedback = (EventKind.UNDELIVERED, offset, self.ops, self.now_ms, 0, 0, detail)
                 self.undelivered.append(Record(*feedback))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Act, Record
 from tests.simulation.world import World
 
-from checkback.state import Action, Counter, EventKind, Rules
+from checkback.state import CHECKS, Action, Counter, EventKind, Rules
 
 VERDICTS = (
     Action.COMMIT,
@@ -52,7 +52,7 @@ class Audit:
         commits_read = {r.offset for r in records if self._is_honest_verdict(r)}
         for act in acts:
             self._acted(act, now, rules)
-            if act.action == Action.CHECK:
+            if act.action in CHECKS:
                 assert act.offset not in commits_read, f"{act} although its op was read"
         if not rules.check_enabled:
             # Pages look again after an interval, so this long it takes to see checks on again.
@@ -78,7 +78,7 @@ class Audit:
         return (record.group, record.transaction) == (transaction.group, transaction.number)
 
     def _acted(self, act: Act, now: int, rules: Rules) -> None:
-        if act.action == Action.CHECK:
+        if act.action in CHECKS:
             assert act.offset not in self.verdict, f"{act} after {self.verdict[act.offset]!r}"
             assert now > self.deadline[act.offset], f"{act} before its deadline"
             self.asked[act.offset] += 1

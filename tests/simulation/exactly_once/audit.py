@@ -16,7 +16,7 @@ from tests.simulation.exactly_once.pages import Reference
 
 from checkback.protocol import properties
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, Headers, text_value
-from checkback.state import Action, Outcome, pack_settled, unpack_settled
+from checkback.state import CHECKS, Action, Outcome, pack_settled, unpack_settled
 from checkback.testing.fake_kafka import Cluster
 
 Fact = tuple[Any, ...]
@@ -196,7 +196,7 @@ def _facts(outcome: Outcome, state_partition: int, batch: int) -> list[Fact]:
     for action, offset, detail, source in rows:
         if action == Action.COMMIT:
             found.append(("commit", outcome.partition, offset))
-        elif action == Action.CHECK:
+        elif action in CHECKS:
             found.append(("check", outcome.partition, offset, detail))
         elif action in DISCARDS:
             found.append(("discard", outcome.partition, offset))

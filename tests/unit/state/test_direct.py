@@ -40,8 +40,28 @@ def actions(acts: list[Act]) -> list[Action]:
 def asked_once() -> Story:
     """Return a page with one direct half whose only check request was sent at DUE."""
     story = Story(ONE_CHECK)
-    assert actions(story.batch(DUE, direct_half(0))) == [Action.CHECK]
+    assert actions(story.batch(DUE, direct_half(0))) == [Action.CHECK_DIRECT]
     return story
+
+
+def test_the_check_of_a_closed_half_is_that_of_a_plain_one() -> None:
+    """Whoever answers it fences nobody; its owner's session goes on with others."""
+    story = Story()
+    story.batch(SENT, direct_half(0), direct_half(1), direct_op(0, UNKNOWN | CLOSED))
+    assert actions(story.batch(DUE)) == [Action.CHECK, Action.CHECK_DIRECT]
+
+
+def test_a_closed_half_is_discarded_without_a_fence() -> None:
+    story = Story(ONE_CHECK)
+    story.batch(SENT, direct_half(0), direct_op(0, UNKNOWN | CLOSED))
+    story.batch(DUE)
+    assert actions(story.batch(DUE + INTERVAL + 1)) == [Action.DISCARD_CHECK_LIMIT]
+
+
+def test_only_an_op_of_the_half_itself_closes_it() -> None:
+    story = Story()
+    story.batch(SENT, direct_half(0), direct_op(0, UNKNOWN | CLOSED, transaction=2))
+    assert actions(story.batch(DUE)) == [Action.CHECK_DIRECT]
 
 
 def test_a_delivered_half_is_settled_and_no_final_is_asked_for() -> None:
