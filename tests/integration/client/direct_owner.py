@@ -29,6 +29,7 @@ from checkback.client import (
 from checkback.client.check_request import read_check_request
 
 PR_SET_PDEATHSIG = 1
+NEVER_MS = 1_000_000
 COMMIT, ROLLBACK = "commit", "rollback"
 STATES = {
     COMMIT: LocalTransactionState.COMMIT_MESSAGE,
@@ -174,9 +175,10 @@ def _do(producer: TransactionMQProducer, topic: str, command: Mapping[str, Any])
         return
     if command.get("point"):
         Stop.set(command["point"], command["signal"], command.get("occurrence", 0))
-    if command.get("after_ms") is not None:
-        number = command["signal"]
-        threading.Timer(command["after_ms"] / 1000, lambda: os.kill(os.getpid(), number)).start()
+    number, after_ms = command.get("signal", 0), command.get("after_ms", NEVER_MS)
+    late = threading.Timer(after_ms / 1000, lambda: os.kill(os.getpid(), number))
+    late.daemon = True
+    late.start()
     random.seed(command["seed"])
     sends = [(number, how, forgets) for number, (how, forgets) in enumerate(command["sends"])]
 
@@ -193,6 +195,8 @@ def _do(producer: TransactionMQProducer, topic: str, command: Mapping[str, Any])
     while time.monotonic() < deadline_s and len(delivery._own._halves):  # under way
         time.sleep(0.005)
     Stop.set("", 0)
+    late.cancel()  # who is done does not die later, while nobody expects it
+    late.join()
 
 
 if __name__ == "__main__":
