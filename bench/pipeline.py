@@ -19,8 +19,10 @@ from checkback.protocol.errors import OperationalError, UsageError
 if TYPE_CHECKING:
     from checkback.bench.repository.kafka_streams import StreamsRun
 
-USUAL_COMPARISONS: Final = ("stateless", "ledger", "page-size-1")
+LEDGER: Final = "ledger"
+USUAL_COMPARISONS: Final = ("stateless", LEDGER, "page-size-1")
 ACCESS: Final = "access-control"
+DIRECT: Final = "direct"
 ACCOUNTS: Final = 100
 STREAMS: Final = "kafka-streams"
 """This comparison needs a checkout, a JDK and more jars."""
@@ -32,7 +34,7 @@ STREAMS_TOPIC: Final = "kafka-streams-orders"
 
 def possible_comparisons() -> tuple[str, ...]:
     """Return the comparisons that are possible here."""
-    usual = (*USUAL_COMPARISONS, ACCESS)
+    usual = (*USUAL_COMPARISONS, ACCESS, DIRECT)
     return (*usual, STREAMS) if is_checkout() else usual
 
 
@@ -42,7 +44,8 @@ class PipelineOptions:
 
     The comparisons: Spark's own Kafka sink moving the same records, the job with the Delta ledger,
     the job with one offset per state row, and on request the job with access control (100 accounts
-    sign halves and ops) and, in a checkout, Kafka Streams.
+    sign halves and ops), with transactions that their producer has delivered directly and, in a
+    checkout, Kafka Streams.
 
     Raises:
         UsageError: there is no comparison with this name.
@@ -62,8 +65,8 @@ class PipelineOptions:
     batch_events: int = options.batch_events(1_000_000)
     compare: str = option(
         ",".join(USUAL_COMPARISONS),
-        "The comparisons; access-control only if named; kafka-streams needs a checkout and a JDK."
-        " none: only the job.",
+        "The comparisons; access-control and direct only if named; kafka-streams needs a checkout"
+        " and a JDK. none: only the job.",
     )
 
     def __post_init__(self) -> None:
@@ -115,37 +118,30 @@ class PipelineBench:
             if STREAMS in comparisons:
                 self._kafka_streams(trial, number)
             trial.delete()
-            if ACCESS in comparisons:
-                signed = self._loaded(
-                    f"access-{number}", self.options.loaded_transactions, accounts=ACCOUNTS
-                )
-                self._job(signed, "access_control", number)
-                signed.delete()
-            if "ledger" in comparisons:
-                ledger = self._loaded(
-                    f"ledger-{number}", self.options.loaded_transactions, ledger=True
-                )
-                self._job(ledger, "ledger", number)
-                ledger.delete()
+            for comparison in (ACCESS, DIRECT, LEDGER):
+                if comparison in comparisons:
+                    self._variant(comparison, number)
             if "page-size-1" in comparisons:
                 self._page_size_1(number)
         return Findings(self._measures(), self.runs)
 
+    def _variant(self, comparison: str, number: int) -> None:
+        """Run the job with something else about it than in the run `job`."""
+        name = f"{comparison}-{number}"
+        trial = self._loaded(name, self.options.loaded_transactions, comparison)
+        self._job(trial, comparison.replace("-", "_"), number)
+        trial.delete()
+
     def _loaded(
-        self,
-        name: str,
-        transactions: int,
-        *,
-        ledger: bool = False,
-        page_size: int | None = None,
-        accounts: int = 0,
+        self, name: str, transactions: int, comparison: str = "", *, page_size: int | None = None
     ) -> Trial:
         changes: dict[str, object] = {} if page_size is None else {"page_size": page_size}
-        if ledger:
+        if comparison == LEDGER:
             changes["ledger"] = str(self.stage.folder / name / "ledger")
         trial = self.stage.trial(name, **changes).create()
-        if accounts:
-            trial.control_access(accounts)
+        trial.is_direct = comparison == DIRECT
+        if comparison == ACCESS:
+            trial.control_access(ACCOUNTS)
         self.say(f"loads {transactions:,} transactions")
         trial.load(transactions)
         return trial
@@ -171,9 +167,10 @@ class PipelineBench:
         trial.delete_topics([topic])
 
     def _job(self, trial: Trial, kind: str, number: int) -> None:
+        count = "delivered" if trial.is_direct else "finals"
         with Query(trial, kind) as query:
             self._finish(query, kind, number)
-            self._require_finals(trial, kind, query.counts()["finals"])
+            self._require_finals(trial, kind, query.counts()[count])
 
     def _kafka_streams(self, trial: Trial, number: int) -> None:
         from checkback.bench.repository.kafka_streams import StreamsRun
@@ -213,6 +210,7 @@ class PipelineBench:
             ("throughput_to_stateless", "stateless", "job"),
             ("throughput_with_ledger", "job", "ledger"),
             ("throughput_with_access_control", "job", "access_control"),
+            ("throughput_with_direct_delivery", "job", "direct"),
             ("throughput_to_page_size_1", "page_size_1", "job"),
             ("throughput_to_kafka_streams", "kafka_streams", "job"),
         ):
