@@ -27,8 +27,8 @@ INDENT: Final = " " * 9
 def command(settings: Settings, output: CommandOutput) -> int:
     """Check software, brokers, topics, clock, rights, checkpoint and producer groups.
 
-    Writes one tick to the op topic, because only a record shows the brokers' time; the pipeline
-    ignores it. Exit code 1: a check failed.
+    Writes one tick to the feedback topic, because only a record shows the brokers' time; the
+    pipeline ignores it. Exit code 1: a check failed.
     """
     # Imported late: what reads Kafka loads slowly.
     from checkback.operations.diagnosis import Result

@@ -121,15 +121,16 @@ class BrokerChecks:
             yield judge_retention(self.settings, half, self.settings.pending_window_ms)
 
     def _rights(self) -> Findings:
-        for topic, needed in topic_rights(self.settings.topics).items():
-            if topic in self.found:
-                asked = self.admin.describe_topics(
-                    TopicCollection([topic]),
-                    include_authorized_operations=True,
-                    request_timeout=TIMEOUT_S,
-                )
-                allowed = asked[topic].result(TIMEOUT_S).authorized_operations or []
-                yield judge_rights(topic, needed, [one.name for one in allowed])
+        needed = topic_rights(self.settings.topics)
+        found = [topic for topic in needed if topic in self.found]
+        if not found:
+            return
+        asked = self.admin.describe_topics(
+            TopicCollection(found), include_authorized_operations=True, request_timeout=TIMEOUT_S
+        )
+        for topic in found:
+            allowed = asked[topic].result(TIMEOUT_S).authorized_operations or []
+            yield judge_rights(topic, needed[topic], [one.name for one in allowed])
 
 
 def _broker_configs(admin: Any) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Checks everything that the pipeline needs.
 
-Three checks write. One appends a tick to the op topic, because only a record shows the brokers'
-time; the pipeline skips it. The others start a transactional producer each, with names of their
-own, because nothing else shows whether this user may use transactional ids.
+Three checks write. One appends a tick to the feedback topic, because only a record shows the
+brokers' time; the pipeline skips it. The others start a transactional producer each, with names of
+their own, because nothing else shows whether this user may use transactional ids.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from checkback.streaming.stalls import StallWatch
 from checkback.streaming.state_size import fitted
 
 LOG_APPEND_TIME: Final = 2
+MOST_AT_ONCE: Final = 7
 STALL_LOOK_S: Final = 2.0
 """Between two looks at where reading stands; ordinary transactions end sooner."""
 PACKAGES: Final = ("pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "pandas")
@@ -80,28 +81,25 @@ class Doctor:
 
         Checks mostly wait for brokers, so they run beside each other.
         """
-        looks: list[Callable[[], Findings]] = [
-            self._topics,
-            lambda: guarded("open transactions", self._stalls),
-            lambda: guarded("transactional ids", self._transactional_ids),
-            lambda: guarded("direct delivery", self._direct_delivery),
-            lambda: guarded("checkpoint", self._checkpoint),
-        ]
-        with ThreadPoolExecutor(len(looks) + 1) as pool:
-            brokers = pool.submit(list, self._broker_checks.brokers())
+        checks = self._broker_checks
+        with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+            brokers = pool.submit(list, checks.brokers())
             yield from _software()
             yield from guarded("access control", self._access_control)
             yield from brokers.result()
             if any(one.result is Result.FAILED for one in brokers.result()):
                 return  # every other check would say the same
-            for found in [pool.submit(list, look()) for look in looks]:
+            topics = pool.submit(list, checks.topics())
+            others = [
+                pool.submit(list, guarded("open transactions", self._stalls)),
+                pool.submit(list, guarded("transactional ids", self._transactional_ids)),
+                pool.submit(list, guarded("direct delivery", self._direct_delivery)),
+                pool.submit(list, guarded("checkpoint", self._checkpoint)),
+            ]
+            yield from topics.result()
+            of_topics = [checks.rights(), checks.refused(), guarded("clock", self._clock)]
+            for found in [*(pool.submit(list, one) for one in of_topics), *others]:
                 yield from found.result()
-
-    def _topics(self) -> Findings:
-        yield from self._broker_checks.topics()
-        yield from self._broker_checks.rights()
-        yield from self._broker_checks.refused()
-        yield from guarded("clock", self._clock)
 
     def _stalls(self) -> Findings:
         watch = StallWatch(self._settings, self._admin, pause_s=0)
