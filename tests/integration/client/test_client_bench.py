@@ -42,6 +42,7 @@ def test_direct_delivery_is_measured_beside_the_checked_way(checkback: Checkback
         rates="50",
         lanes="1",
         seconds=1,
+        warm_up_seconds=0,
         threads=2,
         transactions=100,
         rounds=1,
