@@ -124,7 +124,7 @@ def create_real_topic(bootstrap_servers: str, topic_prefix: str, partitions: int
         BrokerError: Kafka can't be reached, or refused.
     """
     topic = topic_prefix + REAL_TOPIC
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
     try:
         if admin.list_topics(topic, LOOK_S).topics[topic].error is not None:
             admin.create_topics([NewTopic(topic, partitions)])[topic].result(LOOK_S)
