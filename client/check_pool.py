@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
+
+_log = logging.getLogger(__name__)
 
 Check = TypeVar("Check")
 
@@ -24,7 +27,7 @@ class CheckPool(Generic[Check]):
         least: threads from the start.
         most: threads at most.
         held: most jobs that wait in the queue.
-        work: called with each job, in one of the threads; must not raise.
+        work: called with each job, in one of the threads; what it raises is logged.
     """
 
     def __init__(
@@ -84,5 +87,9 @@ class CheckPool(Generic[Check]):
             except queue.Empty:
                 continue
             self._busy_since_s[threading.current_thread()] = time.monotonic()
-            self._work(job)
-            del self._busy_since_s[threading.current_thread()]
+            try:
+                self._work(job)
+            except BaseException:  # SystemExit of a listener, too: other checks need the thread
+                _log.exception("A check was not answered")
+            finally:
+                del self._busy_since_s[threading.current_thread()]

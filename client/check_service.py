@@ -109,7 +109,7 @@ class CheckService:
             except KafkaException as error:
                 _log.warning("Check requests can't be read, trying again: %s", remark_of(error))
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
-            except Exception:
+            except BaseException:  # SystemExit of a callback, too: nobody else reads them
                 _log.exception("Check requests can't be read, trying again")
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
 
@@ -198,7 +198,7 @@ class CheckService:
     def _work(self, job: CheckJob) -> None:
         try:
             done = self._answers.answer(job.request)
-        except Exception:
+        except BaseException:  # SystemExit of the listener, too
             _log.exception("The check of %s was not answered", job.request.transaction_id)
             done = True  # the next check request asks again
         if done:

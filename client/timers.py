@@ -47,7 +47,7 @@ class Timers:
         while (action := self._next()) is not None:
             try:
                 action()
-            except Exception:
+            except BaseException:  # SystemExit of a callback, too: others wait for their actions
                 _log.exception("A delayed action failed")
 
     def _next(self) -> Callable[[], None] | None:

@@ -120,7 +120,7 @@ class Lane:
         while not (self._closing and self._queue.empty()):
             try:
                 self._turn()
-            except Exception:
+            except BaseException:  # SystemExit of a callback, too: senders wait for this thread
                 _log.exception("Direct delivery stumbled; its halves go the checked way")
                 self._drop_session("an error of ours")
         session = self._session
