@@ -103,7 +103,8 @@ class ManagedProducer(ABC):
 
         Returns:
             How many sends and check answers still ran when ``shutdown_timeout_ms`` was over.
-            Checks will ask for their outcome.
+            Checks will ask how the transactions among them ended. The futures of plain sends end
+            with a SendError.
         """
         with self._state_lock:
             was, self._state = self._state, ServiceState.SHUTDOWN_ALREADY

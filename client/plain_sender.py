@@ -73,6 +73,7 @@ class PlainSender:
         self._turns = itertools.count()
         self._timers = Timers("checkback-plain-sends")
         self._room = threading.BoundedSemaphore(options.async_sends_max)
+        self._not_waited_for: set[PlainSend] = set()
 
     def send(self, message: Message, choice: Choice, tries_max: int) -> SendResult:
         """Send and wait.
@@ -94,9 +95,10 @@ class PlainSender:
         Raises:
             SendError: ``async_sends_max`` sends wait already.
         """
-        self._take_room()
         under_way = self._new_send(message, choice, tries_max)
-        under_way.result.add_done_callback(lambda _: self._room.release())
+        self._take_room()
+        self._not_waited_for.add(under_way)
+        under_way.result.add_done_callback(lambda _: self._ended(under_way))
         result = under_way.start()
         if not result.done():
             self._timers.after(under_way.budget.timeout_ms, under_way.give_up)
@@ -163,10 +165,18 @@ class PlainSender:
             )
         return lambda _: (queue, leaders[queue.queue_id])
 
-    def close(self, timeout_s: float) -> None:
-        """Send what waits, then close."""
+    def close(self, timeout_s: float) -> int:
+        """Send what waits, then close; end all other sends, and return how many these were."""
         self._polled.close(timeout_s)
         self._timers.close()
+        left = list(self._not_waited_for)
+        for under_way in left:
+            under_way.shut_down()
+        return len(left)
+
+    def _ended(self, under_way: PlainSend) -> None:
+        self._not_waited_for.discard(under_way)
+        self._room.release()
 
     def _new_send(self, message: Message, choice: Choice, tries_max: int) -> PlainSend:
         return PlainSend(

@@ -162,5 +162,5 @@ class DefaultMQProducer(ManagedProducer):
     def _close(self, left_s: Callable[[], float]) -> int:
         left = self._running.wait_until_idle(left_s())
         if self._plain is not None:
-            self._plain.close(left_s())
+            left += self._plain.close(left_s())
         return left
