@@ -149,7 +149,7 @@ class CheckService:
         self._forget([one.partition for one in partitions])
 
     def _stuck(self) -> bool:
-        """Tell whether no thread has ended an answer for a whole check interval, nor can be added."""
+        """Tell whether all threads hang for a whole check interval, and none can be added."""
         stuck_ms = self._pool.stuck_for_s(time.monotonic()) * 1000
         return stuck_ms > self._check_interval_ms and not self._pool.grow()
 

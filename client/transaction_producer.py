@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Unpack
 
-from checkback.client.broker_clock import BrokerClock
+from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.callback_result import EVENTS_BY_STATE, CallbackResult, remark_of, result_of
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
@@ -157,7 +157,7 @@ class TransactionMQProducer(DefaultMQProducer):
         self._templates: dict[tuple[str, int | None], tuple[Headers, int]] = {}
         self._queues: dict[int, MessageQueue] = {}
         self._budget_s = options.send_msg_timeout_ms / 1000
-        signer = options.signer(lambda: self._clock.now_ms(time.time() * 1000))
+        signer = options.signer(lambda: self._clock.now_ms(steady_ms(), time.time() * 1000))
         self._signature_bytes = 0 if signer is None else signer.headers_bytes_max()
         self._stored = None if signer is None else StoredHalves()
         self._halves = HalfProducer(
@@ -181,6 +181,7 @@ class TransactionMQProducer(DefaultMQProducer):
             self.producer_group,
             self.counters,
             signer,
+            self._halves.renew,
         )
         self._status = self._new_status_watch()
         self._direct = DirectSide(

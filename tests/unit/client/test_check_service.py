@@ -118,7 +118,7 @@ def test_a_request_that_can_not_be_read_holds_up_no_other() -> None:
             done.set()
         return True
 
-    records = [Record(4, wide), Record(5, long), Record(6, broken), Record(7)]  # type: ignore[arg-type]
+    records = [Record(4, wide), Record(5, long), Record(6, broken), Record(7)]
     stage = Stage(Checks(*records), answer)
     assert done.wait(5)
     assert [request.queue_id for request in answered] == [None, None, None]

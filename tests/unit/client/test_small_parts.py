@@ -40,6 +40,11 @@ def test_an_age_is_told_by_the_brokers_clock() -> None:
     assert clock.age_ms(0, now_ms=10**12) == 0
     clock.learn(appended_at_ms=5_000, now_ms=2_000)
     assert clock.age_ms(5_500, now_ms=3_000) == 500
+    assert clock.now_ms(3_000, time_of_day_ms=99) == 6_000
+
+
+def test_before_the_first_record_the_time_of_day_is_the_brokers_time() -> None:
+    assert BrokerClock().now_ms(3_000, time_of_day_ms=99) == 99
 
 
 @pytest.mark.parametrize(
