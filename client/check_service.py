@@ -190,7 +190,7 @@ class CheckService:
         try:
             request = _request_of(record)
         except Exception as error:
-            # Whatever it is: the request would come again for ever, and no other behind it.
+            # Whatever was raised: otherwise the same request would come again and again.
             self._counters.add(ClientEvent.CHECK_UNREADABLE)
             _log.warning("Check request at %d/%d skipped: %s", partition, offset, remark_of(error))
             self._finished(partition, offset)

@@ -150,8 +150,19 @@ class HalfProducer:
             SendError: it was not stored; with the field ``in_doubt`` true: it may have been, and
                 if so the answer to its check is rollback.
         """
-        for report, timeout_s in self.tries(half, ThreadReport):
-            report.wait(timeout_s)
+        try:
+            for report, timeout_s in self.tries(half, ThreadReport):
+                report.wait(timeout_s)
+        except SendError:
+            raise
+        except BaseException:
+            self.interrupted(half)
+            raise
+
+    def interrupted(self, half: Half) -> None:
+        """Note that nobody waits for a half any more; its local transaction will not run."""
+        self._doubts.add(half.message.transaction_id)
+        self._counters.add(ClientEvent.SEND_IN_DOUBT)
 
     def tries(
         self, half: Half, new_report: Callable[[deque[Any]], Waiting]

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.02
 """Between two looks at the reports of ops, for which nobody waits."""
+CLOSE_S: Final = 0.5
+"""For the ops of the last moment, also when a shutdown has used up its time for something else."""
 ID_AT: Final = OP_PROTOCOL_ORDER.index(UNIQ_KEY)
 CLOSED_AT: Final = len(OP_PROTOCOL_ORDER)
 
@@ -141,7 +143,7 @@ class OpProducer:
 
     def close(self, timeout_s: float) -> None:
         """Send what is held, then close."""
-        self._polled.close(timeout_s)
+        self._polled.close(max(CLOSE_S, timeout_s))
 
     def _signed(
         self, topic: str, partition: int, key: bytes, value: bytes, headers: Headers

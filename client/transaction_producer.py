@@ -151,7 +151,10 @@ class TransactionMQProducer(DefaultMQProducer):
     def _open(self) -> None:
         # First: under a wrong prefix a check topic would be left behind that nobody reads.
         require_half_and_op(self._facts, self.topics)
+        self._facts.prepare(self.topics.half)
         self._create_check_topic()
+        # Before anything is opened that would stay open when this fails.
+        has_status = self._exists(self.topics.status)
         options = self.options
         doubts = Doubts()
         self._templates: dict[tuple[str, int | None], tuple[Headers, int]] = {}
@@ -183,7 +186,7 @@ class TransactionMQProducer(DefaultMQProducer):
             signer,
             self._halves.renew,
         )
-        self._status = self._new_status_watch()
+        self._status = self._new_status_watch() if has_status else None
         self._direct = DirectSide(
             self._clients, self.topics, self.producer_group, self._facts, self._ops, self.counters
         )
@@ -209,13 +212,14 @@ class TransactionMQProducer(DefaultMQProducer):
             self.options.start_timeout_ms / 1000,
         )
 
-    def _new_status_watch(self) -> StatusWatch | None:
-        """Follow what the pipeline tells, if there is a topic for it."""
-        topic, timeout_s = self.topics.status, self.options.start_timeout_ms / 1000
-        if not topic_exists(self._facts.admin, topic, self._clients.bootstrap_servers, timeout_s):
-            return None
-        watch = StatusWatch(self._clients.status_consumer, topic)
-        watch.start(timeout_s)
+    def _exists(self, topic: str) -> bool:
+        timeout_s = self.options.start_timeout_ms / 1000
+        return topic_exists(self._facts.admin, topic, self._clients.bootstrap_servers, timeout_s)
+
+    def _new_status_watch(self) -> StatusWatch:
+        """Follow what the pipeline tells."""
+        watch = StatusWatch(self._clients.status_consumer, self.topics.status)
+        watch.start(self.options.start_timeout_ms / 1000)
         return watch
 
     def _new_check_service(self, doubts: Doubts) -> CheckService:
