@@ -201,7 +201,8 @@ class PlainSend:
         self.record, self._current = SENT_AWAY, None
 
     def _error(self, problem: str, *, in_doubt: bool) -> SendError:
-        remedy = "It may be stored: sent again, it may be there twice." if in_doubt else ""
+        doubt = "It may be stored: sent again, it may be there twice."
+        remedy = doubt if in_doubt else "Nothing was stored: send it again when Kafka takes it."
         return SendError(
             f"The message was not sent, in {self._tries} tries: {problem}.",
             remedy=remedy,
