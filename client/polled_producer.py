@@ -91,13 +91,19 @@ class PolledProducer:
     def close(self, timeout_s: float) -> int:
         """Send what waits, then close; return how many records were given up for want of time."""
         deadline_s = time.monotonic() + timeout_s
+        # The callback of a send may shut its producer down, in the thread that polls.
+        is_polling = threading.current_thread() is self._thread
         while len(self.producer) and time.monotonic() < deadline_s:
-            time.sleep(DRAIN_LOOK_S)
+            if is_polling:
+                self.producer.poll(DRAIN_LOOK_S)
+            else:
+                time.sleep(DRAIN_LOOK_S)
         left = len(self.producer)
         if left:
             self.producer.purge()
         self._closing.set()
-        self._thread.join(JOIN_S)
+        if not is_polling:
+            self._thread.join(JOIN_S)
         self.producer.poll(0)
         self._wake()
         self.producer.close()

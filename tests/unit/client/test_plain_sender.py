@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from checkback.client.options import ProducerOptions
 from checkback.client.plain_sender import PlainSender
 from checkback.client.topic_facts import Topic
 from checkback.protocol.errors import SendError
+from checkback.testing.waiting import wait_until
 
 
 class Kafka:
@@ -86,3 +88,16 @@ def test_sends_that_ended_before_are_not_left() -> None:
     with pytest.raises(SendError):
         result.result(5)
     assert sender.close(0) == 0
+
+
+def test_the_callback_of_a_send_may_shut_its_producer_down() -> None:
+    kafka = Kafka()
+    sender = sender_of(kafka)
+    closed: deque[int] = deque()
+    results = [sender.send_async(Message("t", b"x"), choice, 3) for _ in range(2)]
+    results[0].add_done_callback(lambda _: closed.append(sender.close(0)))
+    kafka.due.append((kafka.held.pop(0), KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    for result in results:
+        with pytest.raises(SendError):
+            result.result(5)
+    wait_until(lambda: list(closed) == [1], what="the shutdown")
