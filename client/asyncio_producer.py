@@ -19,8 +19,8 @@ from checkback.client.options import ProducerKeywords
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
 from checkback.client.tracing import UNTRACED, Step
 from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
-from checkback.client.validation import check_message_class
-from checkback.protocol.errors import ConfigurationError, SendError
+from checkback.client.validation import check_message_class, check_topic
+from checkback.protocol.errors import BrokerError, ConfigurationError, NotFoundError, SendError
 
 
 class AsyncTransactionListener(ABC):
@@ -134,7 +134,12 @@ class AsyncTransactionMQProducer:
     async def send(self, message: Message) -> SendResult:
         """As :meth:`TransactionMQProducer.send`, by turns or by key."""
         async with self._room:
-            await self._producer.learn_topic(message)
+            try:
+                await self._producer.learn_topic(message)
+            except NotFoundError as error:
+                raise BrokerError(
+                    error.message, remedy=error.remedy, topic=message.topic
+                ) from error
             return await asyncio.wrap_future(self._producer.send_async(message))
 
     def _ended(self, task: asyncio.Task[TransactionSendResult]) -> None:
@@ -149,10 +154,18 @@ class _LoopProducer(TransactionMQProducer):
     inbox: Inbox
 
     async def learn_topic(self, message: Message) -> None:
-        """Ask the brokers about an unknown topic in a thread: waiting would block the loop."""
-        topic = getattr(message, "topic", None)
-        if isinstance(topic, str) and not self._facts.knows(topic):
-            await asyncio.to_thread(self._facts.prepare, topic)
+        """Ask the brokers about an unknown topic in a thread: waiting would block the loop.
+
+        Raises:
+            InvalidMessageError: no message may be sent there.
+            LifeCycleError: not started, shut down, or forked.
+            NotFoundError: there is no such topic.
+        """
+        self._require_running()
+        check_message_class(message)
+        if not self._facts.knows(message.topic):
+            check_topic(message.topic, self.topics)
+            await asyncio.to_thread(self._facts.prepare, message.topic)
 
     async def transact(
         self, listener: AsyncTransactionListener, message: Message, arg: Any

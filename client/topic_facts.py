@@ -91,11 +91,12 @@ class TopicFacts:
         return topic in self._limits
 
     def prepare(self, topic: str) -> None:
-        """Ask for a topic, so that the next send to it is answered from memory."""
-        try:
-            self._learn_limit(topic)
-        except NotFoundError:
-            return  # the send says so
+        """Ask for a topic, so that the next send to it is answered from memory.
+
+        Raises:
+            NotFoundError: there is no such topic.
+        """
+        self._learn_limit(topic)
 
     def topic(self, name: str) -> Topic:
         """Return what is known of a topic's partitions.

@@ -52,7 +52,7 @@ def check_message(message: Message, topics: TopicNames, max_message_size: int) -
 
 
 def check_message_class(message: Message) -> None:
-    """Refuse what is no message.
+    """Refuse what is no message, or has no text as its topic.
 
     Raises:
         InvalidMessageError: says what it is.
@@ -62,6 +62,9 @@ def check_message_class(message: Message) -> None:
             f"The message is a {type(message).__name__}.",
             remedy="Give a checkback.client.Message.",
         )
+    topic: object = message.topic
+    if not isinstance(topic, str):
+        raise InvalidMessageError(f"The topic is a {type(topic).__name__}, not a text.")
 
 
 def check_content(message: Message, max_message_size: int) -> None:

@@ -16,7 +16,13 @@ from checkback.client import (
     Message,
 )
 from checkback.client.counters import ClientEvent
-from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.errors import (
+    BrokerError,
+    ConfigurationError,
+    InvalidMessageError,
+    LifeCycleError,
+    NotFoundError,
+)
 
 __all__ = ["kafka"]
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
@@ -109,4 +115,41 @@ def test_nothing_is_asked_of_the_brokers_in_the_loop(kafka: list[Clients]) -> No
         askers = {thread for _, thread in kafka[0].opened_admin.asked}
         assert threading.get_ident() not in askers
 
+    asyncio.run(run())
+
+
+def test_a_missing_topic_is_asked_for_outside_the_loop(kafka: list[Clients]) -> None:
+    async def run() -> None:
+        async with producer_of(Listener()) as producer:
+            kafka[0].opened_admin.missing.add("none")
+            with pytest.raises(NotFoundError):
+                await producer.send_message_in_transaction(Message("none", b"x"))
+            with pytest.raises(BrokerError, match="does not exist"):
+                await producer.send(Message("none", b"x"))
+        askers = {thread for _, thread in kafka[0].opened_admin.asked}
+        assert threading.get_ident() not in askers
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("topic", ["", "a b", None, ["t"], "RMQ_SYS_TRANS_HALF_TOPIC"])
+def test_brokers_are_not_asked_about_what_is_no_topic(topic: Any, kafka: list[Clients]) -> None:
+    async def run() -> None:
+        async with producer_of(Listener()) as producer:
+            asked = len(kafka[0].opened_admin.asked)
+            for send in (producer.send_message_in_transaction, producer.send):
+                with pytest.raises(InvalidMessageError):
+                    await send(Message(topic, b"x"))
+            assert len(kafka[0].opened_admin.asked) == asked
+
+    asyncio.run(run())
+
+
+def test_a_producer_that_was_not_started_says_so() -> None:
+    async def run() -> None:
+        for send in (producer.send_message_in_transaction, producer.send):
+            with pytest.raises(LifeCycleError):
+                await send(Message("t", b"x"))
+
+    producer = producer_of(Listener())
     asyncio.run(run())
