@@ -36,7 +36,8 @@ class ProducerOptions:
         topic_prefix: put before the names of Checkback's topics; the same as the pipeline's.
         kafka: settings for every Kafka connection, security and the like, by dotted name
             (``security.protocol``); which ones, protocol/connection.py says.
-        send_msg_timeout_ms: all tries of one send together.
+        send_msg_timeout_ms: time for all tries of one send together. The first send to a topic asks
+            the brokers about it before, for as long at most; later sends ask in the background.
         retry_times_when_send_failed: tries after the first one.
         max_message_size: largest body in bytes.
         compression_type: how Kafka batches are compressed, None for not at all.
@@ -55,8 +56,9 @@ class ProducerOptions:
             (a pod's name, say). A successor of that name takes over its checks at once, without
             waiting for the session's end (Kafka's static membership, KIP-345). Two live processes
             of one group may not share it. Empty for none.
-        shutdown_timeout_ms: how long shutdown waits for what is running.
-        start_timeout_ms: how long start waits for the brokers.
+        shutdown_timeout_ms: how long shutdown waits for what is running. Closing the connections
+            takes some seconds more at most.
+        start_timeout_ms: how long start waits for each answer of the brokers.
         access_key: the account in whose name halves and ops are signed; empty for none. It is
             needed where the pipeline has access control (docs/security.md).
         secret_key: the account's secret.

@@ -119,11 +119,8 @@ class PlainSend:
         if message is None or self.result.done():
             return
         if attempt.error is None:
-            queue = attempt.queue
-            if queue.queue_id == BY_KEY:
-                queue = MessageQueue(queue.topic, message.partition() or 0)
             offset = message.offset()
-            self._stored(queue, -1 if offset is None else offset)
+            self._stored(_queue_of(attempt), -1 if offset is None else offset)
             attempt.message = None
         elif attempt is self._current:
             self._failed(attempt, attempt.error)
@@ -182,7 +179,7 @@ class PlainSend:
         # For good: a later try that is refused says nothing of this one.
         self._is_doubtful = self._is_doubtful or (attempt is not None and not is_refusal(code))
         if status is not None and attempt is not None and not self.try_again_not_store_ok:
-            self._stored(attempt.queue, -1, status)
+            self._stored(_queue_of(attempt), -1, status)
         elif not is_refusal(code) and self.budget.allows(self._tries, _now_ms()):
             self.counters.add(ClientEvent.SEND_RETRIED)
             self.after(PAUSE_BEFORE_TRY_MS, self._try)
@@ -209,6 +206,15 @@ class PlainSend:
             tries=self._tries,
             in_doubt=in_doubt,
         )
+
+
+def _queue_of(attempt: PlainTry) -> MessageQueue | None:
+    """Return the queue of a try; where the key chose it, the report says which."""
+    queue = attempt.queue
+    if queue.queue_id != BY_KEY:
+        return queue
+    chosen = None if attempt.message is None else attempt.message.partition()
+    return None if chosen is None or chosen < 0 else MessageQueue(queue.topic, chosen)
 
 
 def _now_ms() -> float:

@@ -138,6 +138,12 @@ def test_the_queue_of_a_key_is_told_by_the_report() -> None:
     assert script.run().result.result(0).message_queue == MessageQueue("t", 5)
 
 
+def test_the_queue_of_a_key_is_told_although_the_record_is_not_safe() -> None:
+    script = Script(UNSAFE)
+    script.send.choose = lambda _: (MessageQueue("t", BY_KEY), None)
+    assert script.run().result.result(0).message_queue == MessageQueue("t", 5)
+
+
 def test_a_try_whose_broker_is_away_is_left_before_its_time_is_over() -> None:
     script = Script(None, 7, left_early=lambda attempt: attempt.broker == 1)
     assert script.run().result.result(0).queue_offset == 7
