@@ -116,7 +116,7 @@ class PlainSend:
     def reported(self, attempt: PlainTry) -> None:
         """Take the report of a try; one that was left may still say that it is stored."""
         message = attempt.message
-        if message is None or self.result.done():
+        if message is None:
             return
         if attempt.error is None:
             offset = message.offset()
