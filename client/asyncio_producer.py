@@ -66,7 +66,7 @@ class AsyncTransactionMQProducer:
     ) -> None:
         if not isinstance(transaction_listener, AsyncTransactionListener):
             raise ConfigurationError(
-                f"transaction_listener is {transaction_listener!r}.",
+                f"transaction_listener is a {type(transaction_listener).__name__}.",
                 remedy="Give an object of a class derived from AsyncTransactionListener.",
             )
         if sends_max < 1:

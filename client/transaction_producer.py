@@ -82,7 +82,7 @@ class TransactionMQProducer(DefaultMQProducer):
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
         if not isinstance(transaction_listener, TransactionListener):
             raise ConfigurationError(
-                f"transaction_listener is {transaction_listener!r}.",
+                f"transaction_listener is a {type(transaction_listener).__name__}.",
                 remedy="Give an object of a class derived from TransactionListener.",
             )
         self.transaction_listener = transaction_listener

@@ -226,3 +226,12 @@ def test_a_check_request_that_does_not_say_for_which_half_is_unreadable(missing:
     headers = [one for one in check_headers(half, 3, 42, 2) if one[0] != missing]
     with pytest.raises(InvalidMessageError, match=missing):
         read_check_request(None, b"x", headers, 0)
+
+
+def test_any_exception_makes_a_remark_that_can_be_sent() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert remark_of(ValueError("\udcff")) == "ValueError: ?"
+    assert remark_of(MuteError()) == "MuteError: its text can't be made"
