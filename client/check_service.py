@@ -73,6 +73,7 @@ class CheckService:
         self._committed: dict[int, int] = {}
         # None: a rebalance came, and some of the partitions may be paused.
         self._paused: bool | None = False
+        self._next_consumer: Consumer | None = None
         self._lock = threading.Lock()
         self._answered = threading.Event()
         self._check_interval_ms = CHECK_INTERVAL_MS
@@ -88,7 +89,13 @@ class CheckService:
         )
 
     def start(self) -> None:
-        """Begin to read."""
+        """Begin to read.
+
+        Raises:
+            ConfigurationError: librdkafka takes the settings of no consumer.
+        """
+        # Here and not in the thread: there nobody would hear of settings that never work.
+        self._next_consumer = self._open_consumer()
         self._thread.start()
 
     def close(self, timeout_s: float) -> int:
@@ -100,7 +107,8 @@ class CheckService:
         finally:
             self._answered.set()
         # Committing and leaving the group takes a moment, also when the pool took all the time.
-        self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
+        if self._thread.ident is not None:  # its start may have failed
+            self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
         return left
 
     def _run(self) -> None:
@@ -116,7 +124,8 @@ class CheckService:
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
 
     def _read_until_stopped_or_stuck(self) -> None:
-        consumer = self._open_consumer()
+        consumer = self._next_consumer or self._open_consumer()
+        self._next_consumer = None
         try:
             consumer.subscribe(
                 [self._check_topic],

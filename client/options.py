@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal, TypedDict, get_args
 
 from checkback.client.counters import ClientEvent
 from checkback.client.tracing import Tracing
 from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.security.record_signer import RecordSigner, algorithm_of
 
 Compression = Literal["gzip", "snappy", "lz4", "zstd"]
@@ -26,6 +27,13 @@ LEAST: Final[Mapping[str, int]] = {
     "start_timeout_ms": 1,
     "direct_lanes": 1,
 }
+
+MOST: Final[Mapping[str, int]] = {
+    "send_msg_timeout_ms": 300_000,
+    "max_message_size": 1_000_000_000 - HEADER_ROOM_BYTES,
+    "check_session_timeout_ms": 300_000,
+}
+"""librdkafka's bounds of what is made of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +121,18 @@ class ProducerOptions:
                 raise ConfigurationError(
                     f"{name} is {value}.", remedy=f"It must be at least {least}.", key=name
                 )
+        for name, most in MOST.items():
+            value = getattr(self, name)
+            if value > most:
+                raise ConfigurationError(
+                    f"{name} is {value}.", remedy=f"It must be at most {most}.", key=name
+                )
+        if self.compression_type not in (None, *get_args(Compression)):
+            raise ConfigurationError(
+                f"compression_type is {self.compression_type!r}.",
+                remedy=f"It must be None or one of {', '.join(get_args(Compression))}.",
+                key="compression_type",
+            )
         if self.check_thread_pool_max_size < self.check_thread_pool_min_size:
             raise ConfigurationError(
                 "check_thread_pool_max_size is less than check_thread_pool_min_size.",

@@ -191,7 +191,11 @@ class TransactionMQProducer(DefaultMQProducer):
             self._clients, self.topics, self.producer_group, self._facts, self._ops, self.counters
         )
         self._checks = self._new_check_service(doubts)
-        self._checks.start()
+        try:
+            self._checks.start()
+        except BaseException:
+            self._close(lambda: 0.0)
+            raise
 
     def _close(self, left_s: Callable[[], float]) -> int:
         left = super()._close(left_s) + self._checks.close(left_s()) + self._direct.close(left_s)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from checkback.client.kafka_clients import KafkaClients
-from checkback.client.options import ProducerOptions
+from checkback.client.options import MOST, ProducerOptions
 from checkback.protocol.errors import ConfigurationError
 
 OPENED: dict[str, Callable[[KafkaClients], Any]] = {
@@ -73,3 +73,27 @@ def test_a_setting_that_librdkafka_does_not_take_is_an_error_of_the_configuratio
 def test_a_transactional_id_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"kafka\.transactional\.id"):
         clients({"transactional.id": "x"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"send_msg_timeout_ms": 300_001},
+        {"max_message_size": 1_000_000_000},
+        {"check_session_timeout_ms": 300_001},
+        {"compression_type": "lzma"},
+    ],
+    ids=str,
+)
+def test_an_option_that_librdkafka_would_refuse_is_refused_by_its_name(
+    options: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        ProducerOptions(**options)
+
+
+def test_the_largest_options_are_taken() -> None:
+    widest = KafkaClients("127.0.0.1:1", "test", ProducerOptions(**MOST))  # type: ignore[arg-type]
+    for open_one in OPENED.values():
+        open_one(widest)
+    widest.check_consumer("g").close()

@@ -17,7 +17,7 @@ from checkback.client import (
 )
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.op_producer import OpProducer
-from checkback.protocol.errors import BrokerError, LifeCycleError
+from checkback.protocol.errors import BrokerError, ConfigurationError, LifeCycleError
 
 __all__ = ["kafka"]
 STATUS = "RMQ_SYS_TRANS_STATUS_TOPIC"
@@ -117,3 +117,19 @@ def test_a_half_that_nobody_waits_for_any_more_is_in_doubt(
             producer.send_message_in_transaction(Message("t", b"x"))
         assert producer.counters.snapshot()[ClientEvent.SEND_IN_DOUBT] == 1
         kafka[0].halves[0].is_silent = False
+
+
+def test_settings_that_only_the_checks_can_not_take_fail_the_start(
+    kafka: list[Clients], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that the producer would send, and nobody would answer its checks."""
+    producer = producer_of()
+
+    def refuse(_: str) -> None:
+        raise ConfigurationError("librdkafka does not take the Kafka settings.")
+
+    monkeypatch.setattr(kafka[0], "check_consumer", refuse)
+    with pytest.raises(ConfigurationError):
+        producer.start()
+    assert producer.service_state is ServiceState.CREATE_JUST
+    assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops)
