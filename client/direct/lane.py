@@ -67,7 +67,7 @@ class Lane:
         self._owner = owner
         self._session: Session | None = None
         self._session_id = ""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may shut the producer down
         self._queue: queue.SimpleQueue[DirectHalf | None] = queue.SimpleQueue()
         self._opened = threading.Event()
         self._closing = False

@@ -25,7 +25,7 @@ class OwnHalves:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may shut the producer down
         self._sessions: dict[str, None] = {}
         self._halves: weakref.WeakValueDictionary[str, DirectHalf] = weakref.WeakValueDictionary()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,9 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.client.counters import ClientEvent, Counters
+from checkback.client.direct.direct_half import DirectHalf
+from checkback.client.direct.lane import Lane
+from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.op_producer import OpProducer
 from checkback.protocol.errors import BrokerError, ConfigurationError, LifeCycleError
 
@@ -133,3 +137,30 @@ def test_settings_that_only_the_checks_can_not_take_fail_the_start(
         producer.start()
     assert producer.service_state is ServiceState.CREATE_JUST
     assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops)
+
+
+def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:
+    """It shuts the producer down while the thread that it interrupts queues a half."""
+    own, owner = OwnHalves(), SimpleNamespace(fell_back=lambda *_: None)
+    lane = Lane(0, own, owner)
+    lane.start()
+    interrupted: list[str] = []
+
+    class Half(DirectHalf):
+        """Is interrupted where it is looked at inside a lock."""
+
+        __slots__ = ()
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in {"session_id", "state"} and name not in interrupted:
+                interrupted.append(name)
+                own.close(DirectHalf("v", "", 0))
+                lane.close(0)
+            return super().__getattribute__(name)
+
+    thread = threading.Thread(target=lane.put, args=(Half("u", "", 0),), daemon=True)
+    thread.start()
+    thread.join(5)
+
+    assert not thread.is_alive()
+    assert sorted(interrupted) == ["session_id", "state"]
