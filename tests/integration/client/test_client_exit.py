@@ -1,4 +1,7 @@
-"""A process that ends without shutdown(): it ends all the same, and says nothing."""
+"""A process that ends without shutdown(): it ends all the same, and says nothing.
+
+Its producer group is one of its own: others of the group would wait for its session to end.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ class Loop(AsyncTransactionListener):
 
 def made(kind, listener, **options):
     return kind(
-        "orders", bootstrap_servers=servers, topic_prefix=prefix,
+        prefix + "left", bootstrap_servers=servers, topic_prefix=prefix,
         transaction_listener=listener, **options
     )
 
