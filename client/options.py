@@ -55,7 +55,8 @@ class ProducerOptions:
         async_sends_max: sends that may wait for Kafka at once in ASYNC and ONEWAY; one more
             is refused.
         check_thread_pool_min_size: threads that answer checks from the start.
-        check_thread_pool_max_size: threads that answer checks when the queue is full.
+        check_thread_pool_max_size: most threads that answer checks; one is added when the queue is
+            full, or when all of them hang for a check interval.
         check_request_hold_max: checks that wait for a thread; reading pauses when it is full.
         check_session_timeout_ms: time after which others take over the checks of a process that
             died without a word. Until then nobody of the group may be asked, so it is less than
