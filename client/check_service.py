@@ -168,7 +168,8 @@ class CheckService:
             return
         self._counters.add(ClientEvent.CHECKS_GIVEN_UP)
         _log.error(
-            "check_local_transaction hangs; checks are left to other processes until it ends"
+            "No check was answered for a whole check interval: check_local_transaction hangs, or the"
+            " answers can't be sent. Until an answer ends, checks are left to other processes"
         )
         while self._stuck() and not self._answers.stopping.wait(STUCK_LOOK_S):
             pass
