@@ -168,8 +168,8 @@ class CheckService:
             return
         self._counters.add(ClientEvent.CHECKS_GIVEN_UP)
         _log.error(
-            "No check was answered for a whole check interval: check_local_transaction hangs, or the"
-            " answers can't be sent. Until an answer ends, checks are left to other processes"
+            "No check was answered for a whole check interval: check_local_transaction hangs, or"
+            " answers can't be sent. Until one ends, other processes of the group get the checks"
         )
         while self._stuck() and not self._answers.stopping.wait(STUCK_LOOK_S):
             pass

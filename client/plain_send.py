@@ -89,7 +89,7 @@ class PlainSend:
     record: PlainRecord
     choose: Callable[[int | None], tuple[MessageQueue, int | None]]
     hand_over: Callable[[PlainRecord, PlainTry], None]
-    after: Callable[[float, Callable[[], None]], None]
+    after: Callable[[float, Callable[[], None]], object]
     budget: Budget
     counters: Counters
     left_early: Callable[[PlainTry], bool] = lambda _: False

@@ -100,8 +100,9 @@ class PlainSender:
         self._not_waited_for.add(under_way)
         under_way.result.add_done_callback(lambda _: self._ended(under_way))
         result = under_way.start()
-        if not result.done():
-            self._timers.after(under_way.budget.timeout_ms, under_way.give_up)
+        timeout_ms = under_way.budget.timeout_ms
+        if not result.done() and not self._timers.after(timeout_ms, under_way.give_up):
+            under_way.shut_down()
         return result
 
     def send_one_way(self, message: Message, choice: Choice) -> None:

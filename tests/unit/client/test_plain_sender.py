@@ -101,3 +101,10 @@ def test_the_callback_of_a_send_may_shut_its_producer_down() -> None:
         with pytest.raises(SendError):
             result.result(5)
     wait_until(lambda: list(closed) == [1], what="the shutdown")
+
+
+def test_a_send_that_comes_while_the_producer_closes_ends() -> None:
+    sender = sender_of(Kafka())
+    sender.close(0)
+    with pytest.raises(SendError, match="shut down"):
+        sender.send_async(Message("t", b"x"), choice, 3).result(5)
