@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from checkback.client.check_pool import CheckPool
 from checkback.client.check_service import CheckService
-from checkback.client.counters import Counters
+from checkback.client.counters import ClientEvent, Counters
 from checkback.client.direct.lane import Lane
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.options import ProducerOptions
@@ -155,3 +155,12 @@ def test_a_lane_goes_on_whatever_its_owner_raises() -> None:
     lane.start()
     assert again.wait(5)
     lane.close(5)
+
+
+def test_a_metrics_callback_that_ends_its_thread_costs_no_step_after_it() -> None:
+    def on_event(_: ClientEvent) -> None:
+        leave()
+
+    counters = Counters(on_event)
+    counters.add(ClientEvent.DIRECT_FELL_BACK, 2)
+    assert counters.snapshot()[ClientEvent.DIRECT_FELL_BACK] == 2
