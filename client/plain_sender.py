@@ -125,7 +125,7 @@ class PlainSender:
         """Choose a queue by turns, avoiding the last try's broker; by key where there is one."""
         topic = message.topic
         if message.queue_id is not None:
-            return self.fixed(MessageQueue(topic, message.queue_id))
+            return self.fixed(message, MessageQueue(topic, message.queue_id))
         if message.key is not None:
             self._leaders(topic)  # there has to be such a topic
             return lambda _: (MessageQueue(topic, BY_KEY), None)
@@ -150,14 +150,20 @@ class PlainSender:
         self, message: Message, selector: MessageQueueSelector, argument: Any
     ) -> Choice:
         """Let the application choose the queue."""
-        return self.fixed(selector(self.queues(message.topic), message, argument))
+        return self.fixed(message, selector(self.queues(message.topic), message, argument))
 
-    def fixed(self, queue: MessageQueue) -> Choice:
+    def fixed(self, message: Message, queue: MessageQueue) -> Choice:
         """Choose that queue, each time.
 
         Raises:
-            InvalidMessageError: there is no such queue.
+            InvalidMessageError: there is no such queue, or it is another topic's.
         """
+        if queue.topic != message.topic:
+            raise InvalidMessageError(
+                f"The message is for {message.topic}, the queue is one of {queue.topic}.",
+                remedy="Give a queue of the message's topic.",
+                topic=message.topic,
+            )
         leaders = self._leaders(queue.topic)
         if queue.queue_id not in leaders:
             raise InvalidMessageError(

@@ -112,13 +112,13 @@ class DefaultMQProducer(ManagedProducer):
         """Send to that queue, in one try, and wait.
 
         Raises:
-            InvalidMessageError: the message can't be sent as it is, or there is no such queue.
+            InvalidMessageError: the message can't be sent as it is, or the topic has no such queue.
             LifeCycleError: not started, shut down, or forked.
             SendError: the message was not stored, or nobody knows (field ``in_doubt``).
         """
         sender = self._ready(message)
         with self._running:
-            return sender.send(message, sender.fixed(queue), 1)
+            return sender.send(message, sender.fixed(message, queue), 1)
 
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic in order.

@@ -15,7 +15,7 @@ from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerOptions
 from checkback.client.plain_sender import PlainSender
 from checkback.client.topic_facts import Topic
-from checkback.protocol.errors import SendError
+from checkback.protocol.errors import InvalidMessageError, SendError
 from checkback.testing.waiting import wait_until
 
 
@@ -108,3 +108,18 @@ def test_a_send_that_comes_while_the_producer_closes_ends() -> None:
     sender.close(0)
     with pytest.raises(SendError, match="shut down"):
         sender.send_async(Message("t", b"x"), choice, 3).result(5)
+
+
+def test_a_message_does_not_go_to_a_queue_of_another_topic() -> None:
+    """Only its own topic was looked at: the other may be one of the system's."""
+    sender = sender_of(Kafka())
+    other = MessageQueue("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0)
+    with pytest.raises(InvalidMessageError, match="the queue is one of"):
+        sender.fixed(Message("t", b"x"), other)
+    with pytest.raises(InvalidMessageError, match="the queue is one of"):
+        sender.by_selector(Message("t", b"x"), lambda *_: other, None)
+    assert sender.by_selector(Message("t", b"x"), lambda queues, *_: queues[0], None)(None) == (
+        MessageQueue("t", 0),
+        1,
+    )
+    sender.close(0)
