@@ -67,6 +67,11 @@ def test_properties_by_rocketmqs_names() -> None:
     assert found == ["b", "k", "g", "id", None]
 
 
+def test_an_empty_property_is_one() -> None:
+    message = Message("t", b"x", properties={"a": ""})
+    assert (message.get_property("a"), message.get_property("b")) == ("", None)
+
+
 def test_options_and_keywords_have_the_same_names() -> None:
     fields = {one.name for one in dataclasses.fields(ProducerOptions)}
     assert fields == set(ProducerKeywords.__annotations__)
