@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
 from checkback.client.direct.delivery import DELIVERED_S
+from checkback.client.half_producer import Half
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt
@@ -18,7 +19,8 @@ from checkback.client.options import ProducerKeywords
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
 from checkback.client.tracing import UNTRACED, Step
 from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
-from checkback.client.validation import check_message_class
+from checkback.client.validation import check_message_class, check_topic
+from checkback.protocol.errors import BrokerError, ConfigurationError, NotFoundError, SendError
 
 
 class AsyncTransactionListener(ABC):
@@ -62,6 +64,15 @@ class AsyncTransactionMQProducer:
         sends_max: int = 1_000,
         **options: Unpack[ProducerKeywords],
     ) -> None:
+        if not isinstance(transaction_listener, AsyncTransactionListener):
+            raise ConfigurationError(
+                f"transaction_listener is a {type(transaction_listener).__name__}.",
+                remedy="Give an object of a class derived from AsyncTransactionListener.",
+            )
+        if sends_max < 1:
+            raise ConfigurationError(
+                f"sends_max is {sends_max}.", remedy="It must be at least 1.", key="sends_max"
+            )
         self._bridge = _Bridge(transaction_listener)
         self._listener = transaction_listener
         self._producer = _LoopProducer(
@@ -109,18 +120,32 @@ class AsyncTransactionMQProducer:
         self, message: Message, arg: Any = None
     ) -> TransactionSendResult:
         """As :meth:`TransactionMQProducer.send_message_in_transaction`."""
-        async with self._room:
+        await self._room.acquire()
+        try:
             await self._producer.learn_topic(message)
             task = asyncio.create_task(self._producer.transact(self._listener, message, arg))
-            self._under_way.add(task)
-            task.add_done_callback(self._under_way.discard)
-            return await asyncio.shield(task)
+        except BaseException:
+            self._room.release()
+            raise
+        self._under_way.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
 
     async def send(self, message: Message) -> SendResult:
         """As :meth:`TransactionMQProducer.send`, by turns or by key."""
         async with self._room:
-            await self._producer.learn_topic(message)
+            try:
+                await self._producer.learn_topic(message)
+            except NotFoundError as error:
+                raise BrokerError(
+                    error.message, remedy=error.remedy, topic=message.topic
+                ) from error
             return await asyncio.wrap_future(self._producer.send_async(message))
+
+    def _ended(self, task: asyncio.Task[TransactionSendResult]) -> None:
+        # Here and not where it is awaited: it goes on when that is cancelled.
+        self._under_way.discard(task)
+        self._room.release()
 
 
 class _LoopProducer(TransactionMQProducer):
@@ -129,10 +154,18 @@ class _LoopProducer(TransactionMQProducer):
     inbox: Inbox
 
     async def learn_topic(self, message: Message) -> None:
-        """Ask the brokers about an unknown topic in a thread: waiting would block the loop."""
-        topic = getattr(message, "topic", None)
-        if isinstance(topic, str) and not self._facts.knows(topic):
-            await asyncio.to_thread(self._facts.prepare, topic)
+        """Ask the brokers about an unknown topic in a thread: waiting would block the loop.
+
+        Raises:
+            InvalidMessageError: no message may be sent there.
+            LifeCycleError: not started, shut down, or forked.
+            NotFoundError: there is no such topic.
+        """
+        self._require_running()
+        check_message_class(message)
+        if not self._facts.knows(message.topic):
+            check_topic(message.topic, self.topics)
+            await asyncio.to_thread(self._facts.prepare, message.topic)
 
     async def transact(
         self, listener: AsyncTransactionListener, message: Message, arg: Any
@@ -144,8 +177,7 @@ class _LoopProducer(TransactionMQProducer):
         with self._running, tracing.transaction(message) as carrying:
             half = self._begin(carrying)
             with tracing.step(Step.HALF, half.message):
-                for report, timeout_s in self._halves.tries(half, self.inbox.report):
-                    await report.wait(timeout_s)
+                await self._store_half(half)
             self._note_stored(half)
             outcome = NOT_RUN
             if half.status is SendStatus.SEND_OK:
@@ -158,6 +190,16 @@ class _LoopProducer(TransactionMQProducer):
                     await delivery.wait(DELIVERED_S)
             return self._result(half, outcome)
 
+    async def _store_half(self, half: Half) -> None:
+        try:
+            for report, timeout_s in self._halves.tries(half, self.inbox.report):
+                await report.wait(timeout_s)
+        except SendError:
+            raise
+        except BaseException:  # the loop ends
+            self._halves.interrupted(half)
+            raise
+
     async def _await_listener(
         self, listener: AsyncTransactionListener, message: Message, arg: Any
     ) -> CallbackResult:
@@ -165,6 +207,14 @@ class _LoopProducer(TransactionMQProducer):
             return result_of(await listener.execute_local_transaction(message, arg))
         except Exception as error:
             return self._failed_listener(message, error)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            # Not this transaction was cancelled, but something that the listener awaited.
+            failure = RuntimeError("something that the listener awaited was cancelled")
+            failure.__cause__ = error
+            return self._failed_listener(message, failure)
 
 
 class _Bridge(TransactionListener):

@@ -1,10 +1,27 @@
-"""The brokers' time, as this process estimates it. Pure: the caller gives its own clock."""
+"""The brokers' time, as this process estimates it from a clock of its own."""
 
 from __future__ import annotations
+
+import time
+from typing import Final
+
+_BOOT_TIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
+
+
+def steady_ms() -> float:
+    """Return a time that nobody sets, and that goes on while a Linux machine sleeps.
+
+    The time of day may be set: after an hour's step forward every check request looked old, and
+    none was answered until the next half.
+    """
+    now_s = time.monotonic() if _BOOT_TIME is None else time.clock_gettime(_BOOT_TIME)
+    return now_s * 1000
 
 
 class BrokerClock:
     """Estimates how far the brokers' clock is from the caller's, by records with the brokers' time.
+
+    The caller gives the time of a clock that is never set, always of the same one.
 
     RocketMQ computed ages by a client's own clock, and so asked needlessly, or never (#9640).
     """
@@ -16,9 +33,9 @@ class BrokerClock:
         """Note when a broker says it appended a record whose answer arrived now."""
         self._ahead_ms = appended_at_ms - now_ms
 
-    def now_ms(self, now_ms: float) -> float:
-        """Return the brokers' time now; before the first record, the caller's."""
-        return now_ms + (self._ahead_ms or 0.0)
+    def now_ms(self, now_ms: float, time_of_day_ms: float) -> float:
+        """Return the brokers' time now; before the first record, the caller's time of day."""
+        return time_of_day_ms if self._ahead_ms is None else now_ms + self._ahead_ms
 
     def age_ms(self, appended_at_ms: float, now_ms: float) -> float:
         """Return how old a record is; zero before the first record.

@@ -57,6 +57,10 @@ def result_of(returned: object) -> CallbackResult:
 
 
 def remark_of(error: BaseException) -> str:
-    """Return an exception as one short line."""
-    text = f"{type(error).__name__}: {error}"
-    return " ".join(text.split())[:REMARK_LENGTH_MAX]
+    """Return an exception as one short line that has a UTF-8 form, whatever its text is."""
+    try:
+        said = str(error)
+    except Exception:
+        said = "its text can't be made"
+    text = " ".join(f"{type(error).__name__}: {said}".split())[:REMARK_LENGTH_MAX]
+    return text.encode("utf-8", "replace").decode()

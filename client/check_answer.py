@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from dataclasses import dataclass, replace
 from typing import Final
 
-from checkback.client.broker_clock import BrokerClock
+from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.callback_result import EVENTS_BY_STATE, CallbackResult, run_listener
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.direct.direct_checks import DirectChecks
@@ -138,5 +137,5 @@ class CheckAnswers:
     def _is_old(self, request: MessageExt) -> bool:
         if request.check_interval_ms is None:
             return False
-        age_ms = self.clock.age_ms(request.requested_at_ms, time.time() * 1000)
+        age_ms = self.clock.age_ms(request.requested_at_ms, steady_ms())
         return age_ms > request.check_interval_ms

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
+
+_log = logging.getLogger(__name__)
 
 Check = TypeVar("Check")
 
@@ -15,7 +18,7 @@ WAIT_S: Final = 0.05
 
 
 class CheckPool(Generic[Check]):
-    """RocketMQ's check pool: grows beyond the least size only when the queue is full.
+    """RocketMQ's check pool: grows beyond the least size when the queue is full, or threads hang.
 
     The threads are daemons: a listener that hangs must not keep the process from ending.
 
@@ -24,7 +27,7 @@ class CheckPool(Generic[Check]):
         least: threads from the start.
         most: threads at most.
         held: most jobs that wait in the queue.
-        work: called with each job, in one of the threads; must not raise.
+        work: called with each job, in one of the threads; what it raises is logged.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class CheckPool(Generic[Check]):
         self._busy_since_s: dict[threading.Thread, float] = {}
         self._closing = threading.Event()
         for _ in range(least):
-            self._grow()
+            self.grow()
 
     def room(self) -> int:
         """Return how many jobs the queue still takes, one more if a thread can be added."""
@@ -48,7 +51,7 @@ class CheckPool(Generic[Check]):
     def offer(self, job: Check) -> None:
         """Take a job in, waiting for room where there is none; dropped once closed."""
         if self._jobs.full():
-            self._grow()
+            self.grow()
         while not self._closing.is_set():
             try:
                 self._jobs.put(job, timeout=WAIT_S)
@@ -57,25 +60,28 @@ class CheckPool(Generic[Check]):
             return
 
     def stuck_for_s(self, now_s: float) -> float:
-        """Return the time since a thread last ended a job; zero while a thread is free."""
+        """Return the time since a thread last began a job; zero while a thread is free."""
         busy = list(self._busy_since_s.values())
-        return now_s - max(busy) if len(busy) >= self._most else 0.0
+        return now_s - max(busy) if len(busy) >= len(self._threads) else 0.0
+
+    def grow(self) -> bool:
+        """Add a thread; tell whether there was room for one."""
+        if len(self._threads) >= self._most:
+            return False
+        name = f"{self._name}-{len(self._threads) + 1}"
+        thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+        return True
 
     def close(self, timeout_s: float) -> int:
         """Start no further job, wait for those that run; return how many still run."""
         self._closing.set()
         deadline_s = time.monotonic() + timeout_s
         for thread in self._threads:
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+            if thread is not threading.current_thread():  # a listener shuts its producer down
+                thread.join(max(0.0, deadline_s - time.monotonic()))
         return sum(thread.is_alive() for thread in self._threads)
-
-    def _grow(self) -> None:
-        if len(self._threads) >= self._most:
-            return
-        name = f"{self._name}-{len(self._threads) + 1}"
-        thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
 
     def _run(self) -> None:
         while not self._closing.is_set():
@@ -84,5 +90,9 @@ class CheckPool(Generic[Check]):
             except queue.Empty:
                 continue
             self._busy_since_s[threading.current_thread()] = time.monotonic()
-            self._work(job)
-            del self._busy_since_s[threading.current_thread()]
+            try:
+                self._work(job)
+            except BaseException:  # SystemExit of a listener, too: other checks need the thread
+                _log.exception("A check was not answered")
+            finally:
+                del self._busy_since_s[threading.current_thread()]

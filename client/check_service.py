@@ -25,7 +25,6 @@ from checkback.client.check_request import read_check_request
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.message import MessageExt
 from checkback.client.options import ProducerOptions
-from checkback.protocol.errors import InvalidMessageError
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +71,9 @@ class CheckService:
         self._counters = counters
         self._offsets: dict[int, CheckOffsets] = {}
         self._committed: dict[int, int] = {}
-        self._paused = False
+        # None: a rebalance came, and some of the partitions may be paused.
+        self._paused: bool | None = False
+        self._next_consumer: Consumer | None = None
         self._lock = threading.Lock()
         self._answered = threading.Event()
         self._check_interval_ms = CHECK_INTERVAL_MS
@@ -88,17 +89,26 @@ class CheckService:
         )
 
     def start(self) -> None:
-        """Begin to read."""
+        """Begin to read.
+
+        Raises:
+            ConfigurationError: librdkafka takes the settings of no consumer.
+        """
+        # Here and not in the thread: there nobody would hear of settings that never work.
+        self._next_consumer = self._open_consumer()
         self._thread.start()
 
     def close(self, timeout_s: float) -> int:
         """Stop reading, wait for answers under way; return how many are left running."""
         deadline_s = time.monotonic() + timeout_s
         self._answers.stopping.set()
-        left = self._pool.close(timeout_s)
-        self._answered.set()
+        try:
+            left = self._pool.close(timeout_s)
+        finally:
+            self._answered.set()
         # Committing and leaving the group takes a moment, also when the pool took all the time.
-        self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
+        if self._thread.ident is not None:  # its start may have failed
+            self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
         return left
 
     def _run(self) -> None:
@@ -109,12 +119,13 @@ class CheckService:
             except KafkaException as error:
                 _log.warning("Check requests can't be read, trying again: %s", remark_of(error))
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
-            except Exception:
+            except BaseException:  # SystemExit of a callback, too: nobody else reads them
                 _log.exception("Check requests can't be read, trying again")
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
 
     def _read_until_stopped_or_stuck(self) -> None:
-        consumer = self._open_consumer()
+        consumer = self._next_consumer or self._open_consumer()
+        self._next_consumer = None
         try:
             consumer.subscribe(
                 [self._check_topic],
@@ -133,7 +144,7 @@ class CheckService:
 
     def _given(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         _log.info("Given %d partitions of %s", len(partitions), self._check_topic)
-        self._paused = False
+        self._paused = None
 
     def _taken(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Commit the answered offsets, so that the next owner does not answer them again."""
@@ -147,8 +158,9 @@ class CheckService:
         self._forget([one.partition for one in partitions])
 
     def _stuck(self) -> bool:
-        """Tell whether no thread has ended an answer for a whole check interval."""
-        return self._pool.stuck_for_s(time.monotonic()) * 1000 > self._check_interval_ms
+        """Tell whether all threads hang for a whole check interval, and none can be added."""
+        stuck_ms = self._pool.stuck_for_s(time.monotonic()) * 1000
+        return stuck_ms > self._check_interval_ms and not self._pool.grow()
 
     def _wait_while_stuck(self) -> None:
         """Stay out of the group while the listener hangs, so that others get its checks."""
@@ -156,16 +168,17 @@ class CheckService:
             return
         self._counters.add(ClientEvent.CHECKS_GIVEN_UP)
         _log.error(
-            "check_local_transaction hangs; checks are left to other processes until it ends"
+            "No check was answered for a whole check interval: check_local_transaction hangs, or"
+            " answers can't be sent. Until one ends, other processes of the group get the checks"
         )
         while self._stuck() and not self._answers.stopping.wait(STUCK_LOOK_S):
             pass
 
     def _read_once(self, consumer: Consumer) -> None:
         room = self._pool.room()
-        if room and self._paused:
+        if room and self._paused is not False:
             consumer.resume(consumer.assignment())
-        elif not room and not self._paused:
+        elif not room and self._paused is not True:
             # Polling goes on while paused, or the group would take us for dead.
             consumer.pause(consumer.assignment())
         self._paused = not room
@@ -186,9 +199,10 @@ class CheckService:
             self._offsets.setdefault(partition, CheckOffsets()).started(offset)
         try:
             request = _request_of(record)
-        except InvalidMessageError as error:
+        except Exception as error:
+            # Whatever was raised: otherwise the same request would come again and again.
             self._counters.add(ClientEvent.CHECK_UNREADABLE)
-            _log.warning("Check request at %d/%d skipped: %s", partition, offset, error)
+            _log.warning("Check request at %d/%d skipped: %s", partition, offset, remark_of(error))
             self._finished(partition, offset)
             return
         if request.check_interval_ms is not None:
@@ -198,7 +212,7 @@ class CheckService:
     def _work(self, job: CheckJob) -> None:
         try:
             done = self._answers.answer(job.request)
-        except Exception:
+        except BaseException:  # SystemExit of the listener, too
             _log.exception("The check of %s was not answered", job.request.transaction_id)
             done = True  # the next check request asks again
         if done:

@@ -56,7 +56,7 @@ class Counters:
         try:
             for _ in range(times):
                 self._on_event(event)
-        except Exception:
+        except (Exception, SystemExit):  # KeyboardInterrupt was meant for the application
             _log.exception("The metrics callback failed on %s", event.value)
 
     def snapshot(self) -> Mapping[ClientEvent, int]:

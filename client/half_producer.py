@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
 from confluent_kafka import Message as KafkaMessage
 
-from checkback.client.broker_clock import BrokerClock
+from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.broker_watch import BrokerWatch
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.direct.direct_half import DirectHalf
@@ -150,8 +150,19 @@ class HalfProducer:
             SendError: it was not stored; with the field ``in_doubt`` true: it may have been, and
                 if so the answer to its check is rollback.
         """
-        for report, timeout_s in self.tries(half, ThreadReport):
-            report.wait(timeout_s)
+        try:
+            for report, timeout_s in self.tries(half, ThreadReport):
+                report.wait(timeout_s)
+        except SendError:
+            raise
+        except BaseException:
+            self.interrupted(half)
+            raise
+
+    def interrupted(self, half: Half) -> None:
+        """Note that nobody waits for a half any more; its local transaction will not run."""
+        self._doubts.add(half.message.transaction_id)
+        self._counters.add(ClientEvent.SEND_IN_DOUBT)
 
     def tries(
         self, half: Half, new_report: Callable[[deque[Any]], Waiting]
@@ -181,6 +192,15 @@ class HalfProducer:
             if not self._helps_elsewhere(polled, tried, partition, code, half, left):
                 raise self._given_up(half, problem)
             self._try_anew(half)
+
+    def renew(self, used: PolledProducer) -> None:
+        """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
+        with self._renewing:
+            if self.polled is not used:
+                return
+            self.polled = self._open()
+        _log.warning("librdkafka gave up a producer; opened another")
+        threading.Thread(target=used.close, args=(0,), daemon=True).start()
 
     def close(self, timeout_s: float) -> int:
         """Send what is held, then close; return how many halves were given up."""
@@ -295,7 +315,7 @@ class HalfProducer:
 
     def _note(self, polled: PolledProducer, partition: int, code: int | None) -> None:
         if code == KafkaError._FATAL:
-            self._renew(polled)
+            self.renew(polled)
         elif code == KafkaError.NOT_ENOUGH_REPLICAS:
             self._short_until_s[partition] = time.monotonic() + SHORT_OF_REPLICAS_S
         elif code is None or not is_refusal(code):
@@ -303,15 +323,6 @@ class HalfProducer:
             if leader is not None:
                 self.brokers.silent(leader)
         self._facts.refresh(self._half_topic)
-
-    def _renew(self, used: PolledProducer) -> None:
-        """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
-        with self._renewing:
-            if self.polled is not used:
-                return
-            self.polled = self._open()
-        _log.warning("librdkafka gave up a producer; opened another")
-        threading.Thread(target=used.close, args=(0,), daemon=True).start()
 
     def _try_anew(self, half: Half) -> None:
         self._doubts.add(half.message.transaction_id)
@@ -341,7 +352,7 @@ class HalfProducer:
         """Learn from one of the records that were just stored: the time, and how fast it went."""
         kind, stored_at_ms = message.timestamp()
         if kind == TIMESTAMP_LOG_APPEND_TIME:
-            self._clock.learn(stored_at_ms, time.time() * 1000)
+            self._clock.learn(stored_at_ms, steady_ms())
         latency_s = message.latency()
         if message.topic() == self._half_topic and latency_s is not None:
             leader = self._leader(message.partition())

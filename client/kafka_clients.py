@@ -16,7 +16,7 @@ from checkback.client.direct.session import (
     RETRY_BACKOFF_MS as DIRECT_RETRY_BACKOFF_MS,
 )
 from checkback.client.options import ProducerOptions
-from checkback.client.send_errors import error_of
+from checkback.client.send_errors import cause_of
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
@@ -44,6 +44,9 @@ RETRY_BACKOFF_MS: Final = 50
 OP_LINGER_MS: Final = 5
 """Nobody waits for an op, and a batch of them costs as much as one."""
 MESSAGE_BYTES_LEAST: Final = 1_000
+NOT_IDEMPOTENT: Final[Settings] = {"enable.idempotence": False, "enable.gapless.guarantee": False}
+"""Also where `kafka` asks for it: librdkafka gives up an idempotent producer after some errors, and
+nobody replaces those of ops and plain messages."""
 SOCKET_TIMEOUT_LEAST_MS: Final = 1_000
 
 
@@ -60,6 +63,12 @@ class KafkaClients:
     """
 
     def __init__(self, bootstrap_servers: str, client_id: str, options: ProducerOptions) -> None:
+        if "transactional.id" in options.kafka:
+            raise ConfigurationError(
+                "kafka.transactional.id is set, but Checkback names its Kafka transactions itself.",
+                remedy="Take it out.",
+                key="kafka.transactional.id",
+            )
         self.options = options
         self._base: Settings = {
             "client.id": client_id,
@@ -88,6 +97,7 @@ class KafkaClients:
             on_error,
             {
                 "enable.idempotence": True,
+                "acks": "all",
                 "max.in.flight": 5,
                 "retries": HALF_RETRIES,
                 "linger.ms": 0,
@@ -100,7 +110,8 @@ class KafkaClients:
         Args:
             on_error: called in the thread that polls with each error of a connection.
         """
-        return self._open_producer(on_error, {"acks": "all", "retries": 0, "linger.ms": 0})
+        ours = {**NOT_IDEMPOTENT, "acks": "all", "retries": 0, "linger.ms": 0}
+        return self._open_producer(on_error, ours)
 
     def op_producer(
         self, on_error: Callable[[Any], None], on_failure: Callable[[Any, Any], None]
@@ -112,6 +123,7 @@ class KafkaClients:
             on_failure: called there with the error and the record of each op that was not stored.
         """
         ours = {
+            **NOT_IDEMPOTENT,
             "acks": "all",
             "linger.ms": OP_LINGER_MS,
             "on_delivery": on_failure,
@@ -128,6 +140,8 @@ class KafkaClients:
         delivery_ms = int(DELIVERY_S * 1_000)
         ours: Settings = {
             "transactional.id": session_id,
+            "enable.idempotence": True,
+            "acks": "all",
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
             "message.timeout.ms": delivery_ms,
             "request.timeout.ms": delivery_ms,
@@ -199,6 +213,7 @@ class KafkaClients:
             "compression.type": self.options.compression_type or "none",
             "partitioner": "murmur2_random",  # the Java client's choice for a key
             "error_cb": on_error,
+            "delivery.report.only.error": False,
         }
         producer: Producer = self._open(Producer, {**self._base, **common, **ours})
         return producer
@@ -206,9 +221,9 @@ class KafkaClients:
     def _open(self, kind: Callable[..., Any], settings: Settings) -> Any:
         try:
             return kind(settings, logger=_LibrdkafkaLog())
-        except KafkaException as error:
+        except (KafkaException, TypeError, ValueError) as error:
             raise ConfigurationError(
-                f"librdkafka does not take the Kafka settings: {error_of(error).str()}",
+                f"librdkafka does not take the Kafka settings: {cause_of(error).str()}",
                 remedy="Check what `kafka` says.",
             ) from error
 

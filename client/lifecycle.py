@@ -57,7 +57,8 @@ class ManagedProducer(ABC):
         self._clients = KafkaClients(bootstrap_servers, client_id, self.options)
         self._running = Running()
         self._state = ServiceState.CREATE_JUST
-        self._state_lock = threading.Lock()
+        # Of one thread: a signal handler may call shutdown() while start() waits for the brokers.
+        self._state_lock = threading.RLock()
         self._process_id = os.getpid()
         self._new_id = unique_ids()
 
@@ -82,7 +83,7 @@ class ManagedProducer(ABC):
         """Connect. Can be done once; one that failed can be tried again.
 
         Raises:
-            LifeCycleError: it was started before.
+            LifeCycleError: it was started before, or shut down meanwhile (by a signal handler).
             BrokerError: Kafka can't be reached or is not set up.
         """
         with self._state_lock:
@@ -96,6 +97,12 @@ class ManagedProducer(ABC):
             # with its siblings.
             self._new_id = unique_ids()
             self._open()
+            if self.service_state is ServiceState.SHUTDOWN_ALREADY:
+                self._close(lambda: 0.0)
+                raise LifeCycleError(
+                    f"The producer of group {self.producer_group} was shut down while it started.",
+                    remedy="Make a new one if it is still needed.",
+                )
             self._state = ServiceState.RUNNING
 
     def shutdown(self) -> int:
@@ -103,7 +110,8 @@ class ManagedProducer(ABC):
 
         Returns:
             How many sends and check answers still ran when ``shutdown_timeout_ms`` was over.
-            Checks will ask for their outcome.
+            Checks will ask how the transactions among them ended. The futures of plain sends end
+            with a SendError.
         """
         with self._state_lock:
             was, self._state = self._state, ServiceState.SHUTDOWN_ALREADY

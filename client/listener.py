@@ -22,7 +22,9 @@ class TransactionListener(ABC):
     """The two callbacks of a transactional producer.
 
     Both may be called from several threads at once, and from a process that did not send the
-    message: any live producer of the group is asked. An exception counts as UNKNOW.
+    message: the pipeline asks any live producer of the group. An exception counts as UNKNOW, and
+    operators see the first 1,024 characters of its text (the op's REMARK). KeyboardInterrupt and
+    SystemExit end the send; a check asks later how its transaction ended.
     """
 
     @abstractmethod

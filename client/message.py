@@ -60,13 +60,18 @@ class Message:
         return first.encode() if first else None
 
     def get_property(self, name: str) -> str | None:
-        """Return a property, the application's or one of KEYS, TAGS and UNIQ_KEY, else None."""
+        """Return a property, the application's or one of KEYS, TAGS and UNIQ_KEY, else None.
+
+        One of the application's may be empty.
+        """
+        if name in self.properties:
+            return self.properties[name]
         system = {
             names.KEYS: self.keys,
             names.TAGS: self.tags,
             names.UNIQ_KEY: self.transaction_id,
         }
-        return self.properties.get(name) or system.get(name) or None
+        return system.get(name) or None
 
 
 @dataclass

@@ -13,6 +13,7 @@ from checkback.client.callback_result import remark_of
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.listener import LocalTransactionState
 from checkback.client.polled_producer import PolledProducer, ThreadReport
+from checkback.client.send_errors import error_of
 from checkback.protocol.properties import DIRECT_CLOSED, OP_PROTOCOL_ORDER, UNIQ_KEY, Headers
 from checkback.protocol.records import Op
 from checkback.security.record_signer import RecordSigner
@@ -21,6 +22,8 @@ _log = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.02
 """Between two looks at the reports of ops, for which nobody waits."""
+CLOSE_S: Final = 0.5
+"""For the ops of the last moment, also when a shutdown has used up its time for something else."""
 ID_AT: Final = OP_PROTOCOL_ORDER.index(UNIQ_KEY)
 CLOSED_AT: Final = len(OP_PROTOCOL_ORDER)
 
@@ -39,6 +42,7 @@ class OpProducer:
         producer_group: of the ops.
         counters: failures are counted as OP_FAILED.
         signer: signs each op, None for no signature.
+        renew: replaces a producer of halves that librdkafka gave up.
     """
 
     def __init__(
@@ -50,8 +54,10 @@ class OpProducer:
         producer_group: str,
         counters: Counters,
         signer: RecordSigner | None = None,
+        renew: Callable[[PolledProducer], None] = lambda _: None,
     ) -> None:
         self._signer = signer
+        self._renew = renew
         self._confirming = confirming
         self._op_topic = op_topic
         self._direct_op_topic = direct_op_topic
@@ -119,19 +125,25 @@ class OpProducer:
             polled.producer.produce(
                 topic, op.value(), op.key(), op.half_partition, report, None, 0, headers
             )
-        except (BufferError, RuntimeError, KafkaException) as error:
-            self._failed(op.transaction_id, op.half_partition, op.half_offset, remark_of(error))
-            return False
-        report.wait(timeout_s)
-        if report.message is not None and report.error is None:
+        except KafkaException as raised:
+            report.error = error_of(raised)
+        except (BufferError, RuntimeError) as raised:
+            report.error = KafkaError(KafkaError._FAIL, remark_of(raised))
+        else:
+            report.wait(timeout_s)
+        error = report.error
+        if report.message is not None and error is None:
             return True
-        said = report.error.str() if report.error is not None else "no answer in time"
+        said = "no answer in time" if error is None else error.str()
         self._failed(op.transaction_id, op.half_partition, op.half_offset, said)
+        if error is not None and error.code() == KafkaError._FATAL:
+            # No half may come for long whose failure would have it replaced.
+            self._renew(polled)
         return False
 
     def close(self, timeout_s: float) -> None:
         """Send what is held, then close."""
-        self._polled.close(timeout_s)
+        self._polled.close(max(CLOSE_S, timeout_s))
 
     def _signed(
         self, topic: str, partition: int, key: bytes, value: bytes, headers: Headers

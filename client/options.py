@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypedDict
+from typing import Final, Literal, TypedDict, get_args
 
 from checkback.client.counters import ClientEvent
 from checkback.client.tracing import Tracing
 from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.security.record_signer import RecordSigner, algorithm_of
 
 Compression = Literal["gzip", "snappy", "lz4", "zstd"]
@@ -27,6 +28,13 @@ LEAST: Final[Mapping[str, int]] = {
     "direct_lanes": 1,
 }
 
+MOST: Final[Mapping[str, int]] = {
+    "send_msg_timeout_ms": 300_000,
+    "max_message_size": 1_000_000_000 - HEADER_ROOM_BYTES,
+    "check_session_timeout_ms": 300_000,
+}
+"""librdkafka's bounds of what is made of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProducerOptions:
@@ -36,7 +44,8 @@ class ProducerOptions:
         topic_prefix: put before the names of Checkback's topics; the same as the pipeline's.
         kafka: settings for every Kafka connection, security and the like, by dotted name
             (``security.protocol``); which ones, protocol/connection.py says.
-        send_msg_timeout_ms: all tries of one send together.
+        send_msg_timeout_ms: time for all tries of one send together. The first send to a topic asks
+            the brokers about it before, for as long at most; later sends ask in the background.
         retry_times_when_send_failed: tries after the first one.
         max_message_size: largest body in bytes.
         compression_type: how Kafka batches are compressed, None for not at all.
@@ -46,7 +55,8 @@ class ProducerOptions:
         async_sends_max: sends that may wait for Kafka at once in ASYNC and ONEWAY; one more
             is refused.
         check_thread_pool_min_size: threads that answer checks from the start.
-        check_thread_pool_max_size: threads that answer checks when the queue is full.
+        check_thread_pool_max_size: most threads that answer checks; one is added when the queue is
+            full, or when all of them hang for a check interval.
         check_request_hold_max: checks that wait for a thread; reading pauses when it is full.
         check_session_timeout_ms: time after which others take over the checks of a process that
             died without a word. Until then nobody of the group may be asked, so it is less than
@@ -55,8 +65,9 @@ class ProducerOptions:
             (a pod's name, say). A successor of that name takes over its checks at once, without
             waiting for the session's end (Kafka's static membership, KIP-345). Two live processes
             of one group may not share it. Empty for none.
-        shutdown_timeout_ms: how long shutdown waits for what is running.
-        start_timeout_ms: how long start waits for the brokers.
+        shutdown_timeout_ms: how long shutdown waits for what is running. Closing the connections
+            takes some seconds more at most.
+        start_timeout_ms: how long start waits for each answer of the brokers.
         access_key: the account in whose name halves and ops are signed; empty for none. It is
             needed where the pipeline has access control (docs/security.md).
         secret_key: the account's secret.
@@ -111,6 +122,18 @@ class ProducerOptions:
                 raise ConfigurationError(
                     f"{name} is {value}.", remedy=f"It must be at least {least}.", key=name
                 )
+        for name, most in MOST.items():
+            value = getattr(self, name)
+            if value > most:
+                raise ConfigurationError(
+                    f"{name} is {value}.", remedy=f"It must be at most {most}.", key=name
+                )
+        if self.compression_type not in (None, *get_args(Compression)):
+            raise ConfigurationError(
+                f"compression_type is {self.compression_type!r}.",
+                remedy=f"It must be None or one of {', '.join(get_args(Compression))}.",
+                key="compression_type",
+            )
         if self.check_thread_pool_max_size < self.check_thread_pool_min_size:
             raise ConfigurationError(
                 "check_thread_pool_max_size is less than check_thread_pool_min_size.",

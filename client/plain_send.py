@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.budget import Budget
+from checkback.client.callback_result import remark_of
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.message import MessageQueue
 from checkback.client.results import SendResult, SendStatus
@@ -35,6 +36,10 @@ class PlainRecord:
     body: bytes
     key: bytes | None
     headers: Headers
+
+
+SENT_AWAY: Final = PlainRecord(msg_id="", body=b"", key=None, headers=[])
+"""What a send has once it has ended: timers hold it longer, and need not hold a body."""
 
 
 @dataclass(eq=False)
@@ -84,7 +89,7 @@ class PlainSend:
     record: PlainRecord
     choose: Callable[[int | None], tuple[MessageQueue, int | None]]
     hand_over: Callable[[PlainRecord, PlainTry], None]
-    after: Callable[[float, Callable[[], None]], None]
+    after: Callable[[float, Callable[[], None]], object]
     budget: Budget
     counters: Counters
     left_early: Callable[[PlainTry], bool] = lambda _: False
@@ -93,6 +98,7 @@ class PlainSend:
     result: Future[SendResult] = field(default_factory=Future)
     _tries: int = 0
     _current: PlainTry | None = None
+    _is_doubtful: bool = False
 
     def start(self) -> Future[SendResult]:
         """Begin the first try; return the future of the result, which fails with SendError."""
@@ -101,8 +107,11 @@ class PlainSend:
 
     def give_up(self) -> None:
         """End the send because its time is over; does nothing when it has ended."""
-        problem = f"it was not confirmed within {self.budget.timeout_ms:g} ms"
-        self._fail(_send_error(problem, self._tries, in_doubt=True))
+        self._give_up(f"it was not confirmed within {self.budget.timeout_ms:g} ms")
+
+    def shut_down(self) -> None:
+        """End the send because the producer is shut down; does nothing when it has ended."""
+        self._give_up("the producer was shut down before it was confirmed")
 
     def reported(self, attempt: PlainTry) -> None:
         """Take the report of a try; one that was left may still say that it is stored."""
@@ -110,22 +119,24 @@ class PlainSend:
         if message is None:
             return
         if attempt.error is None:
-            queue = attempt.queue
-            if queue.queue_id == BY_KEY:
-                queue = MessageQueue(queue.topic, message.partition() or 0)
             offset = message.offset()
-            self._stored(queue, -1 if offset is None else offset)
+            self._stored(_queue_of(attempt), -1 if offset is None else offset)
+            attempt.message = None
         elif attempt is self._current:
             self._failed(attempt, attempt.error)
 
+    def _give_up(self, problem: str) -> None:
+        self._fail(self._error(problem, in_doubt=True))
+
     def _try(self) -> None:
+        record = self.record  # before the look at the result: afterwards it may be gone
         if self.result.done():
             return
         self._tries += 1
         try:
             queue, broker = self.choose(self._current.broker if self._current else None)
             attempt = self._current = PlainTry(self, queue, broker, self.done)
-            self.hand_over(self.record, attempt)
+            self.hand_over(record, attempt)
         except KafkaException as error:
             self._failed(None, error_of(error))
         except BufferError:
@@ -133,7 +144,9 @@ class PlainSend:
         except RuntimeError:
             self._failed(None, KafkaError(KafkaError._STATE))  # it was closed meanwhile
         except Exception as error:
-            self._fail(error)  # whatever it is, the caller waits for it
+            # Whatever it is, the caller waits for it.
+            problem = remark_of(error)
+            self._fail(self._error(problem, in_doubt=True) if self._is_doubtful else error)
         else:
             if self._tries < self.budget.tries_max:
                 share_ms = self.budget.timeout_ms / self.budget.tries_max
@@ -157,36 +170,51 @@ class PlainSend:
             self.result.set_result(result)
         except InvalidStateError:
             return  # the caller was told that the time is over, or cancelled
+        self._let_go()
         self.counters.add(ClientEvent.SENT)
 
     def _failed(self, attempt: PlainTry | None, error: KafkaError) -> None:
         code = error.code()
         status = not_safely_stored(code)
+        # For good: a later try that is refused says nothing of this one.
+        self._is_doubtful = self._is_doubtful or (attempt is not None and not is_refusal(code))
         if status is not None and attempt is not None and not self.try_again_not_store_ok:
-            self._stored(attempt.queue, -1, status)
+            self._stored(_queue_of(attempt), -1, status)
         elif not is_refusal(code) and self.budget.allows(self._tries, _now_ms()):
             self.counters.add(ClientEvent.SEND_RETRIED)
             self.after(PAUSE_BEFORE_TRY_MS, self._try)
         else:
-            in_doubt = attempt is not None and not is_refusal(code)
-            self._fail(_send_error(error.str(), self._tries, in_doubt=in_doubt))
+            self._fail(self._error(error.str(), in_doubt=self._is_doubtful))
 
     def _fail(self, error: Exception) -> None:
         try:
             self.result.set_exception(error)
         except InvalidStateError:
             return
+        self._let_go()
         self.counters.add(ClientEvent.SEND_FAILED)
 
+    def _let_go(self) -> None:
+        self.record, self._current = SENT_AWAY, None
 
-def _send_error(problem: str, tries: int, *, in_doubt: bool) -> SendError:
-    remedy = "It may be stored: sent again, it may be there twice." if in_doubt else ""
-    return SendError(
-        f"The message was not sent, in {tries} tries: {problem}.",
-        remedy=remedy,
-        tries=tries,
-        in_doubt=in_doubt,
-    )
+    def _error(self, problem: str, *, in_doubt: bool) -> SendError:
+        doubt = "It may be stored: sent again, it may be there twice."
+        remedy = doubt if in_doubt else "Nothing was stored: send it again when Kafka takes it."
+        return SendError(
+            f"The message was not sent, in {self._tries} tries: {problem}.",
+            remedy=remedy,
+            tries=self._tries,
+            in_doubt=in_doubt,
+        )
+
+
+def _queue_of(attempt: PlainTry) -> MessageQueue | None:
+    """Return the queue of a try; where the key chose it, the report says which."""
+    queue = attempt.queue
+    if queue.queue_id != BY_KEY:
+        return queue
+    chosen = None if attempt.message is None else attempt.message.partition()
+    return None if chosen is None or chosen < 0 else MessageQueue(queue.topic, chosen)
 
 
 def _now_ms() -> float:

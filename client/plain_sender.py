@@ -73,6 +73,7 @@ class PlainSender:
         self._turns = itertools.count()
         self._timers = Timers("checkback-plain-sends")
         self._room = threading.BoundedSemaphore(options.async_sends_max)
+        self._not_waited_for: set[PlainSend] = set()
 
     def send(self, message: Message, choice: Choice, tries_max: int) -> SendResult:
         """Send and wait.
@@ -94,12 +95,14 @@ class PlainSender:
         Raises:
             SendError: ``async_sends_max`` sends wait already.
         """
-        self._take_room()
         under_way = self._new_send(message, choice, tries_max)
-        under_way.result.add_done_callback(lambda _: self._room.release())
+        self._take_room()
+        self._not_waited_for.add(under_way)
+        under_way.result.add_done_callback(lambda _: self._ended(under_way))
         result = under_way.start()
-        if not result.done():
-            self._timers.after(under_way.budget.timeout_ms, under_way.give_up)
+        timeout_ms = under_way.budget.timeout_ms
+        if not result.done() and not self._timers.after(timeout_ms, under_way.give_up):
+            under_way.shut_down()
         return result
 
     def send_one_way(self, message: Message, choice: Choice) -> None:
@@ -122,7 +125,7 @@ class PlainSender:
         """Choose a queue by turns, avoiding the last try's broker; by key where there is one."""
         topic = message.topic
         if message.queue_id is not None:
-            return self.fixed(MessageQueue(topic, message.queue_id))
+            return self.fixed(message, MessageQueue(topic, message.queue_id))
         if message.key is not None:
             self._leaders(topic)  # there has to be such a topic
             return lambda _: (MessageQueue(topic, BY_KEY), None)
@@ -147,14 +150,20 @@ class PlainSender:
         self, message: Message, selector: MessageQueueSelector, argument: Any
     ) -> Choice:
         """Let the application choose the queue."""
-        return self.fixed(selector(self.queues(message.topic), message, argument))
+        return self.fixed(message, selector(self.queues(message.topic), message, argument))
 
-    def fixed(self, queue: MessageQueue) -> Choice:
+    def fixed(self, message: Message, queue: MessageQueue) -> Choice:
         """Choose that queue, each time.
 
         Raises:
-            InvalidMessageError: there is no such queue.
+            InvalidMessageError: there is no such queue, or it is another topic's.
         """
+        if queue.topic != message.topic:
+            raise InvalidMessageError(
+                f"The message is for {message.topic}, the queue is one of {queue.topic}.",
+                remedy="Give a queue of the message's topic.",
+                topic=message.topic,
+            )
         leaders = self._leaders(queue.topic)
         if queue.queue_id not in leaders:
             raise InvalidMessageError(
@@ -163,10 +172,18 @@ class PlainSender:
             )
         return lambda _: (queue, leaders[queue.queue_id])
 
-    def close(self, timeout_s: float) -> None:
-        """Send what waits, then close."""
+    def close(self, timeout_s: float) -> int:
+        """Send what waits, then close; end all others, and return how many had tries left."""
         self._polled.close(timeout_s)
         self._timers.close()
+        left = list(self._not_waited_for)
+        for under_way in left:
+            under_way.shut_down()
+        return len(left)
+
+    def _ended(self, under_way: PlainSend) -> None:
+        self._not_waited_for.discard(under_way)
+        self._room.release()
 
     def _new_send(self, message: Message, choice: Choice, tries_max: int) -> PlainSend:
         return PlainSend(

@@ -91,13 +91,19 @@ class PolledProducer:
     def close(self, timeout_s: float) -> int:
         """Send what waits, then close; return how many records were given up for want of time."""
         deadline_s = time.monotonic() + timeout_s
+        # The callback of a send may shut its producer down, in the thread that polls.
+        is_polling = threading.current_thread() is self._thread
         while len(self.producer) and time.monotonic() < deadline_s:
-            time.sleep(DRAIN_LOOK_S)
+            if is_polling:
+                self.producer.poll(DRAIN_LOOK_S)
+            else:
+                time.sleep(DRAIN_LOOK_S)
         left = len(self.producer)
         if left:
             self.producer.purge()
         self._closing.set()
-        self._thread.join(JOIN_S)
+        if not is_polling:
+            self._thread.join(JOIN_S)
         self.producer.poll(0)
         self._wake()
         self.producer.close()
@@ -112,14 +118,22 @@ class PolledProducer:
                     self._wake()
                 if self._pause_s:
                     closing.wait(self._pause_s)
-            except Exception:
+            except:  # noqa: E722 - without this thread no report would ever come again
+                # Also SystemExit of a callback, and what librdkafka's Python face raises that is
+                # no exception.
                 _log.exception("A report of librdkafka could not be handled")
 
     def _wake(self) -> None:
         done = self.done
         if self._sample is not None and done:
-            report = done[0]
-            if report.error is None and report.message is not None:
-                self._sample(report.message)
+            self._take_sample(done[0])
         while done:
             done.popleft().wake()
+
+    def _take_sample(self, report: Any) -> None:
+        if self._sample is None or report.error is not None or report.message is None:
+            return
+        try:
+            self._sample(report.message)
+        except Exception:  # those who wait are woken all the same
+            _log.exception("Nothing was learned from a record that was stored")

@@ -19,11 +19,12 @@ from checkback.protocol.errors import BrokerError, NotFoundError
 from checkback.protocol.record_size import record_bytes_max
 
 SendCallback = Callable[["Future[SendResult]"], None]
-"""Gets the finished future, in a thread of the producer's: it must not block."""
+"""The producer calls it with the finished future, in a thread that serves all sends: a callback
+that blocks holds them all up."""
 
 
 class DefaultMQProducer(ManagedProducer):
-    """A producer of plain messages, each of which may be stored twice but is not lost silently.
+    """Sends plain messages. One may be stored twice; none is lost without an error or a log line.
 
     Args:
         producer_group: the group it belongs to.
@@ -51,19 +52,21 @@ class DefaultMQProducer(ManagedProducer):
     ) -> SendResult:
         """Send and wait until all replicas have it (RocketMQ's SYNC).
 
-        Queues are taken by turns; after a failed try the broker of that try is avoided. With a
-        record ``key`` the key decides as with any Kafka client, with ``queue_id`` that decides.
+        A message with a ``queue_id`` goes to that queue. Of a message with a record ``key`` the key
+        chooses the queue, as in any Kafka client. For all others the producer takes the topic's
+        queues by turns; after a failed try it avoids the broker of that try.
 
         Args:
             message: what to send.
-            selector: chooses the queue instead; such a message is not tried again.
-            argument: passed to the selector.
+            selector: chooses the queue instead; the producer then tries only once.
+            argument: the producer passes it to the selector.
 
         Raises:
             InvalidMessageError: the message can't be sent as it is.
             LifeCycleError: not started, shut down, or forked.
-            BrokerError: the topic does not exist or may not be seen.
-            SendError: it was not, or not certainly, stored; the field ``in_doubt`` says which.
+            BrokerError: the topic does not exist, or this user may not describe it.
+            SendError: the message was not stored, or nobody knows: then the field ``in_doubt`` is
+                true.
         """
         sender = self._ready(message)
         with self._running:
@@ -78,7 +81,7 @@ class DefaultMQProducer(ManagedProducer):
 
         Args:
             message: what to send.
-            callback: called when it is over.
+            callback: the producer calls it when the send has ended.
 
         Returns:
             A future that ends with the result or the error within ``send_msg_timeout_ms``.
@@ -86,7 +89,7 @@ class DefaultMQProducer(ManagedProducer):
         Raises:
             InvalidMessageError: the message can't be sent as it is.
             LifeCycleError: not started, shut down, or forked.
-            SendError: ``async_sends_max`` sends wait already.
+            SendError: ``async_sends_max`` other sends are under way.
         """
         sender = self._ready(message)
         result = sender.send_async(message, sender.by_turns(message), self._tries_max)
@@ -95,12 +98,12 @@ class DefaultMQProducer(ManagedProducer):
         return result
 
     def send_one_way(self, message: Message) -> None:
-        """Send once and forget: a failure is only logged and counted (RocketMQ's ONEWAY).
+        """Send in one try and do not wait; a failure is logged and counted (RocketMQ's ONEWAY).
 
         Raises:
             InvalidMessageError: the message can't be sent as it is.
             LifeCycleError: not started, shut down, or forked.
-            SendError: ``async_sends_max`` sends wait already.
+            SendError: ``async_sends_max`` other sends are under way.
         """
         sender = self._ready(message)
         sender.send_one_way(message, sender.by_turns(message))
@@ -109,20 +112,20 @@ class DefaultMQProducer(ManagedProducer):
         """Send to that queue, in one try, and wait.
 
         Raises:
-            InvalidMessageError: the message can't be sent as it is, or there is no such queue.
+            InvalidMessageError: the message can't be sent as it is, or the topic has no such queue.
             LifeCycleError: not started, shut down, or forked.
-            SendError: it was not, or not certainly, stored.
+            SendError: the message was not stored, or nobody knows (field ``in_doubt``).
         """
         sender = self._ready(message)
         with self._running:
-            return sender.send(message, sender.fixed(queue), 1)
+            return sender.send(message, sender.fixed(message, queue), 1)
 
     def fetch_publish_message_queues(self, topic: str) -> list[MessageQueue]:
         """Return the queues of a topic in order.
 
         Raises:
             LifeCycleError: not started, shut down, or forked.
-            BrokerError: it does not exist or may not be seen.
+            BrokerError: the topic does not exist, or this user may not describe it.
         """
         self._require_running()
         return self._plain_sender().queues(topic)
@@ -132,7 +135,7 @@ class DefaultMQProducer(ManagedProducer):
         return 1 + self.options.retry_times_when_send_failed
 
     def _ready(self, message: Message) -> PlainSender:
-        """Check state and message, and return who sends it."""
+        """Check the producer's state and the message; return the sender."""
         self._require_running()
         check_message(message, self.topics, self.options.max_message_size)
         check_not_delayed(message)
@@ -147,7 +150,7 @@ class DefaultMQProducer(ManagedProducer):
         self._plain_sender()
 
     def _plain_sender(self) -> PlainSender:
-        """Return the sender, opened when it is first needed: a second connection to Kafka."""
+        """Return the sender; the first call opens it, and with it a second connection to Kafka."""
         with self._plain_lock:
             if self._plain is None:
                 self._plain = PlainSender(
@@ -162,5 +165,5 @@ class DefaultMQProducer(ManagedProducer):
     def _close(self, left_s: Callable[[], float]) -> int:
         left = self._running.wait_until_idle(left_s())
         if self._plain is not None:
-            self._plain.close(left_s())
+            left += self._plain.close(left_s())
         return left

@@ -41,7 +41,7 @@ class _Producers(Collector):
         self._counted: list[tuple[str, Counters]] = []
 
     def add(self, producer: CountingProducer) -> None:
-        # The counters, not the producer: a count that vanished with it would look like a restart.
+        # The counters, not the producer: if they vanished with it, that would look like a restart.
         if not any(counters is producer.counters for _, counters in self._counted):
             self._counted.append((producer.producer_group, producer.counters))
 
@@ -62,11 +62,11 @@ _lock: Final = Lock()
 
 
 def expose(producer: CountingProducer, registry: CollectorRegistry = REGISTRY) -> None:
-    """Show a producer's counters in a registry; those of one group are added up.
+    """Register a producer's counters; the counts of producers of one group are added up.
 
     Args:
-        producer: whose; a second call with it changes nothing.
-        registry: where; prometheus-client's own if not given.
+        producer: a second call with the same producer changes nothing.
+        registry: by default prometheus-client's own.
     """
     with _lock:
         known = _producers.get(registry)

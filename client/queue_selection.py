@@ -1,4 +1,4 @@
-"""Which queue the next try goes to. Pure: leaders, faults, turn and clock are given."""
+"""Chooses the queue of the next try. Pure: the caller gives leaders, faults, turn and clock."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ def choose_partition(
 ) -> int:
     """Return the partition whose turn it is, among those that are best to take.
 
-    RocketMQ's order: brokers that are available, else reachable, the broker of the last try not
-    among them; else any. On Kafka, partitions without a leader come last.
+    It keeps RocketMQ's order: partitions of available brokers come first, then those of reachable
+    ones, in both cases without the broker of the last try, then all others. Partitions without a
+    leader come last.
 
     Args:
         leaders: the leader broker of each partition, None where it has none.
-        turn: a counter that goes on with each choice.
+        turn: a counter that the caller raises with each choice.
         last_broker: the broker of the last try of the same message.
-        barred: partitions that rejected the same message.
-        faults: what is known of the brokers; None leaves it out.
-        now_ms: the clock that ``faults`` is kept by.
+        barred: partitions to leave out, for example because they rejected the same message.
+        faults: what is known of the brokers; None: their faults do not matter.
+        now_ms: the time now, on the clock of ``faults``.
     """
     order = sorted(leaders)
     choices = [partition for partition in order if partition not in barred] or order

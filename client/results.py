@@ -1,4 +1,4 @@
-"""What a send comes back with."""
+"""The results of sends."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from checkback.client.message import MessageQueue
 
 
 class SendStatus(Enum):
-    """RocketMQ's send statuses. Every one but SEND_OK means: stored, but not yet safely."""
+    """RocketMQ's send statuses. Each but SEND_OK means: the leader has it, the replicas may not."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
-    """Never seen on Kafka, which does not flush before it answers; kept for its callers."""
+    """No send returns it: Kafka does not flush before it answers. RocketMQ's callers know it."""
     FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
     """The leader has it, the replicas did not confirm in time (Kafka's REQUEST_TIMED_OUT).
 
-    Of plain sends only: a half is repeated until its time is over, and ends as a SendError then.
+    Only plain sends return it: librdkafka repeats a half until its time is over, and then the send
+    raises a SendError.
     """
     SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
     """The leader has it, too few replicas do (Kafka's NOT_ENOUGH_REPLICAS_AFTER_APPEND).
 
-    Of a half only when each of its tries was answered so.
+    A half has it only if the brokers answered so to each of its tries.
     """
 
 
@@ -32,11 +33,11 @@ class SendResult:
     """A message that was stored.
 
     Args:
-        send_status: how safely.
+        send_status: how safely it is stored.
         msg_id: the unique id that the client gave the message (UNIQ_KEY).
-        message_queue: where it was stored; for a transaction the half's queue, and None where
-            the send status leaves that open.
-        queue_offset: its offset there, -1 where the send status leaves that open.
+        message_queue: the queue that has it, for a transaction the half's; None if the brokers did
+            not say which.
+        queue_offset: its offset there, -1 if the brokers did not say it.
         transaction_id: the same as ``msg_id``, empty for a plain send.
     """
 
@@ -61,9 +62,10 @@ class TransactionSendResult(SendResult):
     Args:
         local_transaction_state: what the op says. ROLLBACK_MESSAGE with a send status other
             than SEND_OK means that the local transaction did not run.
-        exception: what the listener raised, None where it returned.
-        delivered: whether consumers see the message by direct delivery; None where nobody waited
-            for that, or it does not go direct.
+        exception: what the listener raised, None if it returned.
+        delivered: True: consumers see the message, the producer delivered it directly. False: the
+            producer does not know that they do; the message goes the checked way, or its delivery
+            takes longer than the call waits. None: the call did not wait for direct delivery.
     """
 
     local_transaction_state: LocalTransactionState

@@ -13,8 +13,8 @@ LOOK_S: Final = 0.005
 class Running:
     """A context manager that counts the threads inside it.
 
-    Every message passes it, so it has no lock: a deque needs none. Only a shutdown, which happens
-    once, polls it.
+    Every message enters and leaves it, so it has no lock: a deque needs none. Only a shutdown
+    polls it, and that happens once.
     """
 
     def __init__(self) -> None:

@@ -33,6 +33,7 @@ from sqlalchemy.exc import IntegrityError
 
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt
+from checkback.protocol.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
 
@@ -93,10 +94,12 @@ class SqlTransactionLog(TransactionListener):
         The log's row comes first: where a check has put its barrier, nothing else is tried.
 
         Raises:
+            ConfigurationError: the engine commits each statement by itself; nothing was written.
             Exception: what the local transaction or the commit raised. The answer is then unknown:
                 a commit whose confirmation was lost may have happened.
         """
         with self._engine.connect() as connection, connection.begin() as transaction:
+            _require_transactions(connection)
             try:
                 self._insert(connection, message.transaction_id, COMMITTED)
             except IntegrityError:
@@ -167,3 +170,24 @@ class SqlTransactionLog(TransactionListener):
             "written_at_ms": int(self._clock_ms()),
         }
         connection.execute(insert(self.table).values(row))
+
+
+def _require_transactions(connection: Connection) -> None:
+    """Refuse a connection whose log row would be there without the business rows.
+
+    Raises:
+        ConfigurationError: it commits each statement by itself.
+    """
+    detect = getattr(
+        connection.dialect, "detect_autocommit_setting", None
+    )  # an older SQLAlchemy has none
+    is_asked_for = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+    try:
+        commits = detect is not None and detect(connection.connection.dbapi_connection)
+    except NotImplementedError:
+        commits = False
+    if is_asked_for or commits:
+        raise ConfigurationError(
+            "The engine of SqlTransactionLog commits each statement by itself (AUTOCOMMIT).",
+            remedy="Give it an engine with transactions: log and business rows are one.",
+        )

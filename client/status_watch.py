@@ -85,9 +85,13 @@ class StatusWatch:
 
     def _follow(self, consumer: Consumer) -> None:
         while not self._stopping.is_set():
-            message = consumer.poll(POLL_S)
-            if message is not None and message.error() is None:
-                self._take(message)
+            try:
+                message = consumer.poll(POLL_S)
+                if message is not None and message.error() is None:
+                    self._take(message)
+            except BaseException:  # without this thread the last status would count for ever
+                _log.exception("The pipeline's status can't be read, trying again")
+                self._stopping.wait(POLL_S)
         consumer.close()
 
     def _take(self, message: Message) -> None:

@@ -24,17 +24,18 @@ class Timers:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def after(self, delay_ms: float, action: Callable[[], None]) -> None:
-        """Run an action after a while; it must not block. Dropped once closed."""
+    def after(self, delay_ms: float, action: Callable[[], None]) -> bool:
+        """Run an action after a while; it must not block. False: closed, the action is dropped."""
         at_s = self._now_s() + delay_ms / 1000
         with self._changed:
             if self._closed:
-                return
+                return False
             heapq.heappush(self._due, (at_s, next(self._numbers), action))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
             self._changed.notify()
+            return True
 
     def close(self) -> None:
         """Run nothing any more."""
@@ -47,7 +48,7 @@ class Timers:
         while (action := self._next()) is not None:
             try:
                 action()
-            except Exception:
+            except BaseException:  # SystemExit of a callback, too: others wait for their actions
                 _log.exception("A delayed action failed")
 
     def _next(self) -> Callable[[], None] | None:

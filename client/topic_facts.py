@@ -30,7 +30,7 @@ LEADERS_KEPT_S: Final = 10.0
 LIMITS_KEPT_S: Final = 300.0
 UNSEEN_KEPT_S: Final = 30.0
 """How long nobody asks again about a topic that can't be asked about (no right to)."""
-UNASKED: Final = (None, 0.0)
+UNASKED: Final = (None, None)
 NO_BOUND_MS: Final = 2**62
 SECOND_LOOK_S: Final = 0.3
 """A topic that was made a moment ago is not known to every broker yet."""
@@ -74,8 +74,8 @@ class TopicFacts:
         self._topics: dict[str, Topic] = {}
         self._limits: dict[str, tuple[int | None, float]] = {}
         self._transactional: dict[str, Transactional] = {}
-        self._learning = threading.Lock()
-        self._asking: set[str] = set()
+        self._learning: dict[str, threading.Lock] = {}
+        self._asking: set[tuple[str, Callable[[str], object]]] = set()
         self._lock = threading.Lock()
 
     @property
@@ -88,14 +88,15 @@ class TopicFacts:
 
     def knows(self, topic: str) -> bool:
         """Tell whether a send to a topic is answered from memory."""
-        return self._limits.get(topic, UNASKED)[1] > time.monotonic()
+        return topic in self._limits
 
     def prepare(self, topic: str) -> None:
-        """Ask for a topic, so that the next send to it is answered from memory."""
-        try:
-            self._learn_limit(topic)
-        except NotFoundError:
-            return  # the send says so
+        """Ask for a topic, so that the next send to it is answered from memory.
+
+        Raises:
+            NotFoundError: there is no such topic.
+        """
+        self._learn_limit(topic)
 
     def topic(self, name: str) -> Topic:
         """Return what is known of a topic's partitions.
@@ -113,13 +114,7 @@ class TopicFacts:
 
     def refresh(self, name: str) -> None:
         """Ask for a topic's partitions in the background, unless that is being done."""
-        with self._lock:
-            if name in self._asking:
-                return
-            self._asking.add(name)
-        threading.Thread(
-            target=self._refresh, args=(name,), name="checkback-topics", daemon=True
-        ).start()
+        self._in_background(name, self._ask)
 
     def check(self, topic: str, message: Message, size: int) -> None:
         """Refuse a message whose record is larger than a topic takes, or that has no topic.
@@ -137,8 +132,10 @@ class TopicFacts:
             InvalidMessageError: names the topic's limit.
         """
         limit, until_s = self._limits.get(topic, UNASKED)
-        if until_s < time.monotonic():
+        if until_s is None:
             limit = self._learn_limit(topic)
+        elif until_s < time.monotonic():
+            self._in_background(topic, self._learn_limit)
         if limit is not None and size > limit:
             raise InvalidMessageError(
                 f"The message for {message.topic} makes a record of up to {size} bytes;"
@@ -168,28 +165,45 @@ class TopicFacts:
         Raises:
             NotFoundError: there is no such topic.
         """
-        with self._learning:
+        with self._learning.setdefault(topic, threading.Lock()):
             limit, until_s = self._limits.get(topic, UNASKED)
-            if until_s >= time.monotonic():
+            if until_s is not None and until_s >= time.monotonic():
                 return limit
             try:
                 self._ask(topic)
+            except NotFoundError:
+                # It is gone: the next send asks again, and says so.
+                for known in (self._limits, self._transactional, self._learning):
+                    known.pop(topic, None)
+                raise
             except BrokerError as error:
-                _log.info("Nothing is known of %s: %s", topic, remark_of(error))
-                limit, kept_s = None, UNSEEN_KEPT_S
+                _log.info("Nothing new is known of %s: %s", topic, remark_of(error))
+                kept_s = UNSEEN_KEPT_S
             else:
                 limit, kept_s = self._ask_limit(topic), LIMITS_KEPT_S
             self._limits[topic] = limit, time.monotonic() + kept_s
             return limit
 
-    def _refresh(self, name: str) -> None:
+    def _in_background(self, name: str, ask: Callable[[str], object]) -> None:
+        """Ask something about a topic in a thread, unless that is being done."""
+        with self._lock:
+            if (name, ask) in self._asking:
+                return
+            self._asking.add((name, ask))
+
+        def run() -> None:
+            try:
+                ask(name)
+            except (BrokerError, NotFoundError) as error:
+                _log.info("Nothing new could be learned of %s: %s", name, remark_of(error))
+            finally:
+                self._asking.discard((name, ask))
+
         try:
-            self._ask(name)
-        except (BrokerError, NotFoundError) as error:
-            _log.info("The leaders of %s could not be asked for: %s", name, remark_of(error))
-        finally:
-            with self._lock:
-                self._asking.discard(name)
+            threading.Thread(target=run, name="checkback-topics", daemon=True).start()
+        except RuntimeError as error:  # no thread is left: what is known serves
+            self._asking.discard((name, ask))
+            _log.warning("Nothing new can be learned of %s: %s", name, remark_of(error))
 
     def _ask(self, name: str) -> Topic:
         """Ask for a topic's partitions, and remember them."""
@@ -229,6 +243,9 @@ class TopicFacts:
             limit = int(found["max.message.bytes"].value)
         except (KafkaException, TimeoutError, KeyError) as error:
             _log.info("The record limit of %s is not known: %s", name, remark_of(error))
+            if not isinstance(error, TimeoutError):
+                # Its settings may have changed since they were seen.
+                self._transactional.pop(name, None)
             return None
         self._transactional[name] = _transactional(found)
         return limit

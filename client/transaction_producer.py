@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Unpack
 
-from checkback.client.broker_clock import BrokerClock
+from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.callback_result import EVENTS_BY_STATE, CallbackResult, remark_of, result_of
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
@@ -82,7 +82,7 @@ class TransactionMQProducer(DefaultMQProducer):
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
         if not isinstance(transaction_listener, TransactionListener):
             raise ConfigurationError(
-                f"transaction_listener is {transaction_listener!r}.",
+                f"transaction_listener is a {type(transaction_listener).__name__}.",
                 remedy="Give an object of a class derived from TransactionListener.",
             )
         self.transaction_listener = transaction_listener
@@ -151,13 +151,16 @@ class TransactionMQProducer(DefaultMQProducer):
     def _open(self) -> None:
         # First: under a wrong prefix a check topic would be left behind that nobody reads.
         require_half_and_op(self._facts, self.topics)
+        self._facts.prepare(self.topics.half)
         self._create_check_topic()
+        # Before anything is opened that would stay open when this fails.
+        has_status = self._exists(self.topics.status)
         options = self.options
         doubts = Doubts()
         self._templates: dict[tuple[str, int | None], tuple[Headers, int]] = {}
         self._queues: dict[int, MessageQueue] = {}
         self._budget_s = options.send_msg_timeout_ms / 1000
-        signer = options.signer(lambda: self._clock.now_ms(time.time() * 1000))
+        signer = options.signer(lambda: self._clock.now_ms(steady_ms(), time.time() * 1000))
         self._signature_bytes = 0 if signer is None else signer.headers_bytes_max()
         self._stored = None if signer is None else StoredHalves()
         self._halves = HalfProducer(
@@ -181,13 +184,18 @@ class TransactionMQProducer(DefaultMQProducer):
             self.producer_group,
             self.counters,
             signer,
+            self._halves.renew,
         )
-        self._status = self._new_status_watch()
+        self._status = self._new_status_watch() if has_status else None
         self._direct = DirectSide(
             self._clients, self.topics, self.producer_group, self._facts, self._ops, self.counters
         )
         self._checks = self._new_check_service(doubts)
-        self._checks.start()
+        try:
+            self._checks.start()
+        except BaseException:
+            self._close(lambda: 0.0)
+            raise
 
     def _close(self, left_s: Callable[[], float]) -> int:
         left = super()._close(left_s) + self._checks.close(left_s()) + self._direct.close(left_s)
@@ -208,13 +216,14 @@ class TransactionMQProducer(DefaultMQProducer):
             self.options.start_timeout_ms / 1000,
         )
 
-    def _new_status_watch(self) -> StatusWatch | None:
-        """Follow what the pipeline tells, if there is a topic for it."""
-        topic, timeout_s = self.topics.status, self.options.start_timeout_ms / 1000
-        if not topic_exists(self._facts.admin, topic, self._clients.bootstrap_servers, timeout_s):
-            return None
-        watch = StatusWatch(self._clients.status_consumer, topic)
-        watch.start(timeout_s)
+    def _exists(self, topic: str) -> bool:
+        timeout_s = self.options.start_timeout_ms / 1000
+        return topic_exists(self._facts.admin, topic, self._clients.bootstrap_servers, timeout_s)
+
+    def _new_status_watch(self) -> StatusWatch:
+        """Follow what the pipeline tells."""
+        watch = StatusWatch(self._clients.status_consumer, self.topics.status)
+        watch.start(self.options.start_timeout_ms / 1000)
         return watch
 
     def _new_check_service(self, doubts: Doubts) -> CheckService:

@@ -146,7 +146,10 @@ class FakeCheckService:
         """
         check_message(message, TopicNames(), Settings().max_message_bytes)
         check_timers(message)
-        sent = replace(message, delay_time_level=0, transaction_id=uuid.uuid4().hex)
+        kept = {name: text for name, text in message.properties.items() if name != names.DELAY}
+        sent = replace(
+            message, properties=kept, delay_time_level=0, transaction_id=uuid.uuid4().hex
+        )
         transaction = FakeTransaction(self, sent, len(self.transactions))
         self.transactions.append(transaction)
         if crash is Crash.BEFORE_LOCAL_TRANSACTION:

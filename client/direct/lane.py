@@ -67,10 +67,11 @@ class Lane:
         self._owner = owner
         self._session: Session | None = None
         self._session_id = ""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may shut the producer down
         self._queue: queue.SimpleQueue[DirectHalf | None] = queue.SimpleQueue()
         self._opened = threading.Event()
         self._closing = False
+        self._under_way = 0
         self._pause_s = PAUSE_FIRST_S
         self._open_at_s = 0.0
         self._told = ""
@@ -109,18 +110,21 @@ class Lane:
     def close(self, timeout_s: float) -> int:
         """Deliver what waits, then stop; return how many halves could not be waited for.
 
-        They go the checked way, but for a group whose transaction is under way.
+        Those that wait go the checked way. How a group ends whose transaction is under way, the
+        pipeline sees; it is among those that are returned.
         """
         self._closing = True
         self._queue.put(None)
         self._thread.join(timeout_s)
-        return self._drop_session("shut down") if self._thread.is_alive() else 0
+        if not self._thread.is_alive():
+            return 0
+        return self._under_way + self._drop_session("shut down")
 
     def _run(self) -> None:
         while not (self._closing and self._queue.empty()):
             try:
                 self._turn()
-            except Exception:
+            except BaseException:  # SystemExit of a callback, too: senders wait for this thread
                 _log.exception("Direct delivery stumbled; its halves go the checked way")
                 self._drop_session("an error of ours")
         session = self._session
@@ -143,7 +147,9 @@ class Lane:
         if session is None:
             self._fall_back(group, None)
         else:
+            self._under_way = len(group)
             self._deliver(session, group)
+            self._under_way = 0
 
     def _group(self, first: DirectHalf | None) -> Iterator[DirectHalf]:
         """Give what waits, as far as nobody took it off to answer its check."""

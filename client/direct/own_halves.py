@@ -8,8 +8,13 @@ from __future__ import annotations
 
 import threading
 import weakref
+from typing import Final
 
 from checkback.client.direct.direct_half import DirectHalf, HalfState
+
+SESSIONS_MAX: Final = 100_000
+"""Beyond this the oldest id is dropped. A check of a half of it is then answered as by any other
+process: after a fence, which changes nothing for a session that is over."""
 
 
 class OwnHalves:
@@ -20,8 +25,8 @@ class OwnHalves:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._sessions: set[str] = set()
+        self._lock = threading.RLock()  # a signal handler may shut the producer down
+        self._sessions: dict[str, None] = {}
         self._halves: weakref.WeakValueDictionary[str, DirectHalf] = weakref.WeakValueDictionary()
 
     def owns(self, session_id: str) -> bool:
@@ -29,8 +34,11 @@ class OwnHalves:
         return session_id in self._sessions
 
     def add_session(self, session_id: str) -> None:
-        """Note a session before it is opened; it stays this producer's for ever."""
-        self._sessions.add(session_id)
+        """Note a session before it is opened."""
+        with self._lock:
+            self._sessions[session_id] = None
+            while len(self._sessions) > SESSIONS_MAX:
+                del self._sessions[next(iter(self._sessions))]
 
     def add(self, half: DirectHalf) -> None:
         """Note a half before it is sent."""

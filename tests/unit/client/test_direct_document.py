@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from checkback.client.counters import ClientEvent
-from checkback.client.direct.delivery import BACKLOG_MAX
+from checkback.client.direct.delivery import BACKLOG_MAX, DELIVERED_S
 from checkback.client.direct.session import TRANSACTION_TIMEOUT_MS
 from checkback.client.options import ProducerOptions
 from checkback.protocol.direct import direct_id_prefix
@@ -30,6 +30,7 @@ def test_counters_have_the_names_that_are_said() -> None:
 
 def test_limits_and_names_are_those_of_the_code() -> None:
     assert f"the transaction is {TRANSACTION_TIMEOUT_MS // 1000} s old" in DOCUMENT
-    assert f"At most {BACKLOG_MAX:,} messages wait in a lane" in DOCUMENT
+    assert f"Once {BACKLOG_MAX:,} messages wait in a lane" in DOCUMENT
+    assert f"{DELIVERED_S:.0f} s at most" in DOCUMENT
     assert f"`{DIRECT_OP_TOPIC}`" in DOCUMENT
     assert f"`{direct_id_prefix('<topic_prefix>', '<group>')}`" in DOCUMENT

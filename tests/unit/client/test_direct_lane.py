@@ -243,7 +243,7 @@ def test_a_shutdown_says_what_it_left() -> None:
 
     left = world.delivery.close(lambda: 0.05)
 
-    assert left == 1
+    assert left == 2
     assert world.plain == [("u2", 8, world.opened[0])]
     kafka.gate.set()
 

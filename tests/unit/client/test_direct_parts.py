@@ -211,3 +211,12 @@ def test_an_event_can_be_counted_several_times_at_once() -> None:
 
     assert counters.snapshot()[ClientEvent.DIRECT_DELIVERED] == 3
     assert len(heard) == 3
+
+
+def test_sessions_are_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While Kafka is slow each commit costs a session: a long run must not fill the memory."""
+    monkeypatch.setattr("checkback.client.direct.own_halves.SESSIONS_MAX", 2)
+    own = OwnHalves()
+    for number in range(3):
+        own.add_session(str(number))
+    assert [own.owns(str(number)) for number in range(3)] == [False, True, True]

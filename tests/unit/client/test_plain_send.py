@@ -138,6 +138,12 @@ def test_the_queue_of_a_key_is_told_by_the_report() -> None:
     assert script.run().result.result(0).message_queue == MessageQueue("t", 5)
 
 
+def test_the_queue_of_a_key_is_told_although_the_record_is_not_safe() -> None:
+    script = Script(UNSAFE)
+    script.send.choose = lambda _: (MessageQueue("t", BY_KEY), None)
+    assert script.run().result.result(0).message_queue == MessageQueue("t", 5)
+
+
 def test_a_try_whose_broker_is_away_is_left_before_its_time_is_over() -> None:
     script = Script(None, 7, left_early=lambda attempt: attempt.broker == 1)
     assert script.run().result.result(0).queue_offset == 7
@@ -180,3 +186,34 @@ def test_a_topic_that_is_not_there_ends_it() -> None:
     script.send.choose = missing
     with pytest.raises(BrokerError, match="no such topic"):
         script.run().result.result(0)
+
+
+def test_a_refusal_after_a_try_of_unknown_end_leaves_the_send_in_doubt() -> None:
+    full = KafkaError(KafkaError._QUEUE_FULL)
+    script = Script(BROKEN, full)
+    with pytest.raises(SendError) as failure:
+        script.run().result.result(0)
+    assert failure.value.fields["in_doubt"] is True
+
+
+def test_a_topic_that_vanishes_after_a_try_of_unknown_end_leaves_the_send_in_doubt() -> None:
+    script = Script(BROKEN)
+    choose = script.send.choose
+
+    def once(last_broker: int | None) -> tuple[MessageQueue, int | None]:
+        if script.brokers:
+            raise BrokerError("The topic t can't be seen.")
+        return choose(last_broker)
+
+    script.send.choose = once
+    with pytest.raises(SendError, match="can't be seen") as failure:
+        script.run().result.result(0)
+    assert failure.value.fields["in_doubt"] is True
+
+
+def test_a_send_that_has_ended_holds_no_body() -> None:
+    for script in (Script(7), Script(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))):
+        script.run()
+        assert script.send.record.body == b""
+    left = Script(None, 7, left_early=lambda attempt: attempt.broker == 1)
+    assert left.run().result.result(0).msg_id == "id"

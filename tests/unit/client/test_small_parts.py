@@ -40,6 +40,11 @@ def test_an_age_is_told_by_the_brokers_clock() -> None:
     assert clock.age_ms(0, now_ms=10**12) == 0
     clock.learn(appended_at_ms=5_000, now_ms=2_000)
     assert clock.age_ms(5_500, now_ms=3_000) == 500
+    assert clock.now_ms(3_000, time_of_day_ms=99) == 6_000
+
+
+def test_before_the_first_record_the_time_of_day_is_the_brokers_time() -> None:
+    assert BrokerClock().now_ms(3_000, time_of_day_ms=99) == 99
 
 
 @pytest.mark.parametrize(
@@ -60,6 +65,11 @@ def test_properties_by_rocketmqs_names() -> None:
     message = Message("t", b"x", keys="k", tags="g", properties={"a": "b"}, transaction_id="id")
     found = [message.get_property(name) for name in ("a", "KEYS", "TAGS", "UNIQ_KEY", "none")]
     assert found == ["b", "k", "g", "id", None]
+
+
+def test_an_empty_property_is_one() -> None:
+    message = Message("t", b"x", properties={"a": ""})
+    assert (message.get_property("a"), message.get_property("b")) == ("", None)
 
 
 def test_options_and_keywords_have_the_same_names() -> None:
@@ -221,3 +231,12 @@ def test_a_check_request_that_does_not_say_for_which_half_is_unreadable(missing:
     headers = [one for one in check_headers(half, 3, 42, 2) if one[0] != missing]
     with pytest.raises(InvalidMessageError, match=missing):
         read_check_request(None, b"x", headers, 0)
+
+
+def test_any_exception_makes_a_remark_that_can_be_sent() -> None:
+    class MuteError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert remark_of(ValueError("\udcff")) == "ValueError: ?"
+    assert remark_of(MuteError()) == "MuteError: its text can't be made"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from checkback.client.message import Message
 from checkback.client.topic_facts import TopicFacts
 from checkback.protocol.errors import InvalidMessageError, NotFoundError
+from checkback.testing.waiting import wait_until
 
 MESSAGE = Message("t", b"x")
 
@@ -78,3 +80,88 @@ def test_a_topic_that_can_not_be_asked_about_has_no_limit_and_is_let_be(brokers:
     for _ in range(3):
         facts.check("t", MESSAGE, 10**9)
     assert brokers.asked == ["t"]
+
+
+def test_an_old_limit_serves_while_it_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The brokers may be away: a send must not wait for them twice."""
+    monkeypatch.setattr("checkback.client.topic_facts.LIMITS_KEPT_S", -1.0)
+    brokers = Brokers()
+    facts = facts_of(brokers)
+    facts.check("t", MESSAGE, 10)
+    gate, asked = threading.Event(), threading.Event()
+    ask = brokers.list_topics
+
+    def slowly(topic: str, _timeout_s: float) -> Any:
+        asked.set()
+        gate.wait(10)
+        return ask(topic, _timeout_s)
+
+    brokers.list_topics = slowly  # type: ignore[method-assign]
+    with pytest.raises(InvalidMessageError):
+        facts.check("t", MESSAGE, 1_001)
+    assert asked.wait(5)
+    assert facts.knows("t")
+    gate.set()
+
+
+def test_a_topic_that_was_deleted_is_missed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("checkback.client.topic_facts.LIMITS_KEPT_S", -1.0)
+    brokers = Brokers()
+    facts = facts_of(brokers)
+    facts.check("t", MESSAGE, 10)
+    assert facts.takes_transactions("t", None)
+    brokers.error = KafkaError.UNKNOWN_TOPIC_OR_PART
+    facts.check("t", MESSAGE, 10)
+    wait_until(lambda: not facts.knows("t"), what="the topic to be missed")
+    assert not facts.takes_transactions("t", None)
+    with pytest.raises(NotFoundError):
+        facts.check("t", MESSAGE, 10)
+
+
+def test_a_topic_whose_settings_may_not_be_seen_any_more_takes_no_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("checkback.client.topic_facts.LIMITS_KEPT_S", -1.0)
+    brokers = Brokers()
+    facts = facts_of(brokers)
+    facts.check("t", MESSAGE, 10)
+    refused: Future[Any] = Future()
+    refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    brokers.describe_configs = lambda asked, **_: {asked[0]: refused}  # type: ignore[method-assign]
+    facts.check("t", MESSAGE, 10)
+    wait_until(lambda: not facts.takes_transactions("t", None), what="the right to be missed")
+
+
+def test_leaders_are_asked_for_again_once_there_are_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = Brokers()
+    facts = facts_of(brokers)
+
+    def none_left(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        facts.refresh("t")
+    facts.refresh("t")
+    wait_until(lambda: brokers.asked == ["t"], what="the question")
+
+
+def test_a_topic_that_is_slow_to_answer_holds_up_no_other() -> None:
+    brokers, gate = Brokers(), threading.Event()
+    facts = facts_of(brokers)
+    ask = brokers.list_topics
+
+    def slowly(topic: str, _timeout_s: float) -> Any:
+        if topic == "slow":
+            gate.wait(10)
+        return ask(topic, _timeout_s)
+
+    brokers.list_topics = slowly  # type: ignore[method-assign]
+    thread = threading.Thread(target=facts.prepare, args=("slow",), daemon=True)
+    thread.start()
+    facts.check("t", MESSAGE, 10)
+    assert not gate.is_set()
+    gate.set()
+    thread.join(10)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from checkback.client.message import Message
@@ -143,3 +145,28 @@ def test_a_delay_is_dropped_from_a_transaction_and_refused_for_a_plain_message()
         with pytest.raises(InvalidMessageError, match="can't be honoured"):
             check_not_delayed(delayed)
     assert not drop_delay(Message("t", b"x"))
+
+
+def test_what_is_of_another_kind_is_refused_by_name() -> None:
+    wrong: list[tuple[Any, str]] = [
+        (Message(5, b"x"), "The topic is a int"),  # type: ignore[arg-type]
+        (Message(b"t", b"x"), "The topic is a bytes"),  # type: ignore[arg-type]
+        (Message("t", b"x", queue_id="1"), "queue_id is a str"),  # type: ignore[arg-type]
+        (Message("t", b"x", queue_id=1.5), "queue_id is a float"),  # type: ignore[arg-type]
+        (Message("t", b"x", queue_id=True), "queue_id is a bool"),
+        (Message("t", b"x", properties=[("a", "b")]), "The properties are a list"),  # type: ignore[arg-type]
+        (Message("t", b"x", properties=None), "The properties are a NoneType"),  # type: ignore[arg-type]
+    ]
+    for message, says in wrong:
+        with pytest.raises(InvalidMessageError, match=says):
+            check(message)
+
+
+def test_a_name_that_librdkafka_would_cut_into_one_of_the_systems_is_refused() -> None:
+    with pytest.raises(InvalidMessageError, match="has a NUL"):
+        check(Message("t", b"x", properties={"REAL_QID\0": "3"}))
+
+
+def test_a_group_of_another_kind_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="is a bytes, not a text"):
+        check_group(b"g")  # type: ignore[arg-type]

@@ -120,3 +120,10 @@ def test_what_a_producer_refuses_is_refused() -> None:
         FakeCheckService(Scripted(), group="")
     with pytest.raises(InvalidMessageError):
         FakeCheckService(Scripted()).send(Message("RMQ_SYS_TRANS_HALF_TOPIC", b"b"))
+
+
+def test_a_delay_is_dropped_as_the_producer_drops_it() -> None:
+    delayed = Message("orders", b"b", properties={"DELAY": "3", "a": "b"}, delay_time_level=3)
+    sent = FakeCheckService(Scripted(COMMIT)).send(delayed).message
+    assert (sent.properties, sent.delay_time_level) == ({"a": "b"}, 0)
+    assert delayed.properties["DELAY"] == "3"

@@ -1,0 +1,86 @@
+"""A process that ends without shutdown(): it ends all the same, and says nothing.
+
+Its producer group is one of its own: others of the group would wait for its session to end.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.integration.client.playing import Checkback
+
+PROGRAM = """
+import asyncio, os, sys
+from checkback.client import *
+
+servers, prefix, kind = sys.argv[1:]
+COMMIT = LocalTransactionState.COMMIT_MESSAGE
+
+
+class Threads(TransactionListener):
+    def execute_local_transaction(self, message, arg):
+        return COMMIT
+
+    def check_local_transaction(self, message):
+        return COMMIT
+
+
+class Loop(AsyncTransactionListener):
+    async def execute_local_transaction(self, message, arg):
+        return COMMIT
+
+    async def check_local_transaction(self, message):
+        return COMMIT
+
+
+def made(kind, listener, **options):
+    return kind(
+        prefix + "left", bootstrap_servers=servers, topic_prefix=prefix,
+        transaction_listener=listener, **options
+    )
+
+
+async def in_a_loop():
+    global producer
+    producer = made(AsyncTransactionMQProducer, Loop())
+    await producer.start()
+    await producer.send_message_in_transaction(Message("paid", b"x"))
+    asyncio.ensure_future(producer.send_message_in_transaction(Message("paid", b"y")))
+    await asyncio.sleep(0)
+
+if kind == "asyncio":
+    asyncio.run(in_a_loop())
+else:
+    producer = made(TransactionMQProducer, Threads(), direct_delivery=kind == "direct")
+    producer.start()
+    producer.send_message_in_transaction(Message("paid", b"x"))
+    producer.send_async(Message("paid", b"z"))
+if kind == "forked":
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    try:
+        producer.send_message_in_transaction(Message("paid", b"x"))
+    except Exception as error:
+        assert "another process" in str(error)
+    assert producer.shutdown() == 0
+    del producer
+if kind == "a cycle":
+    producer.itself = producer
+    del producer
+"""
+
+
+@pytest.mark.parametrize("kind", ["threads", "direct", "asyncio", "forked", "a cycle"])
+def test_a_process_ends_without_a_shutdown(checkback: Checkback, kind: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, checkback.bootstrap_servers, checkback.prefix, kind],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")

@@ -1,0 +1,170 @@
+"""What unit tests of whole producers play with: Kafka clients that do what a test says."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+TRANSPORT = KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+class Stored:
+    """The report of a record that was stored."""
+
+    def __init__(self, record: tuple[Any, ...]) -> None:
+        self._record = record
+
+    def topic(self) -> str:
+        return str(self._record[0])
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 7
+
+    def timestamp(self) -> tuple[int, int]:
+        return 0, -1
+
+    def latency(self) -> None:
+        return None
+
+
+class Producer:
+    """Stores what it takes at the next poll; while it is silent, nothing is reported."""
+
+    def __init__(self) -> None:
+        self.is_silent = False
+        self.is_closed = False
+        self.sent: list[tuple[Any, ...]] = []
+        self.due: deque[tuple[Any, ...]] = deque()
+
+    def produce(self, *record: Any) -> None:
+        self.sent.append(record)
+        if record[4] is not None:
+            self.due.append(record)
+
+    def poll(self, timeout_s: float) -> None:
+        threading.Event().wait(min(timeout_s, 0.001))
+        while self.due and not self.is_silent:
+            record = self.due.popleft()
+            record[4](None, Stored(record))
+
+    def purge(self) -> None:
+        self.due.clear()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def __len__(self) -> int:
+        return len(self.due)
+
+
+class Consumer:
+    """A consumer without records."""
+
+    def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
+        return 0, 0
+
+    def assign(self, _: object) -> None:
+        pass
+
+    def subscribe(self, *_: object, **__: object) -> None:
+        pass
+
+    def poll(self, timeout_s: float) -> None:
+        threading.Event().wait(min(timeout_s, 0.01))
+
+    def consume(self, _: int, timeout_s: float) -> list[Any]:
+        self.poll(timeout_s)
+        return []
+
+    def assignment(self) -> list[Any]:
+        return []
+
+    def close(self) -> None:
+        pass
+
+
+class Admin:
+    """Knows every topic, with one partition; what is asked of it is noted."""
+
+    def __init__(self) -> None:
+        self.asked: deque[tuple[str, int]] = deque()
+        self.fails: dict[str, Any] = {}
+        self.missing: set[str] = set()
+
+    def list_topics(self, topic: str, *_: Any, **__: Any) -> Any:
+        self.asked.append((topic, threading.get_ident()))
+        failure = self.fails.get(topic)
+        if isinstance(failure, Exception):
+            raise failure
+        if failure is not None:
+            failure()
+        missing = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART) if topic in self.missing else None
+        partitions = {} if missing else {0: SimpleNamespace(leader=1)}
+        return SimpleNamespace(
+            topics={topic: SimpleNamespace(error=missing, partitions=partitions)}
+        )
+
+    def describe_configs(self, asked: list[Any], **_: Any) -> dict[Any, Future[Any]]:
+        self.asked.append(("settings", threading.get_ident()))
+        result: Future[Any] = Future()
+        result.set_result({"max.message.bytes": SimpleNamespace(value="1000000")})
+        return {asked[0]: result}
+
+
+class Clients:
+    """Takes the place of KafkaClients."""
+
+    bootstrap_servers = "fake"
+
+    def __init__(self, _servers: str, _client_id: str, options: Any) -> None:
+        self.options = options
+        self.opened_admin = Admin()
+        self.halves: list[Producer] = []
+        self.ops: list[Producer] = []
+        self.plain: list[Producer] = []
+
+    def half_producer(self, _: object) -> Producer:
+        self.halves.append(Producer())
+        return self.halves[-1]
+
+    def op_producer(self, *_: object) -> Producer:
+        self.ops.append(Producer())
+        return self.ops[-1]
+
+    def plain_producer(self, _: object) -> Producer:
+        self.plain.append(Producer())
+        return self.plain[-1]
+
+    def direct_producer(self, _: str) -> Producer:
+        return Producer()
+
+    def check_consumer(self, _: str) -> Consumer:
+        return Consumer()
+
+    def status_consumer(self) -> Consumer:
+        return Consumer()
+
+    def admin(self) -> Admin:
+        return self.opened_admin
+
+
+@pytest.fixture
+def kafka(monkeypatch: pytest.MonkeyPatch) -> list[Clients]:
+    """Return the clients of each producer that is made in a test."""
+    made: list[Clients] = []
+
+    def make(*args: Any) -> Clients:
+        made.append(Clients(*args))
+        return made[-1]
+
+    monkeypatch.setattr("checkback.client.lifecycle.KafkaClients", make)
+    return made

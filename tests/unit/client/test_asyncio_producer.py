@@ -1,0 +1,155 @@
+"""The asyncio producer where its callers, or its listener, are cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from tests.unit.client.producer_playing import Clients, kafka
+
+from checkback.client import (
+    AsyncTransactionListener,
+    AsyncTransactionMQProducer,
+    LocalTransactionState,
+    Message,
+)
+from checkback.client.counters import ClientEvent
+from checkback.protocol.errors import (
+    BrokerError,
+    ConfigurationError,
+    InvalidMessageError,
+    LifeCycleError,
+    NotFoundError,
+)
+
+__all__ = ["kafka"]
+COMMIT = LocalTransactionState.COMMIT_MESSAGE
+UNKNOW = LocalTransactionState.UNKNOW
+
+
+class Listener(AsyncTransactionListener):
+    """Awaits what the caller passed, and counts how many do so at once."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    async def execute_local_transaction(self, _message: Message, arg: Any) -> LocalTransactionState:
+        self.under_way += 1
+        try:
+            if arg is not None:
+                await arg
+        finally:
+            self.under_way -= 1
+        return COMMIT
+
+    async def check_local_transaction(self, _message: Message) -> LocalTransactionState:
+        return COMMIT
+
+
+def producer_of(listener: Any, **options: Any) -> AsyncTransactionMQProducer:
+    return AsyncTransactionMQProducer(
+        "g", bootstrap_servers="fake", transaction_listener=listener, **options
+    )
+
+
+def test_a_listener_without_coroutines_is_refused() -> None:
+    class Threads:
+        def execute_local_transaction(self, *_: object) -> LocalTransactionState:
+            return COMMIT
+
+    with pytest.raises(ConfigurationError, match="AsyncTransactionListener"):
+        producer_of(Threads())
+
+
+def test_room_for_no_send_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="sends_max"):
+        producer_of(Listener(), sends_max=0)
+
+
+def test_a_cancelled_caller_gives_its_room_back_when_its_transaction_ends(
+    kafka: list[Clients],
+) -> None:
+    listener = Listener()
+
+    async def run() -> None:
+        async with producer_of(listener, sends_max=1) as producer:
+            gate = asyncio.get_running_loop().create_future()
+            first = asyncio.create_task(
+                producer.send_message_in_transaction(Message("t", b"x"), gate)
+            )
+            while not listener.under_way:
+                await asyncio.sleep(0.001)
+            first.cancel()
+            second = asyncio.create_task(producer.send_message_in_transaction(Message("t", b"x")))
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            assert len(kafka[0].halves[0].sent) == 1
+            gate.set_result(None)
+            assert (await second).local_transaction_state is COMMIT
+            assert len(kafka[0].ops[0].sent) == 2
+
+    asyncio.run(run())
+
+
+def test_what_a_listener_awaits_and_somebody_cancels_is_an_unknown_outcome(
+    kafka: list[Clients],
+) -> None:
+    async def run() -> None:
+        async with producer_of(Listener()) as producer:
+            other = asyncio.get_running_loop().create_future()
+            other.cancel()
+            result = await producer.send_message_in_transaction(Message("t", b"x"), other)
+            assert result.local_transaction_state is UNKNOW
+            assert isinstance(result.exception, RuntimeError)
+            assert producer.counters.snapshot()[ClientEvent.LISTENER_FAILED] == 1
+
+    asyncio.run(run())
+
+
+def test_nothing_is_asked_of_the_brokers_in_the_loop(kafka: list[Clients]) -> None:
+    async def run() -> None:
+        async with producer_of(Listener()) as producer:
+            await producer.send_message_in_transaction(Message("t", b"x"))
+        askers = {thread for _, thread in kafka[0].opened_admin.asked}
+        assert threading.get_ident() not in askers
+
+    asyncio.run(run())
+
+
+def test_a_missing_topic_is_asked_for_outside_the_loop(kafka: list[Clients]) -> None:
+    async def run() -> None:
+        async with producer_of(Listener()) as producer:
+            kafka[0].opened_admin.missing.add("none")
+            with pytest.raises(NotFoundError):
+                await producer.send_message_in_transaction(Message("none", b"x"))
+            with pytest.raises(BrokerError, match="does not exist"):
+                await producer.send(Message("none", b"x"))
+        askers = {thread for _, thread in kafka[0].opened_admin.asked}
+        assert threading.get_ident() not in askers
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("topic", ["", "a b", None, ["t"], "RMQ_SYS_TRANS_HALF_TOPIC"])
+def test_brokers_are_not_asked_about_what_is_no_topic(topic: Any, kafka: list[Clients]) -> None:
+    async def run() -> None:
+        async with producer_of(Listener()) as producer:
+            asked = len(kafka[0].opened_admin.asked)
+            for send in (producer.send_message_in_transaction, producer.send):
+                with pytest.raises(InvalidMessageError):
+                    await send(Message(topic, b"x"))
+            assert len(kafka[0].opened_admin.asked) == asked
+
+    asyncio.run(run())
+
+
+def test_a_producer_that_was_not_started_says_so() -> None:
+    async def run() -> None:
+        for send in (producer.send_message_in_transaction, producer.send):
+            with pytest.raises(LifeCycleError):
+                await send(Message("t", b"x"))
+
+    producer = producer_of(Listener())
+    asyncio.run(run())

@@ -1,0 +1,138 @@
+"""Which check requests are answered, and with which producer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
+
+from checkback.client.broker_clock import BrokerClock
+from checkback.client.check_answer import CheckAnswers
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.direct.direct_checks import DirectChecks
+from checkback.client.direct.fences import Fences
+from checkback.client.direct.own_halves import OwnHalves
+from checkback.client.doubts import Doubts
+from checkback.client.half_producer import HalfProducer
+from checkback.client.listener import LocalTransactionState
+from checkback.client.op_producer import OpProducer
+from checkback.client.topic_facts import Topic
+
+BROKERS_TIME_MS = 1_700_000_000_000
+FATAL = KafkaError(KafkaError._FATAL)
+
+
+class Stored:
+    """The report of a record that was stored at the brokers' time."""
+
+    def topic(self) -> str:
+        return "op"
+
+    def partition(self) -> int:
+        return 0
+
+    def timestamp(self) -> tuple[int, int]:
+        return TIMESTAMP_LOG_APPEND_TIME, BROKERS_TIME_MS
+
+    def latency(self) -> None:
+        return None
+
+
+class Kafka:
+    """A producer that stores what it takes; one that is broken takes nothing, or fails it."""
+
+    def __init__(self, broken: str = "") -> None:
+        self.broken = broken
+        self.sent: list[Any] = []
+        self.due: list[Any] = []
+
+    def produce(self, *record: Any) -> None:
+        if self.broken == "takes nothing":
+            raise KafkaException(FATAL)
+        self.sent.append(record)
+        if record[4] is not None:
+            self.due.append(record[4])
+
+    def poll(self, timeout_s: float) -> None:
+        threading.Event().wait(min(timeout_s, 0.001))
+        while self.due:
+            self.due.pop()(FATAL if self.broken else None, Stored())
+
+    def purge(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Stage:
+    """The parts of a producer that answer checks; it opens one Kafka producer after the other."""
+
+    def __init__(self, *kafkas: Kafka) -> None:
+        opened: Any = iter(kafkas)
+        facts: Any = SimpleNamespace(
+            topic=lambda _: Topic({0: 1}, (0,), float("inf")), refresh=lambda _: None
+        )
+        clock, doubts, counters = BrokerClock(), Doubts(), Counters()
+        self.counters = counters
+        halves = HalfProducer(
+            lambda _: next(opened), "half", facts, doubts, counters, clock,
+            budget_ms=5_000, tries_max=1, avoid_faults=False,
+        )  # fmt: skip
+        plain: Any = lambda *_: Kafka()  # noqa: E731
+        ops = OpProducer(
+            plain, lambda: halves.polled, "op", "direct", "g", counters, renew=halves.renew
+        )
+        listener: Any = SimpleNamespace(
+            check_local_transaction=lambda _: LocalTransactionState.COMMIT_MESSAGE
+        )
+        self.answers = CheckAnswers(
+            listener=listener,
+            producer_group="g",
+            doubts=doubts,
+            ops=ops,
+            direct=DirectChecks(OwnHalves(), Fences(lambda _: None, "", "g", counters), 1),
+            counters=counters,
+            clock=clock,
+            try_timeout_s=1,
+            stopping=threading.Event(),
+        )
+
+
+def request() -> Any:
+    return SimpleNamespace(
+        transaction_id="u", half_queue=0, queue_offset=7, direct_id="",
+        requested_at_ms=BROKERS_TIME_MS, check_interval_ms=60_000,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("step_s", [3_600, -3_600])
+def test_a_clock_that_is_set_makes_no_request_old(
+    step_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka = Kafka()
+    stage = Stage(kafka)
+    assert stage.answers.answer(request())
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + step_s)
+
+    assert stage.answers.answer(request())
+
+    assert stage.counters.snapshot()[ClientEvent.CHECK_SKIPPED] == 0
+    assert len(kafka.sent) == 2
+
+
+@pytest.mark.parametrize("broken", ["takes nothing", "fails what it takes"])
+def test_an_answer_goes_through_another_producer_where_librdkafka_gave_one_up(broken: str) -> None:
+    stage = Stage(Kafka(broken), kafka := Kafka())
+
+    assert stage.answers.answer(request())
+
+    assert len(kafka.sent) == 1

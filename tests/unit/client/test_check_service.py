@@ -1,0 +1,188 @@
+"""The thread that reads check requests, over a consumer that does what a test says."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+from confluent_kafka import TopicPartition
+
+from checkback.client.check_service import CheckService
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.message import MessageExt
+from checkback.client.options import ProducerOptions
+
+HEADERS = [
+    ("UNIQ_KEY", b"u"),
+    ("REAL_TOPIC", b"t"),
+    ("TRAN_HALF_QUEUE_ID", b"0"),
+    ("TRAN_PREPARED_QUEUE_OFFSET", b"7"),
+    ("TRANSACTION_CHECK_TIMES", b"1"),
+    ("TRANSACTION_CHECK_INTERVAL_MS", b"200"),
+]
+
+
+class Record:
+    """A check request."""
+
+    def __init__(self, offset: int, headers: Any = HEADERS) -> None:
+        self._offset, self._headers = offset, headers
+
+    def error(self) -> None:
+        return None
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return b"x"
+
+    def headers(self) -> Any:
+        if isinstance(self._headers, Exception):
+            raise self._headers
+        return self._headers
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 0
+
+
+class Checks:
+    """A consumer of a check topic; keeps what is paused, as librdkafka does over a rebalance."""
+
+    def __init__(self, *records: Record) -> None:
+        self.records = deque(records)
+        self.before_consume: deque[Any] = deque()
+        self.paused = False
+        self.committed: list[int] = []
+        self.given: Any = None
+
+    def subscribe(self, _: object, *, on_assign: Any, **_others: Any) -> None:
+        self.given = on_assign
+
+    def consume(self, number: int, _: float) -> list[Record]:
+        threading.Event().wait(0.001)
+        if self.before_consume:
+            self.before_consume.popleft()()
+        if self.paused:
+            return []
+        return [self.records.popleft() for _ in range(min(number, len(self.records)))]
+
+    def assignment(self) -> list[TopicPartition]:
+        return []
+
+    def pause(self, _: object) -> None:
+        self.paused = True
+
+    def resume(self, _: object) -> None:
+        self.paused = False
+
+    def commit(self, *, offsets: Any, **_: Any) -> None:
+        self.committed.append(offsets[0].offset)
+
+    def close(self) -> None:
+        pass
+
+
+class Stage:
+    """A check service whose listener is the function of a test."""
+
+    def __init__(self, consumer: Checks, answer: Any, **options: Any) -> None:
+        self.counters = Counters()
+        self.stopping = threading.Event()
+        answers: Any = SimpleNamespace(producer_group="g", stopping=self.stopping, answer=answer)
+        opened: Any = consumer
+        self.service = CheckService(
+            lambda: opened, "check", answers, self.counters, ProducerOptions(**options)
+        )
+        self.service.start()
+
+
+def test_a_request_that_can_not_be_read_holds_up_no_other() -> None:
+    wide = [*HEADERS, ("REAL_QID", "²".encode())]
+    long = [*HEADERS, ("REAL_QID", b"9" * 5_000)]
+    broken = UnicodeDecodeError("utf-8", b"", 0, 0, "headers")
+    answered: deque[MessageExt] = deque()
+    done = threading.Event()
+
+    def answer(request: MessageExt) -> bool:
+        answered.append(request)
+        if len(answered) == 3:
+            done.set()
+        return True
+
+    records = [Record(4, wide), Record(5, long), Record(6, broken), Record(7)]
+    stage = Stage(Checks(*records), answer)
+    assert done.wait(5)
+    assert [request.queue_id for request in answered] == [None, None, None]
+    assert stage.counters.snapshot()[ClientEvent.CHECK_UNREADABLE] == 1
+    stage.service.close(5)
+
+
+def test_a_thread_that_hangs_leaves_its_checks_to_one_that_is_added() -> None:
+    gate, done = threading.Event(), threading.Event()
+    first = threading.Semaphore(1)
+
+    def answer(_: MessageExt) -> bool:
+        if first.acquire(blocking=False):
+            gate.wait(10)
+        else:
+            done.set()
+        return True
+
+    stage = Stage(Checks(Record(1), Record(2)), answer, check_thread_pool_max_size=2)
+    assert done.wait(5)
+    assert stage.counters.snapshot()[ClientEvent.CHECKS_GIVEN_UP] == 0
+    gate.set()
+    stage.service.close(5)
+
+
+def test_what_was_paused_before_a_rebalance_is_read_after_it() -> None:
+    gate, taken, done = threading.Event(), threading.Event(), threading.Event()
+
+    def answer(request: MessageExt) -> bool:
+        taken.set()
+        gate.wait(10)
+        if request.queue_offset == 9:
+            done.set()
+        return True
+
+    quiet = [header for header in HEADERS if not header[0].endswith("INTERVAL_MS")]
+    last = [("TRAN_PREPARED_QUEUE_OFFSET", b"9") if "OFFSET" in name else (name, value)
+            for name, value in quiet]  # fmt: skip
+    checks = Checks(Record(1, quiet), Record(2, quiet), Record(3, last))
+    stage = Stage(checks, answer, check_request_hold_max=1)
+    assert taken.wait(5)
+    while not checks.paused:
+        threading.Event().wait(0.001)
+
+    def rebalance() -> None:  # a cooperative one: what is kept stays paused
+        checks.given(None, [])
+        gate.set()
+
+    checks.before_consume.append(rebalance)
+    assert done.wait(5)
+    stage.service.close(5)
+
+
+def test_a_listener_may_shut_its_producer_down() -> None:
+    left: deque[int] = deque()
+    done = threading.Event()
+
+    def answer(_: MessageExt) -> bool:
+        left.append(stage.service.close(1))
+        done.set()
+        return True
+
+    checks = Checks()
+    stage = Stage(checks, answer)
+    checks.records.append(Record(1))
+    assert done.wait(5)
+    assert list(left) == [1]

@@ -1,0 +1,99 @@
+"""Which of the application's Kafka settings reach librdkafka. Nothing is connected to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkback.client.kafka_clients import KafkaClients
+from checkback.client.options import MOST, ProducerOptions
+from checkback.protocol.errors import ConfigurationError
+
+OPENED: dict[str, Callable[[KafkaClients], Any]] = {
+    "halves": lambda clients: clients.half_producer(print),
+    "plain messages": lambda clients: clients.plain_producer(print),
+    "ops": lambda clients: clients.op_producer(print, print),
+    "a direct session": lambda clients: clients.direct_producer("id"),
+}
+
+
+def clients(kafka: dict[str, str]) -> KafkaClients:
+    return KafkaClients("127.0.0.1:1", "test", ProducerOptions(kafka=kafka))
+
+
+def given(monkeypatch: pytest.MonkeyPatch, what: str, kafka: dict[str, str]) -> dict[str, Any]:
+    seen: list[dict[str, Any]] = []
+    monkeypatch.setattr(
+        "checkback.client.kafka_clients.Producer", lambda settings, **_: seen.append(settings)
+    )
+    OPENED[what](clients(kafka))
+    return seen[0]
+
+
+@pytest.mark.parametrize("what", OPENED)
+@pytest.mark.parametrize(
+    "kafka",
+    [
+        {"enable.idempotence": "true"},
+        {"enable.idempotence": "false"},
+        {"acks": "1"},
+        {"enable.gapless.guarantee": "true"},
+        {"delivery.report.only.error": "true"},
+    ],
+    ids=str,
+)
+def test_no_setting_takes_a_promise_away(what: str, kafka: dict[str, str]) -> None:
+    OPENED[what](clients(kafka))
+
+
+@pytest.mark.parametrize("what", OPENED)
+def test_only_producers_that_are_replaced_may_be_given_up_by_librdkafka(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = given(monkeypatch, what, {"enable.idempotence": "true", "acks": "0"})
+    assert settings["enable.idempotence"] is (what in ("halves", "a direct session"))
+    assert settings["acks"] == "all"
+
+
+def test_every_report_of_a_half_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = given(monkeypatch, "halves", {"delivery.report.only.error": "true"})
+    assert settings["delivery.report.only.error"] is False
+
+
+@pytest.mark.parametrize("kafka", [{"stats_cb": "x"}, {"throttle_cb": "x"}, {"linger": "x"}])
+def test_a_setting_that_librdkafka_does_not_take_is_an_error_of_the_configuration(
+    kafka: dict[str, str],
+) -> None:
+    with pytest.raises(ConfigurationError, match="librdkafka does not take"):
+        clients(kafka).half_producer(print)
+
+
+def test_a_transactional_id_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka\.transactional\.id"):
+        clients({"transactional.id": "x"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"send_msg_timeout_ms": 300_001},
+        {"max_message_size": 1_000_000_000},
+        {"check_session_timeout_ms": 300_001},
+        {"compression_type": "lzma"},
+    ],
+    ids=str,
+)
+def test_an_option_that_librdkafka_would_refuse_is_refused_by_its_name(
+    options: dict[str, Any],
+) -> None:
+    with pytest.raises(ConfigurationError, match=next(iter(options))):
+        ProducerOptions(**options)
+
+
+def test_the_largest_options_are_taken() -> None:
+    widest = KafkaClients("127.0.0.1:1", "test", ProducerOptions(**MOST))  # type: ignore[arg-type]
+    for open_one in OPENED.values():
+        open_one(widest)
+    widest.check_consumer("g").close()

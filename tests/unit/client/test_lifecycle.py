@@ -1,0 +1,166 @@
+"""Starts that fail, shutdowns at bad moments, and sends that are interrupted."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.client.producer_playing import TRANSPORT, Clients, kafka
+
+from checkback.client import (
+    LocalTransactionState,
+    Message,
+    ServiceState,
+    TransactionListener,
+    TransactionMQProducer,
+)
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.direct.direct_half import DirectHalf
+from checkback.client.direct.lane import Lane
+from checkback.client.direct.own_halves import OwnHalves
+from checkback.client.op_producer import OpProducer
+from checkback.protocol.errors import BrokerError, ConfigurationError, LifeCycleError
+
+__all__ = ["kafka"]
+STATUS = "RMQ_SYS_TRANS_STATUS_TOPIC"
+
+
+class Committing(TransactionListener):
+    def execute_local_transaction(self, _message: Any, _arg: Any) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+    def check_local_transaction(self, _message: Any) -> LocalTransactionState:
+        return LocalTransactionState.COMMIT_MESSAGE
+
+
+def producer_of(**options: Any) -> TransactionMQProducer:
+    return TransactionMQProducer(
+        "g", bootstrap_servers="fake", transaction_listener=Committing(), **options
+    )
+
+
+def test_a_signal_handler_may_shut_down_a_producer_that_starts(kafka: list[Clients]) -> None:
+    producer = producer_of()
+    ended: list[BaseException] = []
+
+    def start() -> None:
+        try:
+            producer.start()
+        except LifeCycleError as error:
+            ended.append(error)
+
+    # As a handler would: in the thread that starts, while it waits for the brokers.
+    kafka[0].opened_admin.fails[STATUS] = producer.shutdown
+    thread = threading.Thread(target=start, daemon=True)
+    thread.start()
+    thread.join(10)
+
+    assert not thread.is_alive()
+    assert "while it started" in str(ended[0])
+    assert producer.service_state is ServiceState.SHUTDOWN_ALREADY
+    assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops)
+
+
+def test_a_start_that_fails_leaves_nothing_open(kafka: list[Clients]) -> None:
+    producer = producer_of()
+    kafka[0].opened_admin.fails[STATUS] = TRANSPORT
+    for _ in range(3):
+        with pytest.raises(BrokerError, match="could not be reached"):
+            producer.start()
+    assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops)
+
+    kafka[0].opened_admin.fails.clear()
+    producer.start()
+    assert producer.send_message_in_transaction(Message("t", b"x")).queue_offset == 7
+    assert producer.shutdown() == 0
+
+
+def test_the_last_ops_are_sent_although_the_time_of_a_shutdown_is_over() -> None:
+    class Late:
+        """Sends its op a moment later."""
+
+        purged = False
+        looks = 3
+
+        def poll(self, _: float) -> None:
+            threading.Event().wait(0.001)
+
+        def purge(self) -> None:
+            self.purged = True
+
+        def close(self) -> None:
+            pass
+
+        def produce(self, *_: object) -> None:
+            pass
+
+        def __len__(self) -> int:
+            self.looks -= 1
+            return int(self.looks > 0)
+
+    late: Any = Late()
+    ops = OpProducer(lambda *_: late, lambda: None, "op", "direct", "g", Counters())  # type: ignore[arg-type,return-value]
+    ops.close(0)
+    assert not late.purged
+
+
+def test_a_half_that_nobody_waits_for_any_more_is_in_doubt(
+    kafka: list[Clients], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its local transaction never runs: a check must not ask the application."""
+    with producer_of() as producer:
+        kafka[0].halves[0].is_silent = True
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("checkback.client.polled_producer.ThreadReport.wait", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            producer.send_message_in_transaction(Message("t", b"x"))
+        assert producer.counters.snapshot()[ClientEvent.SEND_IN_DOUBT] == 1
+        kafka[0].halves[0].is_silent = False
+
+
+def test_settings_that_only_the_checks_can_not_take_fail_the_start(
+    kafka: list[Clients], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that the producer would send, and nobody would answer its checks."""
+    producer = producer_of()
+
+    def refuse(_: str) -> None:
+        raise ConfigurationError("librdkafka does not take the Kafka settings.")
+
+    monkeypatch.setattr(kafka[0], "check_consumer", refuse)
+    with pytest.raises(ConfigurationError):
+        producer.start()
+    assert producer.service_state is ServiceState.CREATE_JUST
+    assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops)
+
+
+def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:
+    """It shuts the producer down while the thread that it interrupts queues a half."""
+    own, owner = OwnHalves(), SimpleNamespace(fell_back=lambda *_: None)
+    lane = Lane(0, own, owner)
+    lane.start()
+    interrupted: list[str] = []
+
+    class Half(DirectHalf):
+        """Is interrupted where it is looked at inside a lock."""
+
+        __slots__ = ()
+
+        def __getattribute__(self, name: str) -> Any:
+            if name in {"session_id", "state"} and name not in interrupted:
+                interrupted.append(name)
+                own.close(DirectHalf("v", "", 0))
+                lane.close(0)
+            return super().__getattribute__(name)
+
+    thread = threading.Thread(target=lane.put, args=(Half("u", "", 0),), daemon=True)
+    thread.start()
+    thread.join(5)
+
+    assert not thread.is_alive()
+    assert sorted(interrupted) == ["session_id", "state"]

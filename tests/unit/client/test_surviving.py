@@ -1,0 +1,166 @@
+"""No thread of the client ends because an application's callback raises what it should not."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from checkback.client.check_pool import CheckPool
+from checkback.client.check_service import CheckService
+from checkback.client.counters import ClientEvent, Counters
+from checkback.client.direct.lane import Lane
+from checkback.client.direct.own_halves import OwnHalves
+from checkback.client.options import ProducerOptions
+from checkback.client.polled_producer import PolledProducer, ThreadReport
+from checkback.client.status_watch import StatusWatch
+from checkback.client.timers import Timers
+
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+
+
+class Poll:
+    """A producer whose polls do what they are given, one after the other."""
+
+    def __init__(self, *polls: Any) -> None:
+        self.polls = deque(polls)
+
+    def poll(self, timeout_s: float) -> None:
+        if self.polls:
+            self.polls.popleft()()
+        else:
+            threading.Event().wait(min(timeout_s, 0.001))
+
+    def close(self) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 0
+
+
+def leave() -> None:
+    raise SystemExit
+
+
+def test_a_callback_that_ends_its_thread_does_not_end_the_polling() -> None:
+    polled = PolledProducer(lambda: Poll(leave), "test")
+    report = ThreadReport(polled.done)
+    polled.producer.polls.append(lambda: report(None, SimpleNamespace()))  # type: ignore[arg-type]
+    report.wait(5)
+    assert report.message is not None
+    assert report not in polled.done
+    polled.close(0)
+
+
+def test_a_report_whose_waiter_can_not_be_woken_costs_no_other() -> None:
+    broken: Any = SimpleNamespace(error=None, message=None, wake=leave)
+    polled = PolledProducer(Poll, "test")
+    report = ThreadReport(polled.done)
+
+    def both() -> None:
+        polled.done.append(broken)
+        report(None, SimpleNamespace())  # type: ignore[arg-type]
+
+    polled.producer.polls.append(both)
+    report.wait(5)
+    assert report.message is not None
+    assert not polled.done
+    polled.close(0)
+
+
+def test_waiters_are_woken_where_the_sample_fails() -> None:
+    def sample(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    polled = PolledProducer(Poll, "test", sample)
+    report = ThreadReport(polled.done)
+    polled.producer.polls.append(lambda: report(None, SimpleNamespace()))  # type: ignore[arg-type]
+    report.wait(5)
+    assert not polled.done
+    polled.close(0)
+
+
+def test_an_action_that_ends_its_thread_stops_no_other() -> None:
+    timers, end = Timers("test"), threading.Event()
+    timers.after(0, leave)
+    timers.after(1, end.set)
+    assert end.wait(5)
+    timers.close()
+
+
+def test_a_check_that_ends_its_thread_leaves_the_pool_as_it_was() -> None:
+    done = threading.Event()
+
+    def work(job: Any) -> None:
+        job()
+
+    pool: CheckPool[Any] = CheckPool("test", least=1, most=1, held=5, work=work)
+    pool.offer(leave)
+    pool.offer(done.set)
+    assert done.wait(5)
+    assert pool.close(5) == 0
+    assert pool.stuck_for_s(10**9) == 0.0
+
+
+def test_checks_are_read_again_after_whatever_was_raised() -> None:
+    opened: deque[int] = deque()
+    again, stopping = threading.Event(), threading.Event()
+
+    def open_consumer() -> Any:
+        opened.append(1)
+        if len(opened) == 1:
+            return SimpleNamespace(subscribe=lambda *_, **__: leave(), close=lambda: None)
+        again.set()
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    answers: Any = SimpleNamespace(producer_group="g", stopping=stopping)
+    service = CheckService(open_consumer, "check", answers, Counters(), ProducerOptions())
+    service.start()
+    assert again.wait(5)
+    service.close(5)
+
+
+def test_a_status_that_can_not_be_taken_is_followed_by_others() -> None:
+    seen = threading.Event()
+    polls = deque([leave, seen.set])
+    consumer: Any = SimpleNamespace(
+        get_watermark_offsets=lambda *_: (0, 0),
+        assign=lambda _: None,
+        poll=lambda _: polls.popleft()() if polls else threading.Event().wait(0.001) and None,
+        close=lambda: None,
+    )
+    watch = StatusWatch(lambda: consumer, "status")
+    watch.start(1)
+    assert seen.wait(5)
+    watch.close(5)
+
+
+def test_a_lane_goes_on_whatever_its_owner_raises() -> None:
+    calls: deque[str] = deque()
+    again = threading.Event()
+
+    class Owner:
+        def new_session_id(self) -> str:
+            calls.append("new")
+            if len(calls) > 1:
+                again.set()
+                raise RuntimeError
+            raise SystemExit
+
+    lane = Lane(0, OwnHalves(), Owner())  # type: ignore[arg-type]
+    lane.start()
+    assert again.wait(5)
+    lane.close(5)
+
+
+def test_a_metrics_callback_that_ends_its_thread_costs_no_step_after_it() -> None:
+    def on_event(_: ClientEvent) -> None:
+        leave()
+
+    counters = Counters(on_event)
+    counters.add(ClientEvent.DIRECT_FELL_BACK, 2)
+    assert counters.snapshot()[ClientEvent.DIRECT_FELL_BACK] == 2
