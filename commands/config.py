@@ -27,8 +27,18 @@ def show(loaded: LoadedSettings, output: CommandOutput) -> None:
     values = flat_values(loaded)
     rows = {key: {"value": value, "source": loaded.sources[key]} for key, value in values.items()}
     width = max(len(key) for key in rows)
-    lines = [f"{key:<{width}} = {one['value']}  ({one['source']})" for key, one in rows.items()]
+    lines = [
+        f"{key:<{width}} = {_shown(value)}  ({loaded.sources[key]})"
+        for key, value in values.items()
+    ]
     output.show({"settings": rows}, "\n".join(lines))
+
+
+def _shown(value: object) -> object:
+    """Return a value as it stands in a settings file, and nothing for one that is not set."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else value
 
 
 def flat_values(loaded: LoadedSettings) -> dict[str, object]:

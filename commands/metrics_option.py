@@ -14,5 +14,6 @@ def metrics_url_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--metrics-url",
         default="",
         envvar="CHECKBACK_METRICS_URL",
-        help="The pipeline's metrics endpoint, for example http://localhost:9404/metrics.",
+        help="The pipeline's metrics endpoint, for example http://localhost:9404/metrics. Default:"
+        " where the settings metrics_host and metrics_port say.",
     )(function)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 40
+WIDE: Final = 120
+"""Where there is no terminal."""
 
 
 @click.command()
@@ -112,7 +115,7 @@ def bars(lines: Sequence[str]) -> str:
 
 def text_of(shown: RenderableType) -> str:
     """Return what the terminal would show as text."""
-    console = Console(width=120, color_system=None)
+    console = Console(width=shutil.get_terminal_size((WIDE, 1)).columns, color_system=None)
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from checkback.console.access import Access, AccessRules
 from checkback.console.actions import all_actions
@@ -15,6 +16,9 @@ from checkback.console.ledger_view import LedgerView
 from checkback.console.serving import Console
 from checkback.console.snapshot import SnapshotReader
 from checkback.protocol.configuration import Settings
+
+EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound to them here
+"""A pipeline that listens there can be asked on loopback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,23 @@ def open_sources(
 
     Args:
         settings: the pipeline's settings.
-        metrics_url: the pipeline's metrics endpoint, "" where none is known.
+        metrics_url: the pipeline's metrics endpoint, "" for that of the settings.
         clock_ms: a clock.
     """
+    metrics_url = metrics_url or metrics_url_of(settings)
     ledger = LedgerView(settings.ledger) if settings.ledger else None
     facts = KafkaFacts(settings, ledger, clock_ms)
     return Sources(ledger, facts, SnapshotReader(settings, ledger, metrics_url, clock_ms))
+
+
+def metrics_url_of(settings: Settings) -> str:
+    """Return where a pipeline of these settings on this machine has its metrics; "" for nowhere."""
+    if not settings.metrics_port:
+        return ""
+    host = settings.metrics_host
+    if host in EVERY_ADDRESS:
+        host = "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{settings.metrics_port}/metrics"
 
 
 def new_console(

@@ -130,7 +130,7 @@ class SnapshotReader:
         if not self.metrics_url:
             raise CheckbackError(
                 "No metrics endpoint is named, so batch times are missing.",
-                remedy="Give --metrics-url, for example http://localhost:9404/metrics.",
+                remedy="Set metrics_port, or give --metrics-url http://HOST:PORT/metrics.",
             )
         return told_by_metrics(read_figures(self.metrics_url))
 

@@ -151,10 +151,12 @@ def judge_direct_brokers(configs: Mapping[str, str]) -> Diagnosis:
         return Diagnosis(check, Result.WARNING, says, f"Set {VERIFICATION} to true.")
     interval_ms = int(configs.get(SCAN_INTERVAL, "0"))
     if interval_ms > SCAN_INTERVAL_WARNING_MS:
-        says = f"open transactions of dead producers are looked for every {interval_ms} ms only"
+        every = duration_text(interval_ms)
+        says = f"open transactions of dead producers are looked for every {every} only"
         remedy = f"Lower {SCAN_INTERVAL}: readers wait so long after a producer was killed."
         return Diagnosis(check, Result.WARNING, says, remedy)
-    told = f", open transactions are looked for every {interval_ms} ms" if interval_ms else ""
+    every = f", open transactions are looked for every {duration_text(interval_ms)}"
+    told = every if interval_ms else ""
     return Diagnosis(check, Result.OK, f"sessions can be fenced{told}")
 
 

@@ -21,6 +21,7 @@ from checkback.commands.top import bars, text_of, view
 from checkback.console import report
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import History, Sampler
+from checkback.console.opening import open_sources
 from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text
 from checkback.operations.broker_checks import BrokerChecks
 from checkback.operations.diagnosis import Result
@@ -137,3 +138,20 @@ def test_long_and_binary_bodies_are_shown_as_text() -> None:
     assert body_text(b"\xff\x00a") == "\\xff\x00a"
     assert body_text(b"x" * 100_000).endswith("… (100000 bytes in all)")
     assert len(body_text(b"x" * 100_000)) < BODY_CHARACTERS_MAX + 40
+
+
+@pytest.mark.parametrize(
+    ("changes", "url"),
+    [
+        ({}, ""),
+        ({"metrics_port": 9404}, "http://127.0.0.1:9404/metrics"),
+        ({"metrics_port": 9404, "metrics_host": "::"}, "http://127.0.0.1:9404/metrics"),
+        ({"metrics_port": 9404, "metrics_host": "driver"}, "http://driver:9404/metrics"),
+        ({"metrics_port": 9404, "metrics_host": "fe80::1"}, "http://[fe80::1]:9404/metrics"),
+    ],
+)
+def test_the_settings_say_where_the_metrics_are(changes: dict[str, Any], url: str) -> None:
+    settings = Settings(bootstrap_servers="127.0.0.1:1", **changes)
+
+    assert open_sources(settings, "").snapshots.metrics_url == url
+    assert open_sources(settings, "http://other/metrics").snapshots.metrics_url != url
