@@ -158,9 +158,9 @@ def _tell(
     rows = [{**_row(one.refused, settings), "resent_to": one.to} for one in sent]
     stuck = [one for one in done if one.obstacle]
     verb = "resent to {}" if is_certain else "would be resent"
-    lines = [f"{_name(one.refused)}: {verb.format(one.to)}" for one in sent]
-    lines += [f"{_name(one)}: already resent to {one.resent_to}" for one in already]
-    lines += [f"{_name(one.refused)}: can't be resent: {one.obstacle}" for one in stuck]
+    lines = [f"{name_of(one.refused)}: {verb.format(one.to)}" for one in sent]
+    lines += [f"{name_of(one)}: already resent to {one.resent_to}" for one in already]
+    lines += [f"{name_of(one.refused)}: can't be resent: {one.obstacle}" for one in stuck]
     if sent and not is_certain:
         lines.append("Run again with --yes to do it.")
     output.show(
@@ -181,8 +181,11 @@ def _row(record: RefusedRecord, settings: Settings) -> dict[str, object]:
     return {**record.as_data(), "obstacle": record.obstacle(settings.topics.half)}
 
 
-def _name(record: RefusedRecord) -> str:
-    return f"{record.record.at} ({record.transaction_id}, group {record.group})"
+def name_of(record: RefusedRecord) -> str:
+    """Return what a person calls a record: its place, and whose it is where it says so."""
+    who = [record.transaction_id, record.group and f"group {record.group}"]
+    said = ", ".join(filter(None, who)) or record.reason
+    return f"{record.record.at} ({said})"
 
 
 def _cells(record: RefusedRecord) -> tuple[object, ...]:
@@ -211,4 +214,4 @@ def _whole_text(record: RefusedRecord) -> str:
     rows = content_rows(record.record)
     if record.resent_to:
         rows.append(("(resent to)", record.resent_to))
-    return f"refused {_name(record)}\n{table_text(('header', 'value'), rows)}"
+    return f"refused {name_of(record)}\n{table_text(('header', 'value'), rows)}"

@@ -99,16 +99,20 @@ def resolve(
     signer = operator_signer(settings)
     with open_finder(settings) as finder:
         found = finder.find(transaction, stored_from_ms=_from_ms(newer_than))
-        history = pending_one(found)
-        if history is None:
-            return _tell_settled(output, found, verdict)
-        op = manual_op(history, verdict, operator=operator, reason=why)
-        if not is_certain:
-            return _tell_plan(output, op, verdict)
-        connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-        resolver = Resolver(finder.scanner, connection, settings.topics, history.real_topic, signer)
-        deadline_s = time.monotonic() + wait_s
-        aftermath = resolver.resolve(op, lambda: time.monotonic() > deadline_s)
+        op = aftermath = None
+        if (history := pending_one(found)) is not None:
+            op = manual_op(history, verdict, operator=operator, reason=why)
+            if is_certain:
+                connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+                topic = history.real_topic
+                resolver = Resolver(finder.scanner, connection, settings.topics, topic, signer)
+                deadline_s = time.monotonic() + wait_s
+                aftermath = resolver.resolve(op, lambda: time.monotonic() > deadline_s)
+    # Told after the search: on a terminal its progress bar stands where the text goes.
+    if op is None:
+        return _tell_settled(output, found, verdict)
+    if aftermath is None:
+        return _tell_plan(output, op, verdict)
     return _tell_aftermath(output, op, verdict, aftermath)
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.operations.records import NAMES, half, record
 
 from checkback.commands.core import execute
-from checkback.commands.refused import command
+from checkback.commands.refused import command, name_of
 from checkback.operations.history import refused_event
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
@@ -118,3 +118,11 @@ def test_the_command_has_its_verbs_and_wants_to_know_which_records() -> None:
     for chosen in ([], ["--all", "--group", "g"], ["0:4", "--all"]):
         shared = ["--why", "w", "--bootstrap-servers", "none:1"]
         assert execute(command, ["resend", *chosen, *shared]) == UsageError.exit_code
+
+
+def test_a_record_that_is_no_half_is_named_by_why_it_was_refused() -> None:
+    headers = refused_headers([], RefusedReason.NOT_A_HALF, NAMES.half, 1, 7)
+    one = only(record(NAMES.refused, headers, at=FOURTH))
+
+    assert name_of(one) == "0:4 (NOT_A_HALF)"
+    assert name_of(only(refused())) == "0:4 (u, group g)"
