@@ -150,6 +150,8 @@ class BatchWriter:
         with self._forwarding(producer, outputs.report) as outputs.forwarding:
             for step in Steps(outcomes, rows_done, self._rows_max):
                 self._write_step(producer, outputs, step, batch_id)
+                if producer.is_spent and not step.is_last:
+                    raise ProducerLostError("A commit took long and may have been sent twice.")
         return outputs.report
 
     def _write_step(
@@ -224,6 +226,8 @@ class BatchWriter:
             self.close()
         if self._producer is not None and _is_within_a_batch(self._producer.marker):
             # A try ended between two parts; another process may have written the others since.
+            self.close()
+        if self._producer is not None and self._producer.is_spent:
             self.close()
         self._last_batch = batch_id
         if self._producer is None:

@@ -173,7 +173,12 @@ def require_markers(
     last_known = max((batch for batch in known if batch is not None), default=None)
     held = MarkerStore(settings)
     try:
-        markers = held.read_hastily(list(range(partitions)))
+        wanted = list(range(partitions))
+        markers = held.read_hastily(wanted)
+        if last_known is not None and len(markers) < partitions:
+            # A first start that died at its first batch has committed them; Kafka may be about to
+            # write that down, for which this look waits.
+            markers = held.read(wanted)
     finally:
         held.close()
     if last_known is not None:

@@ -33,6 +33,9 @@ REPORTS_WITHIN_S: Final = 2.0
 HANGING_AFTER_S: Final = 5.0
 """A call that took so much longer than it was given will not come back."""
 QUEUE_KIBIBYTES_MAX: Final = 65_536
+RETRY_BACKOFF_MS: Final = 500
+SLOW_COMMIT_S: Final = 0.3
+"""Less than the 400 ms after which librdkafka sends a commit again at the earliest."""
 
 FENCED_CODES: Final = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
@@ -120,6 +123,9 @@ class MarkedProducer:
     init_timeout_s: float = CALL_TIMEOUT_S
     marker: Marker | None = field(default=None, init=False)
     client: int = field(default=0, init=False)
+    is_spent: bool = field(default=False, init=False)
+    """Whether a commit may have been sent twice. Then the first request may come late, and commit
+    the next transaction half way (KIP-890): only a later epoch shuts it out."""
     _producer: Producer = field(init=False)
     _markers: MarkerStore = field(init=False)
     _rejections: list[Rejection] = field(default_factory=list)
@@ -284,7 +290,9 @@ class MarkedProducer:
         # Deliveries first: an error there is a record's, and tells which.
         self.flush()
         self._guard(lambda: self._send_offset(position, group))
+        sent_s = time.monotonic()
         self._guard(lambda: self._producer.commit_transaction(CALL_TIMEOUT_S))
+        self.is_spent = time.monotonic() - sent_s > SLOW_COMMIT_S
         self.marker = moved
 
     def _send_offset(self, position: TopicPartition, group: Any) -> None:
@@ -329,6 +337,8 @@ class MarkedProducer:
             "log_level": 0,
             **self.settings.connection,
             **(self.native.client_settings if self.native is not None else {}),
+            # By it a producer knows that a commit was sent once.
+            "retry.backoff.ms": RETRY_BACKOFF_MS,
             "transactional.id": self.settings.transactional_id(self.state_partition),
             "transaction.timeout.ms": self.settings.transaction_timeout_ms,
             "delivery.report.only.error": True,

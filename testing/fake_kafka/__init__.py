@@ -19,7 +19,9 @@ What is as in Kafka, and where that is written:
 - Of two commits of one offset the one that was appended later holds, also when the earlier one
   was in a transaction that ends later: `OffsetMetadataManager.replayEndTransactionMarker`.
 - Offsets of a group without members expire after offsets.retention.minutes: KIP-211.
-- A late request of an ended transaction changes nothing: KIP-890, transaction verification.
+- A late record of an ended transaction changes nothing: KIP-890, transaction verification. A late
+  request to commit one commits the producer's next: the same KIP's reason to exist, in the first
+  transaction protocol, which librdkafka speaks.
 - A record batch larger than the topic's max.message.bytes is rejected whole: MSG_SIZE_TOO_LARGE for
   each of its records.
 

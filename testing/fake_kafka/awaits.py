@@ -25,7 +25,11 @@ class Fault(Enum):
     LOST = auto()
     """It was done, and the answer is lost."""
     HANGS = auto()
-    """Nothing was done, and the call does not come back."""
+    """Nothing was done, and the call does not come back, or not before its timeout."""
+    LATE = auto()
+    """Of a commit: its request is under way. The caller gives up, and it is done after that."""
+    TWICE = auto()
+    """Of a commit: it was done by a second request, and the first one is still under way."""
 
 
 @dataclass(slots=True)
@@ -69,6 +73,10 @@ class Awaits:
     def fetched(self, most: int) -> int:
         """Return how many of the records that are there a fetch brings."""
         return most
+
+    def request_delay_ms(self) -> float:
+        """Return how long a request that is held up takes to arrive."""
+        return 1_000.0
 
     def marker_delay_ms(self) -> float:
         """Return how long it takes to write a transaction's markers after its end is decided."""

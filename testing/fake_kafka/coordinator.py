@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from checkback.testing.fake_kafka.clock import Clock
 from checkback.testing.fake_kafka.errors import NEVER_MS
@@ -35,6 +37,14 @@ class Identity:
     transaction: Transaction | None = None
 
 
+class LateCommit(NamedTuple):
+    """The request to commit a transaction, held up on its way."""
+
+    arrives_ms: float
+    transactional_id: str
+    epoch: int
+
+
 @dataclass(slots=True)
 class Coordinator:
     """All transactional ids of a cluster.
@@ -47,6 +57,7 @@ class Coordinator:
     clock: Clock
     marker_delay_ms: Callable[[], float]
     identities: dict[str, Identity] = field(default_factory=dict)
+    late_commits: list[LateCommit] = field(default_factory=list)
 
     def initialise(self, transactional_id: str, timeout_ms: float) -> int | None:
         """Return a new epoch; None while the predecessor's transaction is being ended.
@@ -93,6 +104,15 @@ class Coordinator:
         elif found is None or found.is_committing != commits:
             raise NoTransactionError
 
+    def commit_late(self, transactional_id: str, epoch: int, delay_ms: float) -> None:
+        """Hold the request of a commit up; nobody waits for its answer any more.
+
+        When it arrives it commits whatever its producer has open by then: the first transaction
+        protocol does not tell one transaction of an epoch from the next.
+        """
+        arrives_ms = self.clock.now_ms + delay_ms
+        self.late_commits.append(LateCommit(arrives_ms, transactional_id, epoch))
+
     def is_ending(self, transactional_id: str) -> bool:
         """Tell whether a transaction's end is decided and its markers are not all written."""
         found = self.identities[transactional_id].transaction
@@ -101,6 +121,8 @@ class Coordinator:
     def tick(self) -> None:
         """Do what has become due: write markers, abort what is past its timeout."""
         now_ms = self.clock.now_ms
+        if self.late_commits:
+            self._let_arrive(now_ms)
         for identity in self.identities.values():
             found = identity.transaction
             if found is None:
@@ -113,7 +135,15 @@ class Coordinator:
 
     def next_event_ms(self) -> float:
         """Return when there is something to do."""
-        return min((_due_ms(one.transaction) for one in self.identities.values()), default=NEVER_MS)
+        late_ms = min((one.arrives_ms for one in self.late_commits), default=NEVER_MS)
+        return min([_due_ms(one.transaction) for one in self.identities.values()] + [late_ms])
+
+    def _let_arrive(self, now_ms: float) -> None:
+        arrived = [one for one in self.late_commits if one.arrives_ms <= now_ms]
+        self.late_commits = [one for one in self.late_commits if one.arrives_ms > now_ms]
+        for one in arrived:
+            with suppress(FencedByCoordinatorError, NoTransactionError):
+                self.end(one.transactional_id, one.epoch, commits=True)
 
     def _own(self, transactional_id: str, epoch: int) -> Identity:
         identity = self.identities.get(transactional_id)

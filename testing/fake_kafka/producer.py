@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from enum import IntEnum
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -64,7 +65,7 @@ class FakeProducer:
     Args:
         cluster: whose.
         configuration: as confluent_kafka takes it; transactional.id, transaction.timeout.ms,
-            message.max.bytes and on_delivery matter.
+            message.max.bytes, retry.backoff.ms and on_delivery matter.
     """
 
     def __init__(self, cluster: Cluster, configuration: Mapping[str, Any]) -> None:
@@ -72,12 +73,15 @@ class FakeProducer:
         self._id = str(configuration["transactional.id"])
         self._timeout_ms = float(configuration.get("transaction.timeout.ms", 60_000))
         self._bytes_max = int(configuration.get("message.max.bytes", RECORD_BATCH_BYTES_MAX))
+        self._backoff_ms = float(configuration.get("retry.backoff.ms", 100))
         self._on_delivery: DeliveryCallback | None = configuration.get("on_delivery")
         self._epoch = -1
         self._state = State.NEW
         self._fatal: KafkaError | None = None
         self._failed = 0
         self._has_written = False
+        self._own: Transaction | None = None
+        self._added: set[PartitionLog] = set()
         self._queue: list[Queued] = []
         self._reports: list[tuple[KafkaError, Message, DeliveryCallback | None]] = []
 
@@ -89,6 +93,9 @@ class FakeProducer:
         """Take the transactional id over: end the predecessor's transaction, shut it out."""
         fault = self._enter("init_transactions")
         if fault is Fault.REFUSED:
+            raise timed_out("init_transactions")
+        if fault is Fault.HANGS:
+            self._cluster.sleep(timeout * 1_000)
             raise timed_out("init_transactions")
         coordinator = self._cluster.coordinator
         while (epoch := coordinator.initialise(self._id, self._timeout_ms)) is None:
@@ -108,6 +115,7 @@ class FakeProducer:
         self._require(State.READY)
         self._state = State.IN_TRANSACTION
         self._failed, self._has_written = 0, False
+        self._own, self._added = None, set()
 
     def produce(
         self,
@@ -115,12 +123,12 @@ class FakeProducer:
         value: bytes | None = None,
         key: bytes | None = None,
         partition: int = -1,
+        callback: DeliveryCallback | None = None,
         on_delivery: DeliveryCallback | None = None,
-        *,
         timestamp: int = 0,
         headers: Headers | None = None,
     ) -> None:
-        """Queue a record.
+        """Queue a record; the arguments are confluent_kafka's, in their order.
 
         Raises:
             BufferError: the queue is full.
@@ -133,7 +141,7 @@ class FakeProducer:
             raise wrong_state("produce: no transaction is open")
         now_ms = self._cluster.clock.now_ms
         sent_ms = timestamp or int(now_ms)
-        report = on_delivery or self._on_delivery
+        report = on_delivery or callback or self._on_delivery
         one = Queued(topic, partition, key, value, list(headers or []), sent_ms, now_ms, report)
         if len(value or b"") > self._bytes_max:
             error = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "larger than message.max.bytes")
@@ -206,6 +214,15 @@ class FakeProducer:
         self._cluster.enter("purge")
         self._queue.clear()
 
+    def close(self) -> None:
+        """End what is open, if the brokers let it, and give the connection up."""
+        self._cluster.enter("producer.close")
+        self._queue.clear()
+        if self._state == State.IN_TRANSACTION and self._has_written and self._fatal is None:
+            with suppress(FencedByCoordinatorError, NoTransactionError):
+                self._cluster.coordinator.end(self._id, self._epoch, commits=False)
+        self._state = State.NEW
+
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Metadata:
         """Return all topics."""
         del topic, timeout
@@ -226,6 +243,13 @@ class FakeProducer:
         if fault is Fault.REFUSED:
             raise timed_out(call)
         coordinator = self._cluster.coordinator
+        if fault in (Fault.LATE, Fault.TWICE) and self._has_written:
+            delay_ms = self._cluster.awaits.request_delay_ms()
+            coordinator.commit_late(self._id, self._epoch, delay_ms)
+            # librdkafka sends it again after its backoff, if its caller waits so long.
+            self._cluster.sleep(self._backoff_ms)
+            if fault is Fault.LATE:
+                raise timed_out(call)
         try:
             # With nothing written there is nothing to end: librdkafka asks nobody.
             if self._has_written:
@@ -279,6 +303,12 @@ class FakeProducer:
         except KafkaException:
             self._reject(batch, KafkaError.INVALID_PRODUCER_EPOCH)
             return
+        if self._own is not transaction and log in self._added:
+            # Only a partition that it adds would let it begin one more: it was ended for it.
+            self._reject(batch, KafkaError.INVALID_TXN_STATE)
+            return
+        self._own = transaction
+        self._added.add(log)
         for one in batch:
             log.append(Record(one.key, one.value, one.headers, one.timestamp_ms, transaction))
 

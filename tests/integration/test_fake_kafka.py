@@ -274,3 +274,15 @@ def test_a_transaction_without_anything_in_it_can_be_committed(clients: Clients)
         producer.commit_transaction(TIMEOUT_S)
 
     assert clients.bodies() == []
+
+
+def test_a_producer_that_is_closed_ends_what_it_has_open(clients: Clients) -> None:
+    producer = clients.producer()
+    producer.begin_transaction()
+    # By position, as the client's direct sessions give their records.
+    producer.produce(clients.topic, b"a", b"k", 0, None, None, 17, [("name", b"value")])
+    producer.flush(TIMEOUT_S)
+
+    producer.close()
+
+    assert (clients.bodies(), clients.end()) == ([], 2)  # the record, and that it was aborted

@@ -1,6 +1,7 @@
 """10,000 crashes of the exactly-once protocol; `python -m tests.simulation.exactly_once` goes on.
 
-The sink is the real one, Kafka and Spark are simulated: see tests/simulation/exactly_once.
+The sink and the client's direct side are the real ones, Kafka and Spark are simulated: see
+tests/simulation/exactly_once.
 """
 
 from __future__ import annotations
@@ -13,9 +14,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.simulation.exactly_once.fates import FAULTS, Chances
-from tests.simulation.exactly_once.mutations import MUTATIONS, ONE_DRIVER, TOUCHED, TWO_DRIVERS
-from tests.simulation.exactly_once.run import Run, World, repeating_command, summary
+from tests.simulation.exactly_once.direct_mutations import DIRECT_MUTATIONS, STEADY_CRASHES
+from tests.simulation.exactly_once.fates import FAULTS, SERVICE_FAULTS, Chances
+from tests.simulation.exactly_once.mutations import MUTATIONS, Mutation
+from tests.simulation.exactly_once.run import Run, repeating_command, summary
+from tests.simulation.exactly_once.worlds import (
+    DIRECT,
+    KINDS,
+    ONE_DRIVER,
+    TOUCHED,
+    TWO_DRIVERS,
+    World,
+)
 
 ROOT = Path(__file__).parents[2]
 CRASHES = 10_000
@@ -23,6 +33,7 @@ RANGES = 4
 SEEDS_PER_RANGE = 1_000
 MUTATION_SEEDS = 40
 MUTATION_CRASHES = 40
+DIRECT_SEEDS = 80
 RARE_SEEDS = 160
 """For what only one seed in forty shows."""
 EFFECTS = {
@@ -33,6 +44,29 @@ EFFECTS = {
     "consumer.consume",
 }
 """Awaits after whose effect a process can die; before it can before any."""
+SERVICE_STEPS = {
+    "send half",
+    "local transaction",
+    "begin_transaction",
+    "produce",
+    "flush",
+    "commit_transaction",
+    "send op",
+    "init_transactions",
+    "fence",
+    "confirm op",
+}
+"""Where an owner, or who answers for it, can die."""
+ZOMBIES = {
+    "suspended services",
+    "zombies that were answered",
+    "zombies that were fenced",
+    "owner was fenced",
+    "owner in doubt",
+    "a check is answered for another",
+    "an old client answers",
+    "service stopped",
+}
 
 
 @pytest.mark.parametrize("number", range(RANGES))
@@ -61,10 +95,28 @@ def test_the_runs_meet_whatever_can_happen() -> None:
     assert set(ends) >= known
 
 
+def test_the_runs_meet_whatever_can_happen_to_who_delivers_directly() -> None:
+    died_at, met, kinds = Counter[tuple[str, str]](), Counter[str](), Counter[str]()
+    for seed in range(60):
+        run = Run(seed, MUTATION_CRASHES, DIRECT).go()
+        died_at += run.fates.services_died_at
+        met += run.fates.met
+        kinds += run.audit.kinds
+
+    assert {call for call, _ in died_at} >= SERVICE_STEPS
+    faults = {
+        f"service's {call} {one.name.lower()}"
+        for call, possible in SERVICE_FAULTS.items()
+        for one in possible
+    }
+    assert set(met) >= faults | ZOMBIES
+    assert set(kinds) >= {"delivered", "commit", "fence", "discard"}
+
+
 def test_one_seed_makes_one_run() -> None:
     """Also in another process, whose sets have another order."""
-    here = summary(Run(5).go())
-    repeated = repeating_command(5, 60).split()[1:]
+    here = summary(Run(6).go())
+    repeated = repeating_command(6, 60).split()[1:]
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}
     found = subprocess.run(
         [sys.executable, *repeated],
@@ -75,14 +127,20 @@ def test_one_seed_makes_one_run() -> None:
         check=True,
     )
 
-    assert found.stdout == f"seed 5: {here}\n"
-    assert summary(Run(5).go()) == here
-    assert summary(Run(6).go()) != here
+    assert found.stdout == f"seed 6: {here}\n"
+    assert "delivered=" in here
+    assert summary(Run(6).go()) == here
+    assert summary(Run(7).go()) != here
 
 
 @pytest.mark.parametrize("world", [ONE_DRIVER, TWO_DRIVERS, TOUCHED])
 def test_the_protocol_passes_where_its_mutations_are_caught(world: World) -> None:
     run_seeds(world)
+
+
+def test_the_direct_path_passes_where_its_mutations_are_caught() -> None:
+    for seed in range(DIRECT_SEEDS):
+        Run(seed, STEADY_CRASHES, *KINDS["steady"]).go()
 
 
 def run_seeds(world: World, chances: Chances | None = None, seeds: int = MUTATION_SEEDS) -> None:
@@ -92,9 +150,22 @@ def run_seeds(world: World, chances: Chances | None = None, seeds: int = MUTATIO
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_of_the_protocol_is_caught(name: str) -> None:
-    mutation = MUTATIONS[name]
+    require_caught(MUTATIONS[name], MUTATION_SEEDS)
+
+
+@pytest.mark.parametrize("name", DIRECT_MUTATIONS)
+def test_a_mutation_of_the_direct_path_is_caught(name: str) -> None:
+    require_caught(DIRECT_MUTATIONS[name], RARE_SEEDS)
+
+
+def run_all(mutation: Mutation, seeds: int) -> None:
+    for seed in range(seeds):
+        Run(seed, mutation.crashes, mutation.world, mutation.chances).go()
+
+
+def require_caught(mutation: Mutation, seeds: int) -> None:
     with mutation.broken(), pytest.raises(AssertionError) as failure:
-        run_seeds(mutation.world)
+        run_all(mutation, seeds)
 
     [note] = failure.value.__notes__
     assert note.startswith("repeat: python -m tests.simulation.exactly_once ")

@@ -123,6 +123,80 @@ def test_a_commit_that_never_arrived_changed_nothing(cluster: Cluster, awaits: S
     assert cluster.group("g").committed == {}
 
 
+def test_a_commit_that_its_caller_gave_up_is_done_later(cluster: Cluster, awaits: Scripted) -> None:
+    producer = open_producer(cluster)
+    send(cluster, producer)
+    awaits.faults["commit_transaction"] = Fault.LATE
+
+    assert code_of(lambda: producer.commit_transaction(1)) == KafkaError._TIMED_OUT
+    assert visible(cluster, 0) == []
+    cluster.sleep(1_000)
+    assert visible(cluster, 0) == [b"a"]
+
+
+def test_a_late_commit_of_an_older_epoch_changes_nothing(
+    cluster: Cluster, awaits: Scripted
+) -> None:
+    producer = open_producer(cluster)
+    send(cluster, producer)
+    awaits.faults["commit_transaction"] = Fault.LATE
+    assert code_of(lambda: producer.commit_transaction(1)) == KafkaError._TIMED_OUT
+
+    open_producer(cluster)
+    cluster.sleep(1_000)
+
+    assert visible(cluster, 0) == []
+
+
+def test_the_first_request_of_a_commit_that_was_sent_twice_commits_what_is_open_when_it_comes(
+    cluster: Cluster, awaits: Scripted
+) -> None:
+    producer = open_producer(cluster)
+    send(cluster, producer)
+    awaits.faults["commit_transaction"] = Fault.TWICE
+    producer.commit_transaction(1)
+    producer.begin_transaction()
+    producer.produce("t", b"c", None, 0)
+    assert producer.flush(1) == 0
+
+    cluster.sleep(1_000)
+
+    assert visible(cluster, 0) == [b"a", b"c"]
+    # Only a partition that is added begins a transaction: here the broker refuses the record.
+    producer.produce("t", b"d", None, 0)
+    assert producer.flush(1) == 0
+    assert code_of(lambda: producer.commit_transaction(1)) == KafkaError._INCONSISTENT
+
+
+def test_initialising_may_take_all_of_its_time(cluster: Cluster, awaits: Scripted) -> None:
+    producer = FakeProducer(cluster, {"transactional.id": "id"})
+    awaits.faults["init_transactions"] = Fault.HANGS
+    began_ms = cluster.clock.now_ms
+
+    assert code_of(lambda: producer.init_transactions(3)) == KafkaError._TIMED_OUT
+    assert cluster.clock.now_ms - began_ms == 3_000
+
+
+def test_a_producer_that_is_closed_ends_what_it_has_open(cluster: Cluster) -> None:
+    producer = open_producer(cluster)
+    send(cluster, producer)
+
+    producer.close()
+
+    assert visible(cluster, 0) == []
+    assert cluster.topics["t"].partitions[0].last_stable_offset == 2
+
+
+def test_a_record_is_given_as_the_client_gives_it(cluster: Cluster) -> None:
+    """By position, like to confluent_kafka's producer."""
+    producer = open_producer(cluster)
+    producer.produce("t", b"a", b"k", 1, None, None, 17, [("name", b"value")])
+    producer.flush(1)
+
+    [record] = cluster.topics["t"].partitions[1].records
+    assert (record.timestamp_ms, record.headers) == (17, [("name", b"value")])
+
+
 def test_a_decided_commit_stands_though_its_process_dies_and_its_markers_come_late(
     cluster: Cluster, awaits: Scripted
 ) -> None:

@@ -127,6 +127,16 @@ def test_a_start_refuses_that_markers_are_gone_once_a_batch_is_planned(cluster: 
         require_markers(BARE, 1, Folder(planned=0, committed=None))  # type: ignore[arg-type]
 
 
+def test_a_start_waits_for_markers_that_kafka_is_about_to_write(cluster: Cluster) -> None:
+    """The first start died at its first batch, and this one follows at once."""
+    cluster.coordinator.marker_delay_ms = lambda: 500.0
+    begin_epoch(BARE, 1, (), 0)
+
+    markers = require_markers(BARE, 1, Folder(planned=0, committed=None))  # type: ignore[arg-type]
+
+    assert markers[0].next_batch == 0
+
+
 def test_a_start_that_another_one_overtakes_misses_no_marker(cluster: Cluster) -> None:
     """The other job planned its first batch after this one looked for markers."""
 

@@ -7,6 +7,7 @@ import sys
 import traceback
 
 from tests.simulation.exactly_once.run import CRASHES, Run, summary
+from tests.simulation.exactly_once.worlds import KINDS
 
 
 def main() -> int:
@@ -15,10 +16,12 @@ def main() -> int:
     parser.add_argument("seed", type=int, help="the first seed")
     parser.add_argument("--crashes", type=int, default=CRASHES, help="until the world calms down")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds, one after the other")
+    parser.add_argument("--world", choices=KINDS, help="which; without it, as the seed has it")
     parser.add_argument("--told", action="store_true", help="print every await")
     wanted = parser.parse_args()
     for seed in range(wanted.seed, wanted.seed + wanted.runs):
-        run = Run(seed, wanted.crashes)
+        world, chances = KINDS.get(wanted.world, (None, None))
+        run = Run(seed, wanted.crashes, world, chances)
         run.fates.told = [] if wanted.told else None
         try:
             print(f"seed {seed}: {summary(run.go())}")

@@ -20,9 +20,15 @@ FOR_EVER = float("inf")
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """What dies at once: a driver, or a sink with the producers that it keeps."""
+    """What dies at once: a driver, a sink with the producers that it keeps, or a service.
+
+    Args:
+        name: for the told lines.
+        is_service: it is no part of the pipeline, but a process of an application.
+    """
 
     name: str
+    is_service: bool = False
     is_dead: bool = False
 
 
@@ -36,6 +42,7 @@ class Actor:
     gate: Any = field(default_factory=_thread.allocate_lock)
     is_so: Callable[[], bool] | None = None
     until_ms: float = 0.0
+    idles: bool = False
     is_started: bool = False
     is_done: bool = False
     result: Any = None
@@ -106,6 +113,28 @@ class Stage:
         actor.gate.acquire()
         if actor.process.is_dead:
             raise Crash
+
+    def wait(self, is_so: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Wait, as the current actor, for something or so long.
+
+        Raises:
+            Crash: its process died meanwhile.
+        """
+        self.pause(is_so, FOR_EVER if timeout_s is None else self.clock.now_ms + timeout_s * 1_000)
+
+    def idle(self, is_so: Callable[[], bool], timeout_s: float | None = None) -> None:
+        """Wait for work: nothing is to be expected of the actor before there is some.
+
+        Raises:
+            Crash: its process died meanwhile.
+        """
+        actor = self.current
+        assert actor is not None
+        actor.idles = True
+        try:
+            self.wait(is_so, timeout_s)
+        finally:
+            actor.idles = False
 
     def end(self) -> None:
         """Kill everybody."""

@@ -13,10 +13,19 @@ from typing import Any
 
 from tests.simulation.exactly_once.application import COMMIT, REAL_TOPICS, Applications
 from tests.simulation.exactly_once.pages import Reference
+from tests.simulation.exactly_once.verdicts import Verdicts, session_of
 
 from checkback.protocol import properties
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, Headers, text_value
-from checkback.state import CHECKS, Action, Outcome, pack_settled, unpack_settled
+from checkback.protocol.topics import TopicNames
+from checkback.state import (
+    CHECKS,
+    DIRECT_SOURCE,
+    Action,
+    Outcome,
+    pack_settled,
+    unpack_settled,
+)
 from checkback.testing.fake_kafka import Cluster
 
 Fact = tuple[Any, ...]
@@ -42,13 +51,28 @@ class Audit:
     seen: Counter[Fact] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     epochs: set[int] = field(default_factory=set)
+    verdicts: Verdicts = field(init=False)
     _expected: Counter[Fact] = field(default_factory=Counter)
     _batches: list[dict[int, Counter[Fact]]] = field(default_factory=list)
     _read: dict[tuple[str, int], int] = field(default_factory=dict)
+    _fences_sure: set[int] = field(default_factory=set)
 
-    def planned(self, outcomes: dict[int, list[Outcome]]) -> None:
-        """Take in what the next batch has to write, by state partition."""
+    def __post_init__(self) -> None:
+        self.verdicts = Verdicts(self.applications, self.reference)
+
+    def planned(self, outcomes: dict[int, list[Outcome]], *, fences_sure: bool) -> None:
+        """Take in what the next batch has to write, by state partition.
+
+        Args:
+            outcomes: what it decides.
+            fences_sure: whether its fences have to succeed; else what is fenced may stay pending.
+        """
         batch = len(self._batches)
+        if fences_sure:
+            self._fences_sure.add(batch)
+        self.verdicts.batch_begins()
+        for pages in outcomes.values():
+            self.verdicts.planned(pages)
         facts = {
             number: Counter(fact for one in pages for fact in _facts(one, number, batch))
             for number, pages in outcomes.items()
@@ -74,6 +98,7 @@ class Audit:
         for topic in (*REAL_TOPICS, names.refused, names.discarded, names.settled, *checks):
             self._read_topic(topic)
         self._read_topic(names.feedback)
+        self._read_topic(names.direct_op)
 
     def batch_is_written(self, batch: int) -> None:
         """Check, when Spark commits a batch, that all of it is in the topics or about to be."""
@@ -83,14 +108,16 @@ class Audit:
             if missing:
                 self._require_on_the_way(batch, number, missing)
 
-    def at_the_end(self, committed: int, planned: int) -> None:
+    def at_the_end(self, committed: int, planned: int, *, is_settled: bool) -> None:
         """Check once every transaction has ended.
 
         Args:
             committed: the last batch that Spark committed, -1 for none.
             planned: the last batch that was planned.
+            is_settled: whether every half had its verdict.
         """
         self.read_on()
+        self.verdicts.at_the_end(is_settled=is_settled, last_is_committed=committed == planned)
         for batch in range(committed + 1):
             for number in self._batches[batch]:
                 missing = self._missing(batch, number)
@@ -112,6 +139,7 @@ class Audit:
             for fact, times in self._batches[batch][number].items()
             # Of checks that were given back the same one is asked again in a later batch.
             if self.seen[fact] < min(times, self._expected[fact])
+            and (fact[0] != "fence" or batch in self._fences_sure)
         ]
 
     def _require_on_the_way(self, batch: int, number: int, missing: list[Fact]) -> None:
@@ -145,6 +173,12 @@ class Audit:
     def _take_fact(self, fact: Fact, topic: str, partition: int, offset: int) -> None:
         self.seen[fact] += 1
         self.kinds[fact[0]] += 1
+        if fact[0] == "delivered":
+            record = self.cluster.topics[topic].partitions[partition].records[offset]
+            self.verdicts.delivered(fact[1:3], record)
+            return
+        if fact[0] == "commit":
+            self.verdicts.written(fact[1:3])
         assert fact in self._expected, f"{topic}-{partition}@{offset}: {fact} was never decided"
         most = self._expected[fact]
         assert self.seen[fact] <= most, f"{topic}-{partition}@{offset}: {fact} is there twice"
@@ -161,6 +195,9 @@ class Audit:
         record = self.cluster.topics[topic].partitions[partition].records[offset]
         if topic == self.applications.names.settled:
             return _mark_facts(record.value or b"", partition)
+        if topic == self.applications.names.direct_op:
+            is_feedback = text_value(record.headers, properties.TAGS) == properties.OP_TAG_FENCED
+            return [("fence", partition, int(record.value or 0))] if is_feedback else []
         return [self._fact(topic, partition, offset)]
 
     def _fact(self, topic: str, partition: int, offset: int) -> Fact:
@@ -168,7 +205,7 @@ class Audit:
         record = self.cluster.topics[topic].partitions[partition].records[offset]
         headers = record.headers
         if topic == names.refused:
-            return _refused_fact(headers, names.half)
+            return _refused_fact(headers, names)
         if topic == names.feedback:
             times = _number(headers, properties.TRANSACTION_CHECK_TIMES)
             return ("check", partition, int(record.value or 0), times)
@@ -179,7 +216,7 @@ class Audit:
         if topic == names.discarded:
             return ("discard", *position)
         if topic in REAL_TOPICS:
-            return ("commit", *position)
+            return ("delivered" if session_of(record) else "commit", *position)
         return ("check", *position, _number(headers, properties.TRANSACTION_CHECK_TIMES))
 
 
@@ -202,6 +239,8 @@ def _facts(outcome: Outcome, state_partition: int, batch: int) -> list[Fact]:
             found.append(("discard", outcome.partition, offset))
         elif action == Action.REFUSE_OP:
             found.append(("refused op", outcome.partition, source))
+        elif action == Action.FENCE:
+            found.append(("fence", outcome.partition, offset))
     return found + _mark_facts(pack_settled(outcome, batch), state_partition)
 
 
@@ -216,12 +255,14 @@ def _mark_facts(blob: bytes, state_partition: int) -> list[Fact]:
     ]
 
 
-def _refused_fact(headers: Headers, half_topic: str) -> Fact:
+def _refused_fact(headers: Headers, names: TopicNames) -> Fact:
     origin = text_value(headers, ERROR_HEADER_PREFIX + "topic")
     partition = _number(headers, ERROR_HEADER_PREFIX + "partition")
     offset = _number(headers, ERROR_HEADER_PREFIX + "offset")
     # A final that has no place is refused instead: final or refused, one of the two and once.
-    return ("commit" if origin == half_topic else "refused op", partition, offset)
+    if origin == names.half:
+        return ("commit", partition, offset)
+    return ("refused op", partition, offset + DIRECT_SOURCE * (origin == names.direct_op))
 
 
 def _number(headers: Headers, name: str) -> int:

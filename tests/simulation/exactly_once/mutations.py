@@ -13,8 +13,9 @@ from typing import Any
 from unittest.mock import patch
 
 from tests.simulation.exactly_once.checkpoint import Checkpoint, Pages, Plan
-from tests.simulation.exactly_once.run import World
+from tests.simulation.exactly_once.fates import Chances
 from tests.simulation.exactly_once.spark import Driver
+from tests.simulation.exactly_once.worlds import ONE_DRIVER, TOUCHED, TWO_DRIVERS, World
 
 from checkback.sinks import writer as writer_module
 from checkback.sinks.kafka import epoch as epoch_module
@@ -25,9 +26,7 @@ from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
 from checkback.sinks.writer import BatchWriter, rows_written
 from checkback.streaming import preflight as preflight_module
 
-ONE_DRIVER = World(2, two_drivers=False, touched_markers=False, overwrites=False)
-TWO_DRIVERS = replace(ONE_DRIVER, two_drivers=True)
-TOUCHED = replace(ONE_DRIVER, touched_markers=True)
+DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -37,10 +36,14 @@ class Mutation:
     Args:
         broken: puts the broken part in place while it is open.
         world: what kind of life it takes.
+        chances: of what goes wrong in it; None: those of all runs.
+        crashes: how many of them.
     """
 
     broken: Callable[[], AbstractContextManager[Any]]
     world: World = ONE_DRIVER
+    chances: Chances | None = None
+    crashes: int = 40
 
 
 def _marker_seen_as(changed: Callable[[Marker], Marker]) -> Callable[[], Any]:
@@ -204,6 +207,10 @@ def _set_by_hand_and_believed() -> Iterator[None]:
         yield
 
 
+def _goes_on_after_a_repeated_commit() -> Any:
+    return patch.object(transaction_module, "SLOW_COMMIT_S", DAY_S)
+
+
 MUTATIONS: dict[str, Mutation] = {
     "marker not checked": Mutation(_marker_seen_as(lambda one: replace(one, next_batch=0))),
     "marker taken for one later": Mutation(
@@ -234,6 +241,9 @@ MUTATIONS: dict[str, Mutation] = {
         )
     ),
     "a part counts as the whole": Mutation(_part_counts_as_the_whole),
+    "a producer goes on after a repeated commit": Mutation(
+        _goes_on_after_a_repeated_commit, chances=Chances(fault=0.1)
+    ),
     "state version of the wrong batch": Mutation(_newest_state),
     "a replay decides by its own clock": Mutation(_replay_by_its_own_clock),
 }

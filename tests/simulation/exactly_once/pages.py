@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,9 +14,10 @@ from tests.simulation.exactly_once.checkpoint import PageKey, Pages, Plan
 from checkback.protocol import properties
 from checkback.protocol.properties import text_value
 from checkback.protocol.topics import TopicNames
-from checkback.state import EventKind, Events, Outcome, Page, Rules, decide
+from checkback.state import CLOSED, DIRECT_SOURCE, EventKind, Events, Outcome, Page, Rules, decide
 from checkback.state.identity import identity_words
 from checkback.testing.fake_kafka import Cluster
+from checkback.testing.fake_kafka.log import PartitionLog
 
 RULES = Rules(
     transaction_timeout_ms=1_000,
@@ -27,6 +28,7 @@ RULES = Rules(
     check_enabled=True,
     reject_transactions=False,
 )
+DELIVERED = properties.TRANSACTION_DELIVERED
 PAGE_SIZE = 6
 Inputs = dict[PageKey, Events]
 
@@ -94,20 +96,48 @@ def _decide_one(
     return known
 
 
+def read_until(log: PartitionLog) -> int:
+    """Return how far Spark's source may read a partition now."""
+    return log.last_stable_offset
+
+
+def is_read(log: PartitionLog, offset: int) -> bool:
+    """Tell whether Spark's source gives a batch what stands there."""
+    return log.is_visible(offset)
+
+
 def _records(plan: Plan, cluster: Cluster, names: TopicNames) -> Iterator[tuple[int, Record]]:
     for (topic, partition), end in plan.ends.items():
         log = cluster.topics[topic].partitions[partition]
         for offset in range(plan.starts.get((topic, partition), 0), end):
-            if log.is_visible(offset):
+            if is_read(log, offset):
                 stored = log.records[offset]
-                read = _half if topic == names.half else _op
-                found = read(offset, stored.value or b"", stored.headers, stored.timestamp_ms)
-                yield partition, found
+                yield (
+                    partition,
+                    _read(topic, names)(
+                        offset, stored.value or b"", stored.headers, stored.timestamp_ms
+                    ),
+                )
+
+
+def _read(topic: str, names: TopicNames) -> Callable[[int, bytes, properties.Headers, int], Record]:
+    return {names.half: _half, names.direct_op: _direct_op}.get(topic, _op)
 
 
 def _half(offset: int, _: bytes, headers: properties.Headers, time_ms: int) -> Record:
     group, number = _identity(headers)
-    return Record(EventKind.HALF, offset, offset, time_ms, group, number, -1)
+    is_direct = text_value(headers, properties.DIRECT_ID) is not None
+    kind = EventKind.DIRECT_HALF if is_direct else EventKind.HALF
+    return Record(kind, offset, offset, time_ms, group, number, -1)
+
+
+def _direct_op(offset: int, value: bytes, headers: properties.Headers, time_ms: int) -> Record:
+    source = offset + DIRECT_SOURCE
+    if text_value(headers, properties.TAGS) == properties.OP_TAG_FENCED:
+        return Record(EventKind.FENCED, int(value), source, time_ms, 0, 0, 0)
+    found = _op(source, value, headers, time_ms)
+    is_closed = text_value(headers, properties.DIRECT_CLOSED) is not None
+    return found._replace(detail=found.detail + CLOSED * is_closed)
 
 
 def _op(source: int, value: bytes, headers: properties.Headers, time_ms: int) -> Record:
@@ -147,6 +177,12 @@ class Reference:
                 batch[state_partition_of(key, self.state_partitions)].append(outcome)
         self.batches.append(batch)
         return batch
+
+    @property
+    def delivered_waiting(self) -> int:
+        """How many delivered ops wait for a half."""
+        waiting = [Page.unpack(blob).waiting.state for blob, _ in self.pages.values()]
+        return sum(int(np.count_nonzero(one & ~CLOSED == DELIVERED)) for one in waiting)
 
     @property
     def pending(self) -> int:

@@ -1,27 +1,33 @@
 """One simulated life of a checkpoint: drivers come and go, and all of it follows from one seed.
 
 Real: the sink from `Writers` down (without its compiled part), fencing at start, the look at the
-markers before it, the rules of the pages. Simulated: Kafka, time, Spark's logs, state versions,
-tasks and drivers, applications. Not in it: Spark's JVM, state files and Kafka source, decoding in
-SQL, the ledger, forwarding inside librdkafka, what the brokers themselves may lose, torn files in
-the checkpoint, an operator who sets a marker together with metadata that looks like ours.
+markers before it, the rules of the pages; of the client what delivers directly and what answers for
+those who do. Simulated: Kafka, time, Spark's logs, state versions, tasks and drivers, applications
+and how their halves and ops are sent. Not in it: Spark's JVM, state files and Kafka source,
+decoding in SQL, the ledger, forwarding inside librdkafka, what the brokers themselves may lose,
+torn files in the checkpoint, an operator who sets a marker together with metadata that looks like
+ours; of the direct path Kafka's second transaction protocol, which librdkafka does not speak (the
+model in tests/model/ does), and the half retention's end.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
 from random import Random
 
 from confluent_kafka import TopicPartition
+from tests.simulation.exactly_once import pages
 from tests.simulation.exactly_once.actors import Actor, Stage
-from tests.simulation.exactly_once.application import HALF_PARTITIONS, NARROW_BYTES, Applications
+from tests.simulation.exactly_once.application import NARROW_BYTES, Applications
 from tests.simulation.exactly_once.audit import Audit
 from tests.simulation.exactly_once.checkpoint import Checkpoint, ConcurrentLogError, Plan
 from tests.simulation.exactly_once.fates import Chances, Fates
 from tests.simulation.exactly_once.pages import Reference, inputs_of
+from tests.simulation.exactly_once.services import HALF_PARTITIONS, Services
 from tests.simulation.exactly_once.spark import Driver
+from tests.simulation.exactly_once.staged import client_installed
+from tests.simulation.exactly_once.worlds import World, kind_of, world_of
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
@@ -36,42 +42,7 @@ STEPS_MAX = 60_000
 STARTS_MAX = 400
 EVENTS_PER_BATCH_MAX = 12
 DAY_MS = 86_400_000
-OVERWRITES_WITH_TWO_DRIVERS = False
-"""Whether two drivers meet where ``offsets/N`` can be overwritten; see world_of."""
-
-
-@dataclass(frozen=True)
-class World:
-    """What kind of life it is.
-
-    Args:
-        state_partitions: of the job.
-        two_drivers: a second driver may start while one runs.
-        touched_markers: an operator resets or deletes the markers, or they expire.
-        overwrites: ``offsets/N`` is put where nobody saw one, not created or refused.
-    """
-
-    state_partitions: int
-    two_drivers: bool
-    touched_markers: bool
-    overwrites: bool
-
-
-def world_of(random: Random) -> World:
-    """Draw a world.
-
-    Where a plan can be overwritten two drivers at once may run the same batch with different
-    contents, before the older one learns that it is over: no marker helps against that. Spark
-    itself wants a file system that creates a file or refuses; a local disk and HDFS do.
-    """
-    overwrites = random.random() < 0.3
-    two_drivers = random.random() < 0.5
-    return World(
-        state_partitions=random.choice((1, 2, 2, 3)),
-        two_drivers=two_drivers and (not overwrites or OVERWRITES_WITH_TWO_DRIVERS),
-        touched_markers=random.random() < 0.25,
-        overwrites=overwrites,
-    )
+ALL_TRANSACTIONS_END_MS = 700_000
 
 
 class Run:
@@ -92,6 +63,7 @@ class Run:
         chances: Chances | None = None,
     ) -> None:
         self.seed, self.crashes_wanted = seed, crashes
+        self.kind = kind_of(world, chances)
         self.random = Random(seed)
         self.world = world or world_of(self.random)
         self.state_partitions = self.world.state_partitions
@@ -99,12 +71,15 @@ class Run:
         self.stage = Stage(self.random, self.clock)
         self.fates = Fates(self.stage, self.random, chances or Chances())
         self.cluster = Cluster(self.fates, self._marker_moved)
+        self.fates.flushed = self._hasten
         self.stage.ended = self._expect
         self.stage.tick = self.cluster.tick
         self.stage.next_event_ms = self.cluster.coordinator.next_event_ms
         self.checkpoint = Checkpoint(self.fates, overwrites=self.world.overwrites)
         self.checkpoint.planned = self._planned
         self.applications = Applications(self.cluster, self.random)
+        if self.world.direct:
+            self.applications.services = Services(self.applications, self.stage, self.fates)
         self.names = self.applications.names
         self.reference = Reference(self.state_partitions)
         self.audit = Audit(self.cluster, self.applications, self.reference)
@@ -132,7 +107,10 @@ class Run:
             AssertionError: something does not hold; its note says how to repeat it.
         """
         try:
-            with installed(self.cluster):
+            with (
+                installed(self.cluster),
+                client_installed(self.stage, self.cluster, self.random),
+            ):
                 self.applications.make_topics()
                 try:
                     self._live()
@@ -140,13 +118,19 @@ class Run:
                 finally:
                     self.stage.end()
         except AssertionError as error:
-            error.add_note(f"repeat: {repeating_command(self.seed, self.crashes_wanted)}")
+            error.add_note(f"repeat: {self._command()}")
             raise
         return self
 
+    def _command(self) -> str:
+        return repeating_command(self.seed, self.crashes_wanted, self.kind)
+
     def is_over(self) -> bool:
         """Tell whether all is calm and everything has its verdict."""
+        services = self.applications.services
         if not self.fates.is_calm or self.reference.pending:
+            return False
+        if services is not None and not services.is_idle:
             return False
         plan = self.checkpoint.plans.get(max(self.checkpoint.plans, default=-1))
         return plan is not None and dict(plan.ends) == self._ends(plan, None)
@@ -169,7 +153,9 @@ class Run:
         """Take in that a plan was written."""
         assert batch == len(self.reference.batches), f"batch {batch} was planned twice"
         inputs = inputs_of(plan, self.cluster, self.names)
-        self.audit.planned(self.reference.extend(plan, inputs))
+        # Nothing goes wrong in a calm world, but for another driver's leaps in time.
+        sure = self.fates.is_calm and not self.world.two_drivers
+        self.audit.planned(self.reference.extend(plan, inputs), fences_sure=sure)
 
     def _expect(self, actor: Actor) -> None:
         """See how somebody ended; nobody may end with a failure that no user was told of."""
@@ -187,13 +173,16 @@ class Run:
         assert late or self.is_touched, f"refused though nobody touched a marker: {error}"
 
     def _ends(self, before: Plan | None, most: int | None) -> dict[tuple[str, int], int]:
-        ends = {}
-        for topic in (self.names.half, self.names.op, self.names.feedback):
+        ends, names = {}, self.names
+        for topic in (names.half, names.op, names.direct_op, names.feedback):
             for partition in range(HALF_PARTITIONS):
                 log = self.cluster.topics[topic].partitions[partition]
                 first = 0 if before is None else before.ends[topic, partition]
-                end = log.last_stable_offset
-                ends[topic, partition] = end if most is None else min(end, first + most)
+                end = pages.read_until(log)
+                if most is not None:
+                    # Sometimes a topic is far behind the others: ops are read before their halves.
+                    end = min(end, first + most * (self.random.random() > 0.2))
+                ends[topic, partition] = end
         return ends
 
     def _live(self) -> None:
@@ -296,6 +285,14 @@ class Run:
                 to = max(0, now_at + random.choice((-3, -2, -1, 1, 2)))
             self.cluster.reset_offsets(group, [TopicPartition(topic, partition, to)])
 
+    def _hasten(self) -> None:
+        """Let held up commits arrive when they do most harm: records are there, no marker is."""
+        coordinator, now_ms = self.cluster.coordinator, self.clock.now_ms
+        if coordinator.late_commits and self.random.random() < 0.5:
+            coordinator.late_commits = [
+                one._replace(arrives_ms=now_ms) for one in coordinator.late_commits
+            ]
+
     def _marker_moved(self, group: str, _: Place, entry: Committed) -> None:
         # Whoever loses the markers also loses who was the latest.
         if group == self.sink.marker_group and entry.metadata and not self.is_touched:
@@ -305,17 +302,19 @@ class Run:
         """Let every transaction end, and look at everything."""
         self.fates.is_calm = True
         self.stage.end()
-        self.clock.now_ms += 200_000
+        self.clock.now_ms += ALL_TRANSACTIONS_END_MS
         self.cluster.tick()
         self.cluster.tick()
         committed = max(self.checkpoint.commits, default=-1)
-        self.audit.at_the_end(committed, max(self.checkpoint.plans, default=-1))
+        planned = max(self.checkpoint.plans, default=-1)
+        self.audit.at_the_end(committed, planned, is_settled=not self.is_refused)
         self.fates.tell(f"{sorted(self.audit.kinds.items())}")
 
 
-def repeating_command(seed: int, crashes: int) -> str:
+def repeating_command(seed: int, crashes: int, kind: str = "") -> str:
     """Return the command that runs exactly this again."""
-    return f"python -m tests.simulation.exactly_once {seed} --crashes {crashes}"
+    of_kind = f" --world {kind}" if kind else ""
+    return f"python -m tests.simulation.exactly_once {seed} --crashes {crashes}{of_kind}"
 
 
 def summary(run: Run) -> str:

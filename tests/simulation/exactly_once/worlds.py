@@ -1,0 +1,69 @@
+"""What kind of life a run is: drawn from its seed, or one that has a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from tests.simulation.exactly_once.fates import Chances
+
+OVERWRITES_WITH_TWO_DRIVERS = False
+"""Whether two drivers meet where ``offsets/N`` can be overwritten; see world_of."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What kind of life it is.
+
+    Args:
+        state_partitions: of the job.
+        two_drivers: a second driver may start while one runs.
+        touched_markers: an operator resets or deletes the markers, or they expire.
+        overwrites: ``offsets/N`` is put where nobody saw one, not created or refused.
+        direct: some producers deliver directly.
+    """
+
+    state_partitions: int
+    two_drivers: bool
+    touched_markers: bool
+    overwrites: bool
+    direct: bool = False
+
+
+ONE_DRIVER = World(2, two_drivers=False, touched_markers=False, overwrites=False)
+TWO_DRIVERS = replace(ONE_DRIVER, two_drivers=True)
+TOUCHED = replace(ONE_DRIVER, touched_markers=True)
+DIRECT = replace(ONE_DRIVER, direct=True)
+STEADY = Chances(crash=0.004, sleep=0.002, fault=0.005)
+"""A pipeline that gets on with it: it asks and discards while an owner sleeps."""
+KINDS: dict[str, tuple[World, Chances | None]] = {
+    "one-driver": (ONE_DRIVER, None),
+    "two-drivers": (TWO_DRIVERS, None),
+    "touched": (TOUCHED, None),
+    "direct": (DIRECT, None),
+    "steady": (replace(DIRECT, state_partitions=1), STEADY),
+}
+"""Worlds that have a name, by which a run of them is repeated."""
+
+
+def kind_of(world: World | None, chances: Chances | None) -> str:
+    """Return the name of such a world; empty for one that the seed has drawn, or has no name."""
+    return next((name for name, kind in KINDS.items() if kind == (world, chances)), "")
+
+
+def world_of(random: Random) -> World:
+    """Draw a world.
+
+    Where a plan can be overwritten two drivers at once may run the same batch with different
+    contents, before the older one learns that it is over: no marker helps against that. Spark
+    itself wants a file system that creates a file or refuses; a local disk and HDFS do.
+    """
+    overwrites = random.random() < 0.3
+    two_drivers = random.random() < 0.5
+    return World(
+        state_partitions=random.choice((1, 2, 2, 3)),
+        two_drivers=two_drivers and (not overwrites or OVERWRITES_WITH_TWO_DRIVERS),
+        touched_markers=random.random() < 0.25,
+        overwrites=overwrites,
+        direct=random.random() < 0.6,
+    )
