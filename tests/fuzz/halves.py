@@ -175,7 +175,7 @@ class HalfMaker:
             self._replace(half, b"CHECK_IMMUNITY_TIME_IN_SECONDS", chance.choice(IMMUNITY))
         elif luck == 2:
             half.timestamp_ms = chance.choice(TIMES_MS)
-        elif luck == 3:
+        elif luck == 3 and half.compression == "none":  # else no broker may take it without
             half.compression = chance.choice(COMPRESSIONS)
         elif luck == 4:
             half.headers.append((b"__checkback.errors.reason", b"HALF_LOST"))

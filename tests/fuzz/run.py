@@ -23,6 +23,8 @@ from tests.integration.running import Pipeline, Topics, wait_until
 
 VISIBLE_WITHIN_S: Final = 60.0
 ACCOUNTED_WITHIN_S: Final = 120.0
+DISCARDED_WITHIN_S: Final = 40.0
+"""How long the first direct halves may take that are asked in vain, fenced and given up."""
 ROUND: Final = 250
 """Transactions that are written together."""
 OUTSTANDING_MAX: Final = 2_000
@@ -103,6 +105,7 @@ class FuzzRun:
             self._name_the_job()
             with Witness(self.topics, self.places) as witness:
                 wrote_s = self._write_all(pipeline, witness)
+                self._await_discards(pipeline, witness)
                 self._await_all(pipeline, witness)
                 self._compare_alarm(witness)
                 assert pipeline.terminate() == 0, pipeline.errors()
@@ -212,6 +215,14 @@ class FuzzRun:
         origin = (self.writer.topics[record.place], record.partition, offset)
         self.written[origin] = Written(record.kind, record.expected, time.monotonic())
 
+    def _await_discards(self, pipeline: Pipeline, witness: Witness) -> None:
+        """Wait until direct halves are fenced and discarded, and say that they are delivered."""
+        until_s = time.monotonic() + DISCARDED_WITHIN_S
+        while not (late := self._ops_of_discarded(witness)) and time.monotonic() < until_s:
+            assert pipeline.is_alive, pipeline.errors()
+            time.sleep(0.2)
+        self.writer.write(late)
+
     def _await_all(self, pipeline: Pipeline, witness: Witness) -> None:
         """Wait until everything that has to show has shown; the audit says what did not."""
         until_s = time.monotonic() + ACCOUNTED_WITHIN_S
@@ -251,12 +262,13 @@ class FuzzRun:
         return slowest_s
 
     def _summary(self, witness: Witness, wrote_s: float, all_s: float, slowest_s: float) -> str:
+        late = {name: n for name, n in witness.reasons().items() if "DELIVERED" in name}
         fates = Counter(one.fate.value for sights in witness.seen.values() for one in sights)
         places = Counter(origin[0].removeprefix(self.prefix) for origin in self.written)
         return (
             f"{len(self.written)} records {dict(places)}, {len(self.healthy)} healthy transactions;"
-            f" {dict(fates)}; written in {wrote_s:.1f} s, {all_s:.1f} s in all; the slowest healthy"
-            f" transaction was visible after {slowest_s:.1f} s"
+            f" {dict(fates)}, of them {late}; written in {wrote_s:.1f} s, {all_s:.1f} s in all;"
+            f" the slowest healthy transaction was visible after {slowest_s:.1f} s"
         )
 
 

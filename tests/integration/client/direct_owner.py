@@ -210,7 +210,8 @@ def _do(producer: TransactionMQProducer, topic: str, command: Mapping[str, Any])
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(send, sends))
     delivery: Any = producer._direct._delivery
-    deadline_s = time.monotonic() + 15
+    # A half that is in doubt stays until somebody asks about it.
+    deadline_s = time.monotonic() + (5 if expected else 15)
     while time.monotonic() < deadline_s and len(delivery._own._halves):  # under way
         time.sleep(0.005)
     Stop.set("", 0)

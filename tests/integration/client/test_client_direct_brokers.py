@@ -15,7 +15,7 @@ from tests.integration.client.playing import Checkback
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 
-KILLS = 3
+KILLS = 2
 
 
 @pytest.fixture
