@@ -21,6 +21,8 @@ from tests.fuzz.witness import Origin, Sight, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.running import Pipeline, Topics, wait_until
 
+from checkback.protocol.refusals import RefusedReason
+
 VISIBLE_WITHIN_S: Final = 60.0
 ACCOUNTED_WITHIN_S: Final = 120.0
 DISCARDED_WITHIN_S: Final = 40.0
@@ -34,6 +36,8 @@ DIRECT_SHARE: Final = 0.35
 """Of the healthy transactions, and of the others."""
 LATE_MAX: Final = 20
 """Discarded halves that are said to be delivered, in a round."""
+LATE_LEAST: Final = 10
+"""How many of them the run waits for in the end."""
 DELIVERED_REFUSED: Final = "checkback_delivered_refused_total"
 
 
@@ -218,10 +222,18 @@ class FuzzRun:
     def _await_discards(self, pipeline: Pipeline, witness: Witness) -> None:
         """Wait until direct halves are fenced and discarded, and say that they are delivered."""
         until_s = time.monotonic() + DISCARDED_WITHIN_S
-        while not (late := self._ops_of_discarded(witness)) and time.monotonic() < until_s:
+        said = 0
+        while said < LATE_LEAST and time.monotonic() < until_s:
             assert pipeline.is_alive, pipeline.errors()
+            late = self._ops_of_discarded(witness)
+            self.writer.write(late)
+            said += len(late)
             time.sleep(0.2)
-        self.writer.write(late)
+        while said and not self._has_met_a_discard(witness) and time.monotonic() < until_s:
+            time.sleep(0.2)
+
+    def _has_met_a_discard(self, witness: Witness) -> bool:
+        return witness.reasons()[RefusedReason.DELIVERED_AFTER_DISCARD.name] > 0
 
     def _await_all(self, pipeline: Pipeline, witness: Witness) -> None:
         """Wait until everything that has to show has shown; the audit says what did not."""
