@@ -229,11 +229,9 @@ class FuzzRun:
             self.writer.write(late)
             said += len(late)
             time.sleep(0.2)
-        while said and not self._has_met_a_discard(witness) and time.monotonic() < until_s:
+        name = RefusedReason.DELIVERED_AFTER_DISCARD.name
+        while witness.reasons()[name] < said and time.monotonic() < until_s:
             time.sleep(0.2)
-
-    def _has_met_a_discard(self, witness: Witness) -> bool:
-        return witness.reasons()[RefusedReason.DELIVERED_AFTER_DISCARD.name] > 0
 
     def _await_all(self, pipeline: Pipeline, witness: Witness) -> None:
         """Wait until everything that has to show has shown; the audit says what did not."""
