@@ -34,6 +34,8 @@ OUTSTANDING_MAX: Final = 2_000
 HEALTHY_SHARE: Final = 0.4
 DIRECT_SHARE: Final = 0.35
 """Of the healthy transactions, and of the others."""
+DEFERRED_SHARE: Final = 0.3
+"""Of the direct halves of which nothing is said after their delivery: delivered a round later."""
 LATE_MAX: Final = 20
 """Discarded halves that are said to be delivered, in a round."""
 LATE_LEAST: Final = 10
@@ -71,6 +73,7 @@ class FuzzRun:
     _unseen: set[Origin] = field(default_factory=set)
     _given_up: dict[Origin, Transaction] = field(default_factory=dict)
     """Direct halves that are discarded in the end, until somebody says that they are delivered."""
+    _deferred: list[Delivery] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.bootstrap_servers, self.prefix)
@@ -129,6 +132,7 @@ class FuzzRun:
                 timeout_s=ACCOUNTED_WITHIN_S,
                 what="healthy transactions to become visible",
             )
+        self._deliver_deferred()
         return time.monotonic() - began_s
 
     def _outstanding(self, witness: Witness) -> int:
@@ -144,6 +148,7 @@ class FuzzRun:
         self.direct_maker.others += own
 
     def _write_round(self, witness: Witness) -> None:
+        self._deliver_deferred()
         self.direct_maker.session = self.delivering.begin_round()
         made = [self._make() for _ in range(ROUND)]
         made.sort(key=lambda one: writer_of(one.half))
@@ -175,7 +180,18 @@ class FuzzRun:
             if not op.is_raw and op.compression == "none"
         ]
         self.delivering.abort(self._deliveries(made, offsets, Moment.ABORTED), unseen)
-        self.delivering.deliver(self._deliveries(made, offsets, Moment.DELIVERY))
+        deliveries = self._deliveries(made, offsets, Moment.DELIVERY)
+        self._deferred = [
+            one
+            for one in deliveries
+            if one[0].said[-1].moment is Moment.DELIVERY and self.chance.random() < DEFERRED_SHARE
+        ]
+        self.delivering.deliver(one for one in deliveries if one not in self._deferred)
+
+    def _deliver_deferred(self) -> None:
+        """Deliver what the last round left, in a later batch than what was said of it before."""
+        self.delivering.deliver(self._deferred)
+        self._deferred = []
 
     def _deliveries(
         self, made: list[Transaction], offsets: list[int], moment: Moment
