@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from checkback.protocol.topics import KAFKA_TOPIC_NAME
+
 DIRECT_ID_PREFIX: Final = "checkback-direct-"
 """What every direct session's transactional id begins with: the rights of producers end here."""
 _UUID_HEX: Final = re.compile("[0-9a-f]{32}")
@@ -34,8 +36,11 @@ def is_direct_id_of(transactional_id: str, topic_prefix: str, producer_group: st
     """Tell whether that can be the id of a session of this group.
 
     A half says its own DIRECT_ID: one that named another group's session, or the producer of an
-    application that has nothing to do with Checkback, must not make anybody fence it.
+    application that has nothing to do with Checkback, must not make anybody fence it. Nor has a
+    group of no legal name a session: C reads an id up to a NUL in it, and so would fence another.
     """
+    if not producer_group or not KAFKA_TOPIC_NAME.fullmatch(topic_prefix + producer_group):
+        return False
     prefix = direct_id_prefix(topic_prefix, producer_group)
     uuid_hex = transactional_id.removeprefix(prefix)
     return transactional_id.startswith(prefix) and _UUID_HEX.fullmatch(uuid_hex) is not None

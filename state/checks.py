@@ -49,13 +49,14 @@ def take_fences(builder: PageBuilder, fenced: Events) -> None:
     """Discard the direct halves whose session was fenced, unless they have their verdict.
 
     The record alone decides, no clock: a batch that is replayed fences again, and finds the same.
+    Where no fence was asked for, somebody else wrote it: producers may write to that topic.
     """
     if not len(fenced):
         return
     index = np.unique(builder.index_of(fenced.offset))
     row = builder.half_row_of()[index]
     rows: Rows = row[row >= 0].astype(np.intp)
-    rows = rows[builder.is_pending[rows] & may_be_delivered(builder.halves)[rows]]
+    rows = rows[builder.is_pending[rows] & (builder.halves.direct[rows] == FENCING)]
     used_up = builder.halves.check_times[rows] >= max(1, builder.rules.check_max)
     _discard(builder, rows[~used_up], Event.FENCED_EXPIRED, Action.DISCARD_EXPIRED)
     _discard(builder, rows[used_up], Event.FENCED, Action.DISCARD_CHECK_LIMIT)

@@ -69,7 +69,7 @@ def _as_ops(builder: PageBuilder, arrived: Events) -> WaitingOps:
     An op waits from when it was read, by whichever clock is ahead: after an outage, ops may be read
     long after they were written and still before their halves.
     """
-    rules, delivered = builder.rules, _is_delivered(arrived.detail)
+    rules, delivered = builder.rules, is_delivered(arrived.detail)
     wait_ms = np.where(delivered, rules.half_retention_ms, rules.verdict_retention_ms)
     wait_until = np.maximum(arrived.time_ms, builder.now_ms) + wait_ms
     index = builder.index_of(arrived.offset)
@@ -83,7 +83,12 @@ def _as_ops(builder: PageBuilder, arrived: Events) -> WaitingOps:
     )
 
 
-def _is_delivered(state: Ints) -> NDArray[np.bool_]:
+def is_delivered(state: Ints) -> NDArray[np.bool_]:
+    """Return bool[n], which ops say that their producer has written the final message.
+
+    Args:
+        state: int64[n], what the ops say, as Events has it.
+    """
     delivered: NDArray[np.bool_] = _EVENT_OF[state] == Event.DELIVERED
     return delivered
 
@@ -166,9 +171,9 @@ def _phases_met(builder: PageBuilder, index: Ints, event: Bytes) -> tuple[Bytes,
 
 def _let_wait(builder: PageBuilder, ops: WaitingOps) -> NDArray[np.bool_]:
     """Let the ops wait for their halves; return bool[n], false where too many wait already."""
-    of_others = builder.waiting.index[~_is_delivered(builder.waiting.state)]
+    of_others = builder.waiting.index[~is_delivered(builder.waiting.state)]
     waiting = np.bincount(of_others, minlength=builder.page.page_size).tolist()
-    fits = _is_delivered(ops.state)
+    fits = is_delivered(ops.state)
     for position in np.flatnonzero(~fits).tolist():
         index = ops.index[position]
         fits[position] = waiting[index] < WAITING_OPS_PER_OFFSET_MAX

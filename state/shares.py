@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from checkback.protocol.refusals import RefusedReason
 from checkback.state.events import EventKind, Events
 from checkback.state.identity import group_part
+from checkback.state.ops import is_delivered
 
 Ints = NDArray[np.int64]
 UNLIMITED: Final = 2**31
@@ -58,7 +59,9 @@ class OpPages:
     """How many pages without any half the ops of each group have named in one pass.
 
     Such a page is called, and keeps ops that wait: a millisecond each, for whoever invents offsets.
-    An op is hardly ever read before its half, and is asked for again where it was refused.
+    An op is hardly ever read before its half, and is asked for again where it was refused. Not a
+    delivered one: its half would be asked about too, and its final be written a second time. So
+    these pass, and no flood of others costs one.
 
     Args:
         named: by group.
@@ -74,6 +77,7 @@ class OpPages:
             of_group: how many such pages a group may name; all together GROUPS_AT_ONCE times that.
         """
         is_op = events.kind == EventKind.OP
+        is_op[is_op] = ~is_delivered(events.detail[is_op])
         has_half = np.isin(events.kind, (EventKind.HALF, EventKind.DIRECT_HALF)).any()
         if has_half or not is_op.any():
             return events

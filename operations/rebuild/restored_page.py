@@ -220,13 +220,12 @@ def _without(empty: Page, ops: Events, left_alone: Ints) -> Events:
 def _news_of_sessions(empty: Page, events: Events, pending: PendingHalves) -> Events:
     """Return what says that no session can deliver a pending half any more.
 
-    That is the feedback of fences that no batch has read, which discards the half, and the unknown
-    ops that close a session.
+    That are the unknown ops that close a session. Feedback of a fence that no batch has read says
+    nothing: which fences were asked for was not written down, so the session is fenced again.
     """
     ops = events.of_kind(EventKind.OP)
     closing = ops.take(ops.detail == TRANSACTION_NOT_TYPE | CLOSED)
-    news = Events.concat(events.of_kind(EventKind.FENCED), closing)
-    return news.take(np.isin(news.offset - empty.first_offset, pending.index))
+    return closing.take(np.isin(closing.offset - empty.first_offset, pending.index))
 
 
 def _believed(empty: Page, events: Events, halves: Events) -> Events:

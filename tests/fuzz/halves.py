@@ -14,6 +14,7 @@ from tests.fuzz.records import (
     UNSETTLED,
     Expected,
     Header,
+    Moment,
     Place,
     Record,
     Said,
@@ -67,7 +68,7 @@ class HalfMaker:
 
     def healthy(self) -> Transaction:
         """Return a transaction that has to be final in time."""
-        made = self._plain("healthy", HEALTHY_GROUP.encode())
+        made = self.plain("healthy", HEALTHY_GROUP.encode())
         made.is_healthy = True
         made.said = [Said(COMMIT, FINAL_OP)]
         self._attack(made)
@@ -77,7 +78,7 @@ class HalfMaker:
         """Return any other transaction."""
         chance = self.chance
         kind = chance.random()
-        made = self._plain("wild", chance.choice([*GROUPS, "mute", "not a name/"]).encode())
+        made = self.plain("wild", chance.choice([*GROUPS, "mute", "not a name/"]).encode())
         if kind < 0.4:
             self._refused(made)
         elif kind < 0.65:
@@ -87,10 +88,11 @@ class HalfMaker:
         else:
             self._huge(made)
         if chance.random() < 0.5:
-            self._decorate(made)
+            self.decorate(made)
         return made
 
-    def _plain(self, kind: str, group: bytes) -> Transaction:
+    def plain(self, kind: str, group: bytes) -> Transaction:
+        """Return a transaction that is in order, of which nothing is said yet."""
         chance = self.chance
         self.count += 1
         own_id = b"%d-%x" % (self.count, chance.getrandbits(64))
@@ -131,7 +133,9 @@ class HalfMaker:
         made_wrong = self.chance.choice(self.verdicts)
         made.half.kind = made_wrong.__name__.strip("_")
         made.half.expected = made_wrong(made)
-        made.said = [Said(COMMIT, FINAL_OP, early=self.chance.random() < 0.1)]
+        is_early = self.chance.random() < 0.1
+        moment = Moment.BEFORE_HALF if is_early else Moment.AFTER
+        made.said = [Said(COMMIT, FINAL_OP, moment)]
 
     def _talked_about(self, made: Transaction) -> None:
         """Give a half that is in order ops of every kind."""
@@ -161,7 +165,7 @@ class HalfMaker:
             half.headers += [(b"h%d" % one, b"") for one in range(120_000)]
             half.expected = refused(Reason.HALF_UNREADABLE)
 
-    def _decorate(self, made: Transaction) -> None:
+    def decorate(self, made: Transaction) -> None:
         """Add what changes no fate."""
         chance, half = self.chance, made.half
         luck = chance.randrange(6)
@@ -171,7 +175,7 @@ class HalfMaker:
             self._replace(half, b"CHECK_IMMUNITY_TIME_IN_SECONDS", chance.choice(IMMUNITY))
         elif luck == 2:
             half.timestamp_ms = chance.choice(TIMES_MS)
-        elif luck == 3:
+        elif luck == 3 and half.compression == "none":  # else no broker may take it without
             half.compression = chance.choice(COMPRESSIONS)
         elif luck == 4:
             half.headers.append((b"__checkback.errors.reason", b"HALF_LOST"))
@@ -285,9 +289,9 @@ AFTER_COMMIT_OF_OTHERS: Final = refused(
 )
 TALKS: Final = (
     ("commit", (Said(COMMIT, NOWHERE),), FINAL),
-    ("early commit", (Said(COMMIT, NOWHERE, early=True),), FINAL),
+    ("early commit", (Said(COMMIT, NOWHERE, moment=Moment.BEFORE_HALF),), FINAL),
     ("rollback", (Said(ROLLBACK, NOWHERE),), NOWHERE),
-    ("early rollback", (Said(ROLLBACK, NOWHERE, early=True),), NOWHERE),
+    ("early rollback", (Said(ROLLBACK, NOWHERE, moment=Moment.BEFORE_HALF),), NOWHERE),
     ("silent", (), UNSETTLED),
     ("unknown", (Said(UNKNOWN, NOWHERE), Said(UNKNOWN, NOWHERE, group=b"other")), UNSETTLED),
     ("repeated", (Said(COMMIT, NOWHERE), Said(COMMIT, NOWHERE)), FINAL),
@@ -295,7 +299,10 @@ TALKS: Final = (
     ("recanted", (Said(ROLLBACK, NOWHERE), Said(COMMIT, AFTER_ROLLBACK)), NOWHERE),
     (
         "both early",
-        (Said(COMMIT, NOWHERE, early=True), Said(ROLLBACK, AFTER_COMMIT, early=True)),
+        (
+            Said(COMMIT, NOWHERE, moment=Moment.BEFORE_HALF),
+            Said(ROLLBACK, AFTER_COMMIT, moment=Moment.BEFORE_HALF),
+        ),
         FINAL,
     ),
     (

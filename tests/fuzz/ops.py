@@ -1,8 +1,9 @@
-"""Ops and feedback from a seed that belong to no half."""
+"""Ops and feedback from a seed that belong to no half, for both op topics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -28,6 +29,8 @@ DOUBTFUL: Final = (b" 7", b"+7", b"7.0", b"1e3", "٣".encode(), b"007", b"7\n")
 """Offsets that one reader takes for numbers and another does not."""
 FAR: Final = (2**31, 2**40, 2**53, 2**60, 2**62, 2**63 - 2, 2**63 - 1)
 STATES: Final = (b"9", b"", None, b"commit", b"8 ", b"08", b"-8", b"\xff", b"8\0", b"16")
+DIRECT_STATES: Final = (*STATES[1:], b"9 ", b"09", b"25", b"24")
+"""All that is no state on the direct op topic."""
 TAGS: Final = (b"u", b"t", b"x", b"", None, b"D", b"d ", b"\xff" * 9)
 
 
@@ -40,16 +43,29 @@ class OpMaker:
             self._unreadable, self._doubtful, self._far, self._state, self._tag, self._blank,
             self._bad_name, self._noise, self._zeros,
         )  # fmt: skip
+        self.direct_kinds: tuple[Callable[[Record], Expected], ...] = (
+            *(one for one in self.kinds if one != self._state), self._direct_state,
+            self._delivered_nothing, self._delivered_nothing, self._fenced_nothing, self._heavy,
+        )  # fmt: skip
 
     def op(self) -> Record:
         """Return an op that names no half, or says nothing that counts."""
+        return self._made(Place.OP, self.kinds)
+
+    def direct_ops(self) -> list[Record]:
+        """Return such an op for the direct op topic, sometimes several times."""
+        made = self._made(Place.DIRECT_OP, self.direct_kinds)
+        times = self.chance.choice((1, 1, 1, 1, 6))
+        return [replace(made) for _ in range(times)]
+
+    def _made(self, place: Place, kinds: tuple[Callable[[Record], Expected], ...]) -> Record:
         chance = self.chance
         offset = b"%d" % chance.randrange(10**6, 10**6 + 500)
         headers = op_headers(chance.choice((b"8", b"12")), b"wild", b"%x" % chance.getrandbits(64))
         partition = chance.randrange(HALF_PARTITIONS)
-        made = Record("op", Place.OP, partition, headers, NOWHERE, offset)
-        make_wrong = chance.choice(self.kinds)
-        made.kind = f"op:{make_wrong.__name__.strip('_')}"
+        made = Record(place, place, partition, headers, NOWHERE, offset)
+        make_wrong = chance.choice(kinds)
+        made.kind = f"{place}:{make_wrong.__name__.strip('_')}"
         made.expected = make_wrong(made)
         if chance.random() < 0.2:
             made.timestamp_ms = chance.choice(TIMES_MS)
@@ -81,6 +97,46 @@ class OpMaker:
     def _state(self, made: Record) -> Expected:
         made.headers[1] = (b"COMMIT_OR_ROLLBACK", self.chance.choice(STATES))
         return refused(Reason.OP_STATE_UNKNOWN)
+
+    def _direct_state(self, made: Record) -> Expected:
+        made.headers[1] = (b"COMMIT_OR_ROLLBACK", self.chance.choice(DIRECT_STATES))
+        return refused(Reason.OP_STATE_UNKNOWN)
+
+    def _delivered_nothing(self, made: Record) -> Expected:
+        made.headers[1] = (b"COMMIT_OR_ROLLBACK", b"9")
+        if self.chance.random() < 0.3:
+            made.headers.append((b"DIRECT_CLOSED", self.chance.choice((b"", None, b"x"))))
+        return self._far(made)
+
+    def _fenced_nothing(self, made: Record) -> Expected:
+        """Forge feedback of a fence: passed over if it reads as such, else refused."""
+        made.headers[0] = (b"TAGS", b"f")
+        if self.chance.random() < 0.5:
+            made.headers = made.headers[:1]
+        luck = self.chance.random()
+        if luck < 0.3:
+            made.value = self.chance.choice(UNREADABLE)
+            return refused(Reason.OP_TAG_UNKNOWN)
+        if luck < 0.5:
+            made.value = self.chance.choice(DOUBTFUL)
+            return OP_AT_MOST_REFUSED
+        if luck < 0.6:
+            made.headers.insert(0, (b"first", b"x"))
+            return refused(Reason.OP_TAG_UNKNOWN)
+        self._far(made)
+        return NOWHERE
+
+    def _heavy(self, made: Record) -> Expected:
+        """Say that no half is delivered, with more than a record should have."""
+        made.headers[1] = (b"COMMIT_OR_ROLLBACK", b"9")
+        luck = self.chance.random()
+        if luck < 0.4:
+            made.headers += [(b"h%d" % one, b"v") for one in range(3_000)]
+        elif luck < 0.7:
+            made.key = bytes(500_000)
+        else:
+            made.headers[self.chance.choice((2, 3))] = (b"UNIQ_KEY", b"x" * 300_000)
+        return OP_AT_MOST_REFUSED
 
     def _tag(self, made: Record) -> Expected:
         made.headers[0] = (b"TAGS", self.chance.choice(TAGS))

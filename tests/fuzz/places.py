@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.integration.running import Topics
 
+from checkback.deploy.ports import free_ports
 from checkback.protocol.configuration import Settings
 from checkback.testing.topics import create_plain_topics
 
@@ -70,6 +71,7 @@ def fuzz_settings(topics: Topics, checkpoint: Path) -> Settings:
         check_max=1,
         verdict_retention_ms=20_000,
         max_message_bytes=MAX_MESSAGE_BYTES,
+        metrics_port=free_ports(1)[0],
     )
 
 

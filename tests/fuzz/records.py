@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from checkback.protocol.refusals import RefusedReason
@@ -27,7 +27,21 @@ class Place(StrEnum):
 
     HALF = "half"
     OP = "op"
+    DIRECT_OP = "direct op"
     FEEDBACK = "feedback"
+
+
+class Moment(IntEnum):
+    """When an op is written."""
+
+    BEFORE_HALF = 0
+    BEFORE_DELIVERY = 1
+    """After its half, and before anything is delivered."""
+    ABORTED = 2
+    """In a Kafka transaction that is aborted, with the final message."""
+    DELIVERY = 3
+    """In a Kafka transaction that commits, with the final message."""
+    AFTER = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +118,24 @@ class Said:
     Args:
         state: the bytes that say commit, rollback or unknown.
         expected: what may become of the op.
-        early: whether it is written before its half.
+        moment: when it is written.
         group: the op's group, None for that of the half.
         transaction_id: the op's id, None for that of the half.
+        place: the topic it is written to.
+        closed: the values of its headers DIRECT_CLOSED.
+        tag: what its header TAGS says.
+        is_shuffled: whether its headers stand in another order than the protocol's.
     """
 
     state: bytes
     expected: Expected
-    early: bool = False
+    moment: Moment = Moment.AFTER
     group: bytes | None = None
     transaction_id: bytes | None = None
+    place: Place = Place.OP
+    closed: tuple[bytes | None, ...] = ()
+    tag: bytes = b"d"
+    is_shuffled: bool = False
 
 
 @dataclass(slots=True)
@@ -126,15 +148,22 @@ class Transaction:
     said: list[Said] = field(default_factory=list)
     is_healthy: bool = False
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether the half names a session."""
+        return any(name == b"DIRECT_ID" for name, _ in self.half.headers)
+
     def op(self, said: Said, offset: int) -> Record:
         """Return the op that says so of the half at that offset."""
         group = self.group if said.group is None else said.group
         own_id = self.transaction_id if said.transaction_id is None else said.transaction_id
-        headers = op_headers(said.state, group, own_id)
-        kind = f"op of {self.half.kind}"
-        value = b"%d" % offset
+        headers = [(b"TAGS", said.tag), *op_headers(said.state, group, own_id)[1:]]
+        headers += [(b"DIRECT_CLOSED", value) for value in said.closed]
+        if said.is_shuffled:
+            headers.reverse()
+        kind, value = f"{said.place} of {self.half.kind}", b"%d" % offset
         return Record(
-            kind, Place.OP, self.half.partition, headers, said.expected, value, own_id[:100]
+            kind, said.place, self.half.partition, headers, said.expected, value, own_id[:100]
         )
 
 

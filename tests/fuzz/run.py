@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
+import httpx
+from tests.fuzz.delivering import Delivering, Delivery
+from tests.fuzz.direct import LATE_AFTER_DISCARD, DirectMaker, direct
 from tests.fuzz.halves import HalfMaker
 from tests.fuzz.ops import OpMaker
 from tests.fuzz.places import HEALTHY_GROUP, create_places, fuzz_settings
-from tests.fuzz.records import Expected, Record, Transaction
+from tests.fuzz.records import NOWHERE, UNSETTLED, Expected, Fate, Moment, Record, Transaction
 from tests.fuzz.witness import Origin, Sight, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.running import Pipeline, Topics, wait_until
 
+from checkback.protocol.refusals import RefusedReason
+
 VISIBLE_WITHIN_S: Final = 60.0
 ACCOUNTED_WITHIN_S: Final = 120.0
+DISCARDED_WITHIN_S: Final = 40.0
+"""How long the first direct halves may take that are asked in vain, fenced and given up."""
 ROUND: Final = 250
 """Transactions that are written together."""
 OUTSTANDING_MAX: Final = 2_000
 """Healthy transactions that may be under way: the job is asked for no more than it can do."""
 HEALTHY_SHARE: Final = 0.4
+DIRECT_SHARE: Final = 0.35
+"""Of the healthy transactions, and of the others."""
+DEFERRED_SHARE: Final = 0.3
+"""Of the direct halves of which nothing is said after their delivery: delivered a round later."""
+LATE_MAX: Final = 20
+"""Discarded halves that are said to be delivered, in a round."""
+LATE_LEAST: Final = 10
+"""How many of them the run waits for in the end."""
+DELIVERED_REFUSED: Final = "checkback_delivered_refused_total"
 
 
 class Written(NamedTuple):
@@ -54,6 +71,9 @@ class FuzzRun:
     written: dict[Origin, Written] = field(default_factory=dict)
     healthy: dict[Origin, float] = field(default_factory=dict)
     _unseen: set[Origin] = field(default_factory=set)
+    _given_up: dict[Origin, Transaction] = field(default_factory=dict)
+    """Direct halves that are discarded in the end, until somebody says that they are delivered."""
+    _deferred: list[Delivery] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.bootstrap_servers, self.prefix)
@@ -62,8 +82,11 @@ class FuzzRun:
         chance = Random(self.seed)
         self.chance = chance
         self.half_maker = HalfMaker(chance, self.places, self.topics.names)
+        self.direct_maker = DirectMaker(chance, self.half_maker)
         self.op_maker = OpMaker(chance)
         self.writer = Writer(self.topics, self._stored)
+        op_topic = self.topics.names.direct_op
+        self.delivering = Delivering(self.topics, op_topic, chance, self._stored)
         self.next_offset: Counter[int] = Counter()
 
     def go(self) -> str:
@@ -86,9 +109,12 @@ class FuzzRun:
         with Pipeline(self.settings, self.folder) as pipeline:
             pipeline.wait_for("started")
             pid = pipeline.pid
+            self._name_the_job()
             with Witness(self.topics, self.places) as witness:
                 wrote_s = self._write_all(pipeline, witness)
+                self._await_discards(pipeline, witness)
                 self._await_all(pipeline, witness)
+                self._compare_alarm(witness)
                 assert pipeline.terminate() == 0, pipeline.errors()
             assert pipeline.pid == pid
             events = Counter(event["event"] for event in pipeline.drain())
@@ -99,13 +125,14 @@ class FuzzRun:
     def _write_all(self, pipeline: Pipeline, witness: Witness) -> float:
         began_s = time.monotonic()
         while len(self.written) < self.records:
-            self._write_round()
+            self._write_round(witness)
             assert pipeline.is_alive, pipeline.errors()
             wait_until(
                 lambda: self._outstanding(witness) < OUTSTANDING_MAX or not pipeline.is_alive,
                 timeout_s=ACCOUNTED_WITHIN_S,
                 what="healthy transactions to become visible",
             )
+        self._deliver_deferred()
         return time.monotonic() - began_s
 
     def _outstanding(self, witness: Witness) -> int:
@@ -113,32 +140,85 @@ class FuzzRun:
             self._unseen.discard(origin)
         return len(self._unseen)
 
-    def _write_round(self) -> None:
-        is_healthy = [self.chance.random() < HEALTHY_SHARE for _ in range(ROUND)]
-        maker = self.half_maker
-        made = [maker.healthy() if one else maker.wild() for one in is_healthy]
+    def _name_the_job(self) -> None:
+        """Have halves name the job's own producers: nobody may fence those."""
+        query = json.loads((Path(self.settings.checkpoint) / "metadata").read_text())["id"]
+        application = self.settings.application_id
+        own = [f"{application}-{query}-{number}".encode() for number in range(2)]
+        self.direct_maker.others += own
+
+    def _write_round(self, witness: Witness) -> None:
+        self._deliver_deferred()
+        self.direct_maker.session = self.delivering.begin_round()
+        made = [self._make() for _ in range(ROUND)]
         made.sort(key=lambda one: writer_of(one.half))
         offsets = [self._take_offset(one.half.partition) for one in made]
         others = [self.op_maker.op() for _ in range(ROUND // 4)]
         others += [self.op_maker.feedback() for _ in range(ROUND // 20)]
-        early = self._ops(made, offsets, early=True)
+        others += [op for _ in range(ROUND // 8) for op in self.op_maker.direct_ops()]
+        early = self._ops(made, offsets, Moment.BEFORE_HALF)
         self.writer.write(early + others)
         self.writer.write([one.half for one in made])
         self._expect_offsets(made, offsets)
-        self.writer.write(self._ops(made, offsets, early=False))
+        self.writer.write(self._ops(made, offsets, Moment.BEFORE_DELIVERY))
+        self._deliver(made, offsets)
+        self.writer.write(self._ops(made, offsets, Moment.AFTER))
+        self.writer.write(self._ops_of_discarded(witness))
+
+    def _make(self) -> Transaction:
+        is_healthy = self.chance.random() < HEALTHY_SHARE
+        is_direct = self.chance.random() < DIRECT_SHARE
+        maker: HalfMaker | DirectMaker = self.direct_maker if is_direct else self.half_maker
+        return maker.healthy() if is_healthy else maker.wild()
+
+    def _deliver(self, made: list[Transaction], offsets: list[int]) -> None:
+        """Let the healthy session abort a transaction among others, and commit the next one."""
+        noise = [op for _ in range(4) for op in self.op_maker.direct_ops()]
+        unseen = [
+            replace(op, expected=NOWHERE)
+            for op in noise
+            if not op.is_raw and op.compression == "none"
+        ]
+        self.delivering.abort(self._deliveries(made, offsets, Moment.ABORTED), unseen)
+        deliveries = self._deliveries(made, offsets, Moment.DELIVERY)
+        self._deferred = [
+            one
+            for one in deliveries
+            if one[0].said[-1].moment is Moment.DELIVERY and self.chance.random() < DEFERRED_SHARE
+        ]
+        self.delivering.deliver(one for one in deliveries if one not in self._deferred)
+
+    def _deliver_deferred(self) -> None:
+        """Deliver what the last round left, in a later batch than what was said of it before."""
+        self.delivering.deliver(self._deferred)
+        self._deferred = []
+
+    def _deliveries(
+        self, made: list[Transaction], offsets: list[int], moment: Moment
+    ) -> list[Delivery]:
+        pairs = zip(made, offsets, strict=True)
+        return [
+            (one, offset, one.op(said, offset))
+            for one, offset in pairs
+            for said in one.said
+            if said.moment is moment
+        ]
+
+    def _ops_of_discarded(self, witness: Witness) -> list[Record]:
+        """Return ops that say of discarded halves that they are delivered."""
+        found = [origin for origin in self._given_up if origin in witness.seen][:LATE_MAX]
+        late = direct(b"9", LATE_AFTER_DISCARD)
+        of = {origin: self._given_up.pop(origin) for origin in found}
+        return [
+            one.op(late, origin[2]) for origin, one in of.items() if is_discarded(witness, origin)
+        ]
 
     def _take_offset(self, partition: int) -> int:
         self.next_offset[partition] += 1
         return self.next_offset[partition] - 1
 
-    def _ops(self, made: list[Transaction], offsets: list[int], *, early: bool) -> list[Record]:
-        pairs = zip(made, offsets, strict=True)
-        return [
-            one.op(said, offset)
-            for one, offset in pairs
-            for said in one.said
-            if said.early == early
-        ]
+    def _ops(self, made: list[Transaction], offsets: list[int], moment: Moment) -> list[Record]:
+        return [op for _, _, op in self._deliveries(made, offsets, moment)]
 
     def _expect_offsets(self, made: list[Transaction], offsets: list[int]) -> None:
         now_s = time.monotonic()
@@ -148,10 +228,26 @@ class FuzzRun:
             if one.is_healthy:
                 self.healthy[origin] = now_s
                 self._unseen.add(origin)
+            elif one.is_direct and one.half.expected is UNSETTLED:
+                self._given_up[origin] = one
 
     def _stored(self, record: Record, offset: int) -> None:
         origin = (self.writer.topics[record.place], record.partition, offset)
         self.written[origin] = Written(record.kind, record.expected, time.monotonic())
+
+    def _await_discards(self, pipeline: Pipeline, witness: Witness) -> None:
+        """Wait until direct halves are fenced and discarded, and say that they are delivered."""
+        until_s = time.monotonic() + DISCARDED_WITHIN_S
+        said = 0
+        while said < LATE_LEAST and time.monotonic() < until_s:
+            assert pipeline.is_alive, pipeline.errors()
+            late = self._ops_of_discarded(witness)
+            self.writer.write(late)
+            said += len(late)
+            time.sleep(0.2)
+        name = RefusedReason.DELIVERED_AFTER_DISCARD.name
+        while witness.reasons()[name] < said and time.monotonic() < until_s:
+            time.sleep(0.2)
 
     def _await_all(self, pipeline: Pipeline, witness: Witness) -> None:
         """Wait until everything that has to show has shown; the audit says what did not."""
@@ -161,6 +257,20 @@ class FuzzRun:
             assert pipeline.is_alive, pipeline.errors()
             time.sleep(0.5)
             missing = [origin for origin in missing if origin not in witness.seen]
+
+    def _compare_alarm(self, witness: Witness) -> None:
+        """See that the alarm counts the delivered ops that met another verdict, and no others."""
+
+        def are_alike() -> bool:
+            seen = witness.reasons()
+            known = sum(seen[name] for name in seen if name.startswith("DELIVERED_AFTER_"))
+            return self._metric(DELIVERED_REFUSED) == known
+
+        wait_until(are_alike, timeout_s=30.0, what=f"{DELIVERED_REFUSED}: {witness.reasons()}")
+
+    def _metric(self, name: str) -> float:
+        lines = httpx.get(f"http://127.0.0.1:{self.settings.metrics_port}/metrics").text
+        return sum(float(one.split()[-1]) for one in lines.splitlines() if one.startswith(name))
 
     def _audit(self, witness: Witness) -> float:
         """Return how long the slowest healthy transaction took, in seconds."""
@@ -178,13 +288,19 @@ class FuzzRun:
         return slowest_s
 
     def _summary(self, witness: Witness, wrote_s: float, all_s: float, slowest_s: float) -> str:
+        late = {name: n for name, n in witness.reasons().items() if "DELIVERED" in name}
         fates = Counter(one.fate.value for sights in witness.seen.values() for one in sights)
         places = Counter(origin[0].removeprefix(self.prefix) for origin in self.written)
         return (
             f"{len(self.written)} records {dict(places)}, {len(self.healthy)} healthy transactions;"
-            f" {dict(fates)}; written in {wrote_s:.1f} s, {all_s:.1f} s in all; the slowest healthy"
-            f" transaction was visible after {slowest_s:.1f} s"
+            f" {dict(fates)}, of them {late}; written in {wrote_s:.1f} s, {all_s:.1f} s in all;"
+            f" the slowest healthy transaction was visible after {slowest_s:.1f} s"
         )
+
+
+def is_discarded(witness: Witness, origin: Origin) -> bool:
+    """Tell whether a record was seen to be discarded, and nothing else."""
+    return [one.fate for one in witness.seen[origin]] == [Fate.DISCARDED]
 
 
 def is_accounted(expected: Expected, sights: list[Sight]) -> bool:

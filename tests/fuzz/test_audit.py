@@ -5,9 +5,11 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.fuzz.direct import DirectMaker
 from tests.fuzz.halves import HalfMaker
+from tests.fuzz.ops import OpMaker
 from tests.fuzz.places import Places
-from tests.fuzz.records import FINAL, NOWHERE, Expected, Fate, Transaction, refused
+from tests.fuzz.records import FINAL, NOWHERE, Expected, Fate, Record, Transaction, refused
 from tests.fuzz.run import is_accounted
 from tests.fuzz.witness import Sight
 
@@ -39,9 +41,12 @@ def test_a_record_is_accounted_for_once(
 
 
 def test_a_seed_writes_the_same_again() -> None:
-    def made(seed: int) -> list[Transaction]:
-        maker = HalfMaker(Random(seed), Places("p-"), TopicNames("p-"))
-        return [maker.wild() for _ in range(300)]
+    def made(seed: int) -> list[Transaction | list[Record]]:
+        chance = Random(seed)
+        maker = HalfMaker(chance, Places("p-"), TopicNames("p-"))
+        direct, ops = DirectMaker(chance, maker), OpMaker(chance)
+        makers = (maker.wild, direct.wild, direct.healthy, ops.direct_ops)
+        return [one() for _ in range(200) for one in makers]
 
     assert made(3) == made(3)
     assert made(3) != made(4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, Message, TopicPartition
@@ -44,6 +44,11 @@ class Witness:
 
     def __exit__(self, *_: object) -> None:
         self.finish()
+
+    def reasons(self) -> Counter[str]:
+        """Return why records were refused so far, with how many."""
+        sights = [one for several in list(self.seen.values()) for one in several]
+        return Counter(one.reason for one in sights if one.fate is Fate.REFUSED)
 
     def finish(self) -> None:
         """Read on until nothing comes, then stop."""
@@ -96,6 +101,7 @@ class Witness:
             origin, reason = refused_origin(said), said["__checkback.errors.reason"].decode()
             sight = Sight(Fate.REFUSED, reason, topic, self.latest_s)
         else:
+            assert "DIRECT_ID" not in said or topic == names.discarded, said
             fate = Fate.FINAL if topic in self.real else Fate.DISCARDED
             partition, offset = said["TRAN_HALF_QUEUE_ID"], said["TRAN_PREPARED_QUEUE_OFFSET"]
             origin = (names.half, int(partition), int(offset))

@@ -34,7 +34,12 @@ class Writer:
         self.connection = topics.connection
         self.stored = stored
         names = topics.names
-        self.topics = {Place.HALF: names.half, Place.OP: names.op, Place.FEEDBACK: names.feedback}
+        self.topics = {
+            Place.HALF: names.half,
+            Place.OP: names.op,
+            Place.DIRECT_OP: names.direct_op,
+            Place.FEEDBACK: names.feedback,
+        }
         self._raw = KafkaProducer(
             bootstrap_servers=topics.bootstrap_servers, acks="all", linger_ms=5
         )

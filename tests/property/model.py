@@ -149,7 +149,7 @@ class Model:
 
     def take_fence(self, offset: Offset) -> None:
         half = offset.half
-        if half and half.may_be_delivered:
+        if half and half.may_be_delivered and half.is_fencing:
             was_asked_enough = half.asked >= (self.rules.check_max or 1)
             self.discard(offset, half, "CHECK_LIMIT" if was_asked_enough else "EXPIRED")
 

@@ -45,6 +45,20 @@ def test_no_other_id_is(other: str) -> None:
     assert not is_direct_id_of(other, "eu.", "orders")
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        "",
+        f"payments-{UUID}\0",  # C reads the id of another group's session, up to there
+        "pay\N{REPLACEMENT CHARACTER}",
+        "a b",
+        "g" * 250,  # the brokers can't store the id of a longer one: every fence fails
+    ],
+)
+def test_a_group_of_no_legal_name_has_no_session(group: str) -> None:
+    assert not is_direct_id_of(direct_transactional_id("eu.", group, UUID), "eu.", group)
+
+
 def test_a_half_says_its_session_right_after_the_ordered_headers() -> None:
     headers = half_headers(
         producer_group="g",

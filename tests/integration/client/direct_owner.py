@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.client.check_request import read_check_request
+from checkback.protocol.errors import SendError
 
 PR_SET_PDEATHSIG = 1
 NEVER_MS = 1_000_000
@@ -105,10 +107,23 @@ class Stop:
             signal.pthread_kill(threading.get_ident(), cls.signal_number)
 
 
+class Commits:
+    """Tells the test when a commit begins, and whose."""
+
+    left = 0
+
+    @classmethod
+    def begin(cls, session_id: str) -> None:
+        cls.left -= 1
+        if cls.left == 0:
+            print("committing", session_id, flush=True)
+
+
 class Stepping:
     """A session's producer with a point between every two steps."""
 
-    def __init__(self, producer: Any) -> None:
+    def __init__(self, session_id: str, producer: Any) -> None:
+        self._session_id = session_id
         self._producer = producer
 
     def __getattr__(self, name: str) -> Any:
@@ -129,6 +144,7 @@ class Stepping:
         return left
 
     def commit_transaction(self, timeout_s: float) -> None:
+        Commits.begin(self._session_id)
         self._producer.commit_transaction(timeout_s)
         Stop.at("committed")
 
@@ -147,7 +163,7 @@ def main(options: Mapping[str, Any]) -> None:
     )
     clients = producer._clients
     open_producer = clients.direct_producer
-    stepping: Any = lambda one: Stepping(open_producer(one))  # noqa: E731
+    stepping: Any = lambda one: Stepping(one, open_producer(one))  # noqa: E731
     clients.direct_producer = stepping  # type: ignore[method-assign]
     producer.start()
     send_one_way = producer._ops.send_one_way
@@ -180,18 +196,22 @@ def _do(producer: TransactionMQProducer, topic: str, command: Mapping[str, Any])
     late.daemon = True
     late.start()
     random.seed(command["seed"])
+    Commits.left = command.get("tell_commit", 0)
+    expected = (SendError,) if command.get("brokers_die") else ()
     sends = [(number, how, forgets) for number, (how, forgets) in enumerate(command["sends"])]
 
     def send(one: tuple[int, str, bool]) -> None:
         number, how, forgets = one
         time.sleep(command.get("spread_ms", 0) * number / 1000)
         message = Message(topic, b"%d" % number, keys=f"k{number % 3}")
-        producer.send_message_in_transaction(message, {"how": how, "forgets": forgets})
+        with suppress(*expected):
+            producer.send_message_in_transaction(message, {"how": how, "forgets": forgets})
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(send, sends))
     delivery: Any = producer._direct._delivery
-    deadline_s = time.monotonic() + 15
+    # A half that is in doubt stays until somebody asks about it.
+    deadline_s = time.monotonic() + (5 if expected else 15)
     while time.monotonic() < deadline_s and len(delivery._own._halves):  # under way
         time.sleep(0.005)
     Stop.set("", 0)

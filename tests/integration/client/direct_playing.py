@@ -74,6 +74,18 @@ class Owner:
             time.sleep(0.005)
         raise AssertionError("the owner neither finished nor stopped")
 
+    def wait_for_commit(self) -> str:
+        """Wait until the commit begins that the command asked to be told of; return its session."""
+        assert self._process.stdout is not None
+        deadline_s = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline_s:
+            said = self._process.stdout.readline().split()
+            assert said != ["done"], "done without that commit"
+            if said:
+                return said[1]
+            time.sleep(0.0005)
+        raise AssertionError("no such commit began")
+
     def go_on(self) -> None:
         """Wake it up."""
         self._process.send_signal(signal.SIGCONT)
@@ -162,6 +174,26 @@ class Direct:
             if not known.get(place_of(half)):
                 self.database.end(header(half, names.UNIQ_KEY) or "", ROLLBACK)
                 self.answer(half)
+
+    def settle_all(self) -> None:
+        """Give verdicts until every half has one: while brokers come back, an answer may fail."""
+        deadline_s = time.monotonic() + WAIT_S
+        while True:
+            known = self.ops()
+            left = [half for half in self.halves() if not known.get(place_of(half))]
+            if not left:
+                return
+            assert time.monotonic() < deadline_s, f"{len(left)} halves got no verdict"
+            self.settle(left)
+
+    def until_delivered(self, owner: Owner) -> None:
+        """Have an owner send until a message of that goes directly: it has a session again."""
+        before = list(self.ops().values()).count(["delivered"])
+        deadline_s = time.monotonic() + WAIT_S
+        while list(self.ops().values()).count(["delivered"]) == before:
+            assert time.monotonic() < deadline_s, "the owner opened no other session"
+            owner.command(sends=[(COMMIT, False)], brokers_die=True)
+            assert owner.wait() == "done"
 
     def audit(self) -> Counter[str]:
         """See that each half is visible exactly as often as it must be; return what came of them.

@@ -156,8 +156,9 @@ def test_a_delivered_op_that_meets_a_verdict_is_refused_and_counted(
 
 def test_a_delivered_op_that_meets_a_discard_is_refused_and_counted() -> None:
     story = asked_once()
-    story.batch(DUE + 1, fenced(0))
-    acts = story.batch(DUE + 2, direct_op(0, DELIVERED, 5))
+    story.batch(DUE + INTERVAL + 1)
+    story.batch(DUE + INTERVAL + 2, fenced(0))
+    acts = story.batch(DUE + INTERVAL + 3, direct_op(0, DELIVERED, 5))
     assert [act.detail for act in acts] == [RefusedReason.DELIVERED_AFTER_DISCARD]
     assert story.counters[Counter.DELIVERED_REFUSED] == 1
 
@@ -224,6 +225,15 @@ def test_nothing_is_fenced_while_ops_of_that_time_are_unread() -> None:
 def test_feedback_of_a_fence_says_nothing_of_a_plain_half() -> None:
     story = Story()
     assert not story.batch(SENT, half(0), fenced(0), fenced(1))
+    assert story.page.pending == 1
+
+
+def test_feedback_of_a_fence_that_was_not_asked_for_says_nothing() -> None:
+    """Producers write to the same topic: any of them could have a half given up."""
+    story = asked_once()
+    assert not story.batch(DUE + 1, fenced(0))
+    assert not story.batch(DUE + 2, direct_half(1, time=DUE), fenced(1))
+    assert actions(story.batch(DUE + 3, direct_op(0, DELIVERED, 5))) == [Action.DELIVERED]
     assert story.page.pending == 1
 
 

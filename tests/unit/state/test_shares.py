@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.property.paged import events_of
-from tests.unit.state.building import COMMIT, DUE, RULES, half, op
+from tests.unit.state.building import CLOSED, COMMIT, DELIVERED, DUE, RULES, direct_op, half, op
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import Action, Page, decide
@@ -96,6 +96,20 @@ def test_the_ops_of_others_in_the_same_page_pass() -> None:
     both = pages.admit(Events.concat(ops_of(1, 9), ops_of(2, 10)), 1)
 
     assert both.kind.tolist() == [EventKind.REFUSED_OP, EventKind.OP]
+
+
+@pytest.mark.parametrize("state", [DELIVERED, DELIVERED | CLOSED])
+def test_a_delivered_op_passes_whoever_was_loud_before(state: int) -> None:
+    """Refused, it would be forgotten before its half, whose check then makes a second final."""
+    pages = OpPages()
+    pages.admit(ops_of(1, 1), 1)
+    delivered = events_of([direct_op(9, state)])
+
+    both = pages.admit(Events.concat(delivered, ops_of(1, 10)), 1)
+
+    assert both.kind.tolist() == [EventKind.OP, EventKind.REFUSED_OP]
+    assert pages.admit(delivered, 1) is delivered
+    assert sum(pages.named.values()) == 1
 
 
 @pytest.mark.parametrize("kind", [EventKind.HALF, EventKind.DIRECT_HALF])
