@@ -129,7 +129,7 @@ def _delivered_op_is_not_kept() -> Broken:
 
     def let_wait(builder: PageBuilder, ops: WaitingOps) -> Any:
         fits = honest(builder, ops)
-        builder.waiting = builder.waiting.take(~ops_module._is_delivered(builder.waiting.state))
+        builder.waiting = builder.waiting.take(~ops_module.is_delivered(builder.waiting.state))
         return fits
 
     return patch.object(ops_module, "_let_wait", let_wait)
