@@ -35,7 +35,8 @@ class Listener(AsyncTransactionListener):
     def __init__(self) -> None:
         self.under_way = 0
 
-    async def execute_local_transaction(self, _message: Message, arg: Any) -> LocalTransactionState:
+    async def execute_local_transaction(self, message: Any, arg: Any) -> LocalTransactionState:
+        del message
         self.under_way += 1
         try:
             if arg is not None:
@@ -44,7 +45,8 @@ class Listener(AsyncTransactionListener):
             self.under_way -= 1
         return COMMIT
 
-    async def check_local_transaction(self, _message: Message) -> LocalTransactionState:
+    async def check_local_transaction(self, message: Any) -> LocalTransactionState:
+        del message
         return COMMIT
 
 

@@ -28,10 +28,12 @@ STATUS = "RMQ_SYS_TRANS_STATUS_TOPIC"
 
 
 class Committing(TransactionListener):
-    def execute_local_transaction(self, _message: Any, _arg: Any) -> LocalTransactionState:
+    def execute_local_transaction(self, message: Any, arg: Any) -> LocalTransactionState:
+        del message, arg
         return LocalTransactionState.COMMIT_MESSAGE
 
-    def check_local_transaction(self, _message: Any) -> LocalTransactionState:
+    def check_local_transaction(self, message: Any) -> LocalTransactionState:
+        del message
         return LocalTransactionState.COMMIT_MESSAGE
 
 
@@ -141,7 +143,8 @@ def test_settings_that_only_the_checks_can_not_take_fail_the_start(
 
 def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:
     """It shuts the producer down while the thread that it interrupts queues a half."""
-    own, owner = OwnHalves(), SimpleNamespace(fell_back=lambda *_: None)
+    own = OwnHalves()
+    owner: Any = SimpleNamespace(fell_back=lambda *_: None)
     lane = Lane(0, own, owner)
     lane.start()
     interrupted: list[str] = []
