@@ -13,6 +13,7 @@ from checkback.commands.settings import settings_options
 from checkback.commands.table import table_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
+from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
 from checkback.security.decision import AccessRequest, Decision, Need, ResourceKind
 from checkback.security.grants import (
@@ -25,7 +26,6 @@ from checkback.security.grants import (
     producer_grants,
 )
 from checkback.security.permissions import Permission
-from checkback.streaming.rule_source import TOPIC_PREFIX, rules_topic
 
 PERMISSIONS: Final[dict[str, tuple[Permission, ...]]] = {
     "PUB": (Permission.PUB,),
@@ -158,7 +158,7 @@ def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
     if not topic:
         raise UsageError(
             f"acl_file is {settings.acl_file!r}, which is no topic.",
-            remedy=f"Give --acl-file {TOPIC_PREFIX}TOPIC.",
+            remedy=f"Give --acl-file {RULES_ON_KAFKA}TOPIC.",
         )
     access = AccessControl.from_file(file, reads_secrets=False)
     at = publish_rules(settings, topic, file.read_bytes())

@@ -12,7 +12,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final, Literal
 
 from checkback.protocol.errors import ConfigurationError
-from checkback.protocol.topics import TopicNames
+from checkback.protocol.topics import TopicNames, rules_topic
 
 SECRET_WORDS: Final = (
     "password",
@@ -205,7 +205,7 @@ class Settings:
     @property
     def topics(self) -> TopicNames:
         """The names of the topics."""
-        return TopicNames(self.topic_prefix)
+        return TopicNames(self.topic_prefix, rules_topic(self.acl_file))
 
     @property
     def offsets_per_page(self) -> int:

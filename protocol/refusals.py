@@ -48,6 +48,7 @@ class RefusedReason(IntEnum):
     HALF_BODY_EMPTY = 9
     HALF_BODY_TOO_LARGE = 10
     HALF_WITH_CHECK_TIMES = 11
+    HALF_NAME_TOO_LONG = 12
 
     OP_OFFSET_UNREADABLE = 20
     OP_STATE_UNKNOWN = 21
@@ -99,6 +100,7 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.HALF_BODY_EMPTY: "the half message has no body",
     RefusedReason.HALF_BODY_TOO_LARGE: "the body is larger than max_message_bytes",
     RefusedReason.HALF_WITH_CHECK_TIMES: "the half message sets TRANSACTION_CHECK_TIMES itself",
+    RefusedReason.HALF_NAME_TOO_LONG: "PGROUP is longer than 255 bytes, or UNIQ_KEY than 1,024",
     RefusedReason.OP_OFFSET_UNREADABLE: "the op's value is not the decimal offset of a half",
     RefusedReason.OP_STATE_UNKNOWN: "the op's COMMIT_OR_ROLLBACK is none of 8, 12 and 0",
     RefusedReason.OP_WITHOUT_GROUP: "the op has no PGROUP",

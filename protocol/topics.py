@@ -13,6 +13,8 @@ HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DIRECT_OP_TOPIC: Final = "RMQ_SYS_TRANS_DIRECT_OP_TOPIC"
 FEEDBACK_TOPIC: Final = "RMQ_SYS_TRANS_FEEDBACK_TOPIC"
+RULES_ON_KAFKA: Final = "kafka:"
+"""What stands before a topic's name in acl_file."""
 CHECK_TOPIC_PREFIX: Final = "RMQ_SYS_TRANS_CHECK_"
 DISCARDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 REFUSED_TOPIC: Final = "RMQ_SYS_TRANS_REFUSED_TOPIC"
@@ -45,9 +47,12 @@ class TopicNames:
 
     Args:
         prefix: put before each name as it is; lets several Checkbacks share a cluster.
+        rules: the topic of the rules of access control, with its prefix; empty for none. Whoever
+            could have a final written there would write the rules.
     """
 
     prefix: str = ""
+    rules: str = ""
 
     def __post_init__(self) -> None:
         if self.prefix and not is_kafka_topic_name(self.prefix + SETTLED_TOPIC):
@@ -111,8 +116,15 @@ class TopicNames:
 
     def is_system(self, topic: str) -> bool:
         """Tell whether no user message may go to that topic: this Checkback's or another's."""
+        if self.rules and topic == self.rules:
+            return True
         bare = topic.removeprefix(self.prefix)
         return any(SYSTEM_TOPIC.search(name) is not None for name in (topic, bare))
+
+
+def rules_topic(acl_file: str) -> str:
+    """Return the topic that acl_file names, "" where it names a file or nothing."""
+    return acl_file.removeprefix(RULES_ON_KAFKA) if acl_file.startswith(RULES_ON_KAFKA) else ""
 
 
 def is_kafka_topic_name(topic: str) -> bool:

@@ -13,6 +13,9 @@ from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, Topi
 from checkback.state import DIRECT_SOURCE
 
 TOPIC_LENGTH_MAX: Final = 127
+GROUP_BYTES_MAX: Final = 255
+ID_BYTES_MAX: Final = 1_024
+"""Reports, log lines and the ledger repeat both; twenty groups of 4 MB made a line of 80 MB."""
 """RocketMQ's (Validators.TOPIC_MAX_LENGTH). A name with characters that Kafka does not take is
 refused with the verdict, since there is no such topic: a pattern would cost every half 0.4 us."""
 OP_STATES: Final = (
@@ -56,9 +59,8 @@ def half_refusal(topics: TopicNames) -> Column:
     real_topic = f.col("real_topic")
     # With our prefix and without: taking it off would cut every topic's name.
     prefixes = ("", topics.prefix) if topics.prefix else ("",)
-    system = real_topic.isin(
-        *(as_bytes(prefix + name) for prefix in prefixes for name in SYSTEM_TOPICS)
-    )
+    names = [prefix + name for prefix in prefixes for name in SYSTEM_TOPICS]
+    system = real_topic.isin(*map(as_bytes, [*names, topics.rules] if topics.rules else names))
     for prefix in prefixes:
         for system_prefix in SYSTEM_TOPIC_PREFIXES:
             system = system | f.startswith(real_topic, as_bytes(prefix + system_prefix))
@@ -72,6 +74,8 @@ def half_refusal(topics: TopicNames) -> Column:
         .when(
             f.octet_length(real_topic) > TOPIC_LENGTH_MAX, RefusedReason.HALF_TOPIC_TOO_LONG.value
         )
+        .when(_is_long("group", GROUP_BYTES_MAX), RefusedReason.HALF_NAME_TOO_LONG.value)
+        .when(_is_long("transaction_id", ID_BYTES_MAX), RefusedReason.HALF_NAME_TOO_LONG.value)
         .otherwise(f.col("record_refusal"))
     )
 
@@ -99,6 +103,10 @@ def op_refusal(*, takes_direct: bool) -> Column:
         .when(_is_blank("transaction_id"), RefusedReason.OP_WITHOUT_TRANSACTION_ID.value)
         .otherwise(f.col("record_refusal"))
     )
+
+
+def _is_long(name: str, bytes_max: int) -> Column:
+    return f.octet_length(f.col(name)) > bytes_max
 
 
 def _is_blank(column: str) -> Column:

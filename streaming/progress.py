@@ -15,6 +15,9 @@ from checkback.sinks.batch_report import BatchReport, PageStatus, merged_counts
 from checkback.streaming.stalls import Stall
 
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
+GROUPS_TOLD_MAX: Final = 100
+GROUPS_NAMED_MAX: Final = 10
+"""Of the groups without a check topic: in a line for programs, and in one for people."""
 GROUPS_SHOWN_MAX: Final = 3
 
 
@@ -204,7 +207,8 @@ class Progress:
         """Return the present line and begin the next one."""
         with self._lock:
             elapsed_s = max(1, now_ms - (self._line_ms or now_ms)) / 1_000
-            counts, undelivered = dict(self._since), dict(self._undelivered)
+            counts = dict(self._since)
+            undelivered = dict(self._undelivered.most_common(GROUPS_TOLD_MAX))
             refused = dict(self._refused)
             groups = dict(self._refused_groups.most_common(GROUPS_SHOWN_MAX))
             batches, oldest_ms = self._batches, self.index.oldest_ms
@@ -303,15 +307,27 @@ def _warnings(facts: Mapping[str, Any]) -> list[str]:
         named = (f"{name} {number:,}" for name, number in sorted(facts["refused"].items()))
         parts.append(f"refused: {', '.join(named)}")
         by_group = facts.get("refused_groups", {}).items()
-        groups = ", ".join(f"{name or '(none)'} {number:,}" for name, number in by_group)
+        groups = ", ".join(f"{_printable(name)} {number:,}" for name, number in by_group)
         if groups:
             parts.append(f"most of them of group {groups}")
     if facts["undelivered_groups"]:
-        parts.append(f"no check topic for {', '.join(sorted(facts['undelivered_groups']))}")
+        parts.append(f"no check topic for {_named(sorted(facts['undelivered_groups']))}")
     if facts["groups_without_members"]:
-        parts.append(f"nobody answers for {', '.join(facts['groups_without_members'])}")
+        parts.append(f"nobody answers for {_named(facts['groups_without_members'])}")
     parts += [Stall(**stall).says() for stall in facts.get("stalls", ())]
     return parts
+
+
+def _named(groups: Sequence[str]) -> str:
+    """Return the first groups by name and how many more there are; anybody may name a group."""
+    names = [_printable(group) for group in groups[:GROUPS_NAMED_MAX]]
+    more = len(groups) - len(names)
+    return ", ".join(names) + (f" and {more:,} more" if more else "")
+
+
+def _printable(group: str) -> str:
+    """Return a name without what a terminal would take for a command."""
+    return "".join(one if one.isprintable() else "?" for one in group) or "(none)"
 
 
 def _in_lines(first: str, parts: Sequence[str], width: int) -> str:

@@ -12,11 +12,10 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, ConfigurationError
+from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
 from checkback.sinks.kafka.kafka_error import cause_of
 
-TOPIC_PREFIX: Final = "kafka:"
-"""What stands before a topic's name in acl_file."""
 ANSWER_S: Final = 20.0
 POLL_S: Final = 1.0
 MESSAGES: Final = 100
@@ -104,7 +103,7 @@ class TopicRules:
             raise self._unreadable("it is not UTF-8") from error
         if not text:
             raise self._unreadable("there is none")
-        return AccessControl.from_text(text, f"{TOPIC_PREFIX}{self.topic}", Path("/"))
+        return AccessControl.from_text(text, f"{RULES_ON_KAFKA}{self.topic}", Path("/"))
 
     def close(self) -> None:
         """Leave the brokers."""
@@ -151,13 +150,8 @@ class TopicRules:
         return ConfigurationError(
             f"The record of access rules on the topic {self.topic} can't be read: {why}.",
             remedy="`checkback acl publish FILE` writes them there; check acl_file and the rights.",
-            source=f"{TOPIC_PREFIX}{self.topic}",
+            source=f"{RULES_ON_KAFKA}{self.topic}",
         )
-
-
-def rules_topic(acl_file: str) -> str:
-    """Return the topic that acl_file names, "" where it names a file or nothing."""
-    return acl_file.removeprefix(TOPIC_PREFIX) if acl_file.startswith(TOPIC_PREFIX) else ""
 
 
 def rule_source(settings: Settings) -> RuleSource | None:

@@ -25,5 +25,6 @@ def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str)
         check_interval_ms=settings.check_interval_ms,
         log_format=settings.log_format,
         log_level=settings.log_level,
+        rules_topic=settings.topics.rules,
         processes=executor_cores(settings),
     )

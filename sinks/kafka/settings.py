@@ -30,6 +30,7 @@ class SinkSettings:
             of a batch that has more is written in several.
         log_format: of the sink processes' own log lines.
         log_level: of the same; may change from batch to batch.
+        rules_topic: the topic of the rules of access control; empty for none.
     """
 
     application_id: str
@@ -46,11 +47,12 @@ class SinkSettings:
     transaction_rows_max: int = 500_000
     log_format: str = "text"
     log_level: str = "WARNING"
+    rules_topic: str = ""
 
     @property
     def topics(self) -> TopicNames:
         """The names of the topics."""
-        return TopicNames(self.topic_prefix)
+        return TopicNames(self.topic_prefix, self.rules_topic)
 
     @property
     def marker_group(self) -> str:

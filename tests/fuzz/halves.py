@@ -58,7 +58,8 @@ class HalfMaker:
         self.names = names
         self.count = 0
         self.refusals: tuple[Callable[[Transaction], Expected], ...] = (
-            self._not_a_half, self._blank, self._system_topic, self._long_topic, self._no_body,
+            self._not_a_half, self._blank, self._system_topic, self._long_topic, self._long_name,
+            self._no_body,
             self._counted, self._bad_name, self._noise,
         )  # fmt: skip
         self.verdicts: tuple[Callable[[Transaction], Expected], ...] = (
@@ -220,6 +221,12 @@ class HalfMaker:
         length = self.chance.choice((128, 249, 250, 5_000, 60_000))
         self._replace(made.half, b"REAL_TOPIC", b"t" * length)
         return refused(Reason.HALF_TOPIC_TOO_LONG)
+
+    def _long_name(self, made: Transaction) -> Expected:
+        name, longest = self.chance.choice(((b"PGROUP", 255), (b"UNIQ_KEY", 1_024)))
+        length = longest + self.chance.choice((1, 100, 60_000))
+        self._replace(made.half, name, b"n" * length)
+        return refused(Reason.HALF_NAME_TOO_LONG)
 
     def _no_body(self, made: Transaction) -> Expected:
         made.half.value = self.chance.choice((b"", None))

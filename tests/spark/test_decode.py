@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 from tests.spark.harness import NAMES, KafkaRow, half_row, kafka_rows, op_row
 
 from checkback.checkpoints.pending_halves import group_tag
+from checkback.protocol.configuration import Settings
 from checkback.protocol.records import fenced_headers
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
@@ -149,6 +150,8 @@ def test_an_immunity_time_counts_if_it_is_a_whole_number(
         (half(TRAN, GROUP, ID, ("REAL_TOPIC", b"TBW102")), RefusedReason.HALF_FOR_SYSTEM_TOPIC),
         (half(TRAN, GROUP, ID, ("REAL_TOPIC", b"rmq_sys_x")), RefusedReason.HALF_FOR_SYSTEM_TOPIC),
         (half(TRAN, GROUP, ID, ("REAL_TOPIC", b"x" * 128)), RefusedReason.HALF_TOPIC_TOO_LONG),
+        (half(TRAN, ("PGROUP", b"x" * 256), ID, TO), RefusedReason.HALF_NAME_TOO_LONG),
+        (half(TRAN, GROUP, ("UNIQ_KEY", b"x" * 1_025), TO), RefusedReason.HALF_NAME_TOO_LONG),
         (half(TRAN, GROUP, ID, TO, TIMES), RefusedReason.HALF_WITH_CHECK_TIMES),
         (half(TRAN, GROUP, ID, TO, IMMUNITY, TIMES), RefusedReason.HALF_WITH_CHECK_TIMES),
         (
@@ -191,6 +194,20 @@ def test_a_prefix_does_not_hide_a_system_topic(spark: SparkSession) -> None:
     [event] = events(spark, [row], names)
 
     assert event.detail == RefusedReason.HALF_FOR_SYSTEM_TOPIC
+
+
+def test_nobody_has_a_final_written_where_the_rules_of_access_control_are(
+    spark: SparkSession,
+) -> None:
+    names = Settings(bootstrap_servers="b:1", acl_file="kafka:acl-rules").topics
+    given = [TRAN, GROUP, ID]
+    rules = KafkaRow(names.half, 0, 0, 0, b"x", [*given, ("REAL_TOPIC", b"acl-rules")])
+    other = KafkaRow(names.half, 0, 1, 0, b"x", [*given, ("REAL_TOPIC", b"acl-rules-too")])
+
+    refused, taken = events(spark, [rules, other], names)
+
+    assert refused.detail == RefusedReason.HALF_FOR_SYSTEM_TOPIC
+    assert taken.kind == EventKind.HALF
 
 
 def feedback(value: bytes | None, *headers: tuple[str, bytes]) -> KafkaRow:

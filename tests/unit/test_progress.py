@@ -184,3 +184,20 @@ def test_the_line_names_the_groups_that_most_refused_records_are_of() -> None:
     text = line_text("progress", asdict(line), width=1_000)
     assert "refused: OP_PAGES_EXCEEDED 90  most of them of group g39 39, g38 38, g37 37" in text
     assert progress.line(2_000, 10).refused_groups == {}
+
+
+def test_groups_that_anybody_names_neither_fill_the_line_nor_command_the_terminal() -> None:
+    progress = Progress()
+    lost = report(finals=0)
+    lost.undelivered_groups.update({f"g{number:03}": 1 for number in range(150)})
+    lost.undelivered_groups["\x1b[2Jevil\n"] = 5
+    progress.add(7, [lost])
+
+    line = asdict(progress.line(2_000, 410))
+    text = line_text("progress", line)
+
+    assert len(line["undelivered_groups"]) == 100
+    assert line["undelivered_groups"]["\x1b[2Jevil\n"] == 5
+    assert "no check topic for ?[2Jevil?, g000, g001" in text
+    assert "and 90 more" in text
+    assert "\x1b" not in text

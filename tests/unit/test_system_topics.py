@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames
 
 NAMES = TopicNames("p-")
@@ -27,3 +28,11 @@ def test_what_begins_with_two_underscores_belongs_to_kafka(topic: str) -> None:
 )
 def test_a_topic_of_a_user_is_none(topic: str) -> None:
     assert not NAMES.is_system(topic)
+
+
+def test_the_topic_of_the_rules_is_one() -> None:
+    names = Settings(bootstrap_servers="b:1", acl_file="kafka:acl-rules").topics
+
+    assert names.is_system("acl-rules")
+    assert not names.is_system("acl-rules-2")
+    assert not Settings(bootstrap_servers="b:1", acl_file="acl-rules").topics.is_system("acl-rules")
