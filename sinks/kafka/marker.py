@@ -159,13 +159,14 @@ def _committed(
 
 
 def _marker(found: TopicPartition) -> Marker:
-    """Return the marker out of a committed offset."""
-    if not found.metadata:
+    """Return the marker out of a committed offset; metadata that is not ours was set by hand."""
+    try:
+        said = json.loads(found.metadata or "")
+        moved_at_ms, epoch, rows = (
+            int(said.get(name, 0)) for name in ("moved_at_ms", "epoch", "rows_done")
+        )
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return Marker(found.offset, 0, BY_HAND)
-    said = json.loads(found.metadata)
-    moved_at_ms, epoch, rows = (
-        int(said.get(name, 0)) for name in ("moved_at_ms", "epoch", "rows_done")
-    )
     return Marker(found.offset, moved_at_ms, epoch, rows)
 
 

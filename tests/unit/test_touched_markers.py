@@ -12,6 +12,7 @@ from tests.deciding import page_outcome
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.records import half_headers
 from checkback.sinks.kafka.epoch import begin_epoch
+from checkback.sinks.kafka.marker import _marker as marker_of
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
@@ -148,3 +149,13 @@ def test_a_start_that_another_one_overtakes_misses_no_marker(cluster: Cluster) -
             return 0 if log == "offsets" and self.looks > 1 else None
 
     assert require_markers(BARE, 1, Overtaken(None, None)) == {}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "metadata", ["", "abc", "5", "null", "[]", '{"epoch": null}', '{"epoch": 1e999}', "[" * 100_000]
+)
+def test_metadata_that_no_pipeline_wrote_is_a_marker_set_by_hand(metadata: str) -> None:
+    found = TopicPartition("settled", 0, 7, metadata)
+
+    assert marker_of(found).is_by_hand
+    assert marker_of(found).next_batch == 7
