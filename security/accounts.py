@@ -98,7 +98,6 @@ class Account:
         given = secret.encode("utf-8", "replace")
         # All are compared, as above.
         same = [
-            hmac.compare_digest(one.value.encode("utf-8", "replace"), given)
-            for one in self.secrets
+            hmac.compare_digest(one.value.encode("utf-8", "replace"), given) for one in self.secrets
         ]
         return any(same)
