@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -28,14 +28,13 @@ from checkback.commands.table import table_text, terminal_columns
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
 from checkback.operations.resending import (
-    Resender,
     Resent,
     chosen_records,
+    open_resender,
     resend_records,
 )
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.refusals import RefusedReason
 
 HEADINGS = (
@@ -126,12 +125,13 @@ def resend(
     For a real topic that was missing, forbidden or too small, and is mended now. ID is
     partition:offset of the record on the refused topic, or the transaction id; the filters choose
     several records. The refused record stays; a note on the same topic names the final. Without
-    --yes the command only says what it would do.
+    --yes the command only says what it would do. Where access is controlled, access_key and
+    secret_key must be those of an admin account.
     """
     facts = operator_facts(wanted, operator, why, everything=everything)
+    # Before reading the records: this ends what another operator has begun to send.
+    sender = open_resender(settings, is_certain=is_certain)
     with open_scanner(settings) as scanner:
-        # Before reading the records: this ends what another operator has begun to send.
-        sender = Resender(settings, _connection(settings)) if is_certain else None
         found = chosen_records(scanner, settings, wanted)
         if name and not found:
             raise not_found(settings.topics.refused, name, "refused")
@@ -140,10 +140,6 @@ def resend(
         done = resend_records(scanner, settings, left, facts, sender)
     _tell(output, settings, done, already, is_certain=is_certain)
     return EXIT_FOUND if any(one.obstacle for one in done) else 0
-
-
-def _connection(settings: Settings) -> dict[str, Any]:
-    return confluent_settings(settings.bootstrap_servers, settings.kafka)
 
 
 def _tell(

@@ -18,7 +18,7 @@ from checkback.operations.history import TransactionHistory
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
-from checkback.operations.resending import Resender, Resent, chosen_records, resend_records
+from checkback.operations.resending import Resent, chosen_records, open_resender, resend_records
 from checkback.operations.resolving import STATES, Resolver, manual_op, pending_one
 from checkback.operations.resuming import chosen_halves, resume_chosen
 from checkback.operations.signing import operator_signer
@@ -224,10 +224,9 @@ class Resend:
     def _resent(self, wish: Wish, *, is_certain: bool) -> Resent:
         settings, at = self.facts.settings, _position(wish.target)
         told = OperatorFacts(wish.operator, wish.reason, self.facts.now_ms())
-        connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+        # Before reading the record: this ends what another operator has begun to send.
+        sender = open_resender(settings, is_certain=is_certain)
         with self.facts.scanner() as scanner:
-            # Before reading the record: this ends what another operator has begun to send.
-            sender = Resender(settings, connection) if is_certain else None
             found = chosen_records(scanner, settings, RecordFilter(name=str(at)))
             record = _not_resent(found, wish.target)
             [one] = resend_records(scanner, settings, [record], told, sender)

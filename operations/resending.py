@@ -14,6 +14,7 @@ import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from checkback.operations.admin_account import require_admin
 from checkback.operations.operator_producer import TIMEOUT_S, abort, explained, open_producer
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
@@ -258,6 +259,26 @@ class Resender:
             self._topic, None, refused.record.key, refused.record.at.partition,
             headers=_sent(headers),
         )  # fmt: skip
+
+
+def open_resender(settings: Settings, *, is_certain: bool) -> Resender | None:
+    """Return what sends finals, None for who only wants to know what would be sent.
+
+    Both take an admin account where access is controlled: the pipeline verifies the records that
+    other commands write, but never sees these finals.
+
+    Args:
+        settings: the account, the rules, topic names, sizes and the deployment's name.
+        is_certain: whether finals are to be sent.
+
+    Raises:
+        ConfigurationError: access control is on, and no admin account is set.
+        BrokerError: the brokers do not answer, or do not allow this.
+    """
+    require_admin(settings)
+    if not is_certain:
+        return None
+    return Resender(settings, confluent_settings(settings.bootstrap_servers, settings.kafka))
 
 
 def chosen_records(

@@ -6,17 +6,19 @@ import time
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.security.record_signer import RecordSigner
+from checkback.security.record_signer import RecordSigner, algorithm_of
 
 
 def operator_signer(settings: Settings) -> RecordSigner | None:
     """Return what signs an operator's records, None where access control is off.
 
     Raises:
-        ConfigurationError: access control is on, and no account is set.
+        ConfigurationError: access control is on, and no account is set; or there is no such
+            signature_algorithm.
     """
     if settings.access_key:
-        return RecordSigner(settings.access_key, settings.secret_key, _now_ms)
+        algorithm = algorithm_of(settings.signature_algorithm)
+        return RecordSigner(settings.access_key, settings.secret_key, _now_ms, algorithm=algorithm)
     if settings.acl_file:
         raise ConfigurationError(
             "Access control is on, and the pipeline would refuse what no admin account signed.",

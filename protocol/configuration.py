@@ -168,6 +168,9 @@ class Settings:
     )
     access_key: str = _setting("", "Account that signs what operators' commands write")
     secret_key: str = _setting("", "Secret of that account")
+    signature_algorithm: Literal["HmacSHA256", "HmacSHA1"] = _setting(
+        "HmacSHA256", "HmacSHA256 or HmacSHA1: what that account signs with"
+    )
     master: str = _setting("local[*]", "Spark master")
     kafka: Mapping[str, str] = _setting(dict, "kafka.*: passed on to every Kafka client")
     spark: Mapping[str, str] = _setting(dict, "spark.*: passed on to Spark")

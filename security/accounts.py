@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
@@ -85,5 +86,18 @@ class Account:
         same = [
             is_same_signature(sign(one.value, content, one.algorithm), signature)
             for one in self.secrets
+        ]
+        return any(same)
+
+    def has_secret(self, secret: str) -> bool:
+        """Tell whether this is one of the account's secrets.
+
+        Args:
+            secret: what somebody who is to be the account gives.
+        """
+        given = secret.encode("utf-8", "replace")
+        # All are compared, as above.
+        same = [
+            hmac.compare_digest(one.value.encode("utf-8", "replace"), given) for one in self.secrets
         ]
         return any(same)

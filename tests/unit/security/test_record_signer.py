@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from checkback.client.options import ProducerOptions
+from checkback.deploy.settings import load_settings
 from checkback.operations.signing import operator_signer
 from checkback.protocol.configuration import MASK, Settings
 from checkback.protocol.errors import ConfigurationError
@@ -17,7 +18,7 @@ from checkback.protocol.properties import SIGNED_TAIL
 from checkback.protocol.record_size import headers_bytes_max
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.signed_content import signed_content
-from checkback.security import SignatureAlgorithm
+from checkback.security import AccessControl, SignatureAlgorithm
 from checkback.security.record_signer import RecordSigner
 
 SECRET = "a-secret-of-tests"  # noqa: S105 - of no account
@@ -91,3 +92,32 @@ def test_an_operator_signs_where_access_is_controlled(tmp_path: Path) -> None:
 
     assert signed is not None
     assert signed.access_key == "root"
+
+
+@pytest.mark.parametrize("algorithm", ["HmacSHA256", "HmacSHA1"])
+def test_an_operator_signs_with_the_algorithm_of_the_account(algorithm: str) -> None:
+    rules = AccessControl.parse(
+        f"""
+accounts:
+- accessKey: operators
+  secretKey: {SECRET}
+  signatureAlgorithm: {algorithm}
+  admin: true
+""",
+        "rules",
+    )
+    env = {"CHECKBACK_ACCESS_KEY": "operators", "CHECKBACK_SECRET_KEY": SECRET}
+    if algorithm != "HmacSHA256":  # the default
+        env["CHECKBACK_SIGNATURE_ALGORITHM"] = algorithm
+
+    signed = operator_signer(load_settings(None, env, {}))
+
+    assert signed is not None
+    *headers, (_, signature) = signed.half("half", b"k", b"body", HALF)
+    content = signed_content("half", None, b"k", b"body", headers, algorithm)
+    assert rules.accounts["operators"].has_signed(content, (signature or b"").decode())
+
+
+def test_an_algorithm_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="signature_algorithm is 'MD5'"):
+        load_settings(None, {"CHECKBACK_SIGNATURE_ALGORITHM": "MD5"}, {})
