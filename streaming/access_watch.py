@@ -42,6 +42,8 @@ class AccessWatch:
     problem: str = ""
     """What is wrong with the rules there; those before stay in force."""
     _seen: bytes = field(default=b"", repr=False)
+    _awaited: str = ""
+    """The version that the last look found and that is not in force; "" for none."""
     _look_s: float = 0.0
     _parse_s: float = 0.0
 
@@ -56,18 +58,25 @@ class AccessWatch:
             self.table = AccessTable.of(self.source.rules())
 
     def has_changed(self) -> bool:
-        """Look, where it is time; tell whether other rules are there, which `table` then has."""
+        """Look, where it is time; tell whether other rules are there, which `table` then has.
+
+        A file may be read while it is written: cut at the end of an account it is without mistakes,
+        and what it refuses to the other accounts is refused for good. So a version that may be a
+        part of one is taken when the next look finds it again.
+        """
         now_s = self.clock_s()
         if self.source is None or now_s < self._look_s:
             return False
         self._look_s = now_s + LOOK_S
         content = self.source.content()
-        if content == self._seen and now_s < self._parse_s:
+        is_other = content != self._seen
+        if not is_other and not self._awaited and now_s < self._parse_s:
             return False
         self._seen, self._parse_s = content, now_s + SECRETS_LOOK_S
-        return self._parse(self.source)
+        return self._parse(self.source, is_whole=is_other and self.source.is_written_whole)
 
-    def _parse(self, source: RuleSource) -> bool:
+    def _parse(self, source: RuleSource, *, is_whole: bool) -> bool:
+        awaited, self._awaited = self._awaited, ""
         try:
             found = AccessTable.of(source.rules())
         except ConfigurationError as error:
@@ -75,6 +84,9 @@ class AccessWatch:
             return False
         self.problem = ""
         if self.table is not None and found.version == self.table.version:
+            return False
+        if not is_whole and found.version != awaited:
+            self._awaited = found.version
             return False
         self.table = found
         return True

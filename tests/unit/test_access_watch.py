@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from checkback.protocol.errors import ConfigurationError
+from checkback.security import AccessControl
 from checkback.streaming.access_watch import LOOK_S, SECRETS_LOOK_S, AccessWatch
 from checkback.streaming.rule_source import FileRules
 
@@ -45,11 +48,83 @@ def test_a_changed_file_is_taken(tmp_path: Path) -> None:
     before = watched.watch.version
 
     assert not watched.later()
-    assert watched.later(RULES.replace("service", "another"))
+    assert not watched.later(RULES.replace("service", "another"))
+    assert watched.watch.version == before
+    assert watched.later()
     assert watched.watch.version != before
     assert watched.watch.table is not None
     assert list(watched.watch.table.accounts) == ["another"]
     assert not watched.later()
+
+
+def test_a_file_that_is_cut_at_an_account_is_not_taken_while_it_is_written(
+    tmp_path: Path,
+) -> None:
+    """It is right YAML, and the records of all accounts that come later would be refused."""
+    whole = RULES + "".join(
+        f"- accessKey: service-{number}\n  secretKey: the-secret-of-{number}\n"
+        for number in range(3)
+    )
+    watched = Watched(tmp_path, whole)
+    changed = whole.replace("the-secret-of-2", "another-secret")
+    cuts = [changed[: changed.index(f"- accessKey: service-{number}")] for number in range(3)]
+
+    assert [watched.later(text) for text in (*cuts, changed)] == [False] * 4
+    assert watched.watch.problem == ""
+    assert watched.watch.table is not None
+    assert len(watched.watch.table.accounts) == 4
+
+    assert watched.later()
+    assert len(watched.watch.table.accounts) == 4
+    assert not watched.later()
+
+
+def test_two_looks_at_once_are_one(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.later("accounts: []")
+
+    assert not watched.later(seconds=LOOK_S / 2)
+    assert watched.later(seconds=LOOK_S / 2)
+
+
+@dataclass
+class Written:
+    """Rules that are never there in half, like a record on a topic."""
+
+    path: Path
+    is_written_whole: ClassVar[bool] = True
+
+    def content(self) -> bytes:
+        return self.path.read_bytes()
+
+    def rules(self) -> AccessControl:
+        return AccessControl.from_file(self.path)
+
+
+def test_what_is_written_whole_is_taken_at_the_first_look(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.watch.source = Written(watched.file)
+
+    assert watched.later(RULES.replace("service", "another"))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_secret_that_is_cut_is_not_taken_while_it_is_written(tmp_path: Path, whole: bool) -> None:
+    (tmp_path / "secret").write_text("the-first-secret")
+    rules = "accounts:\n- accessKey: service\n  secretKey: {file: secret}\n"
+    watched = Watched(tmp_path, rules)
+    if whole:
+        watched.watch.source = Written(watched.file)
+    watched.later()
+
+    (tmp_path / "secret").write_text("the-second")
+    assert not watched.later(seconds=SECRETS_LOOK_S)
+    cut = watched.watch.version
+    (tmp_path / "secret").write_text("the-second-secret")
+    assert not watched.later()
+    assert watched.watch.version == cut
+
+    assert watched.later()
 
 
 def test_a_change_that_is_taken_back_is_none(tmp_path: Path) -> None:
@@ -57,6 +132,9 @@ def test_a_change_that_is_taken_back_is_none(tmp_path: Path) -> None:
     watched.file.write_text("accounts: []")
 
     assert not watched.later(RULES)
+    assert not watched.later("accounts: []")
+    assert not watched.later(RULES)
+    assert not watched.later()
 
 
 @pytest.mark.parametrize("text", ["accounts: [", "accounts:\n- accessKey: x\n", None])
@@ -84,7 +162,8 @@ def test_a_secret_in_a_file_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
 
     (tmp_path / "secret").write_text("the-second-secret")
 
-    assert watched.later(seconds=SECRETS_LOOK_S)
+    assert not watched.later(seconds=SECRETS_LOOK_S)
+    assert watched.later()
 
 
 def test_a_job_does_not_start_with_broken_rules(tmp_path: Path) -> None:
