@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from checkback.checkpoints.access_versions import (
     OFF,
@@ -20,6 +20,9 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.rule_source import RuleSource
+
+if TYPE_CHECKING:
+    from checkback.sinks.ledger.table import DeltaLedger
 
 LOOK_S: Final = 1.0
 """Between two looks at the rules."""
@@ -97,17 +100,24 @@ class AccessWatch:
         return OFF if self.table is None else self.table.version
 
     def record(
-        self, store: CheckpointStore, sink: SinkSettings, settings: Settings
+        self,
+        store: CheckpointStore,
+        sink: SinkSettings,
+        settings: Settings,
+        ledger: DeltaLedger | None,
     ) -> dict[str, Any] | None:
         """Record the rules for the batches to come; return what changed, None if nothing did.
 
         Raises:
             CheckpointError: a batch is begun under other rules.
             BrokerError: the markers can't be read.
+            PrerequisiteError: the ledger can't be read.
         """
         rules = {} if self.table is None else self.table.as_data()
 
         def is_begun(batch: int) -> bool:
+            if is_in_ledger(ledger, sink.query_id, batch):
+                return True
             return is_written(sink, state_partitions(settings), batch)
 
         had, now = record_access_version(store, sink.epoch, self.version, rules, is_begun)
@@ -127,6 +137,16 @@ def change_facts(had: AccessVersion, now: AccessVersion) -> dict[str, Any]:
 
 def _state(version: AccessVersion) -> str:
     return "off" if version.version == OFF else "on"
+
+
+def is_in_ledger(ledger: DeltaLedger | None, query_id: str, batch: int) -> bool:
+    """Tell whether the ledger has a batch's rows; one with nothing but halves sets no marker.
+
+    Raises:
+        PrerequisiteError: it can't be read.
+    """
+    last = None if ledger is None else ledger.last_batch(query_id)
+    return last is not None and last >= batch
 
 
 def is_written(sink: SinkSettings, partitions: int, batch: int) -> bool:

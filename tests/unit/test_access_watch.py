@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
+import pyarrow as pa
 import pytest
+from tests.unit.test_touched_markers import BARE
 
-from checkback.protocol.errors import ConfigurationError
+from checkback.checkpoints.store import CheckpointStore
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import CheckpointError, ConfigurationError
 from checkback.security import AccessControl
+from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
+from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
 from checkback.streaming.access_watch import LOOK_S, SECRETS_LOOK_S, AccessWatch
 from checkback.streaming.rule_source import FileRules
+from checkback.testing.fake_kafka import Awaits, Clock, Cluster, installed
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
+
+ONE_PARTITION = Settings(state_partitions=1)
 
 
 class Watched:
@@ -169,3 +179,67 @@ def test_a_secret_in_a_file_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
 def test_a_job_does_not_start_with_broken_rules(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="secretKey"):
         Watched(tmp_path, "accounts:\n- accessKey: service\n")
+
+
+class Planned:
+    """A checkpoint with batch 3 planned and batch 2 committed, which never had access control."""
+
+    path = "checkpoint"
+
+    def __init__(self) -> None:
+        self.own: dict[str, str] = {}
+
+    def last_batch(self, log: str) -> int:
+        return {"offsets": 3, "commits": 2}[log]
+
+    def own_numbers(self, folder: str) -> list[int]:
+        return [int(name.removeprefix(f"{folder}/")[: -len(".json")]) for name in self.own]
+
+    def create_own(self, name: str, text: str) -> bool:
+        return self.own.setdefault(name, text) is text
+
+
+def ledger_until(path: Path, batch: int) -> DeltaLedger:
+    """Return a ledger that a former process has written: the row of a half in each batch."""
+    owner = LedgerOwner("orders", "topic-id")
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    row = {"event": "prepared", "half_partition": 0, "half_offset": 7, "event_time": at}
+    given = [pa.RecordBatch.from_pylist([{**row, "day": at.date()}], schema=LEDGER_SCHEMA)]
+    former = DeltaLedger.open_or_create(str(path / "ledger"), owner)
+    for number in range(batch + 1):
+        former.append(LedgerBatch(BARE.query_id, number), list(packed(given)))
+    return DeltaLedger.open_or_create(str(path / "ledger"), owner)
+
+
+@pytest.fixture
+def no_markers() -> Iterator[None]:
+    made = Cluster(Awaits(Clock()))
+    made.create_topic(BARE.topics.settled, 1)
+    with installed(made):
+        yield
+
+
+@pytest.mark.usefixtures("no_markers")
+def test_a_batch_whose_rows_are_in_the_ledger_is_begun(tmp_path: Path) -> None:
+    """A batch with nothing but halves sets no marker, and its rows say who was believed."""
+    watched, store = Watched(tmp_path), Planned()
+
+    with pytest.raises(CheckpointError, match="Batch 3 of checkpoint is written in part"):
+        watched.watch.record(
+            cast("CheckpointStore", store), BARE, ONE_PARTITION, ledger_until(tmp_path, 3)
+        )
+    assert store.own == {}
+
+
+@pytest.mark.usefixtures("no_markers")
+@pytest.mark.parametrize("keeps_ledger", [True, False])
+def test_a_batch_without_rows_and_markers_takes_the_new_rules(
+    tmp_path: Path, keeps_ledger: bool
+) -> None:
+    watched = Watched(tmp_path)
+    ledger = ledger_until(tmp_path, 2) if keeps_ledger else None
+
+    changed = watched.watch.record(cast("CheckpointStore", Planned()), BARE, ONE_PARTITION, ledger)
+
+    assert changed is not None
+    assert (changed["access_control"], changed["from_batch"]) == ("on", 3)
