@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -21,11 +21,11 @@ from checkback.operations.diagnosis import (
     judge_rights,
     judge_topics,
 )
-from checkback.operations.scanning import TopicScanner
+from checkback.operations.scanning import FoundRecord, TopicScanner
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import CheckbackError
-from checkback.protocol.properties import ERROR_HEADER_PREFIX
+from checkback.protocol.refusals import refusal_facts
 from checkback.protocol.topics import DAY_MS, TopicNames
 from checkback.sinks.kafka.kafka_error import cause_of
 
@@ -95,8 +95,7 @@ class BrokerChecks:
         since_ms = max(0, int(time.time() * 1_000) - DAY_MS)
         try:
             with TopicScanner(self.connection) as scanner:
-                oldest = islice(scanner.scan(topic, from_ms=since_ms), REFUSED_MAX)
-                reasons = Counter(record.text(f"{ERROR_HEADER_PREFIX}reason") for record in oldest)
+                reasons = refused_reasons(scanner.scan(topic, from_ms=since_ms), REFUSED_MAX)
         except CheckbackError as error:
             remedy = f"Grant READ on {topic} to whoever runs this."
             yield Diagnosis("refused records", Result.WARNING, error.message, remedy)
@@ -138,6 +137,17 @@ def _broker_configs(admin: Any) -> dict[str, str]:
     resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
     answer = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
     return {name: str(one.value) for name, one in answer.result(TIMEOUT_S).items()}
+
+
+def refused_reasons(records: Iterable[FoundRecord], most: int) -> Counter[str]:
+    """Count why records were refused, as the pipeline says; notes about resends are none.
+
+    Args:
+        records: of the refused topic.
+        most: no more refused records than this many are looked at.
+    """
+    told = (refusal_facts(record.headers).facts.get("reason") for record in records)
+    return Counter(islice(filter(None, told), most))
 
 
 def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:

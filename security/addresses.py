@@ -39,6 +39,10 @@ _BASES: Final = {4: 10, 6: 16}
 _BIGGEST: Final = {4: 255, 6: 0xFFFF}
 _PARTS: Final = {4: 4, 6: 8}
 _SEPARATORS: Final = {4: ".", 6: ":"}
+_LIKE_AN_ADDRESS: Final = re.compile(
+    r"(?=[^.:]*[.:])[0-9a-fA-F]{0,4}(?:[.:*,{}/%-][0-9a-fA-F]{0,4})*", re.ASCII
+)
+"""Dots or colons, and few digits in a row: nobody's secret."""
 _SET: Final = re.compile(r"(?P<head>[^{},]+[.:])\{(?P<items>[0-9a-fA-F,]+)\}")
 
 
@@ -150,7 +154,8 @@ def _single(pattern: str, address: str) -> Parts:
             return _parts(ipaddress.ip_address(address))
         except ValueError:
             pass
-    raise _refused(pattern, f"has {address!r} in it, which is no IP address", "Correct it.")
+    what = _shown(pattern, f"has {address!r} in it, which is", "has a part that is")
+    raise _refused(pattern, f"{what} no IP address", "Correct it.")
 
 
 def _list_of(pattern: str) -> list[Parts]:
@@ -225,24 +230,34 @@ def _numbers(pattern: str, version: int, text: str) -> range:
     if found is None:
         raise _refused(
             pattern,
-            f"has the part {text!r}, which is no number, no range and not *",
+            f"{_part(pattern, text)} no number, no range and not *",
             "Correct this part.",
         )
     low, high = (int(number, _BASES[version]) for number in (found[1], found[2] or found[1]))
     if high > _BIGGEST[version]:
         raise _refused(
             pattern,
-            f"has the part {text!r}, which is over the biggest number of a part",
+            f"{_part(pattern, text)} over the biggest number of a part",
             "Correct this part.",
         )
     if low > high:
-        raise _refused(
-            pattern, f"has the range {text!r}, which ends before it begins", "Turn it round."
-        )
+        what = _shown(pattern, f"has the range {text!r}, which", "has a range that")
+        raise _refused(pattern, f"{what} ends before it begins", "Turn it round.")
     return range(low, high + 1)
 
 
+def _part(pattern: str, text: str) -> str:
+    return _shown(pattern, f"has the part {text!r}, which is", "has a part that is")
+
+
+def _shown(pattern: str, with_text: str, without: str) -> str:
+    """Return what may be said: a secret that stands here by mistake must not get into a log."""
+    return with_text if _LIKE_AN_ADDRESS.fullmatch(pattern) else without
+
+
 def _refused(pattern: str, what: str, remedy: str) -> ConfigurationError:
+    if not _shown(pattern, pattern, ""):
+        return ConfigurationError(f"The address pattern {what}.", remedy=remedy)
     return ConfigurationError(
         f"The address pattern {pattern!r} {what}.", remedy=remedy, pattern=pattern
     )

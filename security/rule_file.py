@@ -2,10 +2,15 @@
 
 Beyond RocketMQ's keys: a secret by reference (``{env: NAME}``, ``{file: PATH}``), two secrets in a
 list, and the algorithm of signatures.
+
+Mistakes are named by line and key. A value is only shown where it can't be a secret that stands in
+a wrong place.
 """
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -34,6 +39,11 @@ ACCOUNT_KEYS: Final = (
     "groupPerms",
 )
 _TRUTH: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_SHORT_WORD: Final = re.compile(rf"[A-Z|]{{1,{KEY_LENGTH_MIN - 1}}}")
+"""Shorter than any secret."""
+_NOT_IN_KEYS: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Unicode's categories of control characters, surrogates and line ends. A line end stands between
+an access key and what is looked up with it; patterns of addresses match within a line."""
 _WHITE_REMEDY: Final = "Leave it empty: Kafka's records do not prove where they come from."
 
 
@@ -121,8 +131,12 @@ def _account(node: yaml.Node, read_secret: SecretReader, findings: Findings) -> 
         secrets=secrets_in(entries.get("secretKey"), line, algorithm, read_secret, findings),
         white_addresses=_addresses(entries.get("whiteRemoteAddress"), findings),
         is_admin=_truth(entries.get("admin"), findings),
-        default_topic_permission=_default(entries.get("defaultTopicPerm"), findings),
-        default_group_permission=_default(entries.get("defaultGroupPerm"), findings),
+        default_topic_permission=_default(
+            entries.get("defaultTopicPerm"), "defaultTopicPerm", findings
+        ),
+        default_group_permission=_default(
+            entries.get("defaultGroupPerm"), "defaultGroupPerm", findings
+        ),
         topic_permissions=_named(entries.get("topicPerms"), "topicPerms", findings),
         group_permissions=_named(entries.get("groupPerms"), "groupPerms", findings),
         line=line,
@@ -144,6 +158,12 @@ def _access_key(node: yaml.Node | None, line: int, findings: Findings) -> str:
             f"accessKey has {len(text)} characters.",
             f"It needs {KEY_LENGTH_MIN} or more.",
         )
+    if any(unicodedata.category(one) in _NOT_IN_KEYS for one in text):
+        findings.mistake(
+            line_of(node),
+            "accessKey has a line end, a control character or half a character in it.",
+            "Write it without.",
+        )
     return text
 
 
@@ -158,17 +178,19 @@ def _truth(node: yaml.Node | None, findings: Findings) -> bool:
     return _TRUTH.get(text.lower(), False)
 
 
-def _default(node: yaml.Node | None, findings: Findings) -> Permission:
+def _default(node: yaml.Node | None, what: str, findings: Findings) -> Permission:
     if node is None or is_null(node):
         return Permission.DENY
     text = text_in(node, "The permission", findings)
-    return Permission.DENY if text is None else _permission(text, line_of(node), findings)
+    return Permission.DENY if text is None else _permission(text, what, line_of(node), findings)
 
 
-def _permission(text: str, line: int, findings: Findings) -> Permission:
+def _permission(text: str, what: str, line: int, findings: Findings) -> Permission:
     found = WORDS.get(text.strip())
     if found is None:
-        findings.mistake(line, f"{text!r} is no permission.", f"Write one of: {', '.join(WORDS)}.")
+        shown = f" {text!r}" if _SHORT_WORD.fullmatch(text) else ""
+        says = f"The value{shown} of {what} is no permission."
+        findings.mistake(line, says, f"Write one of: {', '.join(WORDS)}.")
         return NOTHING
     if found is Permission.ANY:
         findings.warning(line, "ANY gives nothing.", "Write PUB, SUB or PUB|SUB to give a right.")
@@ -183,9 +205,11 @@ def _named(node: yaml.Node | None, what: str, findings: Findings) -> Mapping[str
             continue
         name, equals, word = (part.strip() for part in text.partition("="))
         if not (name and equals and word) or "=" in word:
-            findings.mistake(line, f"{text!r} is not name=PERMISSION.", "Write it like orders=PUB.")
+            says = f"An entry of {what} is not name=PERMISSION."
+            findings.mistake(line, says, "Write it like orders=PUB.")
         elif name in found:
-            findings.mistake(line, f"{name!r} stands in {what} already.", "Leave one of them out.")
+            says = f"The name of this entry stands in {what} already."
+            findings.mistake(line, says, "Leave one of them out.")
         else:
-            found[name] = _permission(word, line, findings)
+            found[name] = _permission(word, what, line, findings)
     return found

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from enum import IntFlag
 from typing import Any, Final
 
-from checkback.protocol.errors import ConfigurationError
 from checkback.security.access_control import AccessControl
 from checkback.security.accounts import Account
 from checkback.security.permissions import Permission, is_granted
@@ -89,11 +88,7 @@ class AccessTable:
 
     @classmethod
     def of(cls, rules: AccessControl) -> AccessTable:
-        """Return the table of some rules.
-
-        Raises:
-            ConfigurationError: an access key has a line end in it.
-        """
+        """Return the table of some rules."""
         accounts = rules.accounts
         lists = {key: one.white_addresses for key, one in accounts.items()}
         return cls(
@@ -125,11 +120,6 @@ class AccessTable:
 
 
 def _row(account: Account) -> AccountRow:
-    if "\n" in account.access_key:
-        raise ConfigurationError(
-            f"The access key {account.access_key!r} has a line end in it.",
-            remedy="Give the account another one.",
-        )
     flags = AccountFlag(0)
     if account.is_admin:
         flags |= AccountFlag.ADMIN
@@ -161,7 +151,7 @@ def exception_key(access_key: str, kind: str, name: str) -> str:
     """Return the key of a permission that an account has by name.
 
     Args:
-        access_key: the account.
+        access_key: the account; the reader of rules sees to it that it has no line end.
         kind: TOPIC or GROUP.
         name: of the topic or group.
     """

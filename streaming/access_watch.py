@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from checkback.checkpoints.access_versions import (
     OFF,
@@ -20,6 +20,9 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.rule_source import RuleSource
+
+if TYPE_CHECKING:
+    from checkback.sinks.ledger.table import DeltaLedger
 
 LOOK_S: Final = 1.0
 """Between two looks at the rules."""
@@ -42,6 +45,8 @@ class AccessWatch:
     problem: str = ""
     """What is wrong with the rules there; those before stay in force."""
     _seen: bytes = field(default=b"", repr=False)
+    _awaited: str = ""
+    """The version that the last look found and that is not in force; "" for none."""
     _look_s: float = 0.0
     _parse_s: float = 0.0
 
@@ -56,18 +61,25 @@ class AccessWatch:
             self.table = AccessTable.of(self.source.rules())
 
     def has_changed(self) -> bool:
-        """Look, where it is time; tell whether other rules are there, which `table` then has."""
+        """Look, where it is time; tell whether other rules are there, which `table` then has.
+
+        A file may be read while it is written: cut at the end of an account it is without mistakes,
+        and what it refuses to the other accounts is refused for good. So a version that may be a
+        part of one is taken when the next look finds it again.
+        """
         now_s = self.clock_s()
         if self.source is None or now_s < self._look_s:
             return False
         self._look_s = now_s + LOOK_S
         content = self.source.content()
-        if content == self._seen and now_s < self._parse_s:
+        is_other = content != self._seen
+        if not is_other and not self._awaited and now_s < self._parse_s:
             return False
         self._seen, self._parse_s = content, now_s + SECRETS_LOOK_S
-        return self._parse(self.source)
+        return self._parse(self.source, is_whole=is_other and self.source.is_written_whole)
 
-    def _parse(self, source: RuleSource) -> bool:
+    def _parse(self, source: RuleSource, *, is_whole: bool) -> bool:
+        awaited, self._awaited = self._awaited, ""
         try:
             found = AccessTable.of(source.rules())
         except ConfigurationError as error:
@@ -75,6 +87,9 @@ class AccessWatch:
             return False
         self.problem = ""
         if self.table is not None and found.version == self.table.version:
+            return False
+        if not is_whole and found.version != awaited:
+            self._awaited = found.version
             return False
         self.table = found
         return True
@@ -85,17 +100,24 @@ class AccessWatch:
         return OFF if self.table is None else self.table.version
 
     def record(
-        self, store: CheckpointStore, sink: SinkSettings, settings: Settings
+        self,
+        store: CheckpointStore,
+        sink: SinkSettings,
+        settings: Settings,
+        ledger: DeltaLedger | None,
     ) -> dict[str, Any] | None:
         """Record the rules for the batches to come; return what changed, None if nothing did.
 
         Raises:
             CheckpointError: a batch is begun under other rules.
             BrokerError: the markers can't be read.
+            PrerequisiteError: the ledger can't be read.
         """
         rules = {} if self.table is None else self.table.as_data()
 
         def is_begun(batch: int) -> bool:
+            if is_in_ledger(ledger, sink.query_id, batch):
+                return True
             return is_written(sink, state_partitions(settings), batch)
 
         had, now = record_access_version(store, sink.epoch, self.version, rules, is_begun)
@@ -115,6 +137,16 @@ def change_facts(had: AccessVersion, now: AccessVersion) -> dict[str, Any]:
 
 def _state(version: AccessVersion) -> str:
     return "off" if version.version == OFF else "on"
+
+
+def is_in_ledger(ledger: DeltaLedger | None, query_id: str, batch: int) -> bool:
+    """Tell whether the ledger has a batch's rows; one with nothing but halves sets no marker.
+
+    Raises:
+        PrerequisiteError: it can't be read.
+    """
+    last = None if ledger is None else ledger.last_batch(query_id)
+    return last is not None and last >= batch
 
 
 def is_written(sink: SinkSettings, partitions: int, batch: int) -> bool:

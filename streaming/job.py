@@ -172,7 +172,7 @@ class Job:
         self._epoch = EpochWatch(sink)
         is_first = True
         while True:
-            changed = self._access.record(store, sink, settings)
+            changed = self._access.record(store, sink, settings, self._ledger)
             if changed is not None:
                 self.emit("access_rules", changed)
             query = self._start(spark, store, sink, pages)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -31,6 +31,11 @@ READER: Final = {
 class RuleSource(Protocol):
     """Where rules come from."""
 
+    @property
+    def is_written_whole(self) -> bool:
+        """Whether a reader never finds a part of what somebody is writing."""
+        ...
+
     def content(self) -> bytes:
         """Return the rules as they stand there now; empty where they can't be read."""
         ...
@@ -53,6 +58,7 @@ class FileRules:
     """
 
     path: str
+    is_written_whole: ClassVar[bool] = False
 
     def content(self) -> bytes:
         """Return what the file holds."""
@@ -77,6 +83,7 @@ class TopicRules:
 
     topic: str
     connection: dict[str, Any]
+    is_written_whole: ClassVar[bool] = True
     _consumer: Consumer | None = field(default=None, repr=False)
     _content: bytes = field(default=b"", repr=False)
     _at_end: bool = False

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import ClassVar, cast
 
+import pyarrow as pa
 import pytest
+from tests.unit.test_touched_markers import BARE
 
-from checkback.protocol.errors import ConfigurationError
+from checkback.checkpoints.store import CheckpointStore
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import CheckpointError, ConfigurationError
+from checkback.security import AccessControl
+from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
+from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
 from checkback.streaming.access_watch import LOOK_S, SECRETS_LOOK_S, AccessWatch
 from checkback.streaming.rule_source import FileRules
+from checkback.testing.fake_kafka import Awaits, Clock, Cluster, installed
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
+
+ONE_PARTITION = Settings(state_partitions=1)
 
 
 class Watched:
@@ -45,11 +58,83 @@ def test_a_changed_file_is_taken(tmp_path: Path) -> None:
     before = watched.watch.version
 
     assert not watched.later()
-    assert watched.later(RULES.replace("service", "another"))
+    assert not watched.later(RULES.replace("service", "another"))
+    assert watched.watch.version == before
+    assert watched.later()
     assert watched.watch.version != before
     assert watched.watch.table is not None
     assert list(watched.watch.table.accounts) == ["another"]
     assert not watched.later()
+
+
+def test_a_file_that_is_cut_at_an_account_is_not_taken_while_it_is_written(
+    tmp_path: Path,
+) -> None:
+    """It is right YAML, and the records of all accounts that come later would be refused."""
+    whole = RULES + "".join(
+        f"- accessKey: service-{number}\n  secretKey: the-secret-of-{number}\n"
+        for number in range(3)
+    )
+    watched = Watched(tmp_path, whole)
+    changed = whole.replace("the-secret-of-2", "another-secret")
+    cuts = [changed[: changed.index(f"- accessKey: service-{number}")] for number in range(3)]
+
+    assert [watched.later(text) for text in (*cuts, changed)] == [False] * 4
+    assert watched.watch.problem == ""
+    assert watched.watch.table is not None
+    assert len(watched.watch.table.accounts) == 4
+
+    assert watched.later()
+    assert len(watched.watch.table.accounts) == 4
+    assert not watched.later()
+
+
+def test_two_looks_at_once_are_one(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.later("accounts: []")
+
+    assert not watched.later(seconds=LOOK_S / 2)
+    assert watched.later(seconds=LOOK_S / 2)
+
+
+@dataclass
+class Written:
+    """Rules that are never there in half, like a record on a topic."""
+
+    path: Path
+    is_written_whole: ClassVar[bool] = True
+
+    def content(self) -> bytes:
+        return self.path.read_bytes()
+
+    def rules(self) -> AccessControl:
+        return AccessControl.from_file(self.path)
+
+
+def test_what_is_written_whole_is_taken_at_the_first_look(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.watch.source = Written(watched.file)
+
+    assert watched.later(RULES.replace("service", "another"))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_secret_that_is_cut_is_not_taken_while_it_is_written(tmp_path: Path, whole: bool) -> None:
+    (tmp_path / "secret").write_text("the-first-secret")
+    rules = "accounts:\n- accessKey: service\n  secretKey: {file: secret}\n"
+    watched = Watched(tmp_path, rules)
+    if whole:
+        watched.watch.source = Written(watched.file)
+    watched.later()
+
+    (tmp_path / "secret").write_text("the-second")
+    assert not watched.later(seconds=SECRETS_LOOK_S)
+    cut = watched.watch.version
+    (tmp_path / "secret").write_text("the-second-secret")
+    assert not watched.later()
+    assert watched.watch.version == cut
+
+    assert watched.later()
 
 
 def test_a_change_that_is_taken_back_is_none(tmp_path: Path) -> None:
@@ -57,6 +142,9 @@ def test_a_change_that_is_taken_back_is_none(tmp_path: Path) -> None:
     watched.file.write_text("accounts: []")
 
     assert not watched.later(RULES)
+    assert not watched.later("accounts: []")
+    assert not watched.later(RULES)
+    assert not watched.later()
 
 
 @pytest.mark.parametrize("text", ["accounts: [", "accounts:\n- accessKey: x\n", None])
@@ -84,9 +172,74 @@ def test_a_secret_in_a_file_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
 
     (tmp_path / "secret").write_text("the-second-secret")
 
-    assert watched.later(seconds=SECRETS_LOOK_S)
+    assert not watched.later(seconds=SECRETS_LOOK_S)
+    assert watched.later()
 
 
 def test_a_job_does_not_start_with_broken_rules(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="secretKey"):
         Watched(tmp_path, "accounts:\n- accessKey: service\n")
+
+
+class Planned:
+    """A checkpoint with batch 3 planned and batch 2 committed, which never had access control."""
+
+    path = "checkpoint"
+
+    def __init__(self) -> None:
+        self.own: dict[str, str] = {}
+
+    def last_batch(self, log: str) -> int:
+        return {"offsets": 3, "commits": 2}[log]
+
+    def own_numbers(self, folder: str) -> list[int]:
+        return [int(name.removeprefix(f"{folder}/")[: -len(".json")]) for name in self.own]
+
+    def create_own(self, name: str, text: str) -> bool:
+        return self.own.setdefault(name, text) is text
+
+
+def ledger_until(path: Path, batch: int) -> DeltaLedger:
+    """Return a ledger that a former process has written: the row of a half in each batch."""
+    owner = LedgerOwner("orders", "topic-id")
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    row = {"event": "prepared", "half_partition": 0, "half_offset": 7, "event_time": at}
+    given = [pa.RecordBatch.from_pylist([{**row, "day": at.date()}], schema=LEDGER_SCHEMA)]
+    former = DeltaLedger.open_or_create(str(path / "ledger"), owner)
+    for number in range(batch + 1):
+        former.append(LedgerBatch(BARE.query_id, number), list(packed(given)))
+    return DeltaLedger.open_or_create(str(path / "ledger"), owner)
+
+
+@pytest.fixture
+def no_markers() -> Iterator[None]:
+    made = Cluster(Awaits(Clock()))
+    made.create_topic(BARE.topics.settled, 1)
+    with installed(made):
+        yield
+
+
+@pytest.mark.usefixtures("no_markers")
+def test_a_batch_whose_rows_are_in_the_ledger_is_begun(tmp_path: Path) -> None:
+    """A batch with nothing but halves sets no marker, and its rows say who was believed."""
+    watched, store = Watched(tmp_path), Planned()
+
+    with pytest.raises(CheckpointError, match="Batch 3 of checkpoint is written in part"):
+        watched.watch.record(
+            cast("CheckpointStore", store), BARE, ONE_PARTITION, ledger_until(tmp_path, 3)
+        )
+    assert store.own == {}
+
+
+@pytest.mark.usefixtures("no_markers")
+@pytest.mark.parametrize("keeps_ledger", [True, False])
+def test_a_batch_without_rows_and_markers_takes_the_new_rules(
+    tmp_path: Path, keeps_ledger: bool
+) -> None:
+    watched = Watched(tmp_path)
+    ledger = ledger_until(tmp_path, 2) if keeps_ledger else None
+
+    changed = watched.watch.record(cast("CheckpointStore", Planned()), BARE, ONE_PARTITION, ledger)
+
+    assert changed is not None
+    assert (changed["access_control"], changed["from_batch"]) == ("on", 3)

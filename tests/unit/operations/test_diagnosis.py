@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.unit.operations.records import record
 
 from checkback.deploy.topics import FoundTopic, comparable_plans
+from checkback.operations.broker_checks import refused_reasons
 from checkback.operations.diagnosis import (
     SCAN_INTERVAL,
     VERIFICATION,
@@ -22,6 +24,8 @@ from checkback.operations.diagnosis import (
     judge_topics,
 )
 from checkback.protocol.configuration import Settings
+from checkback.protocol.properties import RESEND
+from checkback.protocol.refusals import RefusedReason, refused_headers
 from checkback.protocol.topics import DAY_MS
 
 SETTINGS = Settings(state_partitions=2)
@@ -160,3 +164,15 @@ def test_refused_records_are_counted_by_reason_the_most_frequent_first() -> None
     assert some.result is Result.WARNING
     assert some.says == "8 in the last day: REAL_TOPIC_MISSING 7, HALF_LOST 1"
     assert many.says == "at least 100 in the last day: HALF_LOST 100"
+
+
+def test_why_a_record_was_refused_is_what_the_pipeline_says() -> None:
+    """A tenant's record brings headers of its own; a note about a resend is no refused record."""
+    planted = [("__checkback.errors.reason", b"ALL IS WELL")]
+    hostile = refused_headers(planted, RefusedReason.SIGNATURE_WRONG, NAMES.half, 0, 7)
+    honest = refused_headers([], RefusedReason.HALF_LOST, NAMES.half, 0, 8)
+    note = [(RESEND.target, b"orders:0:3"), (RESEND.operator, b"o"), (RESEND.reason, b"r")]
+
+    found = [record(NAMES.refused, headers) for headers in (note, hostile, honest, honest)]
+
+    assert refused_reasons(found, most=2) == {"SIGNATURE_WRONG": 1, "HALF_LOST": 1}

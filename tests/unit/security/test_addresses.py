@@ -77,7 +77,28 @@ def test_a_pattern_that_could_fail_or_never_match_is_refused(pattern: str) -> No
     with pytest.raises(ConfigurationError) as raised:
         RemoteAddressStrategy.parse(pattern)
 
+    assert raised.value.remedy
+    is_shown = repr(pattern) in raised.value.message
+    assert is_shown is (raised.value.fields.get("pattern") == pattern)
+    assert is_shown or raised.value.message.startswith("The address pattern has ")
+
+
+@pytest.mark.parametrize("pattern", ["10.0.0.0/8", "1.2.3", "127.0.0.**", "fe80:*:1", "1.2.3.{a}"])
+def test_the_error_shows_a_pattern_that_looks_like_an_address(pattern: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^The address pattern '") as raised:
+        RemoteAddressStrategy.parse(pattern)
+
     assert repr(pattern) in raised.value.message
+
+
+@pytest.mark.parametrize(
+    "pattern", ["hunter2", "0123456789", "dead-beef", "1.2.3.a b", "12:345678"]
+)
+def test_the_error_keeps_to_itself_what_may_be_a_secret(pattern: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^The address pattern has ") as raised:
+        RemoteAddressStrategy.parse(pattern)
+
+    assert pattern not in f"{raised.value!r} {raised.value} {raised.value.fields}"
     assert raised.value.remedy
 
 

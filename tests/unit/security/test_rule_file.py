@@ -109,6 +109,17 @@ MISTAKES = [
     ),
     ("accounts:\n- secretKey: {env: A}", [(2, "The account has no accessKey.")]),
     ("accounts:\n- accessKey: orders\n  secretKey: {env: A}", [(2, "accessKey has 6 characters.")]),
+    *[
+        (
+            f'accounts:\n- accessKey: "{key}"\n  secretKey: {{env: A}}',
+            [(2, "accessKey has a line end, a control character or half a character in it.")],
+        )
+        for key in (
+            "orders\\nservice", "orders-service\\r", "\\0orders-service", "orders\\tservice",
+            "orders\\x7fservice", "orders\\x85service", "orders\\u2028service",
+            "orders\\u2029service", "orders\\ud800service",
+        )
+    ],
     ("accounts:\n- accessKey: [a]\n  secretKey: {env: A}", [(2, "accessKey is no text.")]),
     ("accounts:\n- accessKey: orders-service", [(2, "The account has no secretKey.")]),
     (
@@ -150,18 +161,36 @@ MISTAKES = [
     (ACCOUNT + "  signatureAlgorithm: sha256\n", [(4, "There is no such signature algorithm.")]),
     (ACCOUNT + "  admin: perhaps\n", [(4, "admin is neither true nor false.")]),
     (ACCOUNT + "  admin: [true]\n", [(4, "admin is no text.")]),
-    (ACCOUNT + "  defaultTopicPerm: pub\n", [(4, "'pub' is no permission.")]),
-    (ACCOUNT + "  defaultGroupPerm: PUB,SUB\n", [(4, "'PUB,SUB' is no permission.")]),
+    (
+        ACCOUNT + "  defaultTopicPerm: pub\n",
+        [(4, "The value of defaultTopicPerm is no permission.")],
+    ),
+    (
+        ACCOUNT + "  defaultGroupPerm: PUB,SUB\n",
+        [(4, "The value of defaultGroupPerm is no permission.")],
+    ),
     (ACCOUNT + "  topicPerms: a=PUB\n", [(4, "topicPerms is no list.")]),
-    (ACCOUNT + "  topicPerms:\n  - a=PUB\n  - b\n", [(6, "'b' is not name=PERMISSION.")]),
-    (ACCOUNT + "  topicPerms:\n  - a=\n", [(5, "'a=' is not name=PERMISSION.")]),
-    (ACCOUNT + "  topicPerms:\n  - =PUB\n", [(5, "'=PUB' is not name=PERMISSION.")]),
-    (ACCOUNT + "  groupPerms:\n  - a=PUB=SUB\n", [(5, "'a=PUB=SUB' is not name=PERMISSION.")]),
-    (ACCOUNT + "  groupPerms:\n  - a=PUT\n", [(5, "'PUT' is no permission.")]),
+    (
+        ACCOUNT + "  topicPerms:\n  - a=PUB\n  - b\n",
+        [(6, "An entry of topicPerms is not name=PERMISSION.")],
+    ),
+    (ACCOUNT + "  topicPerms:\n  - a=\n", [(5, "An entry of topicPerms is not name=PERMISSION.")]),
+    (
+        ACCOUNT + "  topicPerms:\n  - =PUB\n",
+        [(5, "An entry of topicPerms is not name=PERMISSION.")],
+    ),
+    (
+        ACCOUNT + "  groupPerms:\n  - a=PUB=SUB\n",
+        [(5, "An entry of groupPerms is not name=PERMISSION.")],
+    ),
+    (
+        ACCOUNT + "  groupPerms:\n  - a=PUT\n",
+        [(5, "The value 'PUT' of groupPerms is no permission.")],
+    ),
     (ACCOUNT + "  groupPerms:\n  - a: PUB\n", [(5, "The entry of groupPerms is no text.")]),
     (
         ACCOUNT + "  groupPerms:\n  - a=PUB\n  - a=SUB\n",
-        [(6, "'a' stands in groupPerms already.")],
+        [(6, "The name of this entry stands in groupPerms already.")],
     ),
     (ACCOUNT + "  topicPerm:\n  - a=PUB\n", [(4, "This is no key of an account.")]),
     (ACCOUNT + "  admin: true\n  admin: true\n", [(5, "admin stands here again.")]),
@@ -191,10 +220,10 @@ MISTAKES = [
         + "  admin: 1\n  topicPerms: [a=X]\n  x: y\nglobalWhiteRemoteAddresses: [1.2.3, 9]\n",
         [
             (4, "admin is neither true nor false."),
-            (5, "'X' is no permission."),
+            (5, "The value 'X' of topicPerms is no permission."),
             (6, "This is no key of an account."),
             (7, "The address pattern '1.2.3' has '1.2.3' in it, which is no IP address."),
-            (7, "The address pattern '9' has '9' in it, which is no IP address."),
+            (7, "The address pattern has a part that is no IP address."),
         ],
     ),
     # What is no YAML at all.
@@ -231,6 +260,37 @@ def test_a_mistake_is_named_with_its_line(text: str, found: list[tuple[int, str]
         "hunter2hunter2",
         "%hunter2hunter2",
         "accounts: []\n@hunter2hunter2",
+        # In the place of another value.
+        *(
+            f"{ACCOUNT}  {key}: {value}"
+            for key in ("defaultTopicPerm", "defaultGroupPerm", "topicPerms", "groupPerms")
+            for value in (
+                "hunter2hunter2",
+                "[hunter2hunter2]",
+                "[a=hunter2hunter2]",
+                "['hunter2hunter2=']",
+                "[hunter2=hunter2=hunter2]",
+                "[hunter2hunter2=PUB, hunter2hunter2=X]",
+            )
+        ),
+        *(
+            f"{ACCOUNT}  whiteRemoteAddress: '{value}'"
+            for value in (
+                "hunter2hunter2",
+                "hunter2,hunter2",
+                "hunter2/hunter2",
+                "hunter2-hunter2",
+                "hunter2.*.*.*",
+                "10.0.0.hunter2-9",
+                "10.0.*.9-hunter2",
+                "a hunter2",
+                "{hunter2}",
+                "hunter2.{1,2}",
+                "fe80::hunter2-*",
+                "hunter2::*",
+            )
+        ),
+        "globalWhiteRemoteAddresses: [hunter2hunter2]",
     ],
 )
 def test_no_error_shows_a_secret(text: str) -> None:
@@ -238,6 +298,26 @@ def test_no_error_shows_a_secret(text: str) -> None:
         parse(text)
 
     assert "hunter2" not in f"{raised.value!r} {raised.value} {raised.value.fields}"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "0123456789", "deadbeefdeadbeef", "DEADBEEFCAFE", "QWERTYUIOP", "ab12-cd34-ef56",
+        "5f0c954b-1d2e-4c3f-9a6b-7c8d9e0f1a2b", "dead.beefbeef",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "line", ["defaultTopicPerm: X", "topicPerms: [X]", "topicPerms: [a=X]", "whiteRemoteAddress: X"]
+)
+def test_nor_one_with_the_letters_of_the_value_in_whose_place_it_stands(
+    secret: str, line: str
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        parse(ACCOUNT + "  " + line.replace("X", secret))
+
+    assert secret not in f"{raised.value!r} {raised.value} {raised.value.fields}"
+    assert "line 4: " in raised.value.message
 
 
 def test_secrets_by_reference_and_two_at_once() -> None:
