@@ -10,7 +10,7 @@ import click
 
 from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text
+from checkback.commands.table import GAP, folded, folded_lines, table_text, terminal_columns
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
@@ -88,7 +88,8 @@ def check(
     access = AccessControl.from_file(file, reads_secrets=False)
     decision = access.decide(request, lambda _: not unsigned)
     assumed = "wrong" if unsigned else "right"
-    output.show(_decision_data(decision, assumed), _decision_text(decision, assumed))
+    text = decision_text(decision, assumed, terminal_columns())
+    output.show(_decision_data(decision, assumed), text)
     return EXIT_OK if decision.is_allowed else EXIT_FOUND
 
 
@@ -104,14 +105,27 @@ def _decision_data(decision: Decision, assumed: str) -> dict[str, Any]:
     }
 
 
-def _decision_text(decision: Decision, assumed: str) -> str:
+def decision_text(decision: Decision, assumed: str, columns: int | None) -> str:
+    """Return the steps and the decision for people, none wider than the terminal.
+
+    Args:
+        decision: with its steps.
+        assumed: what the signature was taken for.
+        columns: of the terminal, on which a reason has a line of its own; None: one for each step.
+    """
     rows = [
         (f"{at}.", one.rule, one.outcome.value, one.says)
         for at, one in enumerate(decision.steps, 1)
     ]
     said = "Allowed" if decision.is_allowed else "Denied"
-    table = table_text(("", "rule", "outcome", ""), rows)
-    return f"{table}\n{said}, if the signature is {assumed}: {decision.says}"
+    told = f"{said}, if the signature is {assumed}: {decision.says}"
+    if columns is None:
+        return f"{table_text(('', 'rule', 'outcome', ''), rows)}\n{told}"
+    headings, *steps = table_text(("", "rule", "outcome"), [row[:3] for row in rows]).split("\n")
+    lines = [headings]
+    for step, row in zip(steps, rows, strict=True):
+        lines += [*folded(step, columns), *folded(row[3], columns, 2 * GAP)]
+    return "\n".join([*lines, *folded(told, columns)])
 
 
 @command.command()
@@ -137,7 +151,8 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
     mistakes, warnings = found["mistakes"], found["warnings"]
     lines = [*_lines("mistake", mistakes), *_lines("warning", warnings)]
     said = f"{len(mistakes)} mistakes, {len(warnings)} warnings."
-    output.show({**found, "source": str(file)}, "\n".join([*lines, said]))
+    told = folded_lines([*lines, said], terminal_columns())
+    output.show({**found, "source": str(file)}, "\n".join(told))
     return EXIT_FOUND if mistakes else EXIT_OK
 
 

@@ -10,7 +10,7 @@ from checkback.commands.checkpoint_changes import export, inspect, repartition
 from checkback.commands.checkpoint_rebuild import rebuild
 from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text
+from checkback.commands.table import folded_lines, table_text, terminal_columns
 from checkback.protocol.configuration import Settings
 
 if TYPE_CHECKING:
@@ -47,11 +47,18 @@ def verify(settings: Settings, output: CommandOutput, files_only: bool) -> int:
     require_settings(settings)
     found = verify_checkpoint(settings, with_markers=not files_only)
     data = {"checkpoint": settings.checkpoint, **found.as_data()}
-    output.show(data, _verification_text(settings.checkpoint, found))
+    output.show(data, verification_text(settings.checkpoint, found, terminal_columns()))
     return EXIT_OK if found.is_whole else EXIT_FOUND
 
 
-def _verification_text(path: str, found: Verification) -> str:
+def verification_text(path: str, found: Verification, columns: int | None) -> str:
+    """Return what was found for people, none wider than the terminal.
+
+    Args:
+        path: the checkpoint.
+        found: what was found in it.
+        columns: of the terminal; None: one line for each problem, however wide.
+    """
     batches = [
         ("planned", found.planned_batch),
         ("committed", found.committed_batch),
@@ -64,9 +71,9 @@ def _verification_text(path: str, found: Verification) -> str:
     ]
     if found.markers is not None:
         rows = [(number, at - 1) for number, at in sorted(found.markers.items())]
-        lines.append(table_text(("state partition", "last batch written"), rows))
+        lines += table_text(("state partition", "last batch written"), rows, columns).split("\n")
     lines += [f"{one.code} {one.file}: {one.says} {one.remedy}" for one in found.problems]
-    return "\n".join(lines)
+    return "\n".join(folded_lines(lines, columns))
 
 
 def _dash(number: int | None) -> str:

@@ -10,7 +10,7 @@ import click
 from checkback.commands.core import CommandOutput, output_option
 from checkback.commands.operator_options import now_ms, yes_option
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text
+from checkback.commands.table import folded_lines, table_text, terminal_columns
 from checkback.deploy.java import find_java
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
@@ -36,7 +36,8 @@ def inspect(settings: Settings, output: CommandOutput) -> None:
     require_settings(settings)
     with open_state(settings) as store:
         data = look(settings, store).as_data(now_ms())
-    output.show({"checkpoint": settings.checkpoint, **data}, _inspection_text(data))
+    text = inspection_text(data, terminal_columns())
+    output.show({"checkpoint": settings.checkpoint, **data}, text)
 
 
 @click.command()
@@ -114,7 +115,13 @@ def repartition(
     )
 
 
-def _inspection_text(data: dict[str, Any]) -> str:
+def inspection_text(data: dict[str, Any], columns: int | None) -> str:
+    """Return what a checkpoint holds for people, none wider than the terminal.
+
+    Args:
+        data: of the inspection.
+        columns: of the terminal; None: one line for each row and problem, however wide.
+    """
     oldest, at = data["oldest_pending_ms"], data["committed_at_ms"]
     facts = [
         ("application", data["application_id"]),
@@ -127,20 +134,24 @@ def _inspection_text(data: dict[str, Any]) -> str:
         ("oldest pending", "-" if oldest is None else duration_text(oldest)),
         ("page size", data["page_size"]),
     ]
-    parts = [table_text(("", ""), facts).strip("\n"), _positions_text(data), _state_text(data)]
-    parts += [f"{one['code']} {one['file']}: {one['says']}" for one in data["problems"]]
-    return "\n\n".join(parts)
+    parts = [table_text(("", ""), facts).strip("\n").split("\n")]
+    parts += [[f"{one['code']} {one['file']}: {one['says']}"] for one in data["problems"]]
+    told, *problems = ["\n".join(folded_lines(part, columns)) for part in parts]
+    tables = [_positions_text(data, columns), _state_text(data, columns)]
+    return "\n\n".join([told, *tables, *problems])
 
 
-def _positions_text(data: dict[str, Any]) -> str:
+def _positions_text(data: dict[str, Any], columns: int | None) -> str:
     keys = ("topic", "partition", "committed", "planned", "end", "lag")
-    return table_text(keys, [[_dash(one[key]) for key in keys] for one in data["positions"]])
+    rows = [[_dash(one[key]) for key in keys] for one in data["positions"]]
+    return table_text(keys, rows, columns)
 
 
-def _state_text(data: dict[str, Any]) -> str:
+def _state_text(data: dict[str, Any], columns: int | None) -> str:
     headings = ("state partition", "pages", "page bytes", "file bytes", "pending", "next batch")
     keys = ("state_partition", "pages", "page_bytes", "file_bytes", "pending", "next_batch")
-    return table_text(headings, [[_dash(one[key]) for key in keys] for one in data["state"]])
+    rows = [[_dash(one[key]) for key in keys] for one in data["state"]]
+    return table_text(headings, rows, columns)
 
 
 def _dash(value: object) -> str:

@@ -88,3 +88,13 @@ def folded(text: str, columns: int | None, indent: int = 0) -> list[str]:
         text, max(columns, 40), initial_indent=first, subsequent_indent=first + " " * GAP,
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
+
+
+def folded_lines(lines: Iterable[str], columns: int | None) -> list[str]:
+    """Return lines so that they fit the terminal, each folded where it is too wide.
+
+    Args:
+        lines: texts and rows of a table; empty ones stay.
+        columns: of the terminal; None: as they are.
+    """
+    return [part for line in lines for part in folded(line, columns) or [""]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +20,7 @@ GROUPS_TOLD_MAX: Final = 100
 GROUPS_NAMED_MAX: Final = 10
 """Of the groups without a check topic: in a line for programs, and in one for people."""
 GROUPS_SHOWN_MAX: Final = 3
+GAP: Final = "  "
 
 
 @dataclass(slots=True)
@@ -257,8 +259,19 @@ def line_text(event: str, facts: Mapping[str, Any], width: int = 80) -> str:
     Args:
         event: its name.
         facts: its fields.
-        width: columns; a longer text goes on in a second line, between two of its parts.
+        width: columns; a longer text goes on in further lines: between two of its parts, and
+            between words of a part that is too long for a line. No name is broken.
     """
+    sentence = _sentence(event, facts)
+    if sentence is not None:
+        return "\n".join(_folded(sentence, width))
+    parts = [*_work(facts), *_warnings(facts)]
+    clock = time.strftime("%H:%M:%S", time.localtime(facts["time_ms"] / 1_000))
+    return _in_lines(clock, parts, width)
+
+
+def _sentence(event: str, facts: Mapping[str, Any]) -> str | None:
+    """Return an event other than progress as one line, however wide; None for progress."""
     if event == "started":
         return (
             f"started {facts['application_id']}: {facts['state_partitions']} state partitions, "
@@ -274,9 +287,7 @@ def line_text(event: str, facts: Mapping[str, Any], width: int = 80) -> str:
         return f"ACCESS RULES BROKEN, the older ones stay in force: {facts['problem']}"
     if event == "stopped":
         return f"stopped after batch {_or_dash(facts['batch_id'])}"
-    parts = [*_work(facts), *_warnings(facts)]
-    clock = time.strftime("%H:%M:%S", time.localtime(facts["time_ms"] / 1_000))
-    return _in_lines(clock, parts, width)
+    return None
 
 
 def is_quiet(facts: Mapping[str, Any]) -> bool:
@@ -331,12 +342,22 @@ def _printable(group: str) -> str:
 
 
 def _in_lines(first: str, parts: Sequence[str], width: int) -> str:
-    lines = [first]
+    lines, indent = [first], " " * len(first)
     for part in parts:
-        if len(lines[-1]) + len(part) + 2 > width:
-            lines.append(" " * len(first))
-        lines[-1] += f"  {part}"
+        begun, *further = _folded(part, width - len(first + GAP))
+        if len(lines[-1]) + len(GAP + begun) > width or further:
+            lines.append(indent)
+        lines[-1] += GAP + begun
+        lines += [indent + GAP + line for line in further]
     return "\n".join(lines)
+
+
+def _folded(text: str, columns: int) -> list[str]:
+    """Return a text as lines, the further ones indented; no word is broken, as names are words."""
+    return textwrap.wrap(
+        text, max(columns, len(GAP) + 1), subsequent_indent=GAP,
+        break_long_words=False, break_on_hyphens=False,
+    ) or [""]  # fmt: skip
 
 
 def _or_dash(number: int | None) -> str:

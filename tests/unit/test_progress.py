@@ -112,6 +112,59 @@ def test_a_line_breaks_between_its_parts_where_the_terminal_ends() -> None:
     assert all(line.startswith(" " * 10) for line in lines[1:])
 
 
+def test_a_part_wider_than_the_terminal_breaks_between_names_and_never_in_one() -> None:
+    names = [f"orders-service-of-team-{number}-in-production" for number in range(6)]
+    loud = asdict(Progress().line(2_000, 410, names))
+
+    lines = line_text("progress", loud, 80).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert lines[0][8:] == "  batch - (410ms)  nothing pending"
+    assert lines[1].startswith(
+        f"{' ' * 10}nobody answers for orders-service-of-team-0-in-production,"
+    )
+    assert all(line.startswith(" " * 12) for line in lines[2:])
+    assert " ".join(" ".join(lines).split()).endswith(f"nobody answers for {', '.join(names)}")
+
+
+def test_a_part_after_a_wide_one_goes_on_where_that_ends() -> None:
+    groups = ["billing-service-of-the-first-team", "orders-service-of-the-second-team"]
+    facts = {**asdict(Progress().line(2_000, 410, ["g"])),
+             "undelivered_groups": dict.fromkeys(groups, 1)}  # fmt: skip
+
+    lines = line_text("progress", facts, 80).splitlines()
+
+    assert lines[1:] == [
+        " " * 10 + "no check topic for billing-service-of-the-first-team,",
+        " " * 12 + "orders-service-of-the-second-team  nobody answers for g",
+    ]
+
+
+@pytest.mark.parametrize("width", [0, 1, 10, 40])
+def test_a_name_wider_than_the_terminal_stays_whole(width: int) -> None:
+    name = "x" * 60
+
+    assert name in line_text("progress", asdict(Progress().line(0, None, [name])), width)
+
+
+def test_what_a_start_and_broken_rules_say_fits_the_terminal() -> None:
+    path = "/var/lib/checkback/production/eu-central/checkpoints/orders-and-payments-pipeline"
+    facts = {"application_id": "orders-and-payments", "state_partitions": 16,
+             "checkpoint": path, "access_control": "off"}  # fmt: skip
+    problem = "line 3: The secret has 5 characters. " * 4
+
+    started = line_text("started", facts, 90).splitlines()
+    broken = line_text("access_rules_broken", {"problem": problem}, 80).splitlines()
+
+    assert started == [
+        "started orders-and-payments: 16 state partitions, checkpoint",
+        f"  {path},",
+        "  access control off",
+    ]
+    assert max(map(len, broken)) <= 80
+    assert line_text("started", facts, 1_000).count("\n") == 0
+
+
 def test_a_line_is_quiet_if_nothing_happened_and_nobody_is_missing() -> None:
     progress = Progress()
     nothing = asdict(progress.line(0, None))

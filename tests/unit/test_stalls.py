@@ -32,7 +32,7 @@ def test_what_moves_or_is_read_to_its_end_does_not_stand_still() -> None:
 def test_a_stall_is_in_the_line_with_whom_it_is_to_be_blamed_on() -> None:
     stall = Stall("half", 0, 5, 7, 15, 42, "batch-loader")
     line = Progress().line(0, None, (), [stall])
-    text = line_text("progress", asdict(line))
+    text = line_text("progress", asdict(line), width=200)
 
     assert "half-0 has stood still at offset 5 for 15 s: producer 42 (batch-loader)" in text
     assert "--partition 0 --start-offset 5" in stall.remedy()

@@ -1,0 +1,114 @@
+"""What `checkpoint` and `acl` tell people fits the terminal, and no name in it is broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from checkback.commands.acl import command, decision_text
+from checkback.commands.checkpoint import verification_text
+from checkback.commands.checkpoint_changes import inspection_text
+from checkback.commands.core import execute
+from checkback.commands.table import folded_lines
+from checkback.operations.checkpoint.verification import Problem, Verification
+from checkback.security.decision import Decision, Outcome, Step
+
+TOPIC = "production-RMQ_SYS_TRANS_HALF_TOPIC"
+FILE = "state/0/12/1234567_0123456789abcdef-0123456789abcdef.changelog"
+SAYS = "The file is shorter than its checksum says, so that nobody can tell what it held."
+REMEDY = "Run checkback checkpoint rebuild; it moves the damaged folder aside."
+
+
+def inspection() -> dict[str, Any]:
+    position = {"topic": TOPIC, "partition": 3, "committed": 1_234_567_890,
+                "planned": 1_234_567_990, "end": 1_234_569_990, "lag": 2_000}  # fmt: skip
+    state = {"state_partition": 11, "pages": 123_456, "page_bytes": 9_876_543_210,
+             "file_bytes": 9_876_543_210,
+             "pending": 98_765_432, "next_batch": 1_234_567}  # fmt: skip
+    return {
+        "application_id": "orders-and-payments-pipeline-of-the-production-cluster-in-two-regions",
+        "query_id": "6a5b0000-0000-4000-8000-000000000000",
+        "planned_batch": 8, "committed_batch": None, "committed_at_ms": None, "lag": 2_000,
+        "pending": 5, "oldest_pending_ms": 6_000, "page_size": 1_000,
+        "positions": [position, position], "state": [state, state],
+        "problems": [{"code": "torn", "file": FILE, "says": SAYS, "remedy": REMEDY}] * 2,
+    }  # fmt: skip
+
+
+def verification() -> Verification:
+    problem = Problem("torn", FILE, SAYS, REMEDY)
+    return Verification(markers={0: 5, 1: 6}, problems=(problem, problem), is_running=True)
+
+
+def decision() -> Decision:
+    return Decision(
+        (
+            Step("access key", Outcome.NEXT, "There is an account."),
+            Step(f"topic {TOPIC}", Outcome.DENIED, f"It needs SUB and has PUB for '{TOPIC}'. " * 2),
+        )
+    )
+
+
+def test_what_a_checkpoint_holds_fits_the_terminal() -> None:
+    lines = inspection_text(inspection(), 80).splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert "application" in lines
+    assert f"  {inspection()['application_id']}" in lines
+    assert lines.count(f"torn {FILE}: The file is") == 2
+    assert sum(TOPIC in line for line in lines) == 2
+
+
+def test_without_a_terminal_a_checkpoint_has_a_line_for_each_row_and_problem() -> None:
+    lines = inspection_text(inspection(), None).splitlines()
+
+    assert lines.count(f"torn {FILE}: {SAYS}") == 2
+    assert sum(line.startswith(TOPIC) and line.endswith("2000") for line in lines) == 2
+    assert lines[0].startswith("application           orders-and-payments")
+
+
+def test_what_is_wrong_with_a_checkpoint_fits_the_terminal() -> None:
+    path = "s3a://orders-and-payments/production/checkpoints/of-the-pipeline-in-eu-central"
+    narrow = verification_text(path, verification(), 80).splitlines()
+    wide = verification_text(path, verification(), None).splitlines()
+
+    assert max(map(len, narrow)) <= 80
+    assert narrow[:2] == [f"{path}:", "  not whole, its pipeline runs"]
+    assert wide[0] == f"{path}: not whole, its pipeline runs"
+    assert wide[-1] == f"torn {FILE}: {SAYS} {REMEDY}"
+    assert " ".join(" ".join(narrow).split()) == " ".join(" ".join(wide).split())
+
+
+def test_an_explained_decision_fits_the_terminal() -> None:
+    narrow = decision_text(decision(), "right", 80).splitlines()
+    wide = decision_text(decision(), "right", None).splitlines()
+
+    assert max(map(len, narrow)) <= 80
+    assert narrow[1].split() == ["1.", "access", "key", "next"]
+    assert narrow[2] == "    There is an account."
+    assert len(wide) == 4
+    assert "There is an account." in wide[1]
+
+
+def test_mistakes_in_rules_fit_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("accounts:\n- accessKey: orders\n  secretKey: 12345\n", "utf-8")
+
+    execute(command, ["lint", str(file)])
+    lines = capsys.readouterr().out.splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert lines[1:3] == [
+        "mistake in line 3: The secret has 5 characters. It needs 7 or more; 32 by chance",
+        "  are safe.",
+    ]
+
+
+def test_empty_lines_stay_where_others_are_folded() -> None:
+    assert folded_lines(["a", "", "b"], 80) == ["a", "", "b"]
+    assert folded_lines(["a", "", "b"], None) == ["a", "", "b"]
