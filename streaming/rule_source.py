@@ -31,10 +31,8 @@ READER: Final = {
 class RuleSource(Protocol):
     """Where rules come from."""
 
-    @property
-    def is_written_whole(self) -> bool:
-        """Whether a reader never finds a part of what somebody is writing."""
-        ...
+    is_written_whole: ClassVar[bool]
+    """Whether a reader never finds a part of what somebody is writing."""
 
     def content(self) -> bytes:
         """Return the rules as they stand there now; empty where they can't be read."""
