@@ -15,6 +15,7 @@ from kafka.errors import KafkaConnectionError
 from pyspark.errors import PySparkRuntimeError
 
 from checkback.commands import core
+from checkback.commands.error_document import asks_for_json
 from checkback.commands.foreign_errors import explained
 from checkback.protocol.errors import (
     BrokerError,
@@ -106,3 +107,16 @@ def test_the_client_alone_says_it_as_json_where_json_is_asked(chosen: tuple[str,
     assert error["kind"] == "PrerequisiteError"
     assert error["fields"] == {"package": "click"}
     assert "checkback[spark]" in error["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["doctor", "--output", "json"], True),
+        (["--output=json"], True),
+        (["--output", "text", "json"], False),
+        (["json"], False),
+    ],
+)
+def test_the_raw_arguments_say_whether_json_is_asked(arguments: list[str], expected: bool) -> None:
+    assert asks_for_json(arguments) is expected

@@ -1,4 +1,4 @@
-"""A wrong address or setting of Kafka is told in one sentence, by the real command line."""
+"""The real command line refuses a wrong address or Kafka setting in one sentence."""
 
 from __future__ import annotations
 
