@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 
+from checkback.commands.error_document import asks_for_json, error_document
 from checkback.commands.foreign_errors import missing_package
 from checkback.commands.nouns import NOUNS
 from checkback.commands.version import version_text
@@ -34,5 +35,6 @@ def _without_click(error: ModuleNotFoundError) -> int:
     missing = missing_package(error)
     if missing is None:
         raise error
-    print(f"checkback: {missing}", file=sys.stderr)
+    as_json = asks_for_json(sys.argv[1:])
+    print(error_document(missing) if as_json else f"checkback: {missing}", file=sys.stderr)
     return missing.exit_code

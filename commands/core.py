@@ -10,15 +10,15 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from itertools import pairwise
 from typing import Any, Final, NoReturn, ParamSpec, TypeVar
 
 import click
 
+from checkback.commands.error_document import asks_for_json, error_document
 from checkback.commands.foreign_errors import explained
 from checkback.commands.nouns import Noun
 from checkback.commands.version import version_text
-from checkback.protocol.errors import CheckbackError
+from checkback.protocol.errors import CheckbackError, UsageError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -61,34 +61,30 @@ class CommandOutput:
     def error(self, error: CheckbackError) -> None:
         """Print an error to standard error: one line, or one JSON object ``{"error": ...}``."""
         if self.as_json:
-            self._error_document(
-                type(error).__name__, error.message, error.remedy, error.fields, error.exit_code
-            )
+            click.echo(error_document(error), err=True)
         else:
             click.echo(f"checkback: {_one_line(str(error))}", err=True)
 
     def usage_error(self, error: click.ClickException) -> None:
         """Print to standard error what is wrong with the command line."""
         if self.as_json:
-            self._error_document("UsageError", error.format_message(), "", {}, error.exit_code)
+            wrong = UsageError(error.format_message())
+            click.echo(error_document(wrong, exit_code=error.exit_code), err=True)
         else:
             error.show()
 
     def defect(self, error: Exception) -> None:
         """Print a defect's trace to standard error, as JSON if the output is JSON."""
         if self.as_json:
-            message, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
-            remedy = "This is a defect of Checkback: please report it with the trace."
-            self._error_document("Defect", message, remedy, {"trace": trace}, EXIT_DEFECT)
+            found = CheckbackError(
+                f"{type(error).__name__}: {error}",
+                remedy="This is a defect of Checkback: please report it with the trace.",
+                trace=traceback.format_exc(),
+            )
+            click.echo(error_document(found, kind="Defect", exit_code=EXIT_DEFECT), err=True)
         else:
             traceback.print_exception(error)
             click.echo("checkback: a defect of Checkback; please report these lines.", err=True)
-
-    def _error_document(
-        self, kind: str, message: str, remedy: str, fields: Mapping[str, object], code: int
-    ) -> None:
-        error = {"kind": kind, "message": message, "remedy": remedy, "fields": fields}
-        click.echo(json.dumps({"error": {**error, "exit_code": code}}, default=str), err=True)
 
 
 @dataclass
@@ -160,7 +156,7 @@ def output_option(function: Callable[P, R]) -> Callable[P, R]:
 
 def execute(command: click.Command, arguments: Sequence[str]) -> int:
     """Run a command, print its error if it raises one, and return the exit code."""
-    frame = Frame(CommandOutput(as_json=_asks_for_json(arguments)))
+    frame = Frame(CommandOutput(as_json=asks_for_json(arguments)))
     # What a client logs is not a command's output: its errors are printed once, as ours. A command
     # that sets up logging still receives the log records.
     logging.getLogger("kafka").addHandler(logging.NullHandler())
@@ -177,11 +173,6 @@ def execute(command: click.Command, arguments: Sequence[str]) -> int:
     except Exception as error:
         return _unexpected(frame.output, error)
     return result if isinstance(result, int) else EXIT_OK
-
-
-def _asks_for_json(arguments: Sequence[str]) -> bool:
-    """Read --output from the raw arguments: click may reject a word before it reads the option."""
-    return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
 
 
 def _unexpected(output: CommandOutput, error: Exception) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.errors import (
     AuthorizationError,
@@ -20,7 +21,11 @@ from kafka.errors import (
 )
 from kafka.net.compat import KafkaNetClient
 
-from checkback.protocol.connection import kafka_python_settings
+from checkback.protocol.connection import (
+    SECURITY_PREFIXES,
+    confluent_settings,
+    kafka_python_settings,
+)
 from checkback.protocol.errors import BrokerError
 
 CONNECT_TIMEOUTS_MS: Final = (2_000, 8_000)
@@ -46,10 +51,13 @@ def admin_client(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[A
         kafka: settings by dotted name, as in ``protocol.connection``.
 
     Raises:
-        ConfigurationError: bootstrap_servers is missing or a security setting is not supported.
+        ConfigurationError: bootstrap_servers is missing or no host:port, or a security setting is
+            not supported.
+        KafkaException: librdkafka does not know a setting, or refuses its value.
         BrokerError: Kafka can't be reached, or refuses what was asked.
     """
     settings = kafka_python_settings(bootstrap_servers, kafka)
+    _let_librdkafka_check(confluent_settings(bootstrap_servers, kafka))
     admin = _connected(bootstrap_servers, settings)
     try:
         yield admin
@@ -89,6 +97,17 @@ def new_admin_client(settings: Mapping[str, Any]) -> Admin:
         for connection in connections:
             connection.close()
         raise
+
+
+def _let_librdkafka_check(known: Mapping[str, str]) -> None:
+    """Refuse what librdkafka refuses: kafka-python never sees a setting whose name has a typo.
+
+    Nothing connects, because this client gets no brokers. It gets no security settings either:
+    their names are checked already, and kafka-python explains a wrong file better.
+    """
+    left_out = (*SECURITY_PREFIXES, "bootstrap.servers")
+    plain = {key: value for key, value in known.items() if not key.startswith(left_out)}
+    AdminClient({"log_level": 0, **plain})
 
 
 def _connected(bootstrap_servers: str, settings: Mapping[str, Any]) -> Admin:

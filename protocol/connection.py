@@ -8,12 +8,15 @@ settings go to each client that knows them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Final
 
 from checkback.protocol.errors import ConfigurationError
 
-_SECURITY_PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
+SECURITY_PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
+"""How the names of security settings begin."""
 
 _KAFKA_PYTHON_NAMES: Final = {
     "security.protocol": "security_protocol",
@@ -37,10 +40,15 @@ _KAFKA_PYTHON_NUMBERS: Final = {
 }
 _HOST_NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
 _SECURITY_NAMES: Final = frozenset(
-    {name for name in _KAFKA_PYTHON_NAMES if name.startswith(_SECURITY_PREFIXES)}
+    {name for name in _KAFKA_PYTHON_NAMES if name.startswith(SECURITY_PREFIXES)}
     | {_HOST_NAME_CHECK}
 )
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_PROTOCOL_BEFORE_HOST: Final = re.compile(rf"^(?:{'|'.join(_PROTOCOLS)})://", re.IGNORECASE)
+_HOST_AND_PORT: Final = re.compile(
+    r"(?:\[(?P<in_brackets>[^\s/@\[\]]+)\]|(?P<host>[^\s/@\[\]:]+))(?::(?P<port>[0-9]{1,5}))?"
+)
+_PORT_MAX: Final = 65_535
 _LOGIN_MODULES: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -65,7 +73,8 @@ def kafka_python_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> d
         kafka: settings by dotted name; settings that kafka-python does not know are left out.
 
     Raises:
-        ConfigurationError: no servers, or a security setting that can't be honoured.
+        ConfigurationError: no servers, one that is no host:port, or a security setting that can't
+            be honoured.
     """
     known = _checked(bootstrap_servers, kafka)
     found: dict[str, Any] = {"bootstrap_servers": _servers(bootstrap_servers)}
@@ -85,7 +94,8 @@ def confluent_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict
         kafka: settings by dotted name; all are passed on.
 
     Raises:
-        ConfigurationError: no servers, or a security setting that can't be honoured.
+        ConfigurationError: no servers, one that is no host:port, or a security setting that can't
+            be honoured.
     """
     found = _checked(bootstrap_servers, kafka)
     if _HOST_NAME_CHECK in found:
@@ -106,7 +116,8 @@ def java_settings(
         read_text: returns the text of the PEM file of that name.
 
     Raises:
-        ConfigurationError: no servers, or a security setting that can't be honoured.
+        ConfigurationError: no servers, one that is no host:port, or a security setting that can't
+            be honoured.
     """
     known = _checked(bootstrap_servers, kafka)
     found = {key: value for key, value in known.items() if key not in _SECURITY_NAMES}
@@ -130,7 +141,8 @@ def spark_settings(
         read_text: returns the text of the PEM file of that name.
 
     Raises:
-        ConfigurationError: no servers, or a security setting that can't be honoured.
+        ConfigurationError: no servers, one that is no host:port, or a security setting that can't
+            be honoured.
     """
     found = java_settings(bootstrap_servers, kafka, read_text)
     return {f"kafka.{key}": value for key, value in found.items()}
@@ -146,7 +158,7 @@ def _checked(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]
         )
     known = {_SYNONYMS.get(key, key): str(value) for key, value in kafka.items()}
     for key in known:
-        if key.startswith(_SECURITY_PREFIXES) and key not in _SECURITY_NAMES:
+        if key.startswith(SECURITY_PREFIXES) and key not in _SECURITY_NAMES:
             raise _not_supported(key)
     if known.get("security.protocol", "PLAINTEXT") not in _PROTOCOLS:
         raise _wrong("security.protocol", _PROTOCOLS)
@@ -192,7 +204,41 @@ def _wrong(key: str, allowed: Mapping[str, str] | tuple[str, ...]) -> Configurat
 
 
 def _servers(bootstrap_servers: str) -> list[str]:
-    return [server.strip() for server in bootstrap_servers.split(",") if server.strip()]
+    servers = [server.strip() for server in bootstrap_servers.split(",") if server.strip()]
+    for server in servers:
+        if not _is_address(_PROTOCOL_BEFORE_HOST.sub("", server, count=1)):
+            before, at, after = server.rpartition("@")
+            named = f"***{at}{after}" if before else server  # a password may stand before "@"
+            raise ConfigurationError(
+                f"bootstrap_servers names {named!r}, which is no host:port.",
+                remedy="Write host:port, [IPv6 address]:port, or several separated by commas;"
+                f" a port is 1 to {_PORT_MAX}.",
+                key="bootstrap_servers",
+            )
+    return servers
+
+
+def _is_address(text: str) -> bool:
+    """Return whether it is a host or an IPv6 address; with a port, the latter needs brackets.
+
+    librdkafka takes everything and only never connects; kafka-python fails with a ValueError.
+    """
+    if _is_ipv6(text) and "%" not in text:
+        return True
+    found = _HOST_AND_PORT.fullmatch(text)
+    if found is None or not text.isprintable():
+        return False
+    inside = found["in_brackets"] or ""
+    is_host = ":" not in inside or _is_ipv6(inside)
+    return is_host and (found["port"] is None or 1 <= int(found["port"]) <= _PORT_MAX)
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        IPv6Address(text)
+    except AddressValueError:
+        return False
+    return True
 
 
 def _whole_number(key: str, value: str) -> int:

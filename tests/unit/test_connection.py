@@ -152,6 +152,48 @@ def test_no_servers_is_a_configuration_error(
         translate(servers, {})
 
 
+@every_client
+@pytest.mark.parametrize(
+    "server",
+    [
+        "localhost:banana", ":::", ":9092", "localhost:", "localhost:0", "localhost:65536", "h:-1",
+        "h:\u0661", "h:1:2", "a b:1", "h:1;i:2", "h\0:1", "h:1/x", "http://h:1", "[]:1",
+        "[:::]:1", "[::1]9092", "[::1", "fe80::1%eth0", "PLAINTEXT://", "a:PLAINTEXT://1",
+    ],
+)  # fmt: skip
+def test_a_server_that_is_no_address_is_a_configuration_error(
+    translate: Callable[[str, dict[str, str]], object], server: str
+) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        translate(f"a:1,{server}", {})
+
+    assert f"bootstrap_servers names {server!r}" in str(refused.value)
+    assert refused.value.fields == {"key": "bootstrap_servers"}
+
+
+@every_client
+@pytest.mark.parametrize(
+    "server",
+    [
+        "kafka", "127.0.0.1:1", "a_b-c.example.:65535", "PLAINTEXT://a:1", "sasl_ssl://[::1]:1",
+        "[::1]:9092", "[::1]", "::1", "[fe80::1%eth0]:1", "[::ffff:10.0.0.1]:1", "m\xfcnchen:1",
+    ],
+)  # fmt: skip
+def test_every_form_of_an_address_is_passed_on_as_it_is(
+    translate: Callable[[str, dict[str, str]], dict[str, Any]], server: str
+) -> None:
+    found = translate(f"{server}, b:1,", {})
+
+    assert [[server, "b:1"], f"{server},b:1"].count(next(iter(found.values()))) == 1
+
+
+def test_what_may_be_a_password_is_not_repeated() -> None:
+    with pytest.raises(ConfigurationError, match=r"'\*\*\*@h:1'") as refused:
+        confluent_settings("user:secret@h:1", {})
+
+    assert "secret" not in str(refused.value)
+
+
 def test_a_certificate_that_cannot_be_read_is_a_configuration_error() -> None:
     kafka = {"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"}
 

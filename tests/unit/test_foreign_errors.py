@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ from kafka.errors import KafkaConnectionError
 from pyspark.errors import PySparkRuntimeError
 
 from checkback.commands import core
+from checkback.commands.error_document import asks_for_json
 from checkback.commands.foreign_errors import explained
 from checkback.protocol.errors import (
     BrokerError,
@@ -73,19 +75,48 @@ def test_a_defect_is_json_where_json_is_asked(capsys: pytest.CaptureFixture[str]
     assert '"exit_code": 70' in told
 
 
-@pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("doctor", 3)])
-def test_the_client_alone_says_what_is_missing(argument: str, code: int) -> None:
-    """Without click, as after `pip install checkback`."""
+def run_without_click(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as after `pip install checkback`."""
     without = (
         "import sys; sys.modules['click'] = None\n"
         "from checkback.commands import main\n"
-        f"sys.argv = ['checkback', {argument!r}]\n"
+        f"sys.argv = ['checkback', *{arguments!r}]\n"
         "main()"
     )
-    ran = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", without], capture_output=True, text=True, check=False
     )
+
+
+@pytest.mark.parametrize(("argument", "code"), [("--version", 0), ("doctor", 3)])
+def test_the_client_alone_says_what_is_missing(argument: str, code: int) -> None:
+    ran = run_without_click(argument)
 
     assert ran.returncode == code, ran.stderr
     assert "Traceback" not in ran.stderr
     assert ran.stdout.startswith("checkback 0.") if code == 0 else "checkback[spark]" in ran.stderr
+
+
+@pytest.mark.parametrize("chosen", [("--output", "json"), ("--output=json",)])
+def test_the_client_alone_says_it_as_json_where_json_is_asked(chosen: tuple[str, ...]) -> None:
+    ran = run_without_click("doctor", *chosen)
+
+    [line] = ran.stderr.splitlines()
+    error = json.loads(line)["error"]
+    assert ran.returncode == error["exit_code"] == 3
+    assert error["kind"] == "PrerequisiteError"
+    assert error["fields"] == {"package": "click"}
+    assert "checkback[spark]" in error["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["doctor", "--output", "json"], True),
+        (["--output=json"], True),
+        (["--output", "text", "json"], False),
+        (["json"], False),
+    ],
+)
+def test_the_raw_arguments_say_whether_json_is_asked(arguments: list[str], expected: bool) -> None:
+    assert asks_for_json(arguments) is expected

@@ -1,0 +1,49 @@
+"""The real command line refuses a wrong address or Kafka setting in one sentence."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+NOBODY = "127.0.0.1:1"
+CONFIGURATION_WRONG = 2
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    start = "from checkback.commands import main; main()"
+    return subprocess.run(
+        [sys.executable, "-c", start, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "servers", "more", "says"),
+    [
+        ("doctor", "localhost:banana", "", "localhost:banana"),
+        ("topics create", ":::", "", "[IPv6 address]:port"),
+        ("bench client", ":::", "", "bootstrap_servers"),
+        ("topics create", "localhost:65536", "--output json", "1 to 65535"),
+        ("refused list", "localhost:0", "--output=json", "bootstrap_servers"),
+        ("doctor", NOBODY, "--kafka group.idd=x", "group.idd"),
+        ("topics create", NOBODY, "--kafka group.idd=x", "group.idd"),
+        ("topics create", NOBODY, "--kafka acks=some", "acks"),
+    ],
+)
+def test_the_user_reads_one_sentence(command: str, servers: str, more: str, says: str) -> None:
+    ran = run(*command.split(), "--bootstrap-servers", servers, *more.split())
+
+    assert "Traceback" not in ran.stderr
+    [line] = ran.stderr.splitlines()
+    assert ran.returncode == CONFIGURATION_WRONG
+    assert says in line
+    if "json" in more:
+        assert json.loads(line)["error"]["exit_code"] == CONFIGURATION_WRONG
+
+
+def test_topics_create_refuses_a_typo_as_the_doctor_does() -> None:
+    wrong = ("--bootstrap-servers", NOBODY, "--kafka", "group.idd=x")
+
+    assert run("topics", "create", *wrong).stderr == run("doctor", *wrong).stderr
