@@ -74,8 +74,8 @@ def check(
 ) -> int:
     """Explain step by step whether somebody may do something.
 
-    A half message needs PUB on its topic and on its group, an op PUB on its group, who answers
-    checks SUB on the group, and an operator's command --admin. The signature is taken for right.
+    A half message needs PUB on its topic and on its group, an op PUB on its group, an op that
+    answers a check PUB|SUB, and an operator's command --admin. The signature is taken for right.
 
     Exit code 1: denied.
     """

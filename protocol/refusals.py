@@ -137,7 +137,8 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.BORN_TIME_WRONG: "the half message was not signed when it was written:"
     " BORN_TIMESTAMP is too far from the broker's time",
     RefusedReason.TOPIC_NOT_PERMITTED: "the account may not publish to the real topic",
-    RefusedReason.GROUP_NOT_PERMITTED: "the account may not publish for the producer group",
+    RefusedReason.GROUP_NOT_PERMITTED: "the account may not publish for the producer group,"
+    " or not answer its checks",
     RefusedReason.ADMIN_NEEDED: "only an admin account may resolve or resume a transaction by hand",
 }
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -92,15 +91,17 @@ class RemoteAddressStrategy:
     def match(self, address: str) -> bool:
         """Tell whether an address is one of the pattern's.
 
+        An IPv4 address and its form in IPv6, ::ffff:10.0.0.1, are two addresses, as in RocketMQ.
+
         Args:
             address: as text, without a port; what is no address matches only a pattern for
                 everybody.
         """
         if self.has_everybody:
             return True
-        return any(
+        parts = _parts_of(address)
+        return parts is not None and (
             parts in self.addresses or any(_is_inside(parts, block) for block in self.blocks)
-            for parts in _forms(address)
         )
 
 
@@ -123,21 +124,15 @@ def _is_inside(parts: Parts, block: Block) -> bool:
     )
 
 
-def _forms(address: str) -> Iterable[Parts]:
-    """Return an address's numbers, and those of the same address in the other protocol."""
+def _parts_of(address: str) -> Parts | None:
+    """Return an address's numbers; None if it is none."""
+    # A scope names a network card of one machine; such an address says nothing on another.
+    if "%" in address:
+        return None
     try:
-        found = ipaddress.ip_address(address)
+        packed = ipaddress.ip_address(address).packed
     except ValueError:
-        return ()
-    if isinstance(found, ipaddress.IPv4Address):
-        mapped = ipaddress.IPv6Address(b"\0" * 10 + b"\xff\xff" + found.packed)
-        return _parts(found), _parts(mapped)
-    inner = found.ipv4_mapped
-    return (_parts(found),) if inner is None else (_parts(found), _parts(inner))
-
-
-def _parts(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Parts:
-    packed = address.packed
+        return None
     if len(packed) == _PARTS[4]:
         return tuple(packed)
     return tuple(int.from_bytes(packed[at : at + 2]) for at in range(0, len(packed), 2))
@@ -148,12 +143,9 @@ def _single(pattern: str, address: str) -> Parts:
         raise _refused(
             pattern, "has a network in it", "Write a range: 10.0.0-255.* for 10.0.0.0/16."
         )
-    # A scope names a network card of one machine; such an address says nothing on another.
-    if "%" not in address:
-        try:
-            return _parts(ipaddress.ip_address(address))
-        except ValueError:
-            pass
+    parts = _parts_of(address)
+    if parts is not None:
+        return parts
     what = _shown(pattern, f"has {address!r} in it, which is", "has a part that is")
     raise _refused(pattern, f"{what} no IP address", "Correct it.")
 

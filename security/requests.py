@@ -17,9 +17,13 @@ def op_request(access_key: str, address: str, *, group: str) -> AccessRequest:
     return AccessRequest(access_key, address, (_group(group, Permission.PUB),))
 
 
-def check_consumer_request(access_key: str, address: str, *, group: str) -> AccessRequest:
-    """Return what a reader of check requests needs: SUB on the group that is asked."""
-    return AccessRequest(access_key, address, (_group(group, Permission.SUB),))
+def check_answer_request(access_key: str, address: str, *, group: str) -> AccessRequest:
+    """Return what an op needs that answers a check: SUB on the group that is asked, and PUB.
+
+    To read the check request, which stands on a topic, is Kafka's to allow.
+    """
+    needs = _group(group, Permission.PUB), _group(group, Permission.SUB)
+    return AccessRequest(access_key, address, needs)
 
 
 def operator_request(access_key: str, address: str) -> AccessRequest:

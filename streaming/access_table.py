@@ -23,6 +23,13 @@ _INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 TOPIC: Final = "T"
 GROUP: Final = "G"
+ANSWER: Final = "A"
+"""Of a group, too: to answer its checks, which needs SUB besides the PUB of every op."""
+_NEEDED: Final = {
+    TOPIC: (Permission.PUB,),
+    GROUP: (Permission.PUB,),
+    ANSWER: (Permission.PUB, Permission.SUB),
+}
 _HASHES: Final = {
     SignatureAlgorithm.HMAC_SHA1: hashlib.sha1,
     SignatureAlgorithm.HMAC_SHA256: hashlib.sha256,
@@ -37,6 +44,7 @@ class AccountFlag(IntFlag):
     GROUPS_BY_DEFAULT = 4
     SHA1 = 8
     SECOND_SHA1 = 16
+    ANSWERS_BY_DEFAULT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,7 @@ class AccessTable:
     Args:
         version: names the rules; tells nothing about secrets.
         accounts: by access key.
-        exceptions: by `exception_key`: whether the account may publish, where that is not as its
+        exceptions: by `exception_key`: whether it is permitted, where that is not as the account's
             default says.
         address_pattern: a Java regular expression over "<access key> <address>", empty for none.
     """
@@ -123,10 +131,13 @@ def _row(account: Account) -> AccountRow:
     flags = AccountFlag(0)
     if account.is_admin:
         flags |= AccountFlag.ADMIN
-    if is_granted(Permission.PUB, account.default_topic_permission):
-        flags |= AccountFlag.TOPICS_BY_DEFAULT
-    if is_granted(Permission.PUB, account.default_group_permission):
-        flags |= AccountFlag.GROUPS_BY_DEFAULT
+    for kind, flag, default in (
+        (TOPIC, AccountFlag.TOPICS_BY_DEFAULT, account.default_topic_permission),
+        (GROUP, AccountFlag.GROUPS_BY_DEFAULT, account.default_group_permission),
+        (ANSWER, AccountFlag.ANSWERS_BY_DEFAULT, account.default_group_permission),
+    ):
+        if _is_permitted(kind, default):
+            flags |= flag
     for secret, flag in zip(
         account.secrets, (AccountFlag.SHA1, AccountFlag.SECOND_SHA1), strict=False
     ):
@@ -139,12 +150,17 @@ def _exceptions(account: Account) -> Iterator[tuple[str, bool]]:
     for kind, default, named in (
         (TOPIC, account.default_topic_permission, account.topic_permissions),
         (GROUP, account.default_group_permission, account.group_permissions),
+        (ANSWER, account.default_group_permission, account.group_permissions),
     ):
-        by_default = is_granted(Permission.PUB, default)
+        by_default = _is_permitted(kind, default)
         for name, owned in named.items():
-            granted = is_granted(Permission.PUB, owned)
-            if granted != by_default:
-                yield exception_key(account.access_key, kind, name), granted
+            permitted = _is_permitted(kind, owned)
+            if permitted != by_default:
+                yield exception_key(account.access_key, kind, name), permitted
+
+
+def _is_permitted(kind: str, owned: Permission) -> bool:
+    return all(is_granted(one, owned) for one in _NEEDED[kind])
 
 
 def exception_key(access_key: str, kind: str, name: str) -> str:
@@ -152,7 +168,7 @@ def exception_key(access_key: str, kind: str, name: str) -> str:
 
     Args:
         access_key: the account; the reader of rules sees to it that it has no line end.
-        kind: TOPIC or GROUP.
+        kind: TOPIC, GROUP or ANSWER.
         name: of the topic or group.
     """
     return f"{access_key}\n{kind}{name}"

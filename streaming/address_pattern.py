@@ -13,6 +13,9 @@ from checkback.security.addresses import Block, RemoteAddressStrategy
 
 _V4_PARTS: Final = 4
 _DIGITS: Final = "0123456789abcdef"
+# Neither a dollar nor a dot: before and at line ends they mean other things than elsewhere.
+_ANYTHING: Final = r"[\s\S]*"
+_END: Final = r"(?![\s\S])"
 SEPARATOR: Final = "\n"
 """Between access key and address, in what the expression is compared with."""
 
@@ -27,17 +30,17 @@ def address_pattern(
         by_account: by access key.
     """
     shared = [text for one in everywhere for text in _texts(one)]
-    choices = [f".+{SEPARATOR}(?:{'|'.join(shared)})"] if shared else []
+    choices = [f"[^{SEPARATOR}]+{SEPARATOR}(?:{'|'.join(shared)})"] if shared else []
     for access_key, strategy in by_account.items():
         texts = _texts(strategy)
         if texts:
             choices.append(f"{re.escape(access_key)}{SEPARATOR}(?:{'|'.join(texts)})")
-    return f"^(?:{'|'.join(choices)})$" if choices else ""
+    return f"^(?:{'|'.join(choices)}){_END}" if choices else ""
 
 
 def _texts(strategy: RemoteAddressStrategy) -> list[str]:
     if strategy.has_everybody:
-        return [".*"]
+        return [_ANYTHING]
     single = [tuple(range(part, part + 1) for part in parts) for parts in strategy.addresses]
     return [_block_text(block) for block in (*sorted(single, key=repr), *strategy.blocks)]
 

@@ -24,13 +24,15 @@ from checkback.protocol.signed_content import (
 from checkback.protocol.signed_content import SEPARATOR as CONTENT_SEPARATOR
 from checkback.protocol.topics import TopicNames
 from checkback.security.signing import SignatureAlgorithm
-from checkback.streaming.access_table import GROUP, TOPIC, AccessTable, AccountFlag
+from checkback.streaming.access_table import ANSWER, GROUP, TOPIC, AccessTable, AccountFlag
 from checkback.streaming.address_pattern import SEPARATOR
 from checkback.streaming.literals import LiteralMaps
 
 ACCOUNT_FIELDS: Final = (
     "flags int, inner binary, outer binary, second_inner binary, second_outer binary"
 )
+_TRUE: Final = b"true"
+_ANSWERS_AT: Final = names.OP_PROTOCOL_ORDER.index(names.FROM_TRANSACTION_CHECK)
 _SEPARATOR: Final = f"cast(X'{CONTENT_SEPARATOR.hex()}' as string)"
 _HASHES: Final[dict[SignatureAlgorithm, Callable[[Column], Column]]] = {
     SignatureAlgorithm.HMAC_SHA256: lambda data: f.sha2(data, 256),
@@ -87,6 +89,7 @@ class Verification:
                 ),
                 "access_key": f.when(_is_signed(), _from_end(0)["value"].cast("string")),
                 "signature": _from_end(2)["value"].cast("string"),
+                "answers_check": _answers_check(),
             }
         )
         known = texts.withColumn("account", self.accounts[f.col("access_key")])
@@ -98,8 +101,8 @@ class Verification:
         return known.select(*rows.columns, checked.alias("access_refusal"))
 
     def _permission_refusal(self) -> Column:
-        topic = self._may_publish(TOPIC, _real_topic(), AccountFlag.TOPICS_BY_DEFAULT)
-        group = self._may_publish(GROUP, _group(), AccountFlag.GROUPS_BY_DEFAULT)
+        topic = self._is_permitted(f.lit(TOPIC), _real_topic(), _has(AccountFlag.TOPICS_BY_DEFAULT))
+        group = self._group_permission()
         return (
             f.when(_has(AccountFlag.ADMIN), 0)
             .when(_needs_admin(), RefusedReason.ADMIN_NEEDED.value)
@@ -157,11 +160,21 @@ class Verification:
         named = f.concat(f.col("access_key"), f.lit(SEPARATOR), address)
         return f.coalesce(f.rlike(named, f.lit(self.table.address_pattern)), f.lit(False))
 
-    def _may_publish(self, kind: str, name: Column, default: AccountFlag) -> Column:
+    def _group_permission(self) -> Column:
+        """Tell whether the account may do for the group what the record says that it does."""
+        answers = f.col("answers_check")
+        kind = f.when(answers, ANSWER).otherwise(GROUP)
+        by_default = f.when(answers, _has(AccountFlag.ANSWERS_BY_DEFAULT)).otherwise(
+            _has(AccountFlag.GROUPS_BY_DEFAULT)
+        )
+        return self._is_permitted(kind, _group(), by_default)
+
+    def _is_permitted(self, kind: Column, name: Column, by_default: Column) -> Column:
         if self.exceptions is None:
-            return _has(default)
-        wanted = f.concat(f.col("access_key"), f.lit(f"\n{kind}"), name.cast("string"))
-        return f.coalesce(self.exceptions[wanted], _has(default))
+            return by_default
+        # As checkback.streaming.access_table.exception_key.
+        wanted = f.concat(f.col("access_key"), f.lit("\n"), kind, name.cast("string"))
+        return f.coalesce(self.exceptions[wanted], by_default)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +245,12 @@ def _is_signed() -> Column:
         _from_end(position)["key"] == name for position, name in enumerate(names.SIGNED_TAIL)
     )
     return reduce(and_, rest, f.col("in_order") & first)
+
+
+def _answers_check() -> Column:
+    """Tell whether an op says that it answers a check; of a signed record, which is in order."""
+    says = f.get(f.col("headers"), f.lit(_ANSWERS_AT))["value"] == f.lit(_TRUE)
+    return ~f.col("is_half") & f.coalesce(says, f.lit(False))
 
 
 def _needs_admin() -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -19,7 +20,9 @@ from checkback.security.record_signer import RecordSigner
 from checkback.state import EventKind
 from checkback.streaming.access_table import AccessTable, Pads
 from checkback.streaming.decode import decode
+from checkback.streaming.event_rows import packed
 from checkback.streaming.literals import LiteralMaps
+from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.verification import Verification, _hmac
 
 NOW_MS = 1_700_000_000_000
@@ -31,7 +34,7 @@ accounts:
   defaultTopicPerm: DENY
   defaultGroupPerm: DENY
   topicPerms: [paid=PUB, read=SUB]
-  groupPerms: [orders=PUB|SUB]
+  groupPerms: [orders=PUB|SUB, unasked=PUB, asked=SUB]
 - accessKey: stock-service
   secretKey: [secret-of-stock-new, secret-of-stock-old]
   defaultTopicPerm: PUB
@@ -45,6 +48,10 @@ accounts:
 - accessKey: operators
   secretKey: secret-of-operators
   admin: true
+- accessKey: answers-all
+  secretKey: secret-of-answers
+  defaultGroupPerm: PUB|SUB
+  groupPerms: [unasked=PUB, asked=SUB]
 """
 SECRETS = [f"secret-of-{one}" for one in ("orders", "stock-new", "stock-old", "rocketmq")]
 
@@ -75,12 +82,23 @@ def half(
     return KafkaRow(NAMES.half, 1, 5, NOW_MS, value, headers, key)
 
 
-def op(by: RecordSigner | None, *, group: str = "orders", operator: str = "") -> KafkaRow:
-    made = Op(1, 5, group, "u", 8, operator=operator)
+def op(
+    by: RecordSigner | None,
+    *,
+    group: str = "orders",
+    operator: str = "",
+    from_transaction_check: bool = False,
+) -> KafkaRow:
+    made = Op(1, 5, group, "u", 8, from_transaction_check, operator=operator)
     headers = made.headers()
     if by is not None:
         headers = by.op(NAMES.op, 1, made.key(), made.value(), headers)
     return KafkaRow(NAMES.op, 1, 9, NOW_MS, made.value(), headers, made.key())
+
+
+def answer(by: RecordSigner, *, group: str = "orders") -> KafkaRow:
+    """Return an op that says that it answers a check."""
+    return op(by, group=group, from_transaction_check=True)
 
 
 def changed(row: KafkaRow, name: str, value: bytes) -> KafkaRow:
@@ -106,6 +124,7 @@ STOCK = signer("stock-service", "secret-of-stock-new")
 OLD_STOCK = signer("stock-service", "secret-of-stock-old")
 SHA1 = signer("rocketmq-client", "secret-of-rocketmq", algorithm=SignatureAlgorithm.HMAC_SHA1)
 ADMIN = signer("operators", "secret-of-operators")
+ANSWERS_ALL = signer("answers-all", "secret-of-answers")
 RESUMED: Headers = resumed_half_headers(
     half(None).headers or [], "0:1", OperatorFacts("eve", "r", 1)
 )
@@ -117,6 +136,12 @@ GOOD: dict[str, KafkaRow] = {
     "half that quotes": half(signer(), properties={"a": "__checkback.resume.from"}),
     "half a little late": half(signer(now_ms=lambda: NOW_MS - 299_999)),
     "op": op(signer()),
+    "op where checks are not to be answered": op(signer(), group="unasked"),
+    "answer": answer(signer()),
+    "answer by default": answer(ANSWERS_ALL, group="g"),
+    "op where the default is more": op(ANSWERS_ALL, group="unasked"),
+    "an admin's answer": answer(ADMIN),
+    "an answer from a listed address": answer(replace(SHA1, born_host="10.0.2.9")),
     "by default": half(STOCK, group="g", real_topic="t"),
     "the older secret": op(OLD_STOCK, group="g"),
     "an admin": half(ADMIN, group="any", real_topic="any"),
@@ -169,6 +194,23 @@ BAD: dict[str, tuple[KafkaRow, RefusedReason]] = {
     "denied topic": (half(STOCK, group="g"), RefusedReason.TOPIC_NOT_PERMITTED),
     "group of others": (half(signer(), group="stock"), RefusedReason.GROUP_NOT_PERMITTED),
     "op of others": (op(signer(), group="stock"), RefusedReason.GROUP_NOT_PERMITTED),
+    "answer with PUB alone": (
+        answer(signer(), group="unasked"), RefusedReason.GROUP_NOT_PERMITTED,
+    ),
+    "answer with SUB alone": (answer(signer(), group="asked"), RefusedReason.GROUP_NOT_PERMITTED),
+    "op with SUB alone": (op(signer(), group="asked"), RefusedReason.GROUP_NOT_PERMITTED),
+    "answer with PUB by default": (answer(STOCK, group="g"), RefusedReason.GROUP_NOT_PERMITTED),
+    "answer with PUB by name": (
+        answer(ANSWERS_ALL, group="unasked"), RefusedReason.GROUP_NOT_PERMITTED,
+    ),
+    "answer with SUB by name": (
+        answer(ANSWERS_ALL, group="asked"), RefusedReason.GROUP_NOT_PERMITTED,
+    ),
+    "answer of others": (answer(signer(), group="stock"), RefusedReason.GROUP_NOT_PERMITTED),
+    "answer that denies to be one": (
+        changed(answer(signer(), group="unasked"), "FROM_TRANSACTION_CHECK", b"false"),
+        RefusedReason.SIGNATURE_WRONG,
+    ),
     "denied group": (op(STOCK), RefusedReason.GROUP_NOT_PERMITTED),
     "a verdict by hand": (op(signer(), operator="eve"), RefusedReason.ADMIN_NEEDED),
     "resumed": (
@@ -208,12 +250,62 @@ def test_each_forgery_is_refused_for_its_own_reason(
     }
 
 
+def test_a_global_list_takes_the_place_of_permissions_only(spark: SparkSession) -> None:
+    rules = RULES.replace(
+        "globalWhiteRemoteAddresses: []",
+        'globalWhiteRemoteAddresses: ["10.7.*.*", "fe80::1-ff"]',
+    )
+    verification = Verification.of(spark, AccessTable.of(AccessControl.parse(rules, "rules")))
+    listed = signer(born_host="10.7.0.1")
+    behind = signer(born_host="10.7.0.1")
+    # The client would not take this for an address.
+    object.__setattr__(behind, "born_host", "10.7.0.1\n")
+    cases = {
+        "half": (half(listed, group="g", real_topic="t"), 0),
+        "op": (op(listed, group="g"), 0),
+        "answer": (answer(listed, group="unasked"), 0),
+        "IPv6": (op(signer(born_host="fe80::1f"), group="g"), 0),
+        "another account": (op(replace(SHA1, born_host="10.7.255.0"), group="g"), 0),
+        "IPv4 in IPv6": (
+            op(signer(born_host="::ffff:10.7.0.1"), group="g"), RefusedReason.GROUP_NOT_PERMITTED,
+        ),
+        "beside": (op(signer(born_host="10.70.0.1"), group="g"), RefusedReason.GROUP_NOT_PERMITTED),
+        "a line end behind": (op(behind, group="g"), RefusedReason.GROUP_NOT_PERMITTED),
+        "none": (op(signer(), group="g"), RefusedReason.GROUP_NOT_PERMITTED),
+        "nobody": (op(replace(listed, access_key="nobody")), RefusedReason.ACCESS_KEY_UNKNOWN),
+        "wrong secret": (op(signer(key="x", born_host="10.7.0.1")), RefusedReason.SIGNATURE_WRONG),
+        "by hand": (op(listed, operator="eve"), RefusedReason.ADMIN_NEEDED),
+    }  # fmt: skip
+
+    found = refusals(spark, verification, [row for row, _ in cases.values()])
+
+    assert dict(zip(cases, found, strict=True)) == {
+        name: int(why) for name, (_, why) in cases.items()
+    }
+
+
 def test_feedback_needs_no_signature(spark: SparkSession, verification: Verification) -> None:
     undelivered = [("TAGS", b"u"), ("TRANSACTION_CHECK_TIMES", b"4")]
 
     assert refusals(
         spark, verification, [KafkaRow(NAMES.feedback, 1, 5, 9, b"12", undelivered)]
     ) == [0]
+
+
+def test_the_loop_that_verifies_is_small_enough_for_the_jvm_to_compile(
+    spark: SparkSession, verification: Verification
+) -> None:
+    """Above 8,000 bytes of bytecode HotSpot never compiles a method (DontCompileHugeMethods)."""
+    lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
+    rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
+
+    events = packed(decode(rows, NAMES, 1024, None, verification), 1024)
+    keyed: Any = PageKeys(4).put_on(events)
+
+    stages = keyed._jdf.queryExecution().debug().codegenToSeq().mkString("\n")
+    sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", stages)]
+    assert sizes
+    assert max(sizes) < 8_000
 
 
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 200])

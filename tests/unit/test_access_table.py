@@ -21,7 +21,7 @@ accounts:
   secretKey: the-secret-of-service
   defaultTopicPerm: PUB
   topicPerms: [denied=DENY, same=PUB|SUB, read=SUB]
-  groupPerms: [own=PUB]
+  groupPerms: [own=PUB, both=PUB|SUB, read=SUB]
 - accessKey: operators
   secretKey: [the-new-secret, the-old-secret]
   signatureAlgorithm: HmacSHA1
@@ -44,6 +44,8 @@ def test_a_table_has_the_rules() -> None:
         exception_key("service", "T", "denied"): False,
         exception_key("service", "T", "read"): False,
         exception_key("service", "G", "own"): True,
+        exception_key("service", "G", "both"): True,
+        exception_key("service", "A", "both"): True,
     }
     assert found.algorithms(0) == set(SignatureAlgorithm)
     assert found.algorithms(1) == {SignatureAlgorithm.HMAC_SHA1}

@@ -7,7 +7,7 @@ import pytest
 from checkback.security.decision import AccessRequest, Need, ResourceKind
 from checkback.security.permissions import NOTHING, WORDS, Permission, is_granted, word_of
 from checkback.security.requests import (
-    check_consumer_request,
+    check_answer_request,
     half_request,
     op_request,
     operator_request,
@@ -78,12 +78,12 @@ def test_a_combination_without_a_word_is_shown_as_its_number() -> None:
             [Need(ResourceKind.GROUP, "orders", PUB)],
         ),
         (
-            check_consumer_request("key", "1.2.3.4", group="orders"),
-            [Need(ResourceKind.GROUP, "orders", SUB)],
+            check_answer_request("key", "1.2.3.4", group="orders"),
+            [Need(ResourceKind.GROUP, "orders", PUB), Need(ResourceKind.GROUP, "orders", SUB)],
         ),
         (operator_request("key", "1.2.3.4"), []),
     ],
-    ids=["half", "op", "check consumer", "operator"],
+    ids=["half", "op", "check answer", "operator"],
 )
 def test_what_each_kind_of_request_needs(request_: AccessRequest, needs: list[Need]) -> None:
     assert request_ == AccessRequest("key", "1.2.3.4", tuple(needs), needs_admin=not needs)
