@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +21,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from tests.integration.running import wait_until
+from tests.integration.running import COMMAND, Topics, wait_until
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.protocol.connection import confluent_settings
@@ -115,3 +117,24 @@ def bindings_of(command: str) -> list[AclBinding]:
         )
         for operation in read["operation"]
     ]
+
+
+def needed(topics: Topics, real: Iterable[str], *arguments: str) -> list[AclBinding]:
+    """Return what `checkback acl grants` says that is needed, without what is optional.
+
+    Args:
+        topics: a deployment's topics; their prefix is its application id, too.
+        real: real topics, without the prefix.
+        arguments: whom the grants are for.
+    """
+    named = [option for one in real for option in ("--topic", topics.prefix + one)]
+    printed = subprocess.check_output(
+        [
+            COMMAND, "acl", "grants", *arguments, *named,
+            "--topic-prefix", topics.prefix, "--application-id", topics.prefix, "--output", "json",
+        ],
+        text=True,
+    )  # fmt: skip
+    grants: list[dict[str, Any]] = json.loads(printed)["grants"]
+    commands = [grant["command"] for grant in grants if not grant["optional"]]
+    return [binding for one in commands for binding in bindings_of(one)]

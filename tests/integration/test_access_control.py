@@ -3,111 +3,29 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.integration.client.playing import Scripted
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.tenants import (
+    ADMIN,
+    ALICE,
+    PATIENCE_S,
+    SECRETS,
+    Stage,
+    forge,
+    header,
+    rules,
+)
 
 from checkback.client import LocalTransactionState, Message, TransactionMQProducer
 from checkback.commands.core import LazyGroup, execute
 from checkback.commands.nouns import NOUNS
 from checkback.deploy.broker import EmbeddedBroker
-from checkback.protocol.properties import Headers, text_value
-from checkback.protocol.records import Op, half_headers
 from checkback.security import SignatureAlgorithm
-from checkback.security.record_signer import RecordSigner
 from checkback.streaming.access_table import Pads
-
-ALICE, MALLORY, ADMIN = "alice-service", "mallory-service", "administrators"
-SECRETS = {name: f"the-secret-of-{name}" for name in (ALICE, MALLORY, ADMIN)}
-PATIENCE_S = 90.0
-NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
-
-
-def rules(prefix: str, alices_topic: str = "PUB") -> str:
-    """Return rules that give each tenant one topic and one group."""
-    return f"""
-accounts:
-- {{accessKey: {ALICE}, secretKey: {SECRETS[ALICE]},
-   topicPerms: [{prefix}alice={alices_topic}], groupPerms: [{prefix}a=PUB|SUB]}}
-- {{accessKey: {MALLORY}, secretKey: {SECRETS[MALLORY]},
-   topicPerms: [{prefix}mallory=PUB], groupPerms: [{prefix}m=PUB|SUB]}}
-- {{accessKey: {ADMIN}, secretKey: {SECRETS[ADMIN]}, admin: true}}
-"""
-
-
-def now_ms() -> float:
-    """Return the time; the broker is on this machine."""
-    return time.time() * 1_000
-
-
-@dataclass
-class Stage:
-    """A running pipeline with access control, and what tenants write to its topics."""
-
-    topics: Topics
-    pipeline: Pipeline
-    prefix: str
-    rules: Path
-
-    def signer(self, access_key: str) -> RecordSigner:
-        return RecordSigner(access_key, SECRETS[access_key], now_ms)
-
-    def half(
-        self, name: str, by: RecordSigner | None, *, topic: str = "alice", group: str = "a"
-    ) -> tuple[int, int]:
-        """Write a half by hand; return its place."""
-        headers = half_headers(
-            producer_group=self.prefix + group,
-            transaction_id=name,
-            real_topic=self.prefix + topic,
-            properties=NEVER_ASKED,
-        )
-        if by is not None:
-            headers = by.half(self.topics.names.half, None, name.encode(), headers)
-        return self.topics.send_raw(self.topics.names.half, name.encode(), headers)
-
-    def op(
-        self, at: tuple[int, int], name: str, by: RecordSigner | None, **changes: Any
-    ) -> Headers:
-        """Write an op by hand; return its headers."""
-        said = {"producer_group": f"{self.prefix}a", "transaction_id": name, "state": COMMIT}
-        op = Op(*at, **{**said, **changes})
-        headers = op.headers()
-        if by is not None:
-            headers = by.op(self.topics.names.op, at[0], op.key(), op.value(), headers)
-        self.topics.send_raw(self.topics.names.op, op.value(), headers, at[0], op.key())
-        return headers
-
-    def refused(self) -> list[tuple[str, str]]:
-        """The refused records: transaction id and reason."""
-        return [
-            (_text(one, "UNIQ_KEY"), _text(one, "__checkback.errors.reason"))
-            for one in self.topics.read(self.topics.names.refused)
-        ]
-
-    def refusal_of(self, name: str) -> list[str]:
-        return [reason for one, reason in self.refused() if one == name]
-
-    def bodies(self, topic: str = "alice") -> list[str]:
-        return self.topics.bodies(self.prefix + topic)
-
-    def wait_until_refused(self, name: str, reason: str, times: int = 1) -> None:
-        wait_until(
-            lambda: self.refusal_of(name).count(reason) == times,
-            PATIENCE_S,
-            what=f"{reason} of {name}",
-        )
-
-
-def _text(record: Any, name: str) -> str:
-    return text_value(record.headers() or [], name) or ""
 
 
 @pytest.fixture(scope="module")
@@ -194,46 +112,15 @@ def answers(stage: Stage, half_at: tuple[int, int]) -> list[tuple[str, str]]:
     """The ops about a half: transaction id and verdict."""
     verdicts = {str(COMMIT): "commit", str(ROLLBACK): "rollback"}
     return [
-        (_text(one, "UNIQ_KEY"), verdicts.get(_text(one, "COMMIT_OR_ROLLBACK"), ""))
+        (header(one, "UNIQ_KEY"), verdicts.get(header(one, "COMMIT_OR_ROLLBACK"), ""))
         for one in stage.topics.read(stage.topics.names.op)
         if (one.partition(), one.value()) == (half_at[0], b"%d" % half_at[1])
     ]
 
 
 def test_no_attack_has_an_effect(stage: Stage) -> None:
-    alice, mallory = stage.signer(ALICE), stage.signer(MALLORY)
-    at = stage.half("pending", alice)
+    forge(stage, stage.half("pending", stage.signer(ALICE)))
 
-    forged = {
-        stage.half("unsigned", None): "unsigned",
-        stage.half("topic of others", mallory, group="m"): "topic of others",
-        stage.half("group of others", mallory, topic="mallory"): "group of others",
-        stage.half("wrong secret", RecordSigner(ALICE, "guessed-secret", alice.now_ms)): "",
-        stage.half("old", RecordSigner(ALICE, SECRETS[ALICE], lambda: now_ms() - 10**6)): "",
-    }
-    for place, name in forged.items():
-        stage.op(place, name, mallory, producer_group=f"{stage.prefix}m")
-    stage.op(at, "pending", None)
-    stage.op(at, "pending", mallory)
-    stage.op(at, "pending", mallory, producer_group=f"{stage.prefix}m")
-    stage.op(at, "pending", alice, operator="mallory")
-    elsewhere = stage.op((at[0], at[1] + 1_000), "pending", alice)
-    stage.topics.send_raw(stage.topics.names.op, b"%d" % at[1], elsewhere, at[0], b"pending")
-
-    expected = [
-        "ACCESS_KEY_MISSING", "GROUP_NOT_PERMITTED", "OP_GROUP_WRONG", "ADMIN_NEEDED",
-        "SIGNATURE_WRONG",
-    ]  # fmt: skip
-    wait_until(
-        lambda: sorted(stage.refusal_of("pending")) == sorted(expected),
-        PATIENCE_S,
-        what="the refusals of the ops",
-    )
-    stage.wait_until_refused("unsigned", "ACCESS_KEY_MISSING")
-    stage.wait_until_refused("topic of others", "TOPIC_NOT_PERMITTED")
-    stage.wait_until_refused("group of others", "GROUP_NOT_PERMITTED")
-    stage.wait_until_refused("wrong secret", "SIGNATURE_WRONG")
-    stage.wait_until_refused("old", "BORN_TIME_WRONG")
     assert sorted(stage.bodies()) == ["asked", "paid"]
     assert stage.bodies("mallory") == []
 

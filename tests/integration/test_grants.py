@@ -5,8 +5,6 @@ The commands themselves are read and carried out, as a user would run them.
 
 from __future__ import annotations
 
-import json
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +12,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation
-from tests.integration.guarded import ADMIN, Acls, bindings_of, guarded_broker, login
-from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
+from tests.integration.guarded import ADMIN, Acls, guarded_broker, login, needed
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.client import (
     LocalTransactionState,
@@ -46,20 +44,6 @@ def topics_of(broker: EmbeddedBroker, prefix: str) -> Topics:
     topics = Topics(broker.bootstrap_servers, prefix, half_partitions=1, kafka=login(ADMIN))
     topics.create(topics.settings(state_partitions=1), real=[f"{prefix}paid"])
     return topics
-
-
-def needed(topics: Topics, *arguments: str) -> list[AclBinding]:
-    """Return what the command says that is needed, without what is optional."""
-    printed = subprocess.check_output(
-        [
-            COMMAND, "acl", "grants", *arguments, "--topic", f"{topics.prefix}paid",
-            "--topic-prefix", topics.prefix, "--application-id", topics.prefix, "--output", "json",
-        ],
-        text=True,
-    )  # fmt: skip
-    grants: list[dict[str, Any]] = json.loads(printed)["grants"]
-    commands = [grant["command"] for grant in grants if not grant["optional"]]
-    return [binding for one in commands for binding in bindings_of(one)]
 
 
 def name_of(binding: AclBinding) -> str:
@@ -143,7 +127,7 @@ def test_a_producer_group_needs_what_is_printed_and_nothing_less(
 ) -> None:
     topics, acls = topics_of(broker, "group."), Acls(broker.bootstrap_servers)
     group = Group(topics, caplog)
-    wanted = needed(topics, "--principal", "User:orders", "--group", "orders")
+    wanted = needed(topics, ["paid"], "--principal", "User:orders", "--group", "orders")
     create = next(one for one in wanted if one.operation is AclOperation.CREATE)
     acls.give(one for one in wanted if one is not create)
 
@@ -219,7 +203,9 @@ def test_the_pipeline_needs_no_more_than_what_is_printed(
 ) -> None:
     topics = topics_of(broker, "pipeline.")
     topics.create(topics.settings(state_partitions=1), groups=["orders"])
-    wanted = needed(topics, "--pipeline", "--principal", "User:pipeline", "--group", "orders")
+    wanted = needed(
+        topics, ["paid"], "--pipeline", "--principal", "User:pipeline", "--group", "orders"
+    )
     Acls(broker.bootstrap_servers).give(wanted)
 
     assert Deployment(topics, tmp_path).leaves_undone() == set()
@@ -235,7 +221,9 @@ def test_the_pipeline_needs_no_less_than_what_is_printed(
 ) -> None:
     topics = topics_of(broker, f"less-{missing}.")
     topics.create(topics.settings(state_partitions=1), groups=["orders"])
-    wanted = needed(topics, "--pipeline", "--principal", "User:pipeline", "--group", "orders")
+    wanted = needed(
+        topics, ["paid"], "--pipeline", "--principal", "User:pipeline", "--group", "orders"
+    )
     assert len(wanted) == RIGHTS_OF_THE_PIPELINE
     left_out = wanted.pop(missing)
     Acls(broker.bootstrap_servers).give(wanted)

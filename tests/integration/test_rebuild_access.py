@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.running import COMMAND, Pipeline, Topics, wait_until
-from tests.integration.test_access_control import ADMIN, ALICE, MALLORY, SECRETS, Stage, rules
+from tests.integration.tenants import ADMIN, ALICE, MALLORY, SECRETS, Stage, rules
 
 SLOW_S = 240.0
 
