@@ -118,7 +118,10 @@ def test_lint_needs_the_secrets_unless_told_otherwise(
     assert "hunter2" not in str(told)
 
 
-def test_lint_prints_a_line_per_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lint_prints_a_line_per_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     file = tmp_path / "plain_acl.yml"
     file.write_text("accounts:\n- accessKey: orders\n  secretKey: 12345\n", "utf-8")
     code, text = run(capsys, "lint", str(file))
