@@ -191,6 +191,23 @@ def test_compose_fits_its_schema_and_mounts_what_is_there() -> None:
             assert is_there if source.startswith(".") else source in document["volumes"], volume
 
 
+def test_what_our_services_mount_belongs_to_their_user() -> None:
+    """Docker gives a new volume the owner of the image's folder, or root where there is none."""
+    (document,) = loaded(DEPLOY / "compose" / "compose.yaml")
+    container = (DEPLOY / "container" / "Containerfile").read_text("utf-8")
+    (user,) = re.findall(r"^USER (\d+)$", container, re.MULTILINE)
+    mounted = {
+        volume.split(":")[1]
+        for service in document["services"].values()
+        if service["image"].startswith("checkback:")
+        for volume in service.get("volumes", ())
+    }
+
+    assert mounted
+    for folder in mounted:
+        assert f"RUN install --directory --owner {user} {folder}\n" in container
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").iterdir()), ids=named)
 def test_a_workflow_fits_its_schema(path: Path) -> None:
     text = re.sub(r"^on:", '"on":', path.read_text("utf-8"), flags=re.MULTILINE)
