@@ -31,6 +31,9 @@ LANE = {"IDLE_S": 3_600.0, "GROUP_MAX": 2}
 """A lane that looks around twice a second would be most of what happens, and one whose groups are
 large makes few transactions."""
 
+DEATH = {"BaseException": Exception}
+"""A lane outlives whatever a callback raises, so it would outlive the death of its process too."""
+
 
 class StagedThread:
     """A thread as an actor; it belongs to the process that starts it."""
@@ -87,6 +90,25 @@ class StagedLock:
         self._is_held = False
 
 
+class StagedRLock:
+    """A lock that its holder may take again, as a signal handler of the same thread does."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._holder: Actor | None = None
+        self._times = 0
+
+    def __enter__(self) -> None:
+        actor = self._stage.current
+        while self._times and self._holder is not actor:
+            self._stage.wait(lambda: not self._times)
+        self._holder = actor
+        self._times += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._times -= 1
+
+
 class StagedQueue(Generic[Item]):
     """A SimpleQueue. Who waits at it has nothing to do."""
 
@@ -120,20 +142,21 @@ def client_installed(stage: Stage, cluster: Cluster, random: Random) -> Iterator
     threads = SimpleNamespace(
         Thread=partial(StagedThread, stage),
         Lock=partial(StagedLock, stage),
+        RLock=partial(StagedRLock, stage),
         Event=partial(StagedEvent, stage),
     )
     queues = SimpleNamespace(SimpleQueue=partial(StagedQueue, stage), Empty=queue.Empty)
     clock = FakeTime(cluster)
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{random.getrandbits(128):032x}"))
     replaced: dict[Any, dict[str, object]] = {
-        lane_module: {"threading": threads, "queue": queues, "time": clock, **LANE},
+        lane_module: {"threading": threads, "queue": queues, "time": clock, **LANE, **DEATH},
         delivery_module: {
             "time": clock,
             "uuid": ids,
             "Session": partial(Session, now_s=clock.monotonic),
         },
         fences_module: {"threading": threads},
-        check_answer_module: {"time": clock},
+        check_answer_module: {"steady_ms": lambda: cluster.clock.now_ms},
     }
     with ExitStack() as stack:
         for module, names in replaced.items():
