@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
@@ -20,29 +20,59 @@ def topics(bootstrap_servers: str, unique: str) -> Topics:
     return Topics(bootstrap_servers, unique)
 
 
+class Stored(NamedTuple):
+    """What became of a record: its offset and the broker's time for it, or why it was refused."""
+
+    offset: int
+    time_ms: int
+    error: str
+
+
+def produce_at_the_end_of_time(
+    topics: Topics, topic: str, value: bytes, headers: Any = ()
+) -> Stored:
+    """Send a record with that time."""
+    producer = Producer({**topics.connection, "acks": "all"})
+    told: list[Stored] = []
+
+    def take(error: Any, message: Any) -> None:
+        if error is None:
+            told.append(Stored(message.offset(), message.timestamp()[1], ""))
+        else:
+            told.append(Stored(0, LATEST_MS, error.name()))
+
+    producer.produce(topic, value, None, 0, take, timestamp=LATEST_MS, headers=list(headers))
+    producer.flush(30)
+    (stored,) = told
+    return stored
+
+
 def send_at_the_end_of_time(topics: Topics, body: bytes, real: str) -> list[str]:
     """Send a half and its commit with that time; return why the broker refused them, if it did."""
-    producer = Producer({**topics.connection, "acks": "all"})
-    stored: list[int] = []
-    errors: list[str] = []
-
-    def send(topic: str, value: bytes, headers: Any) -> None:
-        def told(error: Any, message: Any) -> None:
-            if error is None:
-                stored.append(message.offset())
-            else:
-                errors.append(error.name())
-
-        producer.produce(topic, value, None, 0, told, timestamp=LATEST_MS, headers=headers)
-        producer.flush(30)
-
     made = half_headers(
         producer_group="g", transaction_id=body.decode(), real_topic=real, properties={}
     )
-    send(topics.names.half, body, made)
-    op = Op(0, stored[0] if stored else 0, "g", body.decode(), COMMIT)
-    send(topics.names.op, op.value(), op.headers())
-    return errors
+    half = produce_at_the_end_of_time(topics, topics.names.half, body, made)
+    op = Op(0, half.offset, "g", body.decode(), COMMIT)
+    sent = produce_at_the_end_of_time(topics, topics.names.op, op.value(), op.headers())
+    return [one.error for one in (half, sent) if one.error]
+
+
+def believe_senders(topics: Topics, topic: str, **config: str) -> Stored:
+    """Make the mistake, and wait until the broker makes it too: it learns of it a little later.
+
+    Return what became of the first record whose time it believed. Those before it are records of
+    nobody's, which the pipeline refuses.
+    """
+    set_topic_config(topics.connection, topic, message_timestamp_type="CreateTime", **config)
+    told: list[Stored] = []
+
+    def is_believed() -> bool:
+        told.append(produce_at_the_end_of_time(topics, topic, b"of nobody"))
+        return told[-1].time_ms == LATEST_MS
+
+    wait_until(is_believed, what=f"a broker that believes senders on {topic}")
+    return told[-1]
 
 
 def commit(topics: Topics, body: str, real: str) -> None:
@@ -61,7 +91,7 @@ def test_the_latest_time_that_there_is_harms_nobody(topics: Topics, tmp_path: Pa
         commit(topics, "before", real)
         wait_until(lambda: topics.bodies(real) == ["before", "late"], what="both finals")
         for name in (topics.names.half, topics.names.op):
-            set_topic_config(topics.connection, name, message_timestamp_type="CreateTime")
+            believe_senders(topics, name)
         after_the_mistake = send_at_the_end_of_time(topics, b"poison", real)
         commit(topics, "after", real)
         wait_until(lambda: "after" in topics.bodies(real), what="the final after the mistake")
@@ -83,11 +113,8 @@ def test_a_time_that_spark_can_not_read_is_named_with_its_record(
 
     with Pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
-        set_topic_config(
-            topics.connection, topics.names.half, message_timestamp_type="CreateTime", **any_time
-        )
-        send_at_the_end_of_time(topics, b"poison", real)
+        poison = believe_senders(topics, topics.names.half, **any_time)
         assert pipeline.wait(120) == 3
         (line,) = pipeline.errors().splitlines()
 
-    assert f"The record at {topics.names.half}-0, offset 0, has a time" in line
+    assert f"The record at {topics.names.half}-0, offset {poison.offset}, has a time" in line
