@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from checkback.checkpoints.access_versions import (
@@ -15,9 +16,9 @@ from checkback.checkpoints.access_versions import (
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.sinks.kafka.marker import MarkerStore
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.access_table import AccessTable
+from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.rule_source import RuleSource
 
@@ -114,13 +115,8 @@ class AccessWatch:
             PrerequisiteError: the ledger can't be read.
         """
         rules = {} if self.table is None else self.table.as_data()
-
-        def is_begun(batch: int) -> bool:
-            if is_in_ledger(ledger, sink.query_id, batch):
-                return True
-            return is_written(sink, state_partitions(settings), batch)
-
-        had, now = record_access_version(store, sink.epoch, self.version, rules, is_begun)
+        begun = partial(is_begun, sink, state_partitions(settings), ledger)
+        had, now = record_access_version(store, sink.epoch, self.version, rules, begun)
         return None if had == now else change_facts(had, now)
 
 
@@ -137,27 +133,3 @@ def change_facts(had: AccessVersion, now: AccessVersion) -> dict[str, Any]:
 
 def _state(version: AccessVersion) -> str:
     return "off" if version.version == OFF else "on"
-
-
-def is_in_ledger(ledger: DeltaLedger | None, query_id: str, batch: int) -> bool:
-    """Tell whether the ledger has a batch's rows; one with nothing but halves sets no marker.
-
-    Raises:
-        PrerequisiteError: it can't be read.
-    """
-    last = None if ledger is None else ledger.last_batch(query_id)
-    return last is not None and last >= batch
-
-
-def is_written(sink: SinkSettings, partitions: int, batch: int) -> bool:
-    """Tell whether a state partition has written a batch.
-
-    Raises:
-        BrokerError: the markers can't be read.
-    """
-    markers = MarkerStore(sink)
-    try:
-        found = markers.read(list(range(partitions)))
-    finally:
-        markers.close()
-    return any(marker.has_any_of(batch) for marker in found.values())

@@ -19,7 +19,7 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.writers import WriteAnswer, WriteRequest, Writers
 from checkback.state import Action, unpack_settled
-from checkback.streaming.access_watch import is_written
+from checkback.streaming.begun_batches import is_written
 from checkback.streaming.preflight import require_markers
 from checkback.testing.fake_kafka import Awaits, Clock, Cluster, installed
 
