@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.access_watch import AccessWatch
 from checkback.streaming.batch_sink import BatchSink
+from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
 from checkback.streaming.clock_watch import ClockWatch
 from checkback.streaming.cores import state_partitions
@@ -42,6 +44,7 @@ from checkback.streaming.ending import (
 )
 from checkback.streaming.failure import explain, jvm_watched
 from checkback.streaming.fencing import fence_older
+from checkback.streaming.held_back import HeldBack, UnreadRecords
 from checkback.streaming.idling import Idling, RecordWatch
 from checkback.streaming.members import groups_without_members
 from checkback.streaming.observation import Observation
@@ -196,8 +199,8 @@ class Job:
         rows = read_topics(spark, settings, source)
         verification = None if table is None else Verification.of(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
-        told = ReadUntil(store, pages.rules)
         self._idling, ledger = self._new_idling(), self._ledger
+        told = ReadUntil(store, pages.rules, self._held_back(store, sink))
         write_batch = BatchSink(
             sink,
             self.progress,
@@ -209,6 +212,10 @@ class Job:
             self._observed,
         )
         return start_query(outcomes, settings, write_batch)
+
+    def _held_back(self, store: CheckpointStore, sink: SinkSettings) -> HeldBack:
+        begun = partial(is_begun, sink, state_partitions(self.settings), self._ledger)
+        return HeldBack(store, UnreadRecords(self._connection()).partitions_with_older, begun)
 
     def _new_idling(self) -> Idling:
         watch = RecordWatch(f"{self.settings.application_id}-watch", self._connection())

@@ -136,7 +136,8 @@ class PageFunction:
         if len(events) and not state.exists:
             rules = self.settings.rules.at(state.getCurrentProcessingTimeMs())
             events = self.op_pages.admit(events, rules.op_pages_per_group_max)
-        yield advance_page(self.settings, self.budget, place, events, state, read_until_of_task())
+        until_ms = read_until_of_task(place[1])
+        yield advance_page(self.settings, self.budget, place, events, state, until_ms)
 
 
 def _loaded(settings: PageSettings) -> PageFunction:

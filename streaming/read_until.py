@@ -5,12 +5,13 @@ of its half, in batches that read past the time in question (docs/decisions/035)
 
 A batch that its limit did not cut read both topics to the ends that Spark looked up before it
 planned the batch, which was after it had planned the batch before. So every record that the broker
-had stored when that one was planned has been read. Spark makes a replay from the same plans, so a
-replay finds the same time.
+had stored when that one was planned has been read, unless an open transaction held it back
+(streaming/held_back.py). Spark makes a replay from the same plans, so a replay finds the same time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,9 +20,11 @@ from pyspark import SparkContext, TaskContext
 from checkback.checkpoints.logs import PlannedBatch
 from checkback.checkpoints.store import CheckpointStore
 from checkback.state import NOTHING_READ, RulesHistory
+from checkback.streaming.held_back import HeldBack
 
 PROPERTY: Final = "checkback.read_until_ms"
-"""Spark hands what the driver sets under it to every task of the batch."""
+"""Spark hands what the driver sets under it to every task of the batch: the time, then the numbers
+of the partitions for which it does not hold."""
 
 
 def read_until_ms(batch: PlannedBatch, before: PlannedBatch | None, batch_events_max: int) -> int:
@@ -64,10 +67,12 @@ class ReadUntil:
     Args:
         store: the checkpoint, which holds the plans.
         rules: which limit was in force when.
+        held_back: tells what the plans do not.
     """
 
     store: CheckpointStore
     rules: RulesHistory
+    held_back: HeldBack
     _last: tuple[int, PlannedBatch] | None = field(default=None)
 
     def tell_tasks(self, context: SparkContext, batch_id: int) -> tuple[PlannedBatch, bool]:
@@ -77,14 +82,19 @@ class ReadUntil:
             The plan, and whether it reads nothing.
 
         Raises:
-            CheckpointError: its plan can't be read.
+            CheckpointError: its plan can't be read, or a note of what was held back.
+            PrerequisiteError: such a note can't be written.
+            BrokerError: the markers can't be read.
         """
         batch = self.store.planned(batch_id)
         limit = self.rules.at(batch.timestamp_ms).batch_events_max
         before = self._before(batch_id)
         until_ms = read_until_ms(batch, before, limit)
-        self._last = batch_id, batch
-        context.setLocalProperty(PROPERTY, str(until_ms))
+        is_first, self._last = self._last is None, (batch_id, batch)
+        held: Iterable[int] = ()
+        if until_ms != NOTHING_READ:
+            held = self.held_back.partitions(batch_id, batch.ends, until_ms, is_first=is_first)
+        context.setLocalProperty(PROPERTY, ",".join(map(str, (until_ms, *sorted(held)))))
         return batch, before is not None and before.ends == batch.ends
 
     def _before(self, batch_id: int) -> PlannedBatch | None:
@@ -93,8 +103,18 @@ class ReadUntil:
         return self.store.planned(batch_id - 1) if batch_id > 0 else None
 
 
-def read_until_of_task() -> int:
-    """Return what the driver told the tasks of this batch, NOTHING_READ where it told nothing."""
+def read_until_of_task(half_partition: int) -> int:
+    """Return up to which time all has been read of a half partition and the ops on its halves.
+
+    Returns:
+        Milliseconds since 1970; NOTHING_READ where the driver told the tasks of this batch nothing.
+    """
     context = TaskContext.get()
     told = None if context is None else context.getLocalProperty(PROPERTY)
-    return NOTHING_READ if told is None else int(told)
+    return NOTHING_READ if told is None else told_of(told, half_partition)
+
+
+def told_of(told: str, half_partition: int) -> int:
+    """Take the time for a half partition out of what the driver told."""
+    until_ms, *held = told.split(",")
+    return NOTHING_READ if str(half_partition) in held else int(until_ms)

@@ -66,4 +66,4 @@ def test_a_page_whose_time_has_come_sleeps_until_the_batch_that_may_tell_more() 
 
 
 def test_outside_a_batch_nothing_counts_as_read() -> None:
-    assert read_until_of_task() == NOTHING_READ
+    assert read_until_of_task(0) == NOTHING_READ

@@ -1,0 +1,155 @@
+"""Whether an open Kafka transaction holds back records that a batch is taken to have read.
+
+The pipeline reads what is committed. So a transaction that any producer leaves open on the half or
+op topic hides everything that follows, a commit of another producer among it, and a batch that ends
+there has not read what the plans say (docs/decisions/035).
+
+The halves, ops and feedbacks of other partitions are not concerned.
+
+What the brokers answer changes with time, and a replay has to decide as the first try did. So the
+checkpoint has a note for each batch for which something was held back, and for the first batch of
+every run. No other batch needs one: the markers tell whether anything was written of a batch that
+is run again, and if so, and without a note, its first try found nothing held back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from checkback.checkpoints.logs import Offsets
+from checkback.checkpoints.store import CheckpointStore
+from checkback.protocol.errors import CheckpointError
+
+FOLDER: Final = "held_back"
+TIMEOUT_S: Final = 10.0
+NO_OFFSET: Final = -1
+"""What brokers answer where no record is so young."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+Numbers = frozenset[int]
+"""Of partitions. An op, and a feedback, is in the partition of its half's number."""
+
+
+@dataclass(slots=True)
+class UnreadRecords:
+    """Looks at the brokers for records that were there, and that a batch did not read.
+
+    Args:
+        connection: librdkafka's settings for the connection.
+    """
+
+    connection: Mapping[str, Any]
+    _admin: Any = None  # untyped: the stubs know little of listing offsets
+
+    def partitions_with_older(self, ends: Offsets, than_ms: int) -> Numbers:
+        """Return the partitions with an unread record that its broker stored before a time.
+
+        All of them where the brokers do not say: then nothing may be concluded from silence.
+
+        Args:
+            ends: by topic and partition, the first offset that was not read.
+            than_ms: milliseconds since 1970.
+        """
+        read = {
+            (topic, number): end for topic, parts in ends.items() for number, end in parts.items()
+        }
+        try:
+            stored = self._offsets(read, OffsetSpec.latest())
+            unread = {place: end for place, end in read.items() if end < stored[place]}
+            young = self._offsets(unread, OffsetSpec.for_timestamp(than_ms)) if unread else {}
+        except (KafkaException, TimeoutError):
+            return frozenset(number for _, number in read)
+        return frozenset(
+            place[1] for place, at in young.items() if at == NO_OFFSET or at > unread[place]
+        )
+
+    def _offsets(self, places: dict[Place, int], which: OffsetSpec) -> dict[Place, int]:
+        if self._admin is None:
+            self._admin = AdminClient({"log_level": 0, **self.connection})
+        answers = self._admin.list_offsets(
+            {TopicPartition(*place): which for place in places},
+            isolation_level=IsolationLevel.READ_UNCOMMITTED,
+            request_timeout=TIMEOUT_S,
+        )
+        return {
+            (place.topic, place.partition): found.result(TIMEOUT_S).offset
+            for place, found in answers.items()
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """Decides it for each batch, for a replay as for its first try.
+
+    Args:
+        store: the checkpoint, which holds the notes.
+        look: returns the partitions with unread records that are older than a time.
+        is_begun: tells whether anything of a batch is written.
+    """
+
+    store: CheckpointStore
+    look: Callable[[Offsets, int], Numbers]
+    is_begun: Callable[[int], bool]
+
+    def partitions(self, batch_id: int, ends: Offsets, than_ms: int, *, is_first: bool) -> Numbers:
+        """Return the partitions of which a batch missed records that were stored before a time.
+
+        Args:
+            batch_id: Spark's number of it.
+            ends: where it ended, by topic and partition.
+            than_ms: the time up to which its plan says that all is read.
+            is_first: whether it is the first batch of this run: only that one may have been tried
+                before, or be tried by an older job that does not know yet that it is fenced.
+
+        Raises:
+            CheckpointError: a note can't be read.
+            PrerequisiteError: it can't be written.
+            BrokerError: the markers can't be read.
+        """
+        if is_first and self.is_begun(batch_id):
+            return self._noted(batch_id, than_ms) or frozenset()
+        found = self.look(ends, than_ms)
+        return self._note(batch_id, than_ms, found) if found or is_first else found
+
+    def _note(self, batch_id: int, than_ms: int, found: Numbers) -> Numbers:
+        """Write a note unless there is one; return what is noted."""
+        text = json.dumps({"read_until_ms": than_ms, "partitions": sorted(found)})
+        if not self.store.create_own(_file(batch_id), text):
+            noted = self._noted(batch_id, than_ms)
+            if noted is not None:
+                return noted
+            self.store.replace_own(_file(batch_id), text)
+        self._forget_older(batch_id)
+        return found
+
+    def _noted(self, batch_id: int, than_ms: int) -> Numbers | None:
+        """Return what is noted of a batch; None: nothing, or of a plan that was dropped since."""
+        text = self.store.read_own(_file(batch_id))
+        if text is None:
+            return None
+        try:
+            said = json.loads(text)
+            numbers = frozenset(int(number) for number in said["partitions"])
+            return numbers if said["read_until_ms"] == than_ms else None
+        except (ValueError, TypeError, KeyError) as error:
+            raise CheckpointError(
+                f"The checkpoint's {_file(batch_id)} can't be read: {error!r}.",
+                remedy="Restore it from a backup; see `checkback docs recovering`.",
+                batch_id=batch_id,
+            ) from error
+
+    def _forget_older(self, batch_id: int) -> None:
+        for number in self.store.own_numbers(FOLDER):
+            if number < batch_id:
+                self.store.delete_own(_file(number))
+
+
+def _file(batch_id: int) -> str:
+    return f"{FOLDER}/{batch_id}.json"

@@ -1,0 +1,56 @@
+"""A commit behind somebody else's open transaction: it is there, and nobody can read it yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique, half_partitions=2)
+
+
+@contextmanager
+def open_transaction(topics: Topics, topic: str) -> Iterator[None]:
+    """Hold back whatever is written to a topic meanwhile."""
+    producer = Producer({**topics.connection, "transactional.id": f"{topics.prefix}somebody"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"of nobody", partition=0)
+    producer.flush(30)
+    try:
+        yield
+    finally:
+        producer.abort_transaction(30)
+
+
+def test_a_half_whose_commit_nobody_can_read_yet_is_not_discarded(
+    topics: Topics, tmp_path: Path
+) -> None:
+    """It was: an open transaction of longer than check_max intervals lost the message."""
+    settings = topics.settings(
+        tmp_path / "checkpoint", check_max=1, transaction_timeout_ms=0, check_interval_ms=1
+    )
+    names, real = topics.names, f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started")
+        with open_transaction(topics, names.op):
+            at = topics.send_half(b"committed", real)
+            topics.send_op(at, "committed", COMMIT)
+            topics.send_half(b"silent", real, partition=1)
+            # Both halves are as old, and as silent as far as anybody can read.
+            wait_until(lambda: "silent" in topics.bodies(names.discarded), what="a discard")
+        wait_until(lambda: topics.bodies(real) == ["committed"], what="the final")
+        assert pipeline.terminate() == 0, pipeline.errors()
+
+    assert topics.bodies(names.discarded) == ["silent"]
+    assert set(topics.bodies(names.check("g"))) == {"silent"}
+    assert topics.reasons() == []
