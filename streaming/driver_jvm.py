@@ -87,17 +87,30 @@ def launch_driver_jvm(
     running: Any = SparkContext._gateway  # noqa: SLF001 - pyspark gives no other way to it
     if running is not None:
         return
+    gateway = launched_jvm(settings, log)
+    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
+    if log is not None:
+        _write_to(log, log_format)
+
+
+def launched_jvm(settings: Mapping[str, str], log: Path | None) -> Any:
+    """Start a JVM that no session uses unless it is given to one; return pyspark's gateway to it.
+
+    Args:
+        settings: Spark's settings by key; empty ones are left out.
+        log: the file for its output; None for this process's standard error.
+
+    Raises:
+        PrerequisiteError: the JVM did not start.
+    """
     given = [(key, value) for key, value in settings.items() if value]
     conf = SparkConf(loadDefaults=False).setAll(given)
     launch: Any = launch_gateway  # untyped in pyspark
     try:
         with _output(log) as output, _sigterm_ignored():
-            gateway = launch(conf, output)
+            return launch(conf, output)
     except PySparkRuntimeError as error:
         raise _did_not_start(log) from error
-    SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - as above
-    if log is not None:
-        _write_to(log, log_format)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.identity import CheckpointIdentity
@@ -59,18 +59,15 @@ def open_state(settings: Settings) -> Iterator[ReadableCheckpoint]:
 @contextmanager
 def _open_by_hadoop(settings: Settings) -> Iterator[CheckpointStore]:
     # Imported late: pyspark loads slowly.
-    from pyspark import SparkConf
-    from pyspark.java_gateway import launch_gateway
-
     from checkback.checkpoints.store import CheckpointStore
+    from checkback.streaming.driver_jvm import launched_jvm, log_path
     from checkback.streaming.session import end_jvm, session_settings
 
     spark_here = {"spark.driver.memory": "512m", **settings.spark}
     chosen = session_settings(replace(settings, spark=spark_here), store_jars(settings))
     chosen = {key: value for key, value in chosen.items() if value}
     # Spark passes a running JVM's gateway on to later sessions; this JVM ends with the context.
-    launch: Any = launch_gateway  # untyped in pyspark
-    gateway = launch(SparkConf(loadDefaults=False).setAll(list(chosen.items())))
+    gateway = launched_jvm(chosen, log_path(settings.log_file))
     try:
         jvm = gateway.jvm
         conf = jvm.org.apache.spark.SparkConf(True)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from checkback.checkpoints.identity import CheckpointIdentity
 
 STOP_FIRST: Final = "The pipeline runs: stop it with SIGTERM, then verify again."
+IF_IT_RUNS: Final = "If its pipeline runs, stop it with SIGTERM first and verify again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,10 @@ class Verification:
 
 def told_to_stop_first(found: Verification, is_running: bool | None) -> Verification:
     """Return the verification with whether the pipeline runs, and with remedies that fit that."""
-    if not is_running:
+    if is_running is False:
         return replace(found, is_running=is_running)
-    problems = tuple(replace(one, remedy=STOP_FIRST) for one in found.problems)
+    problems = tuple(
+        replace(one, remedy=STOP_FIRST if is_running else f"{IF_IT_RUNS} {one.remedy}")
+        for one in found.problems
+    )
     return replace(found, is_running=is_running, problems=problems)

@@ -17,6 +17,7 @@ from tests.unit.checkpoints.folder_in_memory import (
 
 from checkback.checkpoints.files import UnreadableFileError
 from checkback.operations.checkpoint.verification import (
+    IF_IT_RUNS,
     STOP_FIRST,
     Verification,
     told_to_stop_first,
@@ -226,3 +227,7 @@ def test_nobody_is_told_to_rebuild_what_a_pipeline_uses() -> None:
 
     assert [one.remedy for one in told_to_stop_first(found, True).problems] == [STOP_FIRST]
     assert told_to_stop_first(found, False).problems == found.problems
+    unknown = told_to_stop_first(found, None).problems  # on an object store nothing tells
+    assert [one.remedy for one in unknown] == [
+        f"{IF_IT_RUNS} {one.remedy}" for one in found.problems
+    ]
