@@ -36,7 +36,7 @@ def send_as_is(world: World, halves: Sequence[Half]) -> None:
         max_request_size=4_000_000,
     )
     for number, (key, value, headers) in enumerate(halves):
-        raw = [(RawName(name), content) for name, content in headers]
+        raw = [(RawName(name), content or b"") for name, content in headers]
         producer.send(world.names.half, value, key, raw, 0, 1_000 + number)
     producer.flush()
     producer.close()
