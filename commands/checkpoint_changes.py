@@ -10,7 +10,7 @@ import click
 from checkback.commands.core import CommandOutput, output_option
 from checkback.commands.operator_options import now_ms, yes_option
 from checkback.commands.settings import settings_options
-from checkback.commands.table import folded_lines, table_text, terminal_columns
+from checkback.commands.table import folded_lines, table_text, terminal_columns, terminal_text
 from checkback.deploy.java import find_java
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
@@ -73,7 +73,7 @@ def export(settings: Settings, output: CommandOutput, file: Path, form: str) -> 
         reader.close()
     output.show(
         {"exported": exported, "file": str(file), "format": form},
-        f"{exported} pending transactions written to {file}",
+        terminal_text(f"{exported} pending transactions written to {file}"),
     )
 
 
@@ -103,15 +103,19 @@ def repartition(
             plan = look_ahead(settings, store, partitions)
             output.show(
                 {"dry_run": True, "before": plan.before, "after": plan.after},
-                f"{plan.before} state partitions would become {plan.after}. "
-                "Run again with --yes to do it.",
+                terminal_text(
+                    f"{plan.before} state partitions would become {plan.after}. "
+                    "Run again with --yes to do it."
+                ),
             )
             return
         done = change(settings, spark, store, partitions)
     output.show(
         {"dry_run": False, **done.as_data()},
-        f"{done.before} state partitions became {done.after}, in batch {done.batch_id}. "
-        f"Set state_partitions to {done.after}, or leave it out.",
+        terminal_text(
+            f"{done.before} state partitions became {done.after}, in batch {done.batch_id}. "
+            f"Set state_partitions to {done.after}, or leave it out."
+        ),
     )
 
 

@@ -9,6 +9,7 @@ import click
 from checkback.commands.core import CommandOutput, output_option
 from checkback.commands.operator_options import yes_option
 from checkback.commands.settings import settings_options
+from checkback.commands.table import terminal_text
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
@@ -52,7 +53,7 @@ def rebuild(
     from checkback.operations.rebuild.rebuild import Rebuild
 
     report = Rebuild(settings, jars, is_certain, from_topics, unknown_are).run()
-    output.show(report.as_data(), report_text(report))
+    output.show(report.as_data(), terminal_text(report_text(report)))
 
 
 def report_text(report: RebuildReport) -> str:

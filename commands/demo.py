@@ -19,11 +19,12 @@ from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_o
 from checkback.demo.demonstration import DEMO, Demonstration
 from checkback.demo.fate_table import DemoReport, fate_table
 from checkback.demo.fates import ORDERS_MIN, plan_orders
-from checkback.demo.stage import DemoSetting, demo_settings
+from checkback.demo.stage import DemoSetting, demo_settings, shown_settings
 from checkback.demo.timeline import Timeline, folded
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.settings import LoadedSettings, load_with_sources
+from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import UsageError
 
 
@@ -129,6 +130,7 @@ def _stage(
     """Yield a stage on the named Kafka, or on an embedded broker that runs inside the block."""
     set_keys = {key for key, source in loaded.sources.items() if source != "default"}
     chosen = replace(loaded.settings, checkpoint=str(folder / "checkpoint"))
+    chosen = shown_settings(chosen, set_keys, folder)
     if chosen.bootstrap_servers:
         prefix = f"demo-{uuid.uuid4().hex[:8]}-"
         stage = DemoSetting(demo_settings(chosen, set_keys, prefix=prefix), folder)
@@ -155,7 +157,8 @@ def _show(report: DemoReport, output: CommandOutput, console: Console) -> None:
     for finding in report.findings:
         _say(console, f"{finding.kind}: {finding.order_id or '(no key)'}: {finding.text}")
     _say(console, report.verdict())
-    console.print(f"{report.kills} producer processes killed, {report.duration_s:.0f} s.")
+    took = duration_text(round(report.duration_s) * 1_000)
+    console.print(f"{report.kills} producer processes killed, {took}.")
     if report.data_dir:
         console.print(f"Kept in {report.data_dir}.", soft_wrap=True)
     sys.stdout.flush()

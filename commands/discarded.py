@@ -23,7 +23,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns
+from checkback.commands.table import table_text, terminal_columns, terminal_text
 from checkback.operations.discarded import REASONS, DiscardedHalf
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.resuming import (
@@ -150,7 +150,7 @@ def _tell(
             "would_resume": [] if is_certain else rows,
             "already_resumed": [one.as_data() for one in already],
         },
-        "\n".join(lines) or "No discarded message matches.",
+        terminal_text("\n".join(lines) or "No discarded message matches."),
     )
 
 

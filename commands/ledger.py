@@ -13,7 +13,7 @@ import click
 from checkback.commands.core import CommandOutput, output_option
 from checkback.commands.operator_options import DurationType, listing_options, now_ms
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns
+from checkback.commands.table import table_text, terminal_columns, terminal_text
 from checkback.deploy.jars import ensure_jars
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
@@ -116,8 +116,10 @@ def maintain(
     done = maintain_ledger(_open(settings), retention_hours)
     output.show(
         asdict(done),
-        f"{done.files_compacted} files became {done.files_written}; "
-        f"{done.files_deleted} older than {done.retention_hours} h were deleted.",
+        terminal_text(
+            f"{done.files_compacted} files became {done.files_written}; {done.files_deleted} "
+            f"older than {duration_text(done.retention_hours * HOUR_MS)} were deleted."
+        ),
     )
 
 

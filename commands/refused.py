@@ -24,7 +24,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns
+from checkback.commands.table import table_text, terminal_columns, terminal_text
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
 from checkback.operations.resending import (
@@ -169,7 +169,7 @@ def _tell(
                 {**_row(one.refused, settings), "obstacle": one.obstacle} for one in stuck
             ],
         },
-        "\n".join(lines) or "No refused record matches.",
+        terminal_text("\n".join(lines) or "No refused record matches."),
     )
 
 

@@ -90,6 +90,11 @@ def folded(text: str, columns: int | None, indent: int = 0) -> list[str]:
     )  # fmt: skip
 
 
+def terminal_text(text: str) -> str:
+    """Return sentences for people, folded where they are too wide for the terminal."""
+    return "\n".join(folded_lines(text.split("\n"), terminal_columns()))
+
+
 def folded_lines(lines: Iterable[str], columns: int | None) -> list[str]:
     """Return lines so that they fit the terminal, each folded where it is too wide.
 

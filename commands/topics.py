@@ -8,6 +8,7 @@ import click
 
 from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
 from checkback.commands.settings import settings_options
+from checkback.commands.table import terminal_text
 from checkback.deploy.topics import TopicReport, create_topics
 from checkback.protocol.configuration import Settings
 
@@ -36,7 +37,7 @@ def create(settings: Settings, output: CommandOutput, real_topics: tuple[str, ..
     differs = any(report.differences for report in reports)
     output.show(
         {"topics": [asdict(report) for report in reports], "differs": differs},
-        "\n".join(_line(report) for report in reports),
+        terminal_text("\n".join(_line(report) for report in reports)),
     )
     return EXIT_FOUND if differs else EXIT_OK
 

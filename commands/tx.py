@@ -17,7 +17,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import GAP, folded, table_text, terminal_columns
+from checkback.commands.table import GAP, folded, table_text, terminal_columns, terminal_text
 from checkback.operations.history import HistoryEvent, TransactionHistory
 from checkback.operations.resolving import Aftermath, Resolver, manual_op, pending_one
 from checkback.operations.signing import operator_signer
@@ -143,7 +143,7 @@ def _tell_settled(output: CommandOutput, found: Sequence[TransactionHistory], ve
     said = ", ".join(f"{at} has the verdict {one}" for at, one in verdicts.items())
     output.show(
         {"appended": False, "dry_run": False, "verdicts": verdicts},
-        f"Nothing was appended: {said}.",
+        terminal_text(f"Nothing was appended: {said}."),
     )
     return EXIT_OK if set(verdicts.values()) == {verdict} else EXIT_FOUND
 
@@ -151,8 +151,10 @@ def _tell_settled(output: CommandOutput, found: Sequence[TransactionHistory], ve
 def _tell_plan(output: CommandOutput, op: Op, verdict: str) -> int:
     output.show(
         {"appended": False, "dry_run": True, "op": _op_data(op, verdict)},
-        f"Would append for {op.half_partition}:{op.half_offset} ({op.transaction_id}, group "
-        f"{op.producer_group}): {verdict}, by {op.operator}: {op.remark}. Give --yes to do it.",
+        terminal_text(
+            f"Would append for {op.half_partition}:{op.half_offset} ({op.transaction_id}, group "
+            f"{op.producer_group}): {verdict}, by {op.operator}: {op.remark}. Give --yes to do it."
+        ),
     )
     return EXIT_OK
 
@@ -165,7 +167,7 @@ def _tell_aftermath(output: CommandOutput, op: Op, verdict: str, aftermath: Afte
         "op": {**_op_data(op, verdict), "partition": at.partition, "offset": at.offset},
         **aftermath.as_data(),
     }
-    output.show(data, aftermath.as_text())
+    output.show(data, terminal_text(aftermath.as_text()))
     return EXIT_OK if aftermath.is_as_asked(verdict) else EXIT_FOUND
 
 

@@ -50,10 +50,16 @@ def open_sources(
         settings: the pipeline's settings.
         metrics_url: the pipeline's metrics endpoint, "" for that of the settings.
         clock_ms: a clock.
+
+    Raises:
+        ConfigurationError, KafkaException: an address or a setting of Kafka's that no broker has to
+            be asked about. Later it would only be one more source that does not answer.
     """
     metrics_url = metrics_url or metrics_url_of(settings)
     ledger = LedgerView(settings.ledger) if settings.ledger else None
     facts = KafkaFacts(settings, ledger, clock_ms)
+    if settings.bootstrap_servers:
+        facts.admin()
     return Sources(ledger, facts, SnapshotReader(settings, ledger, metrics_url, clock_ms))
 
 

@@ -41,7 +41,7 @@ def timeline(history: TransactionHistory) -> list[TimelineEntry]:
     before: int | None = None
     for event in history.events:
         title, who, why, link = _WORDS[event.kind](event.facts)
-        after = "" if before is None else f"+{_span(event.time_ms - before)}"
+        after = "" if before is None else f"+{duration_text(event.time_ms - before)}"
         place = f"{event.topic} {event.at}"
         entries.append(
             TimelineEntry(event.kind, event.time_ms, after, title, who, why, place, link)
@@ -58,10 +58,6 @@ def half_properties(history: TransactionHistory) -> Mapping[str, str]:
     facts = halves[0].facts
     key = {} if facts["key"] is None else {"(key)": facts["key"]}
     return {**key, **facts["properties"]}
-
-
-def _span(ms: int) -> str:
-    return f"{ms / 1_000:.1f}s" if abs(ms) < 10_000 else duration_text(ms)
 
 
 Words = tuple[str, str, str, str]

@@ -84,6 +84,8 @@ class Demonstration:
         self._listen(lambda: self._started, START_TIMEOUT_S)
         if not self._started:
             raise self._unexpected_end(PIPELINE, f"did not start within {START_TIMEOUT_S:.0f} s")
+        self.timeline.say(DEMO, "until it ends, this shows it in a browser:")
+        self.timeline.show_command(self.stage.console_command())
 
     def _start_services(self) -> None:
         self._start_service(RETIRED_SERVICE)
@@ -155,7 +157,7 @@ class Demonstration:
     def _fatal_batch_begun(self, source: str, fields: Mapping[str, Any]) -> None:
         self.timeline.say(
             source,
-            f"sends {fields['orders']} orders and is about to be killed with all of them open",
+            f"sends {fields['orders']} orders, to be killed with all of them open",
         )
 
     def _send_failed(self, source: str, fields: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from checkback.demo.fates import REAL_TOPICS
+from checkback.deploy.ports import free_ports
 from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
@@ -73,6 +75,10 @@ class DemoSetting:
         """Return the command line of the pipeline."""
         return pipeline_command(self.config)
 
+    def console_command(self) -> str:
+        """Return the command line that a person types to see the run in a browser."""
+        return shlex.join(["checkback", "console", "--config", str(self.config)])
+
     def service_command(self, group: str, *, never_answered: bool) -> list[str]:
         """Return the command line of an order service."""
         command = [
@@ -119,6 +125,25 @@ class DemoSetting:
     @property
     def _real_topics(self) -> list[str]:
         return [self.settings.topic_prefix + topic for topic in REAL_TOPICS]
+
+
+def shown_settings(chosen: Settings, set_keys: Iterable[str], data_dir: Path) -> Settings:
+    """Return settings with what the console shows more by, unless the user set it: ledger, metrics.
+
+    Args:
+        chosen: the settings.
+        set_keys: those that the user set.
+        data_dir: folder for all files of the run.
+
+    Raises:
+        PrerequisiteError: no port is free.
+    """
+    changes: dict[str, Any] = {}
+    if "ledger" not in set_keys:
+        changes["ledger"] = str(data_dir / "ledger")
+    if "metrics_port" not in set_keys:
+        [changes["metrics_port"]] = free_ports(1)
+    return replace(chosen, **changes)
 
 
 def demo_settings(chosen: Settings, set_keys: Iterable[str], *, prefix: str) -> Settings:

@@ -19,7 +19,7 @@ SOURCE_STYLES: Final = {
     "demo": "bold",
 }
 SOURCE_WIDTH: Final = max(map(len, SOURCE_STYLES))
-COLUMNS_MAX: Final = 100
+COLUMNS_MAX: Final = 80
 """Longer lines are folded, also in a file: they end up in reports and mails."""
 TEXT_AT: Final = len("1234.5 s  ") + SOURCE_WIDTH + 2
 
@@ -73,6 +73,10 @@ class Timeline:
             "\n".join([first, *(" " * TEXT_AT + one for one in further)]),
         )
         self.console.print(line, soft_wrap=True)
+
+    def show_command(self, command: str) -> None:
+        """Show a command for people to copy, by itself and never folded."""
+        self.console.print(f"  {command}", soft_wrap=True, markup=False)
 
     def show_state(self, text: str) -> None:
         """Show the present state in the last line of a terminal; elsewhere do nothing."""

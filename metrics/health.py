@@ -8,6 +8,8 @@ from threading import Lock
 from time import monotonic
 from typing import Final, NamedTuple
 
+from checkback.protocol.durations import duration_text
+
 BEAT_S_MAX: Final = 120.0
 """Older than this, the driver hangs: its loop turns every 0.2 s, and waits for brokers for less."""
 BATCH_AGE_S_LEAST: Final = 60.0
@@ -69,7 +71,7 @@ class Health:
         """Tell whether the process is worth keeping."""
         if self._beat_s is not None and self.now_s() - self._beat_s > BEAT_S_MAX:
             age_s = self.now_s() - self._beat_s
-            return Answer(False, f"the driver's loop has not turned for {age_s:.0f} s")
+            return Answer(False, f"the driver's loop has not turned for {_span(age_s)}")
         return Answer(True, "alive")
 
     def ready(self) -> Answer:
@@ -78,12 +80,12 @@ class Health:
             return Answer(False, f"the job {self._state}")
         age_s = self.now_s() - self._batch_s
         if age_s > self.age_s_max:
-            says = f"the last batch is {age_s:.0f} s old, more than {self.age_s_max:.0f} s"
+            says = f"the last batch is {_span(age_s)} old, more than {_span(self.age_s_max)}"
             return Answer(False, says)
         unreached = self._unreached()
         if unreached:
             return Answer(False, f"the brokers can't be reached: {unreached}")
-        return Answer(True, f"ready; the last batch is {age_s:.0f} s old")
+        return Answer(True, f"ready; the last batch is {_span(age_s)} old")
 
     def _unreached(self) -> str:
         with self._asking:
@@ -91,3 +93,7 @@ class Health:
                 says = self.reach()
                 self._reached = self.now_s(), says
             return self._reached[1]
+
+
+def _span(seconds: float) -> str:
+    return duration_text(round(seconds) * 1_000)

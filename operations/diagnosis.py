@@ -131,7 +131,9 @@ def judge_clock(before_ms: int, appended_ms: int, after_ms: int) -> Diagnosis:
     """
     ahead_ms = max(appended_ms - after_ms, before_ms - appended_ms, 0)
     if ahead_ms <= SKEW_WARNING_MS:
-        return Diagnosis("clock", Result.OK, f"at most {after_ms - before_ms} ms from the broker's")
+        return Diagnosis(
+            "clock", Result.OK, f"at most {duration_text(after_ms - before_ms)} from the broker's"
+        )
     which = "behind" if appended_ms > after_ms else "ahead of"
     says = f"this machine's is {duration_text(ahead_ms)} {which} the broker's"
     remedy = "Set both by NTP: an age is the driver's time minus the broker's."

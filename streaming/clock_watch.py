@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import OperationalError
 
 TOLERATED_MS: Final = 10_000
@@ -42,7 +43,7 @@ class ClockWatch:
         set_back_ms = self._most_ahead_ms - ahead_ms
         if self.trigger_interval_ms and set_back_ms > TOLERATED_MS:
             raise OperationalError(
-                f"This machine's clock was set back by {set_back_ms / 1_000:.0f} s. Spark "
+                f"This machine's clock was set back by {duration_text(int(set_back_ms))}. Spark "
                 "would make no batch until the clock has caught up.",
                 remedy="Start the job again: it continues from the checkpoint at once.",
                 set_back_ms=int(set_back_ms),

@@ -18,6 +18,7 @@ from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.identity import FILE, FORMAT, CheckpointIdentity
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
+from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.protocol.topics import DAY_MS, TopicPlan, plan_topics
 from checkback.sinks.kafka.kafka_error import cause_of
@@ -303,8 +304,8 @@ def _require_retention(settings: Settings, retention_ms: int) -> None:
     window_ms = settings.pending_window_ms
     if 0 <= retention_ms < window_ms:
         raise ConfigurationError(
-            f"{settings.topics.half} keeps halves for {retention_ms} ms, but one may be pending "
-            f"for {window_ms} ms and is looked up at its end.",
+            f"{settings.topics.half} keeps halves for {duration_text(retention_ms)}, but one "
+            f"may be pending for {duration_text(window_ms)} and is looked up at its end.",
             remedy=f"Set the topic's retention.ms to {window_ms + DAY_MS} or more.",
             retention_ms=retention_ms,
             window_ms=window_ms,

@@ -20,6 +20,7 @@ from kafka.errors import KafkaError
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import kafka_python_settings
+from checkback.protocol.durations import duration_text
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -55,9 +56,10 @@ class Stall:
         """Return it as a sentence."""
         who = f"producer {self.producer_id}" if self.producer_id != UNKNOWN else "a producer"
         named = f" ({self.transactional_id})" if self.transactional_id else ""
+        stalled = duration_text(round(self.stalled_s) * 1_000)
         return (
             f"{self.topic}-{self.partition} has stood still at offset {self.offset} for "
-            f"{self.stalled_s:.0f} s: {who}{named} has a Kafka transaction open there"
+            f"{stalled}: {who}{named} has a Kafka transaction open there"
         )
 
     def remedy(self) -> str:

@@ -263,6 +263,7 @@ typedef struct topic {
     rd_kafka_topic_t *handle; /* NULL: what goes there is left to Python */
     int64_t partitions, batch_bytes_max;
     int needs_key;
+    int is_held; /* Python may send a half of this pass there, and so sends all later ones */
 } topic;
 
 /* Names of headers. */
@@ -300,7 +301,7 @@ int sender_add_topic(sender *to, const char *name, int64_t name_len, int64_t par
     if (!grown || !made || !copy) return free(made), free(copy), -1;
     memcpy(copy, name, (size_t)name_len);
     rd_kafka_topic_t *handle = partitions ? kafka.topic_new(to->producer, copy, NULL) : NULL;
-    *made = (topic){copy, (size_t)name_len, handle, partitions, batch_bytes_max, needs_key};
+    *made = (topic){copy, (size_t)name_len, handle, partitions, batch_bytes_max, needs_key, 0};
     to->topics[to->topic_count++] = made;
     return 0;
 }
@@ -315,10 +316,14 @@ void sender_free(sender *to) {
     free(to);
 }
 
-static const topic *find_topic(sender *to, const void *name, size_t name_len) {
+static void release_topics(sender *to) {
+    for (size_t i = 0; i < to->topic_count; i++) to->topics[i]->is_held = 0;
+}
+
+static topic *find_topic(sender *to, const void *name, size_t name_len) {
     for (size_t tried = 0; tried < to->topic_count; tried++) {
         size_t at = (to->last_found + tried) % to->topic_count; /* neighbours mostly share one */
-        const topic *one = to->topics[at];
+        topic *one = to->topics[at];
         if (one->name_len == name_len && !memcmp(one->name, name, name_len))
             return to->last_found = at, one;
     }
@@ -352,18 +357,45 @@ static int place_of(const char *const *names, const char *name) {
     return -1;
 }
 
-/* Whether a header's name is ASCII and ends where C takes it to end. One with a NUL in it is another
- * name to the JVM, which decided by it; librdkafka does not tell how long it is, but keeps the value
- * right behind the NUL that it ends the name with. */
-static int is_plain_name(const char *name, size_t len, const void *value) {
+static int is_ascii(const char *text, size_t len) {
     uint64_t all = 0, some;
     size_t i = 0;
     for (; i + sizeof some <= len; i += sizeof some) {
-        memcpy(&some, name + i, sizeof some);
+        memcpy(&some, text + i, sizeof some);
         all |= some;
     }
-    for (; i < len; i++) all |= (unsigned char)name[i];
-    return !(all & 0x8080808080808080u) && (!value || (const char *)value == name + len + 1);
+    for (; i < len; i++) all |= (unsigned char)text[i];
+    return !(all & 0x8080808080808080u);
+}
+
+/* How many bytes follow the first one of a character; -1 behind none. */
+static int bytes_behind(unsigned char first) {
+    if (first < 0x80) return 0;
+    if (first < 0xc2 || first > 0xf4) return -1;
+    return first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+}
+
+/* Of a text that a NUL ends; strict, as Python reads it. */
+static int is_utf8(const char *text) {
+    for (const unsigned char *at = (const unsigned char *)text; *at;) {
+        int more = bytes_behind(*at);
+        /* Neither longer than need be, nor half of a pair, nor behind the last character. */
+        unsigned char least = *at == 0xe0 ? 0xa0 : *at == 0xf0 ? 0x90 : 0x80;
+        unsigned char most = *at == 0xed ? 0x9f : *at == 0xf4 ? 0x8f : 0xbf;
+        if (more < 0 || (more && (at[1] < least || at[1] > most))) return 0;
+        for (int i = 2; i <= more; i++)
+            if ((at[i] & 0xc0) != 0x80) return 0;
+        at += more + 1;
+    }
+    return 1;
+}
+
+/* Whether a header's name is UTF-8 and ends where C takes it to end. One with a NUL in it is another
+ * name to the JVM, which decided by it; librdkafka does not tell how long it is, but keeps the value
+ * right behind the NUL that it ends the name with. */
+static int is_plain_name(const char *name, size_t len, const void *value) {
+    return (!value || (const char *)value == name + len + 1) &&
+           (is_ascii(name, len) || is_utf8(name));
 }
 
 static facts look(const sender *to, const rd_kafka_headers_t *headers) {
@@ -393,9 +425,9 @@ static facts look(const sender *to, const rd_kafka_headers_t *headers) {
     return found;
 }
 
-static int takes(const sender *to, const topic *real, const facts *found,
-                 const rd_kafka_message_t *half) {
-    if (!real->handle || (real->needs_key && !half->key)) return 0;
+/* By an upper bound: what does not fit here may fit where Python measures it. */
+static int fits(const sender *to, const topic *real, const facts *found,
+                const rd_kafka_message_t *half) {
     int64_t bytes = (int64_t)(half->len + half->key_len);
     if (bytes <= real->batch_bytes_max - to->sizes.header_room_bytes) return 1;
     bytes += to->sizes.record_overhead_bytes + found->kept_bytes;
@@ -644,11 +676,15 @@ static int prepare(reader *from, sender *to, int32_t partition, const identity *
     rd_kafka_headers_t *headers = NULL;
     if (kafka.message_headers(half, &headers)) return DONE; /* it has none */
     facts found = look(to, headers);
-    if (!found.is_plain || found.real_topic_len > sizeof state->text) return DONE;
+    /* Of these and of those for another topic Python refuses all, or sends all. */
+    if (!found.real_topic_len || found.real_topic_len > sizeof state->text) return DONE;
     if (!is_decided(to->names, headers, decided)) return DONE;
-    const topic *real = find_topic(to, found.real_topic, found.real_topic_len);
+    topic *real = find_topic(to, found.real_topic, found.real_topic_len);
     if (!real) return stop(state, TOPIC_UNKNOWN, 0, found.real_topic, found.real_topic_len);
-    if (!takes(to, real, &found, half)) return DONE;
+    if (!real->handle || (real->needs_key && !half->key)) return DONE;
+    /* Python may send this one, but later: what follows it on its topic must not go before it. */
+    if (!found.is_plain || !fits(to, real, &found, half)) real->is_held = 1;
+    if (real->is_held) return DONE;
     int64_t wished = found.real_queue_id;
     from->real = real;
     from->real_partition = wished < real->partitions ? (int32_t)wished : BY_KEY;
@@ -696,11 +732,13 @@ static int pass_event(reader *from, int64_t wanted, int *is_missing, progress *s
 }
 
 /* See to the records at `offsets`, which ascend. Where left[i] is 1, send the final of that half, and
- * make it 0, unless it is gone, not plain, or another one than decided[i] says. Where there are notes,
- * note every record. Returns why it stopped; called again with the same, it goes on. */
+ * make it 0, unless it is gone, not plain, another one than decided[i] says, or behind one for its
+ * topic that is not plain. Where there are notes, note every record. Returns why it stopped; called
+ * again with the same, it goes on. */
 int forward(reader *from, sender *to, notes *noted, int32_t partition, const int64_t *offsets,
             const identity *decided, uint8_t *left, int64_t count, int timeout_ms,
             progress *state) {
+    if (to && !state->at) release_topics(to);
     while (state->at < count) {
         int64_t wanted = offsets[state->at];
         resp_err code = go_to(from, partition, wanted);

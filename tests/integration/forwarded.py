@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.integration.sinking import (
     World,
 )
 
 from checkback.protocol.properties import NOT_ON_FINAL
+from checkback.sinks.batch_report import BatchReport
+from checkback.testing.topics import END_WAIT_MS
 
 Half = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 Final = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], tuple[int, int]]
@@ -86,3 +89,51 @@ def send(world: World, halves: Sequence[Half]) -> None:
         sent: Any = headers
         producer.produce(world.names.half, value, key, 0, headers=sent, timestamp=1_000 + number)
     producer.flush()
+
+
+def everything(world: World, count: int) -> dict[tuple[str, int], list[Final]]:
+    """All that a read_committed consumer sees on the topics that finals may go to.
+
+    Waits for all records: the brokers end a transaction on the partitions only after its
+    producer was told so.
+    """
+    consumer = Consumer(
+        {
+            **world.settings.connection,
+            "group.id": "audit",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": END_WAIT_MS,
+        }
+    )
+    topics = consumer.list_topics().topics
+    prefixes = (world.real, world.names.refused)
+    parts = [
+        (name, p) for name in topics if name.startswith(prefixes) for p in topics[name].partitions
+    ]
+    consumer.assign([TopicPartition(name, partition, 0) for name, partition in parts])
+    found: dict[tuple[str, int], list[Final]] = {part: [] for part in parts}
+    ended = 0
+    while ended < len(parts) or count > sum(map(len, found.values())):
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error():
+            ended += 1
+            continue
+        headers: Any = message.headers() or []
+        at = (message.topic() or "", message.partition() or 0)
+        found[at].append((message.key(), message.value(), headers, message.timestamp()))
+    consumer.close()
+    return found
+
+
+def written_by(world: World, batch: list[Any], *, native_sink: bool) -> tuple[Any, BatchReport]:
+    """What one batch adds to the topics, written either way by a query of its own."""
+    before = everything(world, 0)
+    query_id = f"{world.settings.query_id}-{native_sink}"
+    other = World(replace(world.settings, query_id=query_id, native_sink=native_sink), world.real)
+    report = other.writer().write(batch, 0, 0)
+    other.close()
+    written = report.counts["finals"] + report.counts["finals_refused"]
+    after = everything(world, sum(map(len, before.values())) + written)
+    return {part: after[part][len(before[part]) :] for part in after}, report

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from numpy.typing import NDArray
 from tests.integration.forwarded import (
@@ -23,6 +22,7 @@ from tests.integration.forwarded import (
     random_halves,
     send,
     to,
+    written_by,
 )
 from tests.integration.sinking import (
     World,
@@ -35,13 +35,11 @@ from tests.integration.sinking import (
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import first_value
-from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.native.library import native
 from checkback.state import Action
 from checkback.state.identity import identity_words
 from checkback.state.outcome import REST_UNKNOWN
-from checkback.testing.topics import END_WAIT_MS
 
 
 def make_topics(world: World) -> None:
@@ -52,54 +50,6 @@ def make_topics(world: World) -> None:
     admin = AdminClient(dict(world.settings.connection))
     for future in admin.create_topics(topics).values():
         future.result()
-
-
-def everything(world: World, count: int) -> dict[tuple[str, int], list[Final]]:
-    """All that a read_committed consumer sees on the topics that finals may go to.
-
-    Waits for all records: the brokers end a transaction on the partitions only after its
-    producer was told so.
-    """
-    consumer = Consumer(
-        {
-            **world.settings.connection,
-            "group.id": "audit",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "fetch.wait.max.ms": END_WAIT_MS,
-        }
-    )
-    topics = consumer.list_topics().topics
-    prefixes = (world.real, world.names.refused)
-    parts = [
-        (name, p) for name in topics if name.startswith(prefixes) for p in topics[name].partitions
-    ]
-    consumer.assign([TopicPartition(name, partition, 0) for name, partition in parts])
-    found: dict[tuple[str, int], list[Final]] = {part: [] for part in parts}
-    ended = 0
-    while ended < len(parts) or count > sum(map(len, found.values())):
-        message = consumer.poll(10)
-        assert message is not None
-        if message.error():
-            ended += 1
-            continue
-        headers: Any = message.headers() or []
-        at = (message.topic() or "", message.partition() or 0)
-        found[at].append((message.key(), message.value(), headers, message.timestamp()))
-    consumer.close()
-    return found
-
-
-def written_by(world: World, batch: list[Any], *, native_sink: bool) -> tuple[Any, BatchReport]:
-    """What one batch adds to the topics, written either way by a query of its own."""
-    before = everything(world, 0)
-    query_id = f"{world.settings.query_id}-{native_sink}"
-    other = World(replace(world.settings, query_id=query_id, native_sink=native_sink), world.real)
-    report = other.writer().write(batch, 0, 0)
-    other.close()
-    written = report.counts["finals"] + report.counts["finals_refused"]
-    after = everything(world, sum(map(len, before.values())) + written)
-    return {part: after[part][len(before[part]) :] for part in after}, report
 
 
 def comparable(found: dict[tuple[str, int], list[Final]]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 import stat
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkback.demo.stage import SHORT, DemoSetting, demo_settings
+from checkback.demo.stage import SHORT, DemoSetting, demo_settings, shown_settings
 from checkback.demo.tally import COUNT_LABELS, Tally
 from checkback.demo.timeline import Timeline
 from checkback.deploy.settings import load_settings, toml_of
@@ -134,7 +135,7 @@ def test_the_timeline_is_plain_lines_where_there_is_no_terminal() -> None:
     assert timeline.entries[1] == {"at_s": 1.3, "source": "order service", "text": "killed"}
 
 
-@pytest.mark.parametrize(("columns", "is_terminal", "most"), [(80, True, 80), (200, None, 100)])
+@pytest.mark.parametrize(("columns", "is_terminal", "most"), [(60, True, 60), (200, None, 80)])
 def test_a_long_line_is_folded_under_its_text(
     columns: int, is_terminal: bool | None, most: int
 ) -> None:
@@ -152,6 +153,24 @@ def test_a_long_line_is_folded_under_its_text(
     assert further
     assert all(line[:27].isspace() and line[27] != " " for line in further)
     assert max(map(len, [first, *further])) <= most
+
+
+def test_a_command_stays_one_line_that_can_be_copied(tmp_path: Path) -> None:
+    stage, written = DemoSetting(CHOSEN, tmp_path / ("x y" * 40)), io.StringIO()
+    timeline = Timeline(Console(file=written, width=60, color_system=None))
+
+    timeline.show_command(stage.console_command())
+
+    assert shlex.split(written.getvalue())[-2:] == ["--config", str(stage.config)]
+    assert written.getvalue().count("\n") == 1
+
+
+def test_a_run_has_what_the_console_shows_unless_somebody_set_it(tmp_path: Path) -> None:
+    shown = shown_settings(CHOSEN, set(), tmp_path)
+
+    assert shown.ledger == str(tmp_path / "ledger")
+    assert shown.metrics_port
+    assert shown_settings(CHOSEN, {"ledger", "metrics_port"}, tmp_path) == CHOSEN
 
 
 def test_the_configuration_file_is_for_its_owner_alone(tmp_path: Path) -> None:

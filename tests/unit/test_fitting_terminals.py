@@ -1,4 +1,4 @@
-"""What `checkpoint` and `acl` tell people fits the terminal, and no name in it is broken."""
+"""What commands tell people fits the terminal, and no name in it is broken."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.operations.records import discarded as discarded_record
+from tests.unit.operations.records import half
 
+from checkback.commands import checkpoint_rebuild, discarded
 from checkback.commands.acl import command, decision_text
 from checkback.commands.checkpoint import verification_text
 from checkback.commands.checkpoint_changes import inspection_text
-from checkback.commands.core import execute
-from checkback.commands.table import folded_lines
+from checkback.commands.core import CommandOutput, execute
+from checkback.commands.table import folded_lines, terminal_text
 from checkback.operations.checkpoint.verification import Problem, Verification
+from checkback.operations.discarded import DiscardedHalf
+from checkback.operations.positions import Position
+from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
 from checkback.security.decision import Decision, Outcome, Step
 
 TOPIC = "production-RMQ_SYS_TRANS_HALF_TOPIC"
@@ -112,3 +118,57 @@ def test_mistakes_in_rules_fit_the_terminal(
 def test_empty_lines_stay_where_others_are_folded() -> None:
     assert folded_lines(["a", "", "b"], 80) == ["a", "", "b"]
     assert folded_lines(["a", "", "b"], None) == ["a", "", "b"]
+
+
+PATH = "s3a://orders-and-payments/production/checkpoints/of-the-pipeline-in-eu-central"
+
+
+def rebuilt(*_: object) -> RebuildReport:
+    problem = {"file": FILE, "says": SAYS}
+    return RebuildReport(
+        "from topics",
+        True,
+        PATH,
+        (problem,),
+        ended_queries=("6a5b0000-0000-4000-8000-000000000000",) * 3,
+    )
+
+
+def test_what_a_rebuild_would_do_fits_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(Rebuild, "run", rebuilt)
+    monkeypatch.setattr(checkpoint_rebuild, "find_java", lambda: None)
+    monkeypatch.setattr(checkpoint_rebuild, "pipeline_jars", lambda _: [])
+
+    execute(checkpoint_rebuild.rebuild, [])
+    lines = capsys.readouterr().out.splitlines()
+
+    assert max(map(len, lines)) <= 80
+    assert lines[-1] == "Nothing was changed. Run again with --yes to do it."
+    assert lines[0].startswith(f"wrong: {FILE}: ")
+
+
+def test_what_would_be_resumed_fits_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    of = half(
+        "payments-service-0000000000000042", group="payments-of-a-long-name", at=Position(1, 7)
+    )
+    given_up = DiscardedHalf(discarded_record(of, at=Position(0, 4)))
+
+    discarded._tell(CommandOutput(False), [given_up], [], is_certain=False)
+
+    assert capsys.readouterr().out.splitlines() == [
+        "0:4 (payments-service-0000000000000042, group payments-of-a-long-name): would be",
+        "  resumed",
+        "Run again with --yes to do it.",
+    ]
+
+
+def test_sentences_stay_whole_where_a_program_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    assert terminal_text("word " * 40) == "word " * 40

@@ -34,5 +34,5 @@ def test_a_stall_is_in_the_line_with_whom_it_is_to_be_blamed_on() -> None:
     line = Progress().line(0, None, (), [stall])
     text = line_text("progress", asdict(line), width=200)
 
-    assert "half-0 has stood still at offset 5 for 15 s: producer 42 (batch-loader)" in text
+    assert "half-0 has stood still at offset 5 for 15s: producer 42 (batch-loader)" in text
     assert "--partition 0 --start-offset 5" in stall.remedy()

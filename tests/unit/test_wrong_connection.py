@@ -15,7 +15,11 @@ CONFIGURATION_WRONG = 2
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     start = "from checkback.commands import main; main()"
     return subprocess.run(
-        [sys.executable, "-c", start, *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-c", start, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,  # one that goes on instead is the defect
     )
 
 
@@ -30,6 +34,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("doctor", NOBODY, "--kafka group.idd=x", "group.idd"),
         ("topics create", NOBODY, "--kafka group.idd=x", "group.idd"),
         ("topics create", NOBODY, "--kafka acks=some", "acks"),
+        ("console --port 0", ":::", "", "[IPv6 address]:port"),
+        ("console --port 0", NOBODY, "--kafka group.idd=x", "group.idd"),
+        ("top", ":::", "--output json", "[IPv6 address]:port"),
+        ("top", NOBODY, "--kafka group.idd=x", "group.idd"),
+        ("report -o unwritten.html", "localhost:0", "", "1 to 65535"),
     ],
 )
 def test_the_user_reads_one_sentence(command: str, servers: str, more: str, says: str) -> None:

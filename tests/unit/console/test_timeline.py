@@ -21,8 +21,8 @@ def test_a_timeline_names_who_and_why_and_how_long_after() -> None:
     entries = timeline(decided_history(half(5)))
 
     assert [(one.kind, one.after) for one in entries] == [
-        ("half", ""), ("check request", "+1m"), ("mark", "+1.0s"), ("op", "+4.0s"),
-        ("op", "+5m35s"), ("mark", "+0.8s"), ("final", "+0.0s"),
+        ("half", ""), ("check request", "+1m"), ("mark", "+1s"), ("op", "+4s"),
+        ("op", "+5m35s"), ("mark", "+800ms"), ("final", "+0s"),
     ]  # fmt: skip
     by_hand = entries[4]
     assert (by_hand.who, by_hand.why) == ("operator kim", "the customer paid by phone")

@@ -37,7 +37,7 @@ def test_a_job_whose_query_runs_is_ready() -> None:
     world = World()
     world.health.started()
 
-    assert world.health.ready() == (True, "ready; the last batch is 0 s old")
+    assert world.health.ready() == (True, "ready; the last batch is 0s old")
 
 
 def test_a_late_batch_makes_it_unready_and_the_next_batch_ready() -> None:
@@ -47,7 +47,7 @@ def test_a_late_batch_makes_it_unready_and_the_next_batch_ready() -> None:
     late = world.health.ready()
     world.health.batch_written()
 
-    assert late == (False, "the last batch is 61 s old, more than 60 s")
+    assert late == (False, "the last batch is 1m1s old, more than 1m")
     assert world.health.ready().is_well
 
 
@@ -77,7 +77,7 @@ def test_a_loop_that_hangs_is_not_alive() -> None:
     hangs = world.health.alive()
     world.health.beat()
 
-    assert hangs == (False, "the driver's loop has not turned for 121 s")
+    assert hangs == (False, "the driver's loop has not turned for 2m1s")
     assert world.health.alive().is_well
 
 
