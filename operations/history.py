@@ -9,7 +9,6 @@ from typing import Any, Final
 from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties as names
-from checkback.protocol.records import DISCARDED_REASON_HEADER
 from checkback.protocol.refusals import refusal_facts
 from checkback.state import Mark, unpack_settled
 
@@ -215,7 +214,7 @@ def discarded_event(record: FoundRecord) -> HistoryEvent:
         }
         return _event("resumed", record, facts)
     times = record.text(names.TRANSACTION_CHECK_TIMES)
-    why = record.text(DISCARDED_REASON_HEADER)
+    why = record.text(names.DISCARDED_REASON)
     return _event("discarded", record, {"reason": why, "check_times": _number(times)})
 
 

@@ -83,6 +83,8 @@ OP_PROTOCOL_ORDER: Final = (TAGS, COMMIT_OR_ROLLBACK, PGROUP, UNIQ_KEY, FROM_TRA
 it, REMARK may follow."""
 
 ERROR_HEADER_PREFIX: Final = "__checkback.errors."
+DISCARDED_REASON: Final = "__checkback.discarded.reason"
+"""On a record of the discarded topic: why."""
 RESUME_HEADER_PREFIX: Final = "__checkback.resume."
 RESEND_HEADER_PREFIX: Final = "__checkback.resend."
 
@@ -125,6 +127,7 @@ RESERVED_PROPERTIES: Final = frozenset(
         TRANSACTION_CHECK_INTERVAL_MS, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID,
         COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR, DIRECT_ID,
         DIRECT_CLOSED, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST, BORN_TIMESTAMP,
+        DISCARDED_REASON,
     }
 ) | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
 """Names that a user property may not have. Users may set the immunity time."""
@@ -133,13 +136,15 @@ NOT_ON_FINAL: Final = frozenset(
     {
         TRAN_MSG, REAL_TOPIC, REAL_QID, CHECK_IMMUNITY_TIME_IN_SECONDS, TRANSACTION_CHECK_TIMES,
         TRANSACTION_CHECK_INTERVAL_MS, DELAY, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST,
-        BORN_TIMESTAMP, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID, DIRECT_ID,
+        BORN_TIMESTAMP, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID, DIRECT_ID, DIRECT_CLOSED,
+        COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR, DISCARDED_REASON,
     }
 ) | TIMER_PROPERTIES | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
 """Properties that a final message does not take from its half (RocketMQ leaked some of them: #9469,
 #10970).
 
 The two position properties are among them: the final gets new ones from the half's real position.
+So are the names of ops and of discarded records: no half has them but one that a stranger wrote.
 """
 
 

@@ -256,16 +256,20 @@ def _said(position: int) -> Column:
 
 
 def _stands_direct() -> Column:
-    """Tell whether the header that may follow those of the protocol's order stands there."""
-    follows = _header_at(_DIRECT_AT)["key"]
-    of_op = f.col("is_direct_op") & (follows == names.DIRECT_CLOSED)
-    stands = f.when(f.col("is_half"), follows == names.DIRECT_ID).otherwise(of_op)
-    return f.coalesce(f.col("in_order") & stands, f.lit(False))
+    """Tell whether the header that may follow those of the protocol's order names a session."""
+    follows = _header_at(_DIRECT_AT)
+    of_op = f.col("is_direct_op") & (follows["key"] == names.DIRECT_CLOSED)
+    stands = f.when(f.col("is_half"), follows["key"] == names.DIRECT_ID).otherwise(of_op)
+    return f.coalesce(f.col("in_order") & stands & (follows["value"] != as_bytes("")), f.lit(False))
 
 
 def _says_direct() -> Column:
-    """Tell whether a half names a session, or an op on the direct op topic closes one."""
-    return f.col("stands_direct") | f.get(f.col("found"), f.lit(_DIRECT_AT)).isNotNull()
+    """Tell whether a half names a session, or an op on the direct op topic closes one.
+
+    A value that is null or empty names none, for the sink, the clients and `tx resolve` as well.
+    """
+    found = f.get(f.col("found"), f.lit(_DIRECT_AT)) != as_bytes("")
+    return f.col("stands_direct") | f.coalesce(found, f.lit(False))
 
 
 def _parts(*, takes_direct: bool) -> list[Column]:

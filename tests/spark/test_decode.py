@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 from tests.spark.harness import NAMES, KafkaRow, half_row, kafka_rows, op_row
 
 from checkback.checkpoints.pending_halves import group_tag
+from checkback.client.check_request import read_check_request
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import fenced_headers
 from checkback.protocol.refusals import RefusedReason
@@ -36,7 +37,7 @@ def events(spark: SparkSession, rows: list[KafkaRow], names: TopicNames = NAMES)
     return decode(kafka_rows(lines), names, 1024).collect()
 
 
-def half(*headers: tuple[str, bytes], offset: int = 5) -> KafkaRow:
+def half(*headers: tuple[str, bytes | None], offset: int = 5) -> KafkaRow:
     return KafkaRow(NAMES.half, 1, offset, 99, b"body", list(headers))
 
 
@@ -242,7 +243,7 @@ def test_on_the_op_topic_nobody_is_believed_to_be_the_pipeline(
     assert (event.kind, event.detail) == (EventKind.REFUSED_OP, RefusedReason.OP_TAG_UNKNOWN)
 
 
-def direct_op(value: bytes, *headers: tuple[str, bytes]) -> KafkaRow:
+def direct_op(value: bytes, *headers: tuple[str, bytes | None]) -> KafkaRow:
     return KafkaRow(NAMES.direct_op, 1, 5, 99, value, list(headers))
 
 
@@ -292,6 +293,35 @@ def test_what_an_op_on_the_direct_topic_says(
 
     assert (event.kind, event.offset, event.detail) == (EventKind.OP, 12, detail)
     assert event.source_offset == DIRECT_SOURCE + 5
+
+
+@pytest.mark.parametrize(
+    ("value", "names_one"),
+    [(None, False), (b"", False), (b"x", True), (b"\0", True), (b"\xff", True)],
+)
+def test_a_session_is_read_alike_in_order_by_name_and_by_the_clients(
+    spark: SparkSession, value: bytes | None, names_one: bool
+) -> None:
+    named, closed = ("DIRECT_ID", value), ("DIRECT_CLOSED", value)
+    of_half, of_op = [TRAN, GROUP, ID, TO, IMMUNITY, named], [*saying(b"8"), closed]
+
+    found = events(
+        spark,
+        [
+            half(*of_half),
+            half(*of_half[::-1]),
+            direct_op(b"12", *of_op),
+            direct_op(b"12", *of_op[::-1]),
+        ],
+    )
+    asked = [*of_half, ("TRAN_PREPARED_QUEUE_OFFSET", b"5"), ("TRAN_HALF_QUEUE_ID", b"1"), closed]
+    request = read_check_request(None, b"body", [*asked, TIMES], 0)
+
+    kind = EventKind.DIRECT_HALF if names_one else EventKind.HALF
+    detail = 8 + CLOSED if names_one else 8
+    assert [one.kind for one in found] == [kind, kind, EventKind.OP, EventKind.OP]
+    assert [one.detail for one in found[2:]] == [detail, detail]
+    assert (bool(request.direct_id), request.direct_closed) == (names_one, names_one)
 
 
 def test_on_the_op_topic_nothing_is_delivered_and_no_session_closed(spark: SparkSession) -> None:
