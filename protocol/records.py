@@ -308,13 +308,17 @@ def undelivered_check_headers(check_times: int) -> Headers:
     ]
 
 
-def fenced_headers() -> Headers:
+def fenced_headers(identity: int) -> Headers:
     """Return the headers of the sink's feedback that a half's session was fenced.
 
     The record's value is the half's offset, as an op's is. It stands on the direct op topic: what
-    the session has delivered stands before it.
+    the session has delivered stands before it. Producers write there too, but only those who know
+    its transaction id can say which half it was.
+
+    Args:
+        identity: the first word of that of the half.
     """
-    return [(names.TAGS, names.OP_TAG_FENCED.encode())]
+    return [(names.TAGS, names.OP_TAG_FENCED.encode()), (names.FENCED_HALF, b"%d" % identity)]
 
 
 def tick_headers() -> Headers:

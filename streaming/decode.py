@@ -123,6 +123,7 @@ def _read_records(
         "time_ms",
         f.when(~f.col("is_half"), _named_offset()).alias("named_offset"),
         f.when(_says_fenced(), OF_FENCE).otherwise(f.col("feedback_times")).alias("feedback_times"),
+        f.when(_says_fenced(), _number(_header_at(1)["value"])).alias("fenced_identity"),
         _stands_direct().alias("stands_direct"),
         names_refusal().otherwise(of_body).alias("record_refusal"),
         "headers",
@@ -139,6 +140,7 @@ def _headers_in_order(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
         "time_ms",
         "named_offset",
         "feedback_times",
+        "fenced_identity",
         "record_refusal",
         _says_direct().alias("says_direct"),
         *(_said(position).alias(f"said_{position}") for position in POSITIONS),
@@ -171,7 +173,9 @@ def _events(judged: DataFrame) -> DataFrame:
         _kind().alias("kind"),
         offset.alias("offset"),
         "time_ms",
-        f.coalesce(f.expr(identity_sql("`group`", "digest")), f.lit(0)).alias("identity"),
+        f.coalesce("fenced_identity", f.expr(identity_sql("`group`", "digest")), f.lit(0)).alias(
+            "identity"
+        ),
         _detail().alias("detail"),
         "source_offset",
         f.expr(rest_sql("digest")).alias("identity_rest"),
@@ -284,7 +288,7 @@ def _parts(*, takes_direct: bool) -> list[Column]:
 
     return [
         *map(f.col, ("is_half", "partition", "source_offset", "time_ms", "named_offset")),
-        *map(f.col, ("feedback_times", "record_refusal")),
+        *map(f.col, ("feedback_times", "fenced_identity", "record_refusal")),
         # Of a half: that it is a direct one. Of an op: that it closes the session of its half.
         (f.col("says_direct") & (f.lit(takes_direct) | ~f.col("is_half"))).alias("says_direct"),
         of_either(names.PGROUP).alias("group"),

@@ -336,16 +336,17 @@ def test_on_the_op_topic_nothing_is_delivered_and_no_session_closed(spark: Spark
 
 
 def test_feedback_of_a_fence_is_an_event_of_the_direct_op_topic_only(spark: SparkSession) -> None:
-    fenced = KafkaRow(NAMES.direct_op, 1, 5, 99, b"12", fenced_headers())
+    said = fenced_headers(-77)
+    fenced = KafkaRow(NAMES.direct_op, 1, 5, 99, b"12", said)
     elsewhere = [
-        KafkaRow(NAMES.op, 1, 5, 99, b"12", fenced_headers()),
-        KafkaRow(NAMES.direct_op, 1, 5, 99, b"x", fenced_headers()),
-        KafkaRow(NAMES.feedback, 1, 5, 99, b"12", fenced_headers()),
+        KafkaRow(NAMES.op, 1, 5, 99, b"12", said),
+        KafkaRow(NAMES.direct_op, 1, 5, 99, b"x", said),
+        KafkaRow(NAMES.feedback, 1, 5, 99, b"12", said),
     ]
 
     event, *refused = events(spark, [fenced, *elsewhere])
 
-    assert (event.kind, event.offset) == (EventKind.FENCED, 12)
+    assert (event.kind, event.offset, event.identity) == (EventKind.FENCED, 12, -77)
     assert event.source_offset == DIRECT_SOURCE + 5
     assert [(one.kind, one.detail) for one in refused] == [
         (EventKind.REFUSED_OP, RefusedReason.OP_TAG_UNKNOWN)

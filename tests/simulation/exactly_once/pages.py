@@ -35,9 +35,15 @@ Inputs = dict[PageKey, Events]
 
 def _events_of(rows: list[Record]) -> Events:
     """Return records in the engine's form, with the identities that the sink compares halves by."""
-    words = [identity_words(b"g%d" % one.group, b"t%d" % one.transaction) for one in rows]
+    words = [_words(one) for one in rows]
     first, rest = np.array(words, np.int64).reshape(-1, 2).T
     return replace(events_of(rows), identity=first, identity_rest=rest)
+
+
+def _words(one: Record) -> tuple[int, int]:
+    if one.kind == EventKind.FENCED:  # it says of which half, and nothing else
+        return one.detail, 0
+    return identity_words(b"g%d" % one.group, b"t%d" % one.transaction)
 
 
 def state_partition_of(page: PageKey, state_partitions: int) -> int:
@@ -126,7 +132,7 @@ def _read(topic: str, names: TopicNames) -> Callable[[int, bytes, properties.Hea
 
 def _half(offset: int, _: bytes, headers: properties.Headers, time_ms: int) -> Record:
     group, number = _identity(headers)
-    is_direct = text_value(headers, properties.DIRECT_ID) is not None
+    is_direct = bool(text_value(headers, properties.DIRECT_ID))
     kind = EventKind.DIRECT_HALF if is_direct else EventKind.HALF
     return Record(kind, offset, offset, time_ms, group, number, -1)
 
@@ -134,9 +140,10 @@ def _half(offset: int, _: bytes, headers: properties.Headers, time_ms: int) -> R
 def _direct_op(offset: int, value: bytes, headers: properties.Headers, time_ms: int) -> Record:
     source = offset + DIRECT_SOURCE
     if text_value(headers, properties.TAGS) == properties.OP_TAG_FENCED:
-        return Record(EventKind.FENCED, int(value), source, time_ms, 0, 0, 0)
+        identity = int(text_value(headers, properties.FENCED_HALF) or 0)
+        return Record(EventKind.FENCED, int(value), source, time_ms, detail=identity)
     found = _op(source, value, headers, time_ms)
-    is_closed = text_value(headers, properties.DIRECT_CLOSED) is not None
+    is_closed = bool(text_value(headers, properties.DIRECT_CLOSED))
     return found._replace(detail=found.detail + CLOSED * is_closed)
 
 
