@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError
-from checkback.protocol.refusals import RecordOrigin
 from checkback.sinks.batch_report import BatchReport, report_of
 from checkback.sinks.forwarding import Forwarder, Forwarding
 from checkback.sinks.kafka.lookup import RecordSource
