@@ -14,20 +14,11 @@ from tests.simulation.exactly_once.checkpoint import PageKey, Pages, Plan
 from checkback.protocol import properties
 from checkback.protocol.properties import text_value
 from checkback.protocol.topics import TopicNames
-from checkback.state import CLOSED, DIRECT_SOURCE, EventKind, Events, Outcome, Page, Rules, decide
+from checkback.state import CLOSED, DIRECT_SOURCE, EventKind, Events, Outcome, Page, decide
 from checkback.state.identity import identity_words
 from checkback.testing.fake_kafka import Cluster
 from checkback.testing.fake_kafka.log import PartitionLog
 
-RULES = Rules(
-    transaction_timeout_ms=1_000,
-    check_interval_ms=2_000,
-    check_max=2,
-    half_retention_ms=30 * 86_400_000,
-    verdict_retention_ms=600_000,
-    check_enabled=True,
-    reject_transactions=False,
-)
 DELIVERED = properties.TRANSACTION_DELIVERED
 PAGE_SIZE = 6
 Inputs = dict[PageKey, Events]
@@ -95,7 +86,13 @@ def _decide_one(
     known: tuple[Outcome, tuple[bytes, int] | None] | None = plan.known.get((key, blob))
     if known is None:
         page = Page.empty(*key, PAGE_SIZE) if blob is None else Page.unpack(blob)
-        made = decide(page, inputs.get(key) or Events.empty(), plan.now_ms, RULES)
+        made = decide(
+            page,
+            inputs.get(key) or Events.empty(),
+            plan.now_ms,
+            plan.rules,
+            read_until_ms=plan.read_until_ms,
+        )
         wake_at_ms = made.wake_at_ms
         left = None if wake_at_ms is None else (made.page.pack(), wake_at_ms)
         known = plan.known[key, blob] = made.outcome, left
