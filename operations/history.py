@@ -139,7 +139,7 @@ def half_event(record: FoundRecord) -> HistoryEvent:
     facts: dict[str, Any] = {
         "key": _shown(record.key),
         "body_bytes": len(record.value or b""),
-        "properties": {name: _shown(value) or "" for name, value in record.headers},
+        "properties": _properties(record),
     }
     resumed_from = record.text(names.RESUME.source)
     if resumed_from:
@@ -252,6 +252,14 @@ def _at_batch_time(event: HistoryEvent, batch_ms: int) -> HistoryEvent:
     if event.kind not in ("final", "discarded"):
         return event
     return HistoryEvent(event.kind, batch_ms, event.topic, event.at, event.facts)
+
+
+def _properties(record: FoundRecord) -> dict[str, str]:
+    """Return a half's headers; of two of a name the first, which counts for all who read it."""
+    found: dict[str, str] = {}
+    for name, value in record.headers:
+        found.setdefault(name, _shown(value) or "")
+    return found
 
 
 def _shown(content: bytes | None) -> str | None:
