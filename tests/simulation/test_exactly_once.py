@@ -115,11 +115,11 @@ def test_the_runs_meet_whatever_can_happen_to_who_delivers_directly() -> None:
 
 def test_direct_halves_grow_too_old_and_sessions_expire() -> None:
     met = Counter[str]()
-    for seed in range(DIRECT_SEEDS):
+    for seed in range(MUTATION_SEEDS):
         met += Run(seed, STEADY_CRASHES, *KINDS["expiring"]).go().fates.met
 
-    assert met["fenced and expired"] > met["days passed"] > DIRECT_SEEDS
-    assert met["sessions expired"] > DIRECT_SEEDS
+    assert met["fenced and expired"] > met["days passed"] > MUTATION_SEEDS
+    assert met["sessions expired"] > MUTATION_SEEDS
 
 
 def test_one_seed_makes_one_run() -> None:
