@@ -123,7 +123,7 @@ def _read_records(
         "time_ms",
         f.when(~f.col("is_half"), _named_offset()).alias("named_offset"),
         f.when(_says_fenced(), OF_FENCE).otherwise(f.col("feedback_times")).alias("feedback_times"),
-        f.when(_says_fenced(), _number(_header_at(1)["value"])).alias("fenced_identity"),
+        f.when(_says_fenced(), _fenced_identity()).alias("fenced_identity"),
         _stands_direct().alias("stands_direct"),
         names_refusal().otherwise(of_body).alias("record_refusal"),
         "headers",
@@ -306,6 +306,11 @@ def _says_fenced() -> Column:
     tag = _header_at(0)
     says = (tag["key"] == names.TAGS) & (tag["value"] == as_bytes(names.OP_TAG_FENCED))
     return f.coalesce(f.col("is_direct_op") & says & (_named_offset() >= 0), f.lit(False))
+
+
+def _fenced_identity() -> Column:
+    """Return which half the feedback of a fence speaks of; whoever does not say it, of none."""
+    return f.coalesce(_number(_header_at(1)["value"]), f.lit(0))
 
 
 def _number(said: Column) -> Column:

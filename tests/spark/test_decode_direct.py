@@ -123,6 +123,20 @@ def test_feedback_of_a_fence_is_an_event_of_the_direct_op_topic_only(spark: Spar
     ] * 2
 
 
+def test_feedback_that_does_not_say_which_half_speaks_of_none(spark: SparkSession) -> None:
+    tag = ("TAGS", b"f")
+    found = events(
+        spark,
+        [
+            direct_op(b"12", tag),
+            direct_op(b"12", tag, ("FENCED_HALF", b"x"), GROUP, ID),
+            direct_op(b"12", tag, ("FENCED_HALF", None), GROUP, ID),
+        ],
+    )
+
+    assert [(one.kind, one.identity) for one in found] == [(EventKind.FENCED, 0)] * 3
+
+
 def test_a_record_of_the_direct_op_topic_is_refused_by_its_place(spark: SparkSession) -> None:
     [event] = events(spark, [direct_op(b"12", *saying(b"7"))])
 
