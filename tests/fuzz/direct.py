@@ -40,7 +40,7 @@ FENCE_TAG: Final = b"f"
 SESSIONS_OF_GROUP: Final = 6
 """Of wild groups: each is fenced once, and that takes its time."""
 IN_ORDER: Final = len(HALF_PROTOCOL_ORDER)
-OWN: Final = (b"",)
+OWN: Final = (b"own",)
 """In the tables below: DIRECT_CLOSED, with whatever chance makes of its value; never nothing."""
 BEFORE, AFTER, EARLY = Moment.BEFORE_DELIVERY, Moment.AFTER, Moment.BEFORE_HALF
 
