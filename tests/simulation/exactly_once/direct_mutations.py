@@ -165,7 +165,8 @@ def _expired_session_is_opened_again() -> Broken:
         try:
             honest(self, group)
         except NotDelivered:
-            if self.session_id in self._producer._cluster.coordinator.identities:
+            producer: Any = self._producer
+            if self.session_id in producer._cluster.coordinator.identities:
                 raise
             self.initialise(OPEN_S)
             honest(self, group)
