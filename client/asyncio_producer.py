@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
+from concurrent import futures
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
@@ -21,6 +22,9 @@ from checkback.client.tracing import UNTRACED, Step
 from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
 from checkback.client.validation import check_message_class, check_topic
 from checkback.protocol.errors import BrokerError, ConfigurationError, NotFoundError, SendError
+
+LOOP_LOOK_S: Final = 1.0
+"""How often a check that waits for the loop looks whether there still is one."""
 
 
 class AsyncTransactionListener(ABC):
@@ -237,4 +241,16 @@ class _Bridge(TransactionListener):
         if loop is None or not loop.is_running():
             callback.close()
             raise RuntimeError("the event loop of the producer does not run")
-        return asyncio.run_coroutine_threadsafe(callback, loop).result()
+        try:
+            future = asyncio.run_coroutine_threadsafe(callback, loop)
+        except RuntimeError:  # it was closed just now
+            callback.close()
+            raise
+        while True:
+            done, _ = futures.wait([future], LOOP_LOOK_S)
+            if done:
+                return future.result()
+            if loop.is_closed():
+                # It ended before it had begun the coroutine: nothing would ever end this wait.
+                callback.close()
+                raise RuntimeError("the event loop of the producer was closed")

@@ -42,6 +42,8 @@ class CheckPool(Generic[Check]):
         self._closing = threading.Event()
         for _ in range(least):
             self.grow()
+        if not self._threads:
+            raise RuntimeError("no thread can be started that answers checks")
 
     def room(self) -> int:
         """Return how many jobs the queue still takes, one more if a thread can be added."""
@@ -65,13 +67,17 @@ class CheckPool(Generic[Check]):
         return now_s - max(busy) if len(busy) >= len(self._threads) else 0.0
 
     def grow(self) -> bool:
-        """Add a thread; tell whether there was room for one."""
+        """Add a thread; tell whether there was room for one, here and in the process."""
         if len(self._threads) >= self._most:
             return False
         name = f"{self._name}-{len(self._threads) + 1}"
         thread = threading.Thread(target=self._run, name=name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            _log.warning("No thread can be added that answers checks: %s", error)
+            return False
         self._threads.append(thread)
-        thread.start()
         return True
 
     def close(self, timeout_s: float) -> int:

@@ -45,7 +45,7 @@ class Counters:
     def __init__(self, on_event: Callable[[ClientEvent], None] | None = None) -> None:
         self._on_event = on_event
         self._counts = dict.fromkeys(ClientEvent, 0)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may shut the producer down
 
     def add(self, event: ClientEvent, times: int = 1) -> None:
         """Count one, or several of a kind."""

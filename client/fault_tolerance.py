@@ -43,7 +43,7 @@ class FaultTable:
 
     def __init__(self) -> None:
         self._faults: dict[int, Fault] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may shut the producer down
 
     def answered(self, broker: int, latency_ms: float, now_ms: float) -> None:
         """Note an answer. A quick one does not shorten a ban that still runs (RocketMQ 5)."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
-import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -72,7 +72,8 @@ class PlainSender:
         self._faults = self._brokers.faults if options.send_latency_fault_enable else None
         self._turns = itertools.count()
         self._timers = Timers("checkback-plain-sends")
-        self._room = threading.BoundedSemaphore(options.async_sends_max)
+        # No semaphore: a signal handler that shuts down gives room back while it is being taken.
+        self._room = deque([None] * options.async_sends_max)
         self._not_waited_for: set[PlainSend] = set()
 
     def send(self, message: Message, choice: Choice, tries_max: int) -> SendResult:
@@ -183,7 +184,7 @@ class PlainSender:
 
     def _ended(self, under_way: PlainSend) -> None:
         self._not_waited_for.discard(under_way)
-        self._room.release()
+        self._room.append(None)
 
     def _new_send(self, message: Message, choice: Choice, tries_max: int) -> PlainSend:
         return PlainSend(
@@ -214,13 +215,15 @@ class PlainSender:
         )
 
     def _take_room(self) -> None:
-        if not self._room.acquire(blocking=False):
+        try:
+            self._room.pop()
+        except IndexError:
             self._counters.add(ClientEvent.SEND_FAILED)
             raise SendError(
                 f"{self._options.async_sends_max} sends wait for Kafka already (async_sends_max).",
                 remedy="Slow down, or wait for some of the futures.",
                 in_doubt=False,
-            )
+            ) from None
 
     def _leaders(self, topic: str) -> Mapping[int, int | None]:
         """Return the leader broker of each partition.

@@ -25,15 +25,17 @@ class Timers:
         self._closed = False
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> bool:
-        """Run an action after a while; it must not block. False: closed, the action is dropped."""
+        """Run an action after a while; it must not block.
+
+        False: the action is dropped, since this is closed or no thread can be started.
+        """
         at_s = self._now_s() + delay_ms / 1000
         with self._changed:
             if self._closed:
                 return False
+            if self._thread is None and not self._start():
+                return False
             heapq.heappush(self._due, (at_s, next(self._numbers), action))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
             self._changed.notify()
             return True
 
@@ -43,6 +45,16 @@ class Timers:
             self._closed = True
             self._due.clear()
             self._changed.notify()
+
+    def _start(self) -> bool:
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            _log.warning("Nothing can be done later, no thread can be started: %s", error)
+            return False
+        self._thread = thread
+        return True
 
     def _run(self) -> None:
         while (action := self._next()) is not None:

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LEADERS_KEPT_S: Final = 10.0
-LIMITS_KEPT_S: Final = 300.0
+LIMITS_KEPT_S: Final = 60.0
+"""Also how long a topic that was deleted may go on being sent to: two small questions a minute for
+each topic are nothing to the brokers, and a half whose topic is gone is refused after its commit.
+"""
 UNSEEN_KEPT_S: Final = 30.0
 """How long nobody asks again about a topic that can't be asked about (no right to)."""
 UNASKED: Final = (None, None)
@@ -49,6 +52,19 @@ class Topic:
     leaders: Mapping[int, int | None]
     led: tuple[int, ...]
     until_s: float
+
+
+@dataclass(slots=True)
+class _Question:
+    """A topic that is being asked about, once at a time.
+
+    Args:
+        lock: held by who asks.
+        missing_s: when the answer was that there is no such topic, by the monotonic clock.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    missing_s: float = 0.0
 
 
 class Transactional(Enum):
@@ -74,9 +90,9 @@ class TopicFacts:
         self._topics: dict[str, Topic] = {}
         self._limits: dict[str, tuple[int | None, float]] = {}
         self._transactional: dict[str, Transactional] = {}
-        self._learning: dict[str, threading.Lock] = {}
+        self._learning: dict[str, _Question] = {}
         self._asking: set[tuple[str, Callable[[str], object]]] = set()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may shut the producer down
 
     @property
     def admin(self) -> AdminClient:
@@ -165,13 +181,19 @@ class TopicFacts:
         Raises:
             NotFoundError: there is no such topic.
         """
-        with self._learning.setdefault(topic, threading.Lock()):
+        began_s = time.monotonic()
+        question = self._learning.setdefault(topic, _Question())
+        with question.lock:
             limit, until_s = self._limits.get(topic, UNASKED)
             if until_s is not None and until_s >= time.monotonic():
                 return limit
+            if question.missing_s > began_s:
+                # Else each of many threads would ask in its turn, the last long after its budget.
+                raise _unseen(topic, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
             try:
                 self._ask(topic)
             except NotFoundError:
+                question.missing_s = time.monotonic()
                 # It is gone: the next send asks again, and says so.
                 for known in (self._limits, self._transactional, self._learning):
                     known.pop(topic, None)

@@ -13,7 +13,6 @@ from checkback.protocol import properties as names
 from checkback.protocol.records import (
     DISCARDED_CHECK_LIMIT,
     DISCARDED_EXPIRED,
-    DISCARDED_REASON_HEADER,
 )
 
 REASONS: Final = {"check-limit": DISCARDED_CHECK_LIMIT, "expired": DISCARDED_EXPIRED}
@@ -50,7 +49,7 @@ class DiscardedHalf:
     @property
     def reason(self) -> str:
         """Why it was discarded."""
-        return self.record.text(DISCARDED_REASON_HEADER)
+        return self.record.text(names.DISCARDED_REASON)
 
     @property
     def half_at(self) -> Position | None:

@@ -9,7 +9,6 @@ from typing import Any, Final
 from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties as names
-from checkback.protocol.records import DISCARDED_REASON_HEADER
 from checkback.protocol.refusals import refusal_facts
 from checkback.state import Mark, unpack_settled
 
@@ -140,7 +139,7 @@ def half_event(record: FoundRecord) -> HistoryEvent:
     facts: dict[str, Any] = {
         "key": _shown(record.key),
         "body_bytes": len(record.value or b""),
-        "properties": {name: _shown(value) or "" for name, value in record.headers},
+        "properties": _properties(record),
     }
     resumed_from = record.text(names.RESUME.source)
     if resumed_from:
@@ -215,7 +214,7 @@ def discarded_event(record: FoundRecord) -> HistoryEvent:
         }
         return _event("resumed", record, facts)
     times = record.text(names.TRANSACTION_CHECK_TIMES)
-    why = record.text(DISCARDED_REASON_HEADER)
+    why = record.text(names.DISCARDED_REASON)
     return _event("discarded", record, {"reason": why, "check_times": _number(times)})
 
 
@@ -253,6 +252,14 @@ def _at_batch_time(event: HistoryEvent, batch_ms: int) -> HistoryEvent:
     if event.kind not in ("final", "discarded"):
         return event
     return HistoryEvent(event.kind, batch_ms, event.topic, event.at, event.facts)
+
+
+def _properties(record: FoundRecord) -> dict[str, str]:
+    """Return a half's headers; of two of a name the first, which counts for all who read it."""
+    found: dict[str, str] = {}
+    for name, value in record.headers:
+        found.setdefault(name, _shown(value) or "")
+    return found
 
 
 def _shown(content: bytes | None) -> str | None:

@@ -34,6 +34,10 @@ DIRECT_ID: Final = "DIRECT_ID"
 DIRECT_CLOSED: Final = "DIRECT_CLOSED"
 """On an op of a direct half: its DIRECT_ID. Nothing direct can appear after this op."""
 
+FENCED_HALF: Final = "FENCED_HALF"
+"""On feedback of a fence: the first word of the half's identity (state/identity.py), in decimal.
+Whoever does not know the half's transaction id can't say it."""
+
 COMMIT_OR_ROLLBACK: Final = "COMMIT_OR_ROLLBACK"
 FROM_TRANSACTION_CHECK: Final = "FROM_TRANSACTION_CHECK"
 REMARK: Final = "REMARK"
@@ -83,6 +87,8 @@ OP_PROTOCOL_ORDER: Final = (TAGS, COMMIT_OR_ROLLBACK, PGROUP, UNIQ_KEY, FROM_TRA
 it, REMARK may follow."""
 
 ERROR_HEADER_PREFIX: Final = "__checkback.errors."
+DISCARDED_REASON: Final = "__checkback.discarded.reason"
+"""On a record of the discarded topic: why."""
 RESUME_HEADER_PREFIX: Final = "__checkback.resume."
 RESEND_HEADER_PREFIX: Final = "__checkback.resend."
 
@@ -125,6 +131,7 @@ RESERVED_PROPERTIES: Final = frozenset(
         TRANSACTION_CHECK_INTERVAL_MS, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID,
         COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR, DIRECT_ID,
         DIRECT_CLOSED, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST, BORN_TIMESTAMP,
+        FENCED_HALF, DISCARDED_REASON,
     }
 ) | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
 """Names that a user property may not have. Users may set the immunity time."""
@@ -133,13 +140,16 @@ NOT_ON_FINAL: Final = frozenset(
     {
         TRAN_MSG, REAL_TOPIC, REAL_QID, CHECK_IMMUNITY_TIME_IN_SECONDS, TRANSACTION_CHECK_TIMES,
         TRANSACTION_CHECK_INTERVAL_MS, DELAY, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST,
-        BORN_TIMESTAMP, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID, DIRECT_ID,
+        BORN_TIMESTAMP, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID, DIRECT_ID, DIRECT_CLOSED,
+        COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR, FENCED_HALF,
+        DISCARDED_REASON,
     }
 ) | TIMER_PROPERTIES | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
 """Properties that a final message does not take from its half (RocketMQ leaked some of them: #9469,
 #10970).
 
 The two position properties are among them: the final gets new ones from the half's real position.
+So are the names of ops and of discarded records: no half has them but one that a stranger wrote.
 """
 
 

@@ -17,7 +17,6 @@ RawHeaders = Iterable[tuple[str, bytes | None]]
 
 DISCARDED_CHECK_LIMIT: Final = "check limit"
 DISCARDED_EXPIRED: Final = "expired"
-DISCARDED_REASON_HEADER: Final = "__checkback.discarded.reason"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +165,11 @@ _BOOKKEEPING: Final = frozenset(
     {
         names.TRANSACTION_CHECK_TIMES, names.TRANSACTION_CHECK_INTERVAL_MS,
         names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID, names.DIRECT_CLOSED,
+        names.DISCARDED_REASON, names.RESUME.target,
     }
 )  # fmt: skip
+"""What only the pipeline and operators' commands say, on what they make of a half. On the half
+itself a stranger wrote it: a discarded record that brought a target along would pass for a note."""
 
 
 def check_headers(
@@ -209,7 +211,7 @@ def discarded_headers(
 ) -> Headers:
     """Return the headers of a discarded half: a check request's, and why nobody asks any more."""
     headers = check_headers(half, half_partition, half_offset, check_times)
-    headers.append((DISCARDED_REASON_HEADER, why.encode()))
+    headers.append((names.DISCARDED_REASON, why.encode()))
     return headers
 
 
@@ -222,7 +224,6 @@ _NOT_RESUMED: Final = (
             *names.SIGNED_TAIL,
             names.BORN_HOST,
             names.DIRECT_ID,
-            DISCARDED_REASON_HEADER,
         }
     )
 )
@@ -307,13 +308,17 @@ def undelivered_check_headers(check_times: int) -> Headers:
     ]
 
 
-def fenced_headers() -> Headers:
+def fenced_headers(identity: int) -> Headers:
     """Return the headers of the sink's feedback that a half's session was fenced.
 
     The record's value is the half's offset, as an op's is. It stands on the direct op topic: what
-    the session has delivered stands before it.
+    the session has delivered stands before it. Producers write there too, but only those who know
+    its transaction id can say which half it was.
+
+    Args:
+        identity: the first word of that of the half.
     """
-    return [(names.TAGS, names.OP_TAG_FENCED.encode())]
+    return [(names.TAGS, names.OP_TAG_FENCED.encode()), (names.FENCED_HALF, b"%d" % identity)]
 
 
 def tick_headers() -> Headers:

@@ -22,6 +22,7 @@ from checkback.sinks.kafka.op_topics import op_origin
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.rejections import KnownRejections
 from checkback.sinks.kafka.routing import Refusal, Router, as_target, group_of
+from checkback.sinks.kafka.sessions import FencedHalf
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import NOW, SinkRecord
 from checkback.sinks.kafka.source_record import SourceRecord
@@ -92,7 +93,7 @@ class BatchOutputs:
     report: BatchReport
     now_ms: int
     forwarding: Forwarding | None = None
-    fenced: Sequence[RecordOrigin] = ()
+    fenced: Sequence[FencedHalf] = ()
     _names: TopicNames = field(init=False)
     _router: Router = field(init=False)
     _topics: dict[str, KnownTopic] = field(default_factory=dict)
@@ -127,8 +128,8 @@ class BatchOutputs:
             for (offset, op), (_, _, detail) in zip(found, lookup, strict=True):
                 origin = op_origin(self._names, lookup.partition, offset)
                 yield self._with_room(self._of_op(op, origin, detail))
-        for origin in self.fenced:
-            yield self._with_room(self._router.fenced(origin))
+        for origin, identity in self.fenced:
+            yield self._with_room(self._router.fenced(origin, identity))
         for outcome in outcomes:
             if len(outcome.action):
                 yield self._settled_mark(outcome, batch_id, state_partition)

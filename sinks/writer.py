@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError
-from checkback.protocol.refusals import RecordOrigin
 from checkback.sinks.batch_report import BatchReport, report_of
 from checkback.sinks.forwarding import Forwarder, Forwarding
 from checkback.sinks.kafka.lookup import RecordSource
@@ -24,7 +23,7 @@ from checkback.sinks.kafka.marker import Marker
 from checkback.sinks.kafka.producer_loss import explain_loss
 from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.rejections import KnownRejections
-from checkback.sinks.kafka.sessions import SessionFencer
+from checkback.sinks.kafka.sessions import FencedHalf, SessionFencer
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError, RejectedOutputError
 from checkback.sinks.ledger.notes import NotingReader
@@ -177,7 +176,7 @@ class BatchWriter:
         self._rows_max = max(ROWS_LEAST, rows // 10)
         return True
 
-    def _fence(self, outcomes: Sequence[Outcome], report: BatchReport) -> list[RecordOrigin]:
+    def _fence(self, outcomes: Sequence[Outcome], report: BatchReport) -> list[FencedHalf]:
         wanted = fence_lookups(outcomes)
         if not wanted:
             return []

@@ -49,13 +49,14 @@ def take_fences(builder: PageBuilder, fenced: Events) -> None:
     """Discard the direct halves whose session was fenced, unless they have their verdict.
 
     The record alone decides, no clock: a batch that is replayed fences again, and finds the same.
-    Where no fence was asked for, somebody else wrote it: producers may write to that topic.
+    Where no fence was asked for, or another half's identity is said, somebody else wrote it:
+    producers may write to that topic.
     """
-    if not len(fenced):
+    if not len(fenced) or not len(builder.halves):
         return
-    index = np.unique(builder.index_of(fenced.offset))
-    row = builder.half_row_of()[index]
-    rows: Rows = row[row >= 0].astype(np.intp)
+    row = builder.half_row_of()[builder.index_of(fenced.offset)]
+    is_meant = (row >= 0) & (fenced.identity == builder.halves.identity[row])
+    rows: Rows = np.unique(row[is_meant]).astype(np.intp)
     rows = rows[builder.is_pending[rows] & (builder.halves.direct[rows] == FENCING)]
     used_up = builder.halves.check_times[rows] >= max(1, builder.rules.check_max)
     _discard(builder, rows[~used_up], Event.FENCED_EXPIRED, Action.DISCARD_EXPIRED)

@@ -48,7 +48,7 @@ class Events(Columns):
         detail: int64[n]. HALF, DIRECT_HALF: immunity time in ms, -1 without one. OP: 0 unknown,
             8 commit, 9 delivered, 12 rollback; with CLOSED added where nothing direct can follow.
             UNDELIVERED: check times of the request that found no topic. REFUSED_HALF, REFUSED_OP:
-            RefusedReason. FENCED: nothing.
+            RefusedReason. FENCED: nothing; the first word of the identity is what it says.
         source_offset: int64[n], offset of the record in its own topic, with DIRECT_SOURCE added on
             the direct op topic.
         identity_rest: int64[n], the second word of the identity.

@@ -123,6 +123,7 @@ def _read_records(
         "time_ms",
         f.when(~f.col("is_half"), _named_offset()).alias("named_offset"),
         f.when(_says_fenced(), OF_FENCE).otherwise(f.col("feedback_times")).alias("feedback_times"),
+        f.when(_says_fenced(), _fenced_identity()).alias("fenced_identity"),
         _stands_direct().alias("stands_direct"),
         names_refusal().otherwise(of_body).alias("record_refusal"),
         "headers",
@@ -139,6 +140,7 @@ def _headers_in_order(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
         "time_ms",
         "named_offset",
         "feedback_times",
+        "fenced_identity",
         "record_refusal",
         _says_direct().alias("says_direct"),
         *(_said(position).alias(f"said_{position}") for position in POSITIONS),
@@ -171,7 +173,9 @@ def _events(judged: DataFrame) -> DataFrame:
         _kind().alias("kind"),
         offset.alias("offset"),
         "time_ms",
-        f.coalesce(f.expr(identity_sql("`group`", "digest")), f.lit(0)).alias("identity"),
+        f.coalesce("fenced_identity", f.expr(identity_sql("`group`", "digest")), f.lit(0)).alias(
+            "identity"
+        ),
         _detail().alias("detail"),
         "source_offset",
         f.expr(rest_sql("digest")).alias("identity_rest"),
@@ -256,16 +260,20 @@ def _said(position: int) -> Column:
 
 
 def _stands_direct() -> Column:
-    """Tell whether the header that may follow those of the protocol's order stands there."""
-    follows = _header_at(_DIRECT_AT)["key"]
-    of_op = f.col("is_direct_op") & (follows == names.DIRECT_CLOSED)
-    stands = f.when(f.col("is_half"), follows == names.DIRECT_ID).otherwise(of_op)
-    return f.coalesce(f.col("in_order") & stands, f.lit(False))
+    """Tell whether the header that may follow those of the protocol's order names a session."""
+    follows = _header_at(_DIRECT_AT)
+    of_op = f.col("is_direct_op") & (follows["key"] == names.DIRECT_CLOSED)
+    stands = f.when(f.col("is_half"), follows["key"] == names.DIRECT_ID).otherwise(of_op)
+    return f.coalesce(f.col("in_order") & stands & (follows["value"] != as_bytes("")), f.lit(False))
 
 
 def _says_direct() -> Column:
-    """Tell whether a half names a session, or an op on the direct op topic closes one."""
-    return f.col("stands_direct") | f.get(f.col("found"), f.lit(_DIRECT_AT)).isNotNull()
+    """Tell whether a half names a session, or an op on the direct op topic closes one.
+
+    A value that is null or empty names none, for the sink, the clients and `tx resolve` as well.
+    """
+    found = f.get(f.col("found"), f.lit(_DIRECT_AT)) != as_bytes("")
+    return f.col("stands_direct") | f.coalesce(found, f.lit(False))
 
 
 def _parts(*, takes_direct: bool) -> list[Column]:
@@ -280,7 +288,7 @@ def _parts(*, takes_direct: bool) -> list[Column]:
 
     return [
         *map(f.col, ("is_half", "partition", "source_offset", "time_ms", "named_offset")),
-        *map(f.col, ("feedback_times", "record_refusal")),
+        *map(f.col, ("feedback_times", "fenced_identity", "record_refusal")),
         # Of a half: that it is a direct one. Of an op: that it closes the session of its half.
         (f.col("says_direct") & (f.lit(takes_direct) | ~f.col("is_half"))).alias("says_direct"),
         of_either(names.PGROUP).alias("group"),
@@ -298,6 +306,11 @@ def _says_fenced() -> Column:
     tag = _header_at(0)
     says = (tag["key"] == names.TAGS) & (tag["value"] == as_bytes(names.OP_TAG_FENCED))
     return f.coalesce(f.col("is_direct_op") & says & (_named_offset() >= 0), f.lit(False))
+
+
+def _fenced_identity() -> Column:
+    """Return which half the feedback of a fence speaks of; whoever does not say it, of none."""
+    return f.coalesce(_number(_header_at(1)["value"]), f.lit(0))
 
 
 def _number(said: Column) -> Column:

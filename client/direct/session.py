@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.send_errors import cause_of
@@ -94,11 +94,9 @@ class Session:
         Raises:
             NotDelivered: they did not, in that time.
         """
-        try:
-            self._producer.init_transactions(timeout_s)
-        except:  # noqa: E722 - as in deliver()
-            raised = sys.exc_info()[1]
-            raise NotDelivered(cause_of(raised).str()) from raised
+        error = _error_of(lambda: self._producer.init_transactions(timeout_s))
+        if error is not None:
+            raise NotDelivered(error.str())
 
     def deliver(self, group: Sequence[DirectHalf]) -> None:
         """Make a group visible in one transaction.
@@ -106,18 +104,13 @@ class Session:
         Raises:
             NotDelivered: it is not, or not certainly; the session must not be used again.
         """
-        try:
-            self._deliver(group)
-        except NotDelivered:
-            raise
-        except:  # noqa: E722 - librdkafka's Python face raises what is no exception
-            raised = sys.exc_info()[1]
-            error = cause_of(raised)
+        error = _error_of(lambda: self._deliver(group))
+        if error is not None:
             raise NotDelivered(
                 error.str(),
                 blames_records=error.code() not in SESSION_CODES,
                 is_ended=error.code() in ENDED_CODES,
-            ) from raised
+            )
 
     def close(self) -> None:
         """Close the producer of a session in which nothing is open."""
@@ -139,8 +132,23 @@ class Session:
             for topic, partition, key, value, headers, timestamp_ms in half.records:
                 produce(topic, value, key, partition, None, None, timestamp_ms, headers)
         if self._producer.flush(DELIVERY_S):
-            raise NotDelivered("Kafka did not acknowledge all records in time")
+            said = "Kafka did not acknowledge all records in time"
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, said))
         acknowledged_s = self._now_s()
         # It fails by itself if any record was not stored.
         self._producer.commit_transaction(max(0.0, deadline_s - acknowledged_s))
         self.is_spent = self._now_s() - acknowledged_s > SLOW_COMMIT_S
+
+
+def _error_of(call: Callable[[], None]) -> KafkaError | None:
+    """Return what a call of librdkafka's Python face failed with, None where it did not.
+
+    What it raised ends here. Its frames hold the group and the producer, and as the cause of
+    another exception it would keep both until the garbage collection: which then closes the
+    producer in whatever thread it runs in, the application's among them.
+    """
+    try:
+        call()
+    except:  # noqa: E722 - it raises what is no exception
+        return cause_of(sys.exc_info()[1])
+    return None

@@ -103,9 +103,9 @@ class Router:
         offset = b"%d" % origin.offset
         return SinkRecord(self.names.feedback, origin.partition, None, offset, headers, NOW, origin)
 
-    def fenced(self, origin: RecordOrigin) -> SinkRecord:
+    def fenced(self, origin: RecordOrigin, identity: int) -> SinkRecord:
         """Return the feedback to the state that the session of a half is fenced."""
-        headers, offset = records.fenced_headers(), b"%d" % origin.offset
+        headers, offset = records.fenced_headers(identity), b"%d" % origin.offset
         topic = self.names.direct_op
         return SinkRecord(topic, origin.partition, None, offset, headers, NOW, origin)
 

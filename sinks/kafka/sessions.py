@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaException, Producer
 
@@ -34,6 +34,18 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 """Of a session that was fenced; nothing is ever written in it."""
 
 
+class FencedHalf(NamedTuple):
+    """A half whose session is fenced.
+
+    Args:
+        origin: where it stands.
+        identity: its identity's first word, as the state has it.
+    """
+
+    origin: RecordOrigin
+    identity: int
+
+
 @dataclass(slots=True)
 class SessionFencer:
     """Fences the sessions of halves; kept from batch to batch.
@@ -49,19 +61,22 @@ class SessionFencer:
     def __post_init__(self) -> None:
         self._halves = RecordReader(dict(self.settings.connection), self.settings.topics.half)
 
-    def fence(self, lookups: Sequence[Lookup]) -> list[RecordOrigin]:
+    def fence(self, lookups: Sequence[Lookup]) -> list[FencedHalf]:
         """Fence the sessions of these halves; return those that it worked for.
 
         It costs only these halves if it fails: they stay pending, and the state asks again. A half
         whose id can be no session of its group, or that is gone, has no session to be fenced.
         """
-        done: list[RecordOrigin] = []
+        done: list[FencedHalf] = []
         deadline_s = time.monotonic() + BATCH_S
         for lookup in lookups:
-            for offset, half in self._halves.read(lookup.partition, lookup.offset):
+            found = self._halves.read(lookup.partition, lookup.offset)
+            identities = lookup.identity[:, 0].tolist()
+            for (offset, half), identity in zip(found, identities, strict=True):
                 session = self._session_of(half)
                 if session is None or self._is_fenced(session, deadline_s):
-                    done.append(RecordOrigin(self._halves.topic, lookup.partition, offset))
+                    origin = RecordOrigin(self._halves.topic, lookup.partition, offset)
+                    done.append(FencedHalf(origin, identity))
         return done
 
     def close(self) -> None:

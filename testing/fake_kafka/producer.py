@@ -14,7 +14,11 @@ from checkback.testing.fake_kafka.admin import Metadata, metadata_of
 from checkback.testing.fake_kafka.awaits import Fault
 from checkback.testing.fake_kafka.cluster import RECORD_BATCH_BYTES_MAX, Cluster, Topic
 from checkback.testing.fake_kafka.consumer import GroupMetadata
-from checkback.testing.fake_kafka.coordinator import FencedByCoordinatorError, NoTransactionError
+from checkback.testing.fake_kafka.coordinator import (
+    FencedByCoordinatorError,
+    IdExpiredError,
+    NoTransactionError,
+)
 from checkback.testing.fake_kafka.errors import (
     HangingCall,
     fenced,
@@ -255,7 +259,7 @@ class FakeProducer:
             if self._has_written:
                 coordinator.end(self._id, self._epoch, commits=commits)
         except FencedByCoordinatorError as error:
-            raise self._lost() from error
+            raise self._lost(error) from error
         except NoTransactionError as error:
             raise wrong_state("there is no transaction") from error
         self._cluster.awaits.after(call)
@@ -267,11 +271,14 @@ class FakeProducer:
         try:
             found = self._cluster.coordinator.transaction(self._id, self._epoch)
         except FencedByCoordinatorError as error:
-            raise self._lost() from error
+            raise self._lost(error) from error
         self._has_written = True
         return found
 
-    def _lost(self) -> KafkaException:
+    def _lost(self, error: FencedByCoordinatorError) -> KafkaException:
+        if isinstance(error, IdExpiredError):
+            code = KafkaError.INVALID_PRODUCER_ID_MAPPING
+            return KafkaException(KafkaError(code, txn_requires_abort=True))
         self._fatal = fenced("transactional producer fenced by newer producer instance")
         return KafkaException(self._fatal)
 

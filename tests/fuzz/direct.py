@@ -40,8 +40,8 @@ FENCE_TAG: Final = b"f"
 SESSIONS_OF_GROUP: Final = 6
 """Of wild groups: each is fenced once, and that takes its time."""
 IN_ORDER: Final = len(HALF_PROTOCOL_ORDER)
-OWN: Final = (b"",)
-"""In the tables below: DIRECT_CLOSED, with whatever chance makes of its value."""
+OWN: Final = (b"own",)
+"""In the tables below: DIRECT_CLOSED, with whatever chance makes of its value; never nothing."""
 BEFORE, AFTER, EARLY = Moment.BEFORE_DELIVERY, Moment.AFTER, Moment.BEFORE_HALF
 
 
@@ -120,6 +120,15 @@ TALKS: Final = (
     ("shuffled", (direct(COMMIT, NOWHERE, closed=(b"x",), is_shuffled=True),), FINAL),
     ("closed twice", (direct(COMMIT, NOWHERE, closed=(b"a", b"b")),), FINAL),
     ("open", (direct(COMMIT, NOWHERE), direct(ROLLBACK, NOWHERE)), UNSETTLED),
+    (
+        "closed by nobody",
+        (
+            direct(COMMIT, NOWHERE, closed=(b"",)),
+            direct(COMMIT, NOWHERE, closed=(None,)),
+            direct(ROLLBACK, NOWHERE, closed=(None,), is_shuffled=True),
+        ),
+        UNSETTLED,
+    ),
     ("open early", (direct(COMMIT, NOWHERE, EARLY),), UNSETTLED),
     ("closed without a verdict", (direct(UNKNOWN, NOWHERE, closed=OWN),), UNSETTLED),
     ("unknown", (direct(UNKNOWN, NOWHERE),), UNSETTLED),
@@ -212,9 +221,11 @@ class DirectMaker:
         name, said, expected = chance.choice(PLAIN_TALKS if is_plain else TALKS)
         made.half.kind, made.half.expected = f"direct: {name}", expected
         made.said = self._closing(said)
+        at = chance.choice((IN_ORDER, IN_ORDER, IN_ORDER, 0, 2))
         if not is_plain:
-            at = chance.choice((IN_ORDER, IN_ORDER, IN_ORDER, 0, 2))
-            made.half.headers.insert(at, (b"DIRECT_ID", self._session_id(group, at)))
+            made.half.headers.insert(at, (b"DIRECT_ID", self._session_id(group)))
+        elif chance.random() < 0.3:
+            made.half.headers.insert(at, (b"DIRECT_ID", chance.choice((b"", None))))
         if chance.random() < 0.3:
             self.halves.decorate(made)
         return made
@@ -225,13 +236,13 @@ class DirectMaker:
         made.said[at:at] = self._closing((attack,))
 
     def _closing(self, said: tuple[Said, ...]) -> list[Said]:
-        values = (b"", None, b"x", self.session, b"\xff\xfe", b"long" * 3_000, b"\0")
+        values = (b"x", self.session, b"\xff\xfe", b"long" * 3_000, b"\0")
         return [
             replace(one, closed=(self.chance.choice(values),)) if one.closed == OWN else one
             for one in said
         ]
 
-    def _session_id(self, group: bytes, at: int) -> bytes | None:
+    def _session_id(self, group: bytes) -> bytes:
         """Return the id that a wild half names: one of its group, or what can't be one."""
         chance = self.chance
         own = direct_transactional_id(
@@ -243,9 +254,8 @@ class DirectMaker:
         if luck < 0.62:
             return chance.choice((b"x" * 100_000, b"\xff" * 900_000, own[:-32] + b"0" * 2_500_000))
         shapes = (
-            b"", b"x", own[:-1], own + b"0", own.upper(), own[:-32], own[:-1] + b"g", b"\xff\xfe",
+            b"x", own[:-1], own + b"0", own.upper(), own[:-32], own[:-1] + b"g", b"\xff\xfe",
             own + b"\n", b"\0" + own, own.replace(b"direct", b"plain"), own + b"\0",
         )  # fmt: skip
         others = (self.session, *self.others)
-        # A null value counts where it stands in order only.
-        return chance.choice((*shapes, *others, None) if at == IN_ORDER else (*shapes, *others))
+        return chance.choice((*shapes, *others))

@@ -151,7 +151,7 @@ class Transaction:
     @property
     def is_direct(self) -> bool:
         """Whether the half names a session."""
-        return any(name == b"DIRECT_ID" for name, _ in self.half.headers)
+        return any(name == b"DIRECT_ID" and value for name, value in self.half.headers)
 
     def op(self, said: Said, offset: int) -> Record:
         """Return the op that says so of the half at that offset."""

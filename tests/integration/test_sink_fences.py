@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from tests.integration.sinking import World, outcome
+from tests.integration.sinking import World, of_halves, outcome
 
 from checkback.protocol.direct import direct_transactional_id
 from checkback.protocol.records import fenced_headers, half_headers
 from checkback.sinks.kafka import sessions
 from checkback.state import Action
+from checkback.state.identity import identity_words
 from checkback.testing.waiting import wait_until
 
-FENCE = outcome((Action.FENCE, 0, 3))
+IDENTITY, REST = identity_words(b"g", b"u")
+FENCE = of_halves(outcome((Action.FENCE, 0, 3)), [(IDENTITY, REST)])
 
 
 def session_of(world: World) -> Producer:
@@ -46,7 +48,7 @@ def producing(world: World, session: str) -> Producer:
 
 def told(world: World) -> list[bytes | None]:
     found = world.read(world.names.direct_op)
-    assert all(headers == fenced_headers() for _, _, headers in found)
+    assert all(headers == fenced_headers(IDENTITY) for _, _, headers in found)
     return [value for _, value, _ in found]
 
 

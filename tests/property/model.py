@@ -100,7 +100,7 @@ class Model:
                 self.take_feedback(self.at(record.offset).half, record)
         for record in inputs:
             if record.kind == EventKind.FENCED:
-                self.take_fence(self.at(record.offset))
+                self.take_fence(self.at(record.offset), record)
         if rules.check_enabled:
             self.ask_and_discard(budget)
         for offset in self.offsets.values():
@@ -147,9 +147,10 @@ class Model:
             half.asked -= 1
             self.tally[Counter.CHECKS_UNDELIVERED] += 1
 
-    def take_fence(self, offset: Offset) -> None:
+    def take_fence(self, offset: Offset, record: Record) -> None:
         half = offset.half
-        if half and half.may_be_delivered and half.is_fencing:
+        is_meant = half and (half.group, half.transaction) == (record.group, record.transaction)
+        if half and is_meant and half.may_be_delivered and half.is_fencing:
             was_asked_enough = half.asked >= (self.rules.check_max or 1)
             self.discard(offset, half, "CHECK_LIMIT" if was_asked_enough else "EXPIRED")
 

@@ -81,11 +81,12 @@ class Checkback(RuleBasedStateMachine):
         record = Record(EventKind.OP, offset, source, self.now, 1, transaction, state)
         self.op_topic.append(record)
 
-    @rule(offset=offsets, times=st.integers(1, 2))
-    def write_fences(self, offset: int, times: int) -> None:
-        for _ in range(times):
+    @rule(offset=offsets, told=st.lists(st.sampled_from([1, 1, 2]), min_size=1, max_size=2))
+    def write_fences(self, offset: int, told: list[int]) -> None:
+        for transaction in told:
             source = DIRECT_SOURCE + len(self.op_topic)
-            self.op_topic.append(Record(EventKind.FENCED, offset, source, self.now, 0, 0, 0))
+            fenced = Record(EventKind.FENCED, offset, source, self.now, 1, transaction, 0)
+            self.op_topic.append(fenced)
 
     @rule(reason=st.sampled_from([RefusedReason.NOT_A_HALF, *IDENTITY_REASONS]))
     def write_bad_half(self, reason: RefusedReason) -> None:

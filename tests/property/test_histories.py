@@ -66,7 +66,7 @@ def direct_half(offset: int, _source: int, now: int) -> Record:
 
 
 def fenced(offset: int, source: int, now: int) -> Record:
-    return Record(EventKind.FENCED, offset, source, now, 0, 0, 0)
+    return Record(EventKind.FENCED, offset, source, now, 1, 1, 0)
 
 
 DIRECT_RECORDS: tuple[Written, ...] = (

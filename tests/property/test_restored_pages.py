@@ -107,7 +107,7 @@ class World:
                 self.refused.add(source)
             if action == Action.FENCE:
                 self.ops += 1
-                told = (EventKind.FENCED, offset, self.ops, self.now_ms, 0, 0, 0)
+                told = (EventKind.FENCED, offset, self.ops, self.now_ms, 1, 1, 0)
                 self.undelivered.append(Record(*told))
             if action in CHECKS and self.chance.random() < 0.3:
                 self.ops += 1

@@ -113,6 +113,15 @@ def test_the_runs_meet_whatever_can_happen_to_who_delivers_directly() -> None:
     assert set(kinds) >= {"delivered", "commit", "fence", "discard"}
 
 
+def test_direct_halves_grow_too_old_and_sessions_expire() -> None:
+    met = Counter[str]()
+    for seed in range(MUTATION_SEEDS):
+        met += Run(seed, STEADY_CRASHES, *KINDS["expiring"]).go().fates.met
+
+    assert met["fenced and expired"] > met["days passed"] > MUTATION_SEEDS
+    assert met["sessions expired"] > MUTATION_SEEDS
+
+
 def test_one_seed_makes_one_run() -> None:
     """Also in another process, whose sets have another order."""
     here = summary(Run(6).go())

@@ -37,7 +37,7 @@ class KafkaRow:
     offset: int
     time_ms: int
     value: bytes | None
-    headers: Sequence[tuple[str, bytes]] | None
+    headers: Sequence[tuple[str, bytes | None]] | None
     key: bytes | None = None
 
     def to_json(self) -> str:

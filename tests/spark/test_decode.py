@@ -13,10 +13,9 @@ from tests.spark.harness import NAMES, KafkaRow, half_row, kafka_rows, op_row
 
 from checkback.checkpoints.pending_halves import group_tag
 from checkback.protocol.configuration import Settings
-from checkback.protocol.records import fenced_headers
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
-from checkback.state import CLOSED, DIRECT_SOURCE, EventKind
+from checkback.state import EventKind
 from checkback.state.identity import group_part, identity_words
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
@@ -36,7 +35,7 @@ def events(spark: SparkSession, rows: list[KafkaRow], names: TopicNames = NAMES)
     return decode(kafka_rows(lines), names, 1024).collect()
 
 
-def half(*headers: tuple[str, bytes], offset: int = 5) -> KafkaRow:
+def half(*headers: tuple[str, bytes | None], offset: int = 5) -> KafkaRow:
     return KafkaRow(NAMES.half, 1, offset, 99, b"body", list(headers))
 
 
@@ -240,93 +239,6 @@ def test_on_the_op_topic_nobody_is_believed_to_be_the_pipeline(
     [event] = events(spark, [op(b"12", ("TAGS", tag), ("TRANSACTION_CHECK_TIMES", b"4"))])
 
     assert (event.kind, event.detail) == (EventKind.REFUSED_OP, RefusedReason.OP_TAG_UNKNOWN)
-
-
-def direct_op(value: bytes, *headers: tuple[str, bytes]) -> KafkaRow:
-    return KafkaRow(NAMES.direct_op, 1, 5, 99, value, list(headers))
-
-
-DIRECT = ("DIRECT_ID", b"checkback-direct-g-1")
-CHECK = ("FROM_TRANSACTION_CHECK", b"false")
-CLOSING = ("DIRECT_CLOSED", b"checkback-direct-g-1")
-
-
-def saying(state: bytes) -> list[tuple[str, bytes]]:
-    return [("TAGS", b"d"), ("COMMIT_OR_ROLLBACK", state), GROUP, ID, CHECK]
-
-
-@pytest.mark.parametrize(
-    ("row", "kind"),
-    [
-        (half(TRAN, GROUP, ID, TO, IMMUNITY, DIRECT), EventKind.DIRECT_HALF),
-        (half(TRAN, GROUP, ID, TO, IMMUNITY, DIRECT, ("x", b"1")), EventKind.DIRECT_HALF),
-        (half(DIRECT, ID, GROUP, TRAN, TO), EventKind.DIRECT_HALF),
-        (half(TRAN, GROUP, ID, TO, IMMUNITY, ("x", b"1")), EventKind.HALF),
-        (half(TRAN, GROUP, ID, TO, IMMUNITY), EventKind.HALF),
-        (half(TRAN, GROUP, DIRECT), EventKind.REFUSED_HALF),
-    ],
-)
-def test_a_half_with_a_session_is_a_direct_one(
-    spark: SparkSession, row: KafkaRow, kind: EventKind
-) -> None:
-    [event] = events(spark, [row])
-
-    assert event.kind == kind
-
-
-@pytest.mark.parametrize(
-    ("row", "detail"),
-    [
-        (direct_op(b"12", *saying(b"9")), 9),
-        (direct_op(b"12", *saying(b"8"), CLOSING), 8 + CLOSED),
-        (direct_op(b"12", *saying(b"12"), CLOSING, ("REMARK", b"r")), 12 + CLOSED),
-        (direct_op(b"12", CLOSING, *saying(b"0")), CLOSED),
-        (direct_op(b"12", *saying(b"8")), 8),
-        (direct_op(b"12", *saying(b"8"), ("REMARK", b"r")), 8),
-    ],
-)
-def test_what_an_op_on_the_direct_topic_says(
-    spark: SparkSession, row: KafkaRow, detail: int
-) -> None:
-    [event] = events(spark, [row])
-
-    assert (event.kind, event.offset, event.detail) == (EventKind.OP, 12, detail)
-    assert event.source_offset == DIRECT_SOURCE + 5
-
-
-def test_on_the_op_topic_nothing_is_delivered_and_no_session_closed(spark: SparkSession) -> None:
-    delivered, closing = events(
-        spark, [op(b"12", *saying(b"9")), op(b"12", *saying(b"8"), CLOSING)]
-    )
-
-    assert (delivered.kind, delivered.detail) == (
-        EventKind.REFUSED_OP, RefusedReason.OP_STATE_UNKNOWN,
-    )  # fmt: skip
-    assert (closing.kind, closing.detail, closing.source_offset) == (EventKind.OP, 8, 5)
-
-
-def test_feedback_of_a_fence_is_an_event_of_the_direct_op_topic_only(spark: SparkSession) -> None:
-    fenced = KafkaRow(NAMES.direct_op, 1, 5, 99, b"12", fenced_headers())
-    elsewhere = [
-        KafkaRow(NAMES.op, 1, 5, 99, b"12", fenced_headers()),
-        KafkaRow(NAMES.direct_op, 1, 5, 99, b"x", fenced_headers()),
-        KafkaRow(NAMES.feedback, 1, 5, 99, b"12", fenced_headers()),
-    ]
-
-    event, *refused = events(spark, [fenced, *elsewhere])
-
-    assert (event.kind, event.offset) == (EventKind.FENCED, 12)
-    assert event.source_offset == DIRECT_SOURCE + 5
-    assert [(one.kind, one.detail) for one in refused] == [
-        (EventKind.REFUSED_OP, RefusedReason.OP_TAG_UNKNOWN)
-    ] * 2
-
-
-def test_a_record_of_the_direct_op_topic_is_refused_by_its_place(spark: SparkSession) -> None:
-    [event] = events(spark, [direct_op(b"12", *saying(b"7"))])
-
-    assert (event.kind, event.detail) == (EventKind.REFUSED_OP, RefusedReason.OP_STATE_UNKNOWN)
-    assert (event.offset, event.source_offset) == (5, DIRECT_SOURCE + 5)
 
 
 @pytest.mark.parametrize("name", ["REAL_TOPIC\0", "a\0b", "\ufffd"])

@@ -94,7 +94,7 @@ def test_an_op_says_right_after_the_ordered_headers_that_its_session_is_closed()
 
 
 def test_feedback_of_a_fence_can_be_no_op() -> None:
-    assert fenced_headers()[0] != (names.TAGS, names.OP_TAG_REMOVE.encode())
+    assert fenced_headers(7)[0] != (names.TAGS, names.OP_TAG_REMOVE.encode())
 
 
 def test_the_topic_of_direct_ops_is_set_up_as_the_op_topic_is() -> None:

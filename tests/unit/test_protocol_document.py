@@ -22,6 +22,7 @@ from checkback.protocol.signed_content import (
 )
 from checkback.security.record_signer import RecordSigner
 from checkback.state.halves import IMMUNITY_MS_MAX
+from checkback.state.identity import identity_words
 from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
 from checkback.state.outcome import Action, Counter, Outcome
 from checkback.state.settled import _HEADER, SETTLED_VERSION, Mark, pack_settled
@@ -67,6 +68,7 @@ REFUSED = refused_headers(
     OP.headers(), RefusedReason.COMMIT_AFTER_ROLLBACK, topics.OP_TOPIC, PARTITION, 91
 )
 FEEDBACK = records.undelivered_check_headers(3)
+IDENTITY, _ = identity_words(b"order-service", b"3f9c2a")
 EXAMPLES: dict[str, tuple[bytes | None, bytes | None, Headers]] = {
     "half": (KEY, BODY, HALF),
     "op": (OP.key(), OP.value(), OP.headers()),
@@ -81,7 +83,7 @@ EXAMPLES: dict[str, tuple[bytes | None, bytes | None, Headers]] = {
     "direct half": (KEY, BODY, DIRECT_HALF),
     "delivered op": (DELIVERED.key(), DELIVERED.value(), DELIVERED.headers()),
     "op that closes a session": (CLOSING.key(), CLOSING.value(), CLOSING.headers()),
-    "feedback of a fence": (None, b"77", records.fenced_headers()),
+    "feedback of a fence": (None, b"77", records.fenced_headers(IDENTITY)),
     "tick": (None, None, records.tick_headers()),
     "signed half": (KEY, BODY, SIGNED_HALF),
     "signed op": (OP.key(), OP.value(), SIGNED_OP),

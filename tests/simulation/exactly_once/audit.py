@@ -81,6 +81,16 @@ class Audit:
         for counted in facts.values():
             self._expected.update(counted)
 
+    def fenced_and_expired(self, outcomes: dict[int, list[Outcome]]) -> int:
+        """Return how many halves a batch discards for their age, after a fence of their session."""
+        self._read_topic(self.applications.names.direct_op)
+        return sum(
+            self.seen["fence", one.partition, offset] > 0
+            for pages in outcomes.values()
+            for one in pages
+            for offset in one.offset[one.action == Action.DISCARD_EXPIRED].tolist()
+        )
+
     def took_over(self, epoch: int) -> None:
         """Take in that a start has finished taking over: older ones may write nothing more."""
         assert epoch not in self.epochs, f"epoch {epoch} was taken twice"

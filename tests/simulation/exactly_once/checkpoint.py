@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.exactly_once.fates import Fates
+from tests.simulation.exactly_once.worlds import RULES
+
+from checkback.state import ALL_READ, Rules
 
 PageKey = tuple[int, int]
 """(half partition, number of the page)."""
@@ -26,12 +29,16 @@ class Plan:
         now_ms: the batch's timestamp.
         starts: (topic, partition) to the first offset that is read.
         ends: the same to the first offset that is not.
+        rules: in force.
+        read_until_ms: all that the broker stored until then is read with it.
         known: what is derived from it; a plan and a page decide the same every time.
     """
 
     now_ms: int
     starts: Mapping[tuple[str, int], int]
     ends: Mapping[tuple[str, int], int]
+    rules: Rules = RULES
+    read_until_ms: int = ALL_READ
     known: dict[Any, Any] = field(default_factory=dict)
 
 

@@ -22,7 +22,7 @@ from checkback.client.direct import session as session_module
 from checkback.client.direct.direct_checks import DirectChecks
 from checkback.client.direct.direct_half import DirectHalf, HalfState
 from checkback.client.direct.fences import Fences
-from checkback.client.direct.lane import Lane
+from checkback.client.direct.lane import OPEN_S, Lane
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.direct.session import DELIVERY_S, NotDelivered, Session
 from checkback.client.listener import LocalTransactionState
@@ -146,6 +146,34 @@ def _direct_halves_are_discarded_at_once() -> Broken:
     return patch.object(checks_module, "may_be_delivered", none)
 
 
+def _expired_halves_are_discarded_at_once() -> Broken:
+    honest = checks_module._fence
+
+    def fence(builder: PageBuilder, rows: Any) -> None:
+        is_used_up = builder.halves.check_times[rows] >= builder.rules.check_max
+        expired = rows[~is_used_up]
+        checks_module._discard(builder, expired, Event.HALF_RETENTION_OVER, Action.DISCARD_EXPIRED)
+        honest(builder, rows[is_used_up])
+
+    return patch.object(checks_module, "_fence", fence)
+
+
+def _expired_session_is_opened_again() -> Broken:
+    honest = Session.deliver
+
+    def deliver(self: Session, group: Sequence[DirectHalf]) -> None:
+        try:
+            honest(self, group)
+        except NotDelivered:
+            producer: Any = self._producer
+            if self.session_id in producer._cluster.coordinator.identities:
+                raise
+            self.initialise(OPEN_S)
+            honest(self, group)
+
+    return patch.object(Session, "deliver", deliver)
+
+
 def _delivered_op_counts_as_a_commit() -> Broken:
     action_of = ops_module._ACTION_OF.copy()
     action_of[Event.DELIVERED] = Action.COMMIT
@@ -170,7 +198,7 @@ def _both(*patches: Broken) -> Any:
         yield
 
 
-DIRECT_MUTATIONS = {
+STEADY_MUTATIONS: dict[str, Mutation] = {
     name: Mutation(broken, *KINDS["steady"], crashes=STEADY_CRASHES)
     for name, broken in {
         "an answerer that does not fence": _always(Fences, "fence", True),
@@ -190,6 +218,13 @@ DIRECT_MUTATIONS = {
         "a delivered op counts as a commit": _delivered_op_counts_as_a_commit,
         "an old client is believed": _old_client_is_believed,
         "ops are read before they are committed": _ops_are_read_before_they_are_committed,
+    }.items()
+}
+DIRECT_MUTATIONS = STEADY_MUTATIONS | {
+    name: Mutation(broken, *KINDS["expiring"], crashes=STEADY_CRASHES)
+    for name, broken in {
+        "expired halves are discarded at once": _expired_halves_are_discarded_at_once,
+        "an expired session is opened again": _expired_session_is_opened_again,
     }.items()
 }
 """By what is left out or done wrong."""

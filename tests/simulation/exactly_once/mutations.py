@@ -193,7 +193,7 @@ def _replay_by_its_own_clock() -> Any:
 
     def resume(self: Driver) -> tuple[int, Plan | None]:
         batch, plan = honest(self)
-        return batch, plan and Plan(int(self.run.clock.now_ms), plan.starts, plan.ends)
+        return batch, plan and replace(plan, now_ms=int(self.run.clock.now_ms), known={})
 
     return patch.object(Driver, "_resume", resume)
 

@@ -14,20 +14,11 @@ from tests.simulation.exactly_once.checkpoint import PageKey, Pages, Plan
 from checkback.protocol import properties
 from checkback.protocol.properties import text_value
 from checkback.protocol.topics import TopicNames
-from checkback.state import CLOSED, DIRECT_SOURCE, EventKind, Events, Outcome, Page, Rules, decide
+from checkback.state import CLOSED, DIRECT_SOURCE, EventKind, Events, Outcome, Page, decide
 from checkback.state.identity import identity_words
 from checkback.testing.fake_kafka import Cluster
 from checkback.testing.fake_kafka.log import PartitionLog
 
-RULES = Rules(
-    transaction_timeout_ms=1_000,
-    check_interval_ms=2_000,
-    check_max=2,
-    half_retention_ms=30 * 86_400_000,
-    verdict_retention_ms=600_000,
-    check_enabled=True,
-    reject_transactions=False,
-)
 DELIVERED = properties.TRANSACTION_DELIVERED
 PAGE_SIZE = 6
 Inputs = dict[PageKey, Events]
@@ -35,9 +26,15 @@ Inputs = dict[PageKey, Events]
 
 def _events_of(rows: list[Record]) -> Events:
     """Return records in the engine's form, with the identities that the sink compares halves by."""
-    words = [identity_words(b"g%d" % one.group, b"t%d" % one.transaction) for one in rows]
+    words = [_words(one) for one in rows]
     first, rest = np.array(words, np.int64).reshape(-1, 2).T
     return replace(events_of(rows), identity=first, identity_rest=rest)
+
+
+def _words(one: Record) -> tuple[int, int]:
+    if one.kind == EventKind.FENCED:  # it says of which half, and nothing else
+        return one.detail, 0
+    return identity_words(b"g%d" % one.group, b"t%d" % one.transaction)
 
 
 def state_partition_of(page: PageKey, state_partitions: int) -> int:
@@ -89,7 +86,13 @@ def _decide_one(
     known: tuple[Outcome, tuple[bytes, int] | None] | None = plan.known.get((key, blob))
     if known is None:
         page = Page.empty(*key, PAGE_SIZE) if blob is None else Page.unpack(blob)
-        made = decide(page, inputs.get(key) or Events.empty(), plan.now_ms, RULES)
+        made = decide(
+            page,
+            inputs.get(key) or Events.empty(),
+            plan.now_ms,
+            plan.rules,
+            read_until_ms=plan.read_until_ms,
+        )
         wake_at_ms = made.wake_at_ms
         left = None if wake_at_ms is None else (made.page.pack(), wake_at_ms)
         known = plan.known[key, blob] = made.outcome, left
@@ -126,7 +129,7 @@ def _read(topic: str, names: TopicNames) -> Callable[[int, bytes, properties.Hea
 
 def _half(offset: int, _: bytes, headers: properties.Headers, time_ms: int) -> Record:
     group, number = _identity(headers)
-    is_direct = text_value(headers, properties.DIRECT_ID) is not None
+    is_direct = bool(text_value(headers, properties.DIRECT_ID))
     kind = EventKind.DIRECT_HALF if is_direct else EventKind.HALF
     return Record(kind, offset, offset, time_ms, group, number, -1)
 
@@ -134,9 +137,10 @@ def _half(offset: int, _: bytes, headers: properties.Headers, time_ms: int) -> R
 def _direct_op(offset: int, value: bytes, headers: properties.Headers, time_ms: int) -> Record:
     source = offset + DIRECT_SOURCE
     if text_value(headers, properties.TAGS) == properties.OP_TAG_FENCED:
-        return Record(EventKind.FENCED, int(value), source, time_ms, 0, 0, 0)
+        identity = int(text_value(headers, properties.FENCED_HALF) or 0)
+        return Record(EventKind.FENCED, int(value), source, time_ms, detail=identity)
     found = _op(source, value, headers, time_ms)
-    is_closed = text_value(headers, properties.DIRECT_CLOSED) is not None
+    is_closed = bool(text_value(headers, properties.DIRECT_CLOSED))
     return found._replace(detail=found.detail + CLOSED * is_closed)
 
 

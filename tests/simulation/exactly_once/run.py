@@ -7,7 +7,7 @@ and how their halves and ops are sent. Not in it: Spark's JVM, state files and K
 decoding in SQL, the ledger, forwarding inside librdkafka, what the brokers themselves may lose,
 torn files in the checkpoint, an operator who sets a marker together with metadata that looks like
 ours; of the direct path Kafka's second transaction protocol, which librdkafka does not speak (the
-model in tests/model/ does), and the half retention's end.
+model in tests/model/ does).
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from tests.simulation.exactly_once.pages import Reference, inputs_of
 from tests.simulation.exactly_once.services import HALF_PARTITIONS, Services
 from tests.simulation.exactly_once.spark import Driver
 from tests.simulation.exactly_once.staged import client_installed
-from tests.simulation.exactly_once.worlds import World, kind_of, world_of
+from tests.simulation.exactly_once.worlds import DAY_MS, World, kind_of, world_of
 
 from checkback.protocol.configuration import Settings
+from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.sinks.kafka.settings import SinkSettings
+from checkback.state import ALL_READ
 from checkback.streaming.preflight import ClusterFacts
 from checkback.testing.fake_kafka import Clock, Cluster, Crash, FakeAdminClient, installed
 from checkback.testing.fake_kafka.groups import Committed, Place
@@ -41,7 +43,8 @@ CRASHES = 60
 STEPS_MAX = 60_000
 STARTS_MAX = 400
 EVENTS_PER_BATCH_MAX = 12
-DAY_MS = 86_400_000
+IDS_KEPT_MS = 7 * DAY_MS
+"""The brokers' transactional.id.expiration.ms."""
 ALL_TRANSACTIONS_END_MS = 700_000
 
 
@@ -142,7 +145,18 @@ class Run:
         before = self.checkpoint.plans.get(batch - 1)
         most = None if self.fates.is_calm else self.random.choice((3, EVENTS_PER_BATCH_MAX))
         starts = {} if before is None else before.ends
-        return Plan(int(self.clock.now_ms), starts, self._ends(before, most))
+        ends = self._ends(before, most)
+        read_until_ms = self._read_until_ms(ends) if self.world.days_pass else ALL_READ
+        return Plan(int(self.clock.now_ms), starts, ends, self.world.rules, read_until_ms)
+
+    def _read_until_ms(self, ends: dict[tuple[str, int], int]) -> int:
+        """Return up to when all halves and ops are read by a batch that ends there."""
+        unread = [
+            record.timestamp_ms
+            for (topic, partition), end in ends.items()
+            for record in self.cluster.topics[topic].partitions[partition].records[end:]
+        ]
+        return int(min([self.clock.now_ms, *unread])) - 1
 
     def took_over(self, epoch: int) -> None:
         """Take in that a start has taken over."""
@@ -155,7 +169,9 @@ class Run:
         inputs = inputs_of(plan, self.cluster, self.names)
         # Nothing goes wrong in a calm world, but for another driver's leaps in time.
         sure = self.fates.is_calm and not self.world.two_drivers
-        self.audit.planned(self.reference.extend(plan, inputs), fences_sure=sure)
+        outcomes = self.reference.extend(plan, inputs)
+        self.audit.planned(outcomes, fences_sure=sure)
+        self.fates.met["fenced and expired"] += self.audit.fenced_and_expired(outcomes)
 
     def _expect(self, actor: Actor) -> None:
         """See how somebody ended; nobody may end with a failure that no user was told of."""
@@ -242,6 +258,8 @@ class Run:
             self._trouble_brokers()
         elif 0.02 < draw < 0.025 and self.world.touched_markers:
             self._touch_markers()
+        elif 0.03 < draw < 0.035 and self.world.days_pass:
+            self._let_days_pass()
 
     def _trouble_brokers(self) -> None:
         random, now_ms = self.random, self.clock.now_ms
@@ -258,6 +276,20 @@ class Run:
                 topic = random.choice(list(self.cluster.topics.values()))
                 random.choice(topic.partitions).leaderless_until_ms = until_ms
                 self.fates.met["leader changed"] += 1
+
+    def _let_days_pass(self) -> None:
+        """Let halves grow too old, and brokers forget the sessions that nobody uses.
+
+        Not the sinks' ids: who wrote nothing for so long writes a marker before.
+        """
+        days = self.random.choice((1, 1, 8))
+        self.clock.now_ms += days * DAY_MS + self.random.choice((-1_000, 1_000, 60_000))
+        self.cluster.tick()
+        before_ms = self.clock.now_ms - IDS_KEPT_MS
+        expired = self.cluster.coordinator.expire(DIRECT_ID_PREFIX, before_ms)
+        self.fates.met["days passed"] += 1
+        self.fates.met["sessions expired"] += expired
+        self.fates.tell(f"{days} days passed, {expired} sessions expired")
 
     def _touch_markers(self) -> None:
         """Do to the markers what an operator does by mistake, or what time does."""

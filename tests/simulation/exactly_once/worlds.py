@@ -7,6 +7,19 @@ from random import Random
 
 from tests.simulation.exactly_once.fates import Chances
 
+from checkback.state import Rules
+
+DAY_MS = 86_400_000
+RULES = Rules(
+    transaction_timeout_ms=1_000,
+    check_interval_ms=2_000,
+    check_max=2,
+    half_retention_ms=30 * 86_400_000,
+    verdict_retention_ms=600_000,
+    check_enabled=True,
+    reject_transactions=False,
+)
+EXPIRING_RULES = replace(RULES, half_retention_ms=DAY_MS)
 OVERWRITES_WITH_TWO_DRIVERS = False
 """Whether two drivers meet where ``offsets/N`` can be overwritten; see world_of."""
 
@@ -21,6 +34,8 @@ class World:
         touched_markers: an operator resets or deletes the markers, or they expire.
         overwrites: ``offsets/N`` is put where nobody saw one, not created or refused.
         direct: some producers deliver directly.
+        days_pass: now and then a day passes or eight, longer than halves are kept, and longer than
+            brokers know a transactional id that nobody uses.
     """
 
     state_partitions: int
@@ -28,6 +43,12 @@ class World:
     touched_markers: bool
     overwrites: bool
     direct: bool = False
+    days_pass: bool = False
+
+    @property
+    def rules(self) -> Rules:
+        """What is in force."""
+        return EXPIRING_RULES if self.days_pass else RULES
 
 
 ONE_DRIVER = World(2, two_drivers=False, touched_markers=False, overwrites=False)
@@ -42,6 +63,7 @@ KINDS: dict[str, tuple[World, Chances | None]] = {
     "touched": (TOUCHED, None),
     "direct": (DIRECT, None),
     "steady": (replace(DIRECT, state_partitions=1), STEADY),
+    "expiring": (replace(DIRECT, state_partitions=1, days_pass=True), STEADY),
 }
 """Worlds that have a name, by which a run of them is repeated."""
 

@@ -39,7 +39,7 @@ class Kafka:
         self.now_s += self.took_s.get(what, 0.0)
         failure = self.fails.get(what)
         if isinstance(failure, Exception):
-            raise failure
+            raise type(failure)(*failure.args)  # one of its own: it keeps where it was raised
         return failure or 0
 
     def init_transactions(self, _timeout_s: float) -> None:

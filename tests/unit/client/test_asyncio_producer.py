@@ -14,6 +14,7 @@ from checkback.client import (
     AsyncTransactionMQProducer,
     LocalTransactionState,
     Message,
+    asyncio_producer,
 )
 from checkback.client.counters import ClientEvent
 from checkback.protocol.errors import (
@@ -145,6 +146,47 @@ def test_brokers_are_not_asked_about_what_is_no_topic(topic: Any, kafka: list[Cl
             assert len(kafka[0].opened_admin.asked) == asked
 
     asyncio.run(run())
+
+
+def test_a_check_does_not_wait_for_ever_for_a_loop_that_was_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The loop may end between the look at it and the moment in which it would begin."""
+    monkeypatch.setattr(asyncio_producer, "LOOP_LOOK_S", 0.01)
+    loop, asked = asyncio.new_event_loop(), threading.Event()
+
+    class Ending:
+        """What a thread sees of a loop that runs for the last time."""
+
+        def is_running(self) -> bool:
+            return True
+
+        def is_closed(self) -> bool:
+            return loop.is_closed()
+
+        def call_soon_threadsafe(self, *call: Any, **more: Any) -> Any:
+            handle = loop.call_soon_threadsafe(*call, **more)
+            asked.set()
+            return handle
+
+    bridge = producer_of(Listener())._bridge
+    bridge.loop = Ending()  # type: ignore[assignment]
+    failed: list[Exception] = []
+    asked_about: Any = None
+
+    def check() -> None:
+        try:
+            bridge.check_local_transaction(asked_about)
+        except RuntimeError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=check, daemon=True)
+    thread.start()
+    assert asked.wait(10)
+    loop.close()
+    thread.join(10)
+
+    assert "closed" in str(failed[0])
 
 
 def test_a_producer_that_was_not_started_says_so() -> None:

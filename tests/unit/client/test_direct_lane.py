@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections import deque
 from types import SimpleNamespace
 from typing import Any
@@ -276,3 +278,24 @@ def test_the_waiting_of_a_loop_is_the_same() -> None:
     assert world.delivery.finish(half, half.direct, COMMITTED, new_report) is report
     assert woken.wait(20)
     world.close()
+
+
+@pytest.mark.parametrize("what", ["begin", "produce paid", "flush", "commit"])
+def test_a_half_that_fell_back_and_its_producer_are_forgotten_at_once(what: str) -> None:
+    kafka = Kafka(**{what: 1 if what == "flush" else failed(KafkaError._FENCED)})
+    let_go = weakref.ref(kafka)
+    world = World(kafka)
+    del kafka
+    gc.disable()
+    try:
+        world.finish(world.half())
+        world.close()
+
+        assert world.plain[0][0] == "u1"
+        assert world.own.find("u1") is None
+        for thread in threading.enumerate():
+            if thread.name == "checkback-direct-close":
+                thread.join(20)
+        assert let_go() is None
+    finally:
+        gc.enable()

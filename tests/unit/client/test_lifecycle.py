@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +22,7 @@ from checkback.client.counters import ClientEvent, Counters
 from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.direct.lane import Lane
 from checkback.client.direct.own_halves import OwnHalves
+from checkback.client.fault_tolerance import FaultTable
 from checkback.client.op_producer import OpProducer
 from checkback.protocol.errors import BrokerError, ConfigurationError, LifeCycleError
 
@@ -139,6 +142,52 @@ def test_settings_that_only_the_checks_can_not_take_fail_the_start(
         producer.start()
     assert producer.service_state is ServiceState.CREATE_JUST
     assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops)
+
+
+def interrupted_at_every_line(of: type, call: Callable[[], object], handler: Any) -> bool:
+    """Call in a thread that a handler interrupts at each line of a class; tell whether it ends."""
+    lines = set[tuple[str, int]]()
+    modules = sys.modules[of.__module__].__file__
+
+    def trace(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != modules:
+            return None
+        place = frame.f_code.co_name, frame.f_lineno
+        if event == "line" and place not in lines:
+            lines.add(place)
+            handler()
+        return trace
+
+    def run() -> None:
+        sys.settrace(trace)
+        call()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(5)
+    return bool(lines) and not thread.is_alive()
+
+
+def test_a_signal_handler_may_count_what_its_thread_is_counting() -> None:
+    """What it shuts down falls back, and that is counted."""
+    counters = Counters()
+
+    def count() -> None:
+        counters.add(ClientEvent.DIRECT_FELL_BACK)
+
+    assert interrupted_at_every_line(Counters, lambda: counters.add(ClientEvent.SENT), count)
+    assert counters.snapshot()[ClientEvent.SENT] == 1
+
+
+def test_a_signal_handler_may_learn_of_a_broker_that_its_thread_looks_at() -> None:
+    faults = FaultTable()
+
+    def answered() -> None:
+        faults.answered(1, 5.0, 0.0)
+
+    assert interrupted_at_every_line(
+        FaultTable, lambda: faults.failed(1, 0.0, reachable=True), answered
+    )
 
 
 def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:

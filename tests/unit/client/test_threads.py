@@ -6,6 +6,8 @@ import threading
 import time
 from queue import SimpleQueue
 
+import pytest
+
 from checkback.client.check_pool import CheckPool
 from checkback.client.running import Running
 from checkback.client.timers import Timers
@@ -77,3 +79,46 @@ def test_what_runs_is_waited_for_and_counted() -> None:
     with running:
         assert running.wait_until_idle(0) == 1
     assert running.wait_until_idle(0) == 0
+
+
+def no_thread_starts(self: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_pool_to_which_no_thread_can_be_added_goes_on_with_those_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, done = threading.Event(), threading.Semaphore(0)
+
+    def work(job: int) -> None:
+        gate.wait(10)
+        done.release()
+
+    pool: CheckPool[int] = CheckPool("test", least=1, most=2, held=1, work=work)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread_starts)
+        assert not pool.grow()
+    pool.offer(1)
+    time_s = time.monotonic()
+    while not pool.stuck_for_s(time_s + 100):  # its one thread has taken it
+        assert time.monotonic() < time_s + 10
+    gate.set()
+    assert done.acquire(timeout=10)
+    assert pool.close(10) == 0
+
+
+def test_timers_without_a_thread_say_so_and_run_what_comes_when_there_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timers, ran = Timers("test"), threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_thread_starts)
+        assert not timers.after(0, leave_alone)
+
+    assert timers.after(0, ran.set)
+    assert ran.wait(10)
+    timers.close()
+
+
+def leave_alone() -> None:
+    raise AssertionError("it was dropped")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -72,6 +73,42 @@ def test_a_topic_that_is_not_there_is_asked_for_each_time() -> None:
     facts.check("t", MESSAGE, 10)
 
 
+def test_those_who_ask_at_once_for_a_topic_that_is_not_there_hear_of_it_together() -> None:
+    """Asked for in turn, the last of many threads would wait far longer than its budget."""
+    brokers, gate = Brokers(KafkaError.UNKNOWN_TOPIC_OR_PART), threading.Event()
+    facts, failed = facts_of(brokers), []
+    ask = brokers.list_topics
+
+    def slowly(topic: str, _timeout_s: float) -> Any:
+        gate.wait(10)
+        return ask(topic, _timeout_s)
+
+    def send() -> None:
+        try:
+            facts.check("t", MESSAGE, 10)
+        except NotFoundError:
+            failed.append(threading.current_thread())
+
+    brokers.list_topics = slowly  # type: ignore[method-assign]
+    threads = [threading.Thread(target=send) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: all(_waits(one) for one in threads), what="all to wait")
+    gate.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(failed) == 8
+    assert brokers.asked == ["t", "t"]  # a second look, since it may have been made just now
+
+
+def _waits(thread: threading.Thread) -> bool:
+    """Tell whether a thread asks, or waits for the one that does."""
+    frame: Any = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and frame.f_code.co_name != "_learn_limit":
+        frame = frame.f_back
+    return frame is not None and "question" in frame.f_locals
+
+
 @pytest.mark.parametrize(
     "brokers", [Brokers(KafkaError.TOPIC_AUTHORIZATION_FAILED), Brokers(reachable=False)]
 )
@@ -116,6 +153,21 @@ def test_a_topic_that_was_deleted_is_missed_after_a_while(monkeypatch: pytest.Mo
     assert not facts.takes_transactions("t", None)
     with pytest.raises(NotFoundError):
         facts.check("t", MESSAGE, 10)
+
+
+def test_a_topic_that_was_deleted_is_asked_for_within_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s = 1_000.0
+    clock = SimpleNamespace(monotonic=lambda: now_s, sleep=lambda _: None)
+    monkeypatch.setattr("checkback.client.topic_facts.time", clock)
+    brokers = Brokers()
+    facts = facts_of(brokers)
+    facts.check("t", MESSAGE, 10)
+    brokers.error = KafkaError.UNKNOWN_TOPIC_OR_PART
+    now_s += 61.0
+    facts.check("t", MESSAGE, 10)
+    wait_until(lambda: not facts.knows("t"), what="the topic to be missed")
 
 
 def test_a_topic_whose_settings_may_not_be_seen_any_more_takes_no_transactions(

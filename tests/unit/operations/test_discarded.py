@@ -59,7 +59,7 @@ def test_a_resumed_half_begins_at_zero_and_says_from_where() -> None:
     assert told[properties.RESUME.operator] == b"ann"
     gone = {"TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "TRAN_HALF_QUEUE_ID"}
     assert not gone & told.keys()
-    assert records.DISCARDED_REASON_HEADER not in told
+    assert properties.DISCARDED_REASON not in told
 
 
 def test_a_second_resumption_tells_of_the_last_one_only() -> None:

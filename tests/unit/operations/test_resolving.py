@@ -66,6 +66,14 @@ def test_a_manual_op_is_a_producers_with_who_and_why() -> None:
     assert not op.from_transaction_check
 
 
+def test_of_two_sessions_on_a_half_the_first_is_fenced_which_may_deliver_it() -> None:
+    one = half(at=AT)
+    two = [*one.headers, (names.DIRECT_ID, b"first"), (names.DIRECT_ID, b"second")]
+    history = assemble(AT, record(NAMES.half, two, at=AT), [])
+
+    assert manual_op(history, "commit", operator="ann", reason="r").direct_closed == "first"
+
+
 def test_a_manual_op_on_a_direct_half_closes_its_session() -> None:
     direct = half(at=AT)
     direct.headers.append((names.DIRECT_ID, b"checkback-direct-g-1"))

@@ -62,8 +62,8 @@ def direct_op(offset: int, state: int, source: int = 0, *, transaction: int = 1)
     return Record(EventKind.OP, offset, DIRECT_SOURCE + source, SENT, 1, transaction, state)
 
 
-def fenced(offset: int, source: int = 0) -> Record:
-    return Record(EventKind.FENCED, offset, DIRECT_SOURCE + source, SENT, 0, 0, 0)
+def fenced(offset: int, source: int = 0, *, transaction: int = 1) -> Record:
+    return Record(EventKind.FENCED, offset, DIRECT_SOURCE + source, SENT, 1, transaction, 0)
 
 
 class Story:

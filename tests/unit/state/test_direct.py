@@ -237,6 +237,22 @@ def test_feedback_of_a_fence_that_was_not_asked_for_says_nothing() -> None:
     assert story.page.pending == 1
 
 
+def test_feedback_of_a_fence_that_does_not_know_its_half_says_nothing() -> None:
+    """It was forged while the fence was asked for; what was delivered before may be unread."""
+    story = asked_once()
+    assert actions(story.batch(DUE + INTERVAL + 1)) == [Action.FENCE]
+    assert not story.batch(DUE + INTERVAL + 2, fenced(0, 0, transaction=2))
+    delivered = story.batch(DUE + INTERVAL + 3, direct_op(0, DELIVERED, 1), fenced(0, 2))
+    assert actions(delivered) == [Action.DELIVERED]
+
+
+def test_a_forged_fence_beside_the_true_one_changes_nothing() -> None:
+    story = asked_once()
+    story.batch(DUE + INTERVAL + 1)
+    acts = story.batch(DUE + INTERVAL + 2, fenced(0, 0, transaction=2), fenced(0, 1), fenced(0, 2))
+    assert actions(acts) == [Action.DISCARD_CHECK_LIMIT]
+
+
 def test_a_direct_half_is_taken_while_transactions_are_rejected() -> None:
     """Its producer may deliver it all the same."""
     story = Story(replace(RULES, reject_transactions=True))
