@@ -116,7 +116,7 @@ release: setup $(RELEASE)/.ready
 	@CHECKBACK_PURE=1 .venv/bin/pip wheel --quiet --no-deps --no-build-isolation \
 		--wheel-dir dist dist/checkback-*.tar.gz
 	@.venv/bin/python -c "$(PACKAGE_ZIP); package_zip(Path('dist'))"
-	@$(RELEASE)/bin/cyclonedx-py requirements requirements/spark.txt --pyproject pyproject.toml \
+	@$(RELEASE)/bin/cyclonedx-py requirements requirements/extras.txt --pyproject pyproject.toml \
 		--output-reproducible --output-file dist/checkback.cdx.json
 	@ls dist
 
@@ -133,7 +133,7 @@ attach:
 	@gh release create "$(TAG)" --verify-tag --notes "See CHANGELOG.md." dist/*
 
 audit: $(RELEASE)/.ready
-	@$(RELEASE)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/spark.txt
+	@$(RELEASE)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/extras.txt
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .import_linter_cache

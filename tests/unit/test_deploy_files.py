@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -16,9 +17,11 @@ import kubernetes_validate
 import pytest
 import yaml
 from databricks.bundles.jobs import Job
+from packaging.requirements import Requirement
 from tests.unit.deploy_fields import KINDS
 
 import checkback
+from checkback.commands.console import command as console
 from checkback.commands.run import command as run
 from checkback.deploy.jars import read_lock
 from checkback.deploy.settings import load_settings, read_environment
@@ -61,7 +64,7 @@ def command_lines() -> Iterator[list[str]]:
             for one in mappings(document):
                 for key in ("args", "arguments", "driverArgs", "command", "parameters"):
                     words = one.get(key)
-                    if isinstance(words, list) and "run" in words:
+                    if isinstance(words, list) and {"run", "console"} & set(words):
                         yield [str(word) for word in words]
     unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8")
     yield re.findall(r"^ExecStart=\S+/checkback (.*)$", unit, re.MULTILINE)[0].split()
@@ -125,13 +128,15 @@ def test_settings_of_kubernetes_are_settings() -> None:
 
 
 def test_options_in_the_files_are_options_of_the_command() -> None:
-    options = {name for one in run.params for name in (*one.opts, *one.secondary_opts)}
+    options = {
+        name: {opt for one in noun.params for opt in (*one.opts, *one.secondary_opts)}
+        for name, noun in (("run", run), ("console", console))
+    }
     lines = list(command_lines())
 
-    assert len(lines) == 6
+    assert sorted(words[0] for words in lines) == ["console", *["run"] * 6]
     for words in lines:
-        assert words[0] == "run"
-        assert {word for word in words if word.startswith("--")} <= options
+        assert {word for word in words if word.startswith("--")} <= options[words[0]]
         spark = [words[at + 1] for at, word in enumerate(words) if word == "--spark"]
         assert all(re.fullmatch(r"[a-z][A-Za-z.]+=.+", one) for one in spark), spark
 
@@ -174,16 +179,61 @@ def test_the_container_file_copies_what_is_there_or_built_before() -> None:
     sources = re.findall(r"^COPY (?!--)(\S+) ", container, re.MULTILINE)
 
     assert sources == [
-        "requirements/spark.txt", "build/wheel/checkback-*.whl", "build/pack/run_checkback.py",
+        "requirements/extras.txt", "build/wheel/checkback-*.whl", "build/pack/run_checkback.py",
     ]  # fmt: skip
     assert "USER 185" in container.rpartition("COPY")[2]
+
+
+def test_the_console_of_compose_starts_and_shows_what_the_pipeline_beside_it_does() -> None:
+    """It listens for the port that compose publishes, on this machine's loopback address alone."""
+    services = loaded(DEPLOY / "compose" / "compose.yaml")[0]["services"]
+    found, pipeline = services["console"], services["pipeline"]
+    given = console.make_context("console", found["command"][1:]).params
+    (port,) = found["ports"]
+    environment = dict(found["environment"])
+    tokens = environment.pop("CHECKBACK_CONSOLE_TOKENS")
+
+    assert found["image"] == pipeline["image"]
+    assert environment == pipeline["environment"]
+    assert port == f"127.0.0.1:{given['port']}:{given['port']}"
+    assert given["host"] == "0.0.0.0"  # noqa: S104 - in its container
+    assert given["anybody_reads"], "else it refuses to start without tokens"
+    assert tokens == "${CONSOLE_TOKENS:-}"
+    assert (
+        f"http://pipeline:{environment['CHECKBACK_METRICS_PORT']}/metrics" == given["metrics_url"]
+    )
+    assert [f"{volume}:ro" for volume in pipeline["volumes"]] == found["volumes"]
+
+
+def test_the_image_has_what_every_extra_brings() -> None:
+    """The console runs in it, too; the SBOM and the audit are of the same packages."""
+    extras = packages("extras")
+    every = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    of_extras = [one for extra in every["optional-dependencies"].values() for one in extra]
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+
+    for text in [*every["dependencies"], *of_extras]:
+        one = Requirement(text)
+        assert one.specifier.contains(extras[one.name]), text
+    assert packages("spark").items() <= extras.items()
+    for tool in ("cyclonedx-py", "pip-audit"):
+        (line,) = re.findall(rf"/{tool} .*", makefile)
+        assert "requirements/extras.txt" in line
+
+
+def packages(lock: str) -> dict[str, str]:
+    """Return the versions of a lock by name."""
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text("ascii")
+    return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
 
 
 def test_compose_fits_its_schema_and_mounts_what_is_there() -> None:
     (document,) = loaded(DEPLOY / "compose" / "compose.yaml")
     jsonschema.validate(document, vendored_schema("compose-spec"))
 
-    assert {"kafka", "pipeline", "demo", "prometheus", "grafana"} <= document["services"].keys()
+    assert document["services"].keys() == {
+        "kafka", "topics", "pipeline", "console", "demo", "prometheus", "grafana",
+    }  # fmt: skip
     for service in document["services"].values():
         for volume in service.get("volumes", []):
             source = volume.partition(":")[0]
