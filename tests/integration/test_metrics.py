@@ -89,7 +89,7 @@ def send_one_of_each(topics: Topics, real: str) -> None:
 
 @pytest.mark.skipif(
     shutil.which("prometheus") is None,
-    reason="prometheus is missing; Debian has it as a package, which .ci/run installs",
+    reason="prometheus is missing; `make programs` fetches it from Debian's package",
 )
 def test_prometheus_reads_what_a_running_pipeline_did(topics: Topics, tmp_path: Path) -> None:
     port = free_ports(1)[0]

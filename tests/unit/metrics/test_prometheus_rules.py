@@ -20,7 +20,7 @@ CASES = Path(__file__).with_name("alerts.test.yml")
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None,
-    reason="promtool is missing; Debian has it in the package prometheus, which .ci/run installs",
+    reason="promtool is missing; `make programs` fetches it from Debian's package prometheus",
 )
 
 
