@@ -120,6 +120,51 @@ def test_what_objects_name_of_each_other_is_there() -> None:
             assert expected in texts, (folder, expected)
 
 
+DRIVERS = {
+    "plain": ("driver.yaml", ("spec", "template", "spec"), ("containers", 0)),
+    "apache": (
+        "spark-application.yaml",
+        ("spec", "driverSpec", "podTemplateSpec", "spec"),
+        ("containers", 0),
+    ),
+    "kubeflow": ("spark-application.yaml", ("spec",), ("driver",)),
+}
+"""Where in its manifest a driver's volumes are, and from there what mounts them."""
+
+
+@pytest.mark.parametrize("folder", DRIVERS)
+def test_a_driver_mounts_the_rules_of_access_control_where_the_settings_name_them(
+    folder: str,
+) -> None:
+    """The secret may be missing: where access control is off, nobody has to make one."""
+    name, to_pod, to_container = DRIVERS[folder]
+    pod: Any = loaded(KUBERNETES / folder / name)[0]
+    for key in to_pod:
+        pod = pod[key]
+    container = pod
+    for step in to_container:
+        container = container[step]
+    [volume] = [one for one in pod["volumes"] if one["name"] == "access"]
+    [mount] = [one for one in container["volumeMounts"] if one["name"] == "access"]
+    settings = (KUBERNETES / "base" / "checkback.toml").read_text("utf-8")
+    (named,) = re.findall(r'^# acl_file = "(.+)"$', settings, re.MULTILINE)
+    page = (ROOT / "docs" / "operating" / "deploy.md").read_text("utf-8")
+
+    assert volume["secret"] == {
+        "secretName": "checkback-access", "optional": True, "defaultMode": 0o440,
+    }  # fmt: skip
+    assert mount["readOnly"]
+    assert "subPath" not in mount, "what is mounted so is never renewed"
+    assert Path(named).parent == Path(mount["mountPath"])
+    assert f"create secret generic checkback-access --from-file={Path(named).name}" in page
+    spec = {
+        "volumes": pod["volumes"],
+        "containers": [{"name": "driver", "volumeMounts": container["volumeMounts"]}],
+    }
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver"}, "spec": spec}
+    kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
+
+
 def test_settings_of_kubernetes_are_settings() -> None:
     settings = load_settings(KUBERNETES / "base" / "checkback.toml", {}, {})
 
