@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event, Thread
@@ -114,12 +115,10 @@ class Job:
         """
         settings = self.settings
         preflight.require_settings(settings)
-        self._access.read()
-        self._observed = Observation(settings, self.progress, self.now_ms)
-        try:
-            self._run(settings)
-        finally:
-            self._observed.close()
+        with closing(self._access):
+            self._access.read()
+            with closing(Observation(settings, self.progress, self.now_ms)) as self._observed:
+                self._run(settings)
         self.emit("stopped", {"batch_id": self.progress.last_batch, **self.progress.totals})
 
     def _run(self, settings: Settings) -> None:
