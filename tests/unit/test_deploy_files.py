@@ -165,6 +165,37 @@ def test_a_driver_mounts_the_rules_of_access_control_where_the_settings_name_the
     kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
 
 
+def test_the_console_of_kubernetes_starts_and_reaches_what_it_shows() -> None:
+    """Whoever may reach it, the rules of the network let it reach the driver's metrics."""
+    folder = KUBERNETES / "console"
+    [deployment] = loaded(folder / "console.yaml")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    services = {one["metadata"]["name"]: one["spec"] for one in loaded(folder / "services.yaml")}
+    given = console.make_context("console", [*container["args"][1:]], resilient_parsing=True).params
+    figures = services["checkback-figures"]
+    (policy,) = loaded(KUBERNETES / "base" / "network-policy.yaml")
+    asking = [one for rule in policy["spec"]["ingress"] if "ports" in rule for one in rule["from"]]
+    label = deployment["spec"]["template"]["metadata"]["labels"]
+    names = {one["name"] for one in container["env"]}
+
+    assert given["host"] == "0.0.0.0"  # noqa: S104 - in its pod
+    assert "CHECKBACK_CONSOLE_TOKENS" in names, "without tokens it does not start on this address"
+    assert container["ports"][0]["containerPort"] == given["port"]
+    assert given["metrics_url"] == f"http://checkback-figures:{METRICS_PORT}/metrics"
+    assert figures["ports"][0]["port"] == METRICS_PORT
+    assert figures["selector"] == {"app.kubernetes.io/name": "checkback", "spark-role": "driver"}
+    assert {"podSelector": {"matchLabels": label}} in asking
+
+
+def test_services_of_kubernetes_are_not_taken_for_settings() -> None:
+    """Every pod has variables of each service: CHECKBACK_METRICS_PORT would be one of ours."""
+    kinds = [one for path in MANIFESTS for one in loaded(path) if one["kind"] == "Service"]
+    for name in {one["metadata"]["name"] for one in kinds}:
+        stem = name.upper().replace("-", "_")
+        found = {f"{stem}_SERVICE_HOST": "10.0.0.1", f"{stem}_PORT": "tcp://10.0.0.1:9404"}
+        assert read_environment(found) == {}, name
+
+
 def test_settings_of_kubernetes_are_settings() -> None:
     settings = load_settings(KUBERNETES / "base" / "checkback.toml", {}, {})
 
@@ -179,7 +210,7 @@ def test_options_in_the_files_are_options_of_the_command() -> None:
     }
     lines = list(command_lines())
 
-    assert sorted(words[0] for words in lines) == ["console", *["run"] * 6]
+    assert sorted(words[0] for words in lines) == [*["console"] * 2, *["run"] * 6]
     for words in lines:
         assert {word for word in words if word.startswith("--")} <= options[words[0]]
         spark = [words[at + 1] for at, word in enumerate(words) if word == "--spark"]
