@@ -60,6 +60,7 @@ from checkback.streaming.stalls import Stall, StallWatch
 from checkback.streaming.start_records import publish_status, write_tick
 from checkback.streaming.state_size import fit_to_checkpoint
 from checkback.streaming.stop_signals import stop_signals
+from checkback.streaming.switching_on import require_nothing_deliverable
 from checkback.streaming.verification import Verification
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ class Job:
         size = settings.offsets_per_page
         pages = PageSettings(size, history, keys, tell_prepared=sink.keeps_ledger)
         self._epoch = EpochWatch(sink)
+        require_nothing_deliverable(spark, store, self._access.version)
         is_first = True
         while True:
             changed = self._access.record(store, sink, settings, self._ledger)
