@@ -176,6 +176,7 @@ class Job:
             changed = self._access.record(store, sink, settings, self._ledger)
             if changed is not None:
                 self.emit("access_rules", changed)
+                self._observed.rules_changed(changed)
             query = self._start(spark, store, sink, pages)
             if is_first:
                 self._observed.started(spark.sparkContext.setLogLevel)
