@@ -35,6 +35,18 @@ def test_prometheus_takes_the_rules() -> None:
     promtool("check", "rules", str(RULES))
 
 
+def test_prometheus_takes_the_settings_that_compose_gives_it(tmp_path: Path) -> None:
+    """Each of its files lies where compose mounts it: the rules beside the settings."""
+    folder = ROOT / "deploy" / "compose"
+    services: Any = yaml.safe_load((folder / "compose.yaml").read_text("utf-8"))["services"]
+    for volume in services["prometheus"]["volumes"]:
+        source, target, *_ = volume.split(":")
+        if source.startswith("."):
+            shutil.copy(folder / source, tmp_path / Path(target).name)
+
+    promtool("check", "config", str(tmp_path / "prometheus.yml"))
+
+
 def test_each_alert_fires_when_it_should() -> None:
     promtool("test", "rules", str(CASES))
 
