@@ -33,6 +33,7 @@ KUBERNETES = DEPLOY / "kubernetes"
 KUBERNETES_VERSION = "1.34.0"
 MANIFESTS = sorted(one for one in KUBERNETES.rglob("*.yaml") if one.stem != "kustomization")
 KUSTOMIZATIONS = sorted(KUBERNETES.rglob("kustomization.yaml"))
+UNITS = sorted((DEPLOY / "systemd").iterdir())
 METRICS_PORT = 9404
 
 
@@ -66,8 +67,10 @@ def command_lines() -> Iterator[list[str]]:
                     words = one.get(key)
                     if isinstance(words, list) and {"run", "console"} & set(words):
                         yield [str(word) for word in words]
-    unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8")
-    yield re.findall(r"^ExecStart=\S+/checkback (.*)$", unit, re.MULTILINE)[0].split()
+    for unit in UNITS:
+        yield re.findall(r"^ExecStart=\S+/checkback (.*)$", unit.read_text(), re.MULTILINE)[
+            0
+        ].split()
 
 
 @cache
@@ -210,7 +213,7 @@ def test_options_in_the_files_are_options_of_the_command() -> None:
     }
     lines = list(command_lines())
 
-    assert sorted(words[0] for words in lines) == [*["console"] * 2, *["run"] * 6]
+    assert sorted(words[0] for words in lines) == [*["console"] * 3, *["run"] * 6]
     for words in lines:
         assert {word for word in words if word.startswith("--")} <= options[words[0]]
         spark = [words[at + 1] for at, word in enumerate(words) if word == "--spark"]
@@ -355,11 +358,17 @@ def test_the_databricks_job_has_only_fields_of_its_schema() -> None:
         assert pinned is None or re.search(rf"^{pinned}\b", locked, re.MULTILINE), pinned
 
 
-def test_the_systemd_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
+def test_systemd_signals_every_process_of_the_job() -> None:
+    """As tests/integration/test_signals.py imitates it."""
     unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8")
-    assert "KillMode=control-group" in unit  # tests/integration/test_signals.py imitates it
-    checked = tmp_path / "checkback.service"
-    checked.write_text(unit.replace("/opt/checkback/bin/checkback", "/bin/true"), "utf-8")
+    assert "KillMode=control-group" in unit
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=named)
+def test_a_unit_is_accepted_by_systemd(unit: Path, tmp_path: Path) -> None:
+    text = unit.read_text("utf-8")
+    checked = tmp_path / unit.name
+    checked.write_text(text.replace("/opt/checkback/bin/checkback", "/bin/true"), "utf-8")
     try:
         ran = subprocess.run(
             ["systemd-analyze", "verify", "--man=no", checked],
