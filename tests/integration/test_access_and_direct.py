@@ -9,7 +9,6 @@ from tests.integration.direct_sessions import GROUP, DirectSession
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 RULES = "accounts:\n- {accessKey: administrators, secretKey: secret-of-admins, admin: true}\n"
-NEVER_ASKED_MS = 3_600_000
 
 
 def test_access_control_is_not_switched_on_over_what_producers_may_still_deliver(
@@ -20,7 +19,7 @@ def test_access_control_is_not_switched_on_over_what_producers_may_still_deliver
     names, real = topics.names, f"{topics.prefix}orders"
     rules = tmp_path / "plain_acl.yml"
     rules.write_text(RULES)
-    settings = topics.settings(tmp_path / "checkpoint", check_interval_ms=NEVER_ASKED_MS)
+    settings = topics.settings(tmp_path / "checkpoint", check_interval_ms=3_000, check_max=1_000)
     guarded = replace(settings, acl_file=str(rules), check_interval_ms=1_000, check_max=1)
     topics.create(settings, [real], [GROUP])
     session = DirectSession(topics)
