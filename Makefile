@@ -1,5 +1,5 @@
 # The commands of a checkout. Each sets up what it needs first; what is set up stays.
-.PHONY: help setup demo unit coverage test check sim crash mutants bench-smoke docs release platform-wheel attach audit nightly clean
+.PHONY: help setup programs demo unit coverage test check sim crash mutants bench-smoke docs release platform-wheel attach audit nightly clean
 .DEFAULT_GOAL := help
 
 # Any of these that is new enough; make PYTHON=... names another.
@@ -10,6 +10,7 @@ PYTHON ?= $(shell for python in $(PYTHONS); do \
 
 help:
 	@echo "make setup   prepare .venv"
+	@echo "make programs  fetch Prometheus and Chromium, without which some tests skip"
 	@echo "make demo    run the main job on real input and audit it"
 	@echo "make unit    run the tests that need neither Kafka nor Spark: seconds"
 	@echo "make coverage  report the branch coverage of state, protocol and sinks, and hold it"
@@ -21,7 +22,7 @@ help:
 	@echo "make bench-smoke   see whether the benchmarks work; nothing is said of times"
 	@echo "make docs    build the documents as a site, build/docs/site, and check it"
 	@echo "make release build what is released into dist: sdist, pure wheel, zip, SBOM"
-	@echo "make nightly run the tests that make test leaves out: minutes each"
+	@echo "make nightly run the tests that make test leaves out: minutes each: make nightly SEED=n"
 	@echo "make audit   look for known vulnerabilities of the pinned packages"
 	@echo "make clean   remove .venv and what tools left behind"
 
@@ -35,6 +36,11 @@ setup: .venv/.ready
 	@$(PYTHON) deploy/prepare.py
 	@touch $@
 
+# Where .ci/programs unpacks what tests look for on the path.
+export PATH := $(CURDIR)/build/debian/usr/bin:$(PATH)
+programs:
+	@.ci/programs
+
 demo: setup
 	@.venv/bin/checkback demo
 
@@ -45,9 +51,11 @@ TEST_PROCESSES ?= 2
 test: setup
 	@.venv/bin/pytest -m "not nightly" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
-# Minutes each; the workflow of that name runs them.
+# Minutes each; the workflow of that name runs them. Make hands a SEED that it is given on to them;
+# without one each takes its own and prints it.
+TESTS ?= tests
 nightly: setup
-	@.venv/bin/pytest -m nightly
+	@.venv/bin/pytest -m nightly $(TESTS)
 
 unit: setup
 	@.venv/bin/pytest tests/tidy tests/unit -n $(TEST_PROCESSES)
@@ -116,7 +124,7 @@ release: setup $(RELEASE)/.ready
 	@CHECKBACK_PURE=1 .venv/bin/pip wheel --quiet --no-deps --no-build-isolation \
 		--wheel-dir dist dist/checkback-*.tar.gz
 	@.venv/bin/python -c "$(PACKAGE_ZIP); package_zip(Path('dist'))"
-	@$(RELEASE)/bin/cyclonedx-py requirements requirements/spark.txt --pyproject pyproject.toml \
+	@$(RELEASE)/bin/cyclonedx-py requirements requirements/extras.txt --pyproject pyproject.toml \
 		--output-reproducible --output-file dist/checkback.cdx.json
 	@ls dist
 
@@ -133,7 +141,7 @@ attach:
 	@gh release create "$(TAG)" --verify-tag --notes "See CHANGELOG.md." dist/*
 
 audit: $(RELEASE)/.ready
-	@$(RELEASE)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/spark.txt
+	@$(RELEASE)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/extras.txt
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .import_linter_cache

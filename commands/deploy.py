@@ -1,15 +1,18 @@
-"""``checkback deploy``: what a cluster needs to run the pipeline."""
+"""``checkback deploy``: what a cluster needs to run the pipeline, and Prometheus to watch it."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
 from checkback.commands.core import CommandOutput, output_option
+from checkback.metrics.alerts import rule_text
+from checkback.protocol.errors import ConfigurationError
 
 
-@click.group(help="Pack what a cluster needs to run the pipeline.")
+@click.group(help="Pack what a cluster needs to run the pipeline; write the alert rules.")
 def command() -> None:
     """Group the verbs."""
 
@@ -36,3 +39,28 @@ def pack(output: CommandOutput, folder: Path, *, has_s3: bool) -> None:
         },
         " ".join(["spark-submit", *options, "run --config checkback.toml"]),
     )
+
+
+@command.command()
+@click.option(
+    "--runbooks",
+    default="",
+    metavar="URL",
+    help="Where you publish the page of alerts; each alert then links its section there.",
+)
+@output_option
+def alerts(output: CommandOutput, runbooks: str) -> None:
+    """Print the alert rules for Prometheus."""
+    if runbooks:
+        _require_page(runbooks)
+    text = rule_text(runbooks)
+    output.show({"rules": text}, text.rstrip("\n"))
+
+
+def _require_page(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.netloc or "#" in url:
+        raise ConfigurationError(
+            f"--runbooks {url} is not the address of a page.",
+            remedy="For example https://docs.example.org/operating/alerts.html, without a section.",
+        )

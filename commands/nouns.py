@@ -27,7 +27,7 @@ NOUNS: Final[dict[str, Noun]] = {
     "config": Noun("checkback.commands.config", "Show the settings in effect."),
     "demo": Noun("checkback.commands.demo", "Run all of Checkback on real input, and audit it."),
     "console": Noun("checkback.commands.console", "Show and decide transactions in a browser."),
-    "deploy": Noun("checkback.commands.deploy", "Pack what a cluster needs to run the pipeline."),
+    "deploy": Noun("checkback.commands.deploy", "Pack what a cluster needs; write alert rules."),
     "discarded": Noun("checkback.commands.discarded", "List, show and resume discarded messages."),
     "docs": Noun("checkback.commands.docs", "Show the documents of this version."),
     "doctor": Noun("checkback.commands.doctor", "Check everything that the pipeline needs."),

@@ -29,7 +29,16 @@ Source = Literal["default", "file", "environment", "flag"]
 ENVIRONMENT_PREFIX: Final = "CHECKBACK_"
 FAMILIES: Final = ("kafka", "spark")
 OTHER_VARIABLES: Final = frozenset(
-    {"CHECKBACK_CONFIG", "CHECKBACK_JARS", "CHECKBACK_IVY_SETTINGS", "CHECKBACK_PYTHON"}
+    {
+        "CHECKBACK_COMMIT",
+        "CHECKBACK_CONFIG",
+        "CHECKBACK_CONSOLE_TOKENS",
+        "CHECKBACK_IVY_SETTINGS",
+        "CHECKBACK_JARS",
+        "CHECKBACK_METRICS_URL",
+        "CHECKBACK_PURE",
+        "CHECKBACK_PYTHON",
+    }
 )
 """Variables that are not settings; other modules read them."""
 

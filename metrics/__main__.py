@@ -9,20 +9,17 @@ import json
 import sys
 from pathlib import Path
 
-from checkback.metrics.alerts import rule_document
+from checkback.metrics.alerts import rule_text
 from checkback.metrics.dashboard import dashboard_document
 from checkback.metrics.page import page_text
 
 
 def made_files() -> dict[str, str]:
     """Return the text of each file by its path in a checkout."""
-    import yaml  # only who makes the files needs it
-
-    rules = yaml.safe_dump(rule_document(), sort_keys=False, width=1_000)
     return {
         "deploy/grafana/checkback.json": json.dumps(dashboard_document(), indent=1) + "\n",
         "deploy/prometheus/checkback.rules.yml": "# Made by `python -m checkback.metrics`.\n"
-        + rules,
+        + rule_text(),
         "docs/operating/metrics.md": page_text(),
     }
 

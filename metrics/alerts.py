@@ -7,7 +7,8 @@ from typing import Any, Final, Literal
 
 from checkback.protocol.refusals import RefusedReason
 
-RUNBOOKS: Final = "docs/operating/alerts.md"
+RUNBOOK: Final = "`checkback docs alerts`, section {section}"
+"""Where to read on without knowing an address of the documents: the package brings them."""
 FINAL_CODES: Final = range(60, 80)
 """Codes of the reasons for which a committed message does not reach its topic."""
 FINAL_REASONS: Final = "|".join(one.name for one in RefusedReason if one in FINAL_CODES)
@@ -18,7 +19,7 @@ class Alert:
     """One alert.
 
     Args:
-        name: its name, and the heading of its section in RUNBOOKS.
+        name: its name, and the heading of its section in docs/operating/alerts.md.
         expression: PromQL; it fires for each series that comes out.
         lasting: how long it must hold.
         severity: page wakes somebody, ticket waits for the day.
@@ -131,19 +132,33 @@ ALERTS: Final = (
 )
 
 
-def rule_document() -> dict[str, Any]:
-    """Return the rules as Prometheus reads them."""
-    rules = [
-        {
-            "alert": alert.name,
-            "expr": alert.expression,
-            "for": alert.lasting,
-            "labels": {"severity": alert.severity},
-            "annotations": {
-                "summary": alert.summary,
-                "runbook_url": f"{RUNBOOKS}#{alert.name.lower()}",
-            },
-        }
-        for alert in ALERTS
-    ]
-    return {"groups": [{"name": "checkback", "rules": rules}]}
+def rule_document(runbooks: str = "") -> dict[str, Any]:
+    """Return the rules as Prometheus reads them.
+
+    Args:
+        runbooks: the address at which docs/operating/alerts.md is published, "" for none.
+    """
+    return {"groups": [{"name": "checkback", "rules": [_rule(one, runbooks) for one in ALERTS]}]}
+
+
+def rule_text(runbooks: str = "") -> str:
+    """Return the file of the rules."""
+    import yaml  # only who makes the file needs it
+
+    return yaml.safe_dump(rule_document(runbooks), sort_keys=False, width=1_000)
+
+
+def _rule(alert: Alert, runbooks: str) -> dict[str, Any]:
+    # A link goes from a pager or a chat: only a whole address leads anywhere from there.
+    link = {"runbook_url": f"{runbooks}#{alert.name.lower()}"} if runbooks else {}
+    return {
+        "alert": alert.name,
+        "expr": alert.expression,
+        "for": alert.lasting,
+        "labels": {"severity": alert.severity},
+        "annotations": {
+            "summary": alert.summary,
+            "runbook": RUNBOOK.format(section=alert.name),
+            **link,
+        },
+    }

@@ -7,7 +7,7 @@ be done comes out as arrays.
 from checkback.state.engine import ALL_READ, NOTHING_READ, Decision, decide
 from checkback.state.events import CLOSED, DIRECT_SOURCE, EventKind, Events
 from checkback.state.outcome import CHECKS, Action, Counter, Outcome
-from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page
+from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page, may_be_delivered
 from checkback.state.rules import Rules, RulesHistory
 from checkback.state.settled import Mark, SettledMarks, pack_settled, unpack_settled
 
@@ -31,6 +31,7 @@ __all__ = [
     "RulesHistory",
     "SettledMarks",
     "decide",
+    "may_be_delivered",
     "pack_settled",
     "unpack_settled",
 ]

@@ -20,13 +20,11 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.cores import state_partitions
-from checkback.streaming.rule_source import RuleSource
+from checkback.streaming.rule_source import LOOK_S, RuleSource, settled_rules
 
 if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger
 
-LOOK_S: Final = 1.0
-"""Between two looks at the rules."""
 SECRETS_LOOK_S: Final = 10.0
 """Between two looks at the secrets that it refers to."""
 
@@ -38,10 +36,12 @@ class AccessWatch:
     Args:
         source: where; None where access control is off.
         clock_s: a clock that only goes forward.
+        pause: waits for that many seconds.
     """
 
     source: RuleSource | None
     clock_s: Callable[[], float] = time.monotonic
+    pause: Callable[[float], object] = time.sleep
     table: AccessTable | None = None
     problem: str = ""
     """What is wrong with the rules there; those before stay in force."""
@@ -59,7 +59,12 @@ class AccessWatch:
         """
         if self.source is not None:
             self._seen = self.source.content()
-            self.table = AccessTable.of(self.source.rules())
+            self.table = AccessTable.of(settled_rules(self.source, self.pause))
+
+    def close(self) -> None:
+        """Look no more."""
+        if self.source is not None:
+            self.source.close()
 
     def has_changed(self) -> bool:
         """Look, where it is time; tell whether other rules are there, which `table` then has.

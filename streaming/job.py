@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,7 @@ from checkback.streaming.stalls import Stall, StallWatch
 from checkback.streaming.start_records import publish_status, write_tick
 from checkback.streaming.state_size import fit_to_checkpoint
 from checkback.streaming.stop_signals import stop_signals
+from checkback.streaming.switching_on import require_nothing_deliverable
 from checkback.streaming.verification import Verification
 
 if TYPE_CHECKING:
@@ -117,12 +119,10 @@ class Job:
         """
         settings = self.settings
         preflight.require_settings(settings)
-        self._access.read()
-        self._observed = Observation(settings, self.progress, self.now_ms)
-        try:
-            self._run(settings)
-        finally:
-            self._observed.close()
+        with closing(self._access):
+            self._access.read()
+            with closing(Observation(settings, self.progress, self.now_ms)) as self._observed:
+                self._run(settings)
         self.emit("stopped", {"batch_id": self.progress.last_batch, **self.progress.totals})
 
     def _run(self, settings: Settings) -> None:
@@ -173,11 +173,13 @@ class Job:
         size = settings.offsets_per_page
         pages = PageSettings(size, history, keys, tell_prepared=sink.keeps_ledger)
         self._epoch = EpochWatch(sink)
+        require_nothing_deliverable(spark, store, self._access.version)
         is_first = True
         while True:
             changed = self._access.record(store, sink, settings, self._ledger)
             if changed is not None:
                 self.emit("access_rules", changed)
+                self._observed.rules_changed(changed)
             query = self._start(spark, store, sink, pages)
             if is_first:
                 self._observed.started(spark.sparkContext.setLogLevel)

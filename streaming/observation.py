@@ -105,6 +105,14 @@ class Observation:
         self._metrics.take_groups(asked, line.groups_without_members, line.undelivered_groups)
         self._metrics.take_stalls(line.stalls)
 
+    def rules_changed(self, facts: Mapping[str, Any]) -> None:
+        """Log that other access rules are in force: who reads only the log has to see it."""
+        _log.warning(
+            "Access control is %s and was %s, by rules %s from batch %d on",
+            facts["access_control"], facts["before"], facts["version"] or "none",
+            facts["from_batch"],
+        )  # fmt: skip
+
     def access_looked(self, problem: str) -> None:
         """Take what a look at the access rules found: what is wrong with them, "" for nothing."""
         if problem == self._access_problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
@@ -18,6 +19,10 @@ from checkback.sinks.kafka.kafka_error import cause_of
 
 ANSWER_S: Final = 20.0
 POLL_S: Final = 1.0
+LOOK_S: Final = 1.0
+"""Between two looks at rules that somebody may be writing."""
+LOOKS_MAX: Final = 10
+"""At rules that are another version at every look."""
 MESSAGES: Final = 100
 READER: Final = {
     "group.id": "checkback-access-rules",  # it joins no group
@@ -46,6 +51,10 @@ class RuleSource(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Let go of what reading took."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class FileRules:
@@ -68,6 +77,9 @@ class FileRules:
     def rules(self) -> AccessControl:
         """Read the file, and the secrets that it refers to."""
         return AccessControl.from_file(self.path)
+
+    def close(self) -> None:
+        """Do nothing: the file is closed after each look."""
 
 
 @dataclass(slots=True)
@@ -169,11 +181,63 @@ def rule_source(settings: Settings) -> RuleSource | None:
     return TopicRules(topic, confluent_settings(settings.bootstrap_servers, settings.kafka))
 
 
-def present_rules(settings: Settings) -> AccessControl | None:
+def settled_rules(
+    source: RuleSource, pause: Callable[[float], object] = time.sleep
+) -> AccessControl:
+    """Return rules of which no part is missing because somebody is writing them.
+
+    A file that is cut at the end of an account is without mistakes. So what may be a part is taken
+    when the next look finds it again.
+
+    Args:
+        source: where the rules are.
+        pause: waits for that many seconds.
+
+    Raises:
+        ConfigurationError: they can't be read, have mistakes, or are others at every look.
+    """
+    if source.is_written_whole:
+        return source.rules()
+    before = _found(source)
+    for _ in range(LOOKS_MAX):
+        pause(LOOK_S)
+        now = _found(source)
+        if _name(now) == _name(before):
+            if isinstance(now, ConfigurationError):
+                raise now
+            return now
+        before = now
+    raise ConfigurationError(
+        f"The access rules were others at each of {LOOKS_MAX} looks.",
+        remedy="Wait until whoever writes acl_file and its secrets is done, and start again.",
+    )
+
+
+def _found(source: RuleSource) -> AccessControl | ConfigurationError:
+    try:
+        return source.rules()
+    except ConfigurationError as error:
+        return error
+
+
+def _name(found: AccessControl | ConfigurationError) -> str:
+    return str(found) if isinstance(found, ConfigurationError) else found.version
+
+
+def present_rules(settings: Settings, *, may_be_part: bool = True) -> AccessControl | None:
     """Return the rules of today, None where access control is off.
+
+    Args:
+        settings: name where they are.
+        may_be_part: whether one look is enough, which may find a file half written.
 
     Raises:
         ConfigurationError: they can't be read, or have mistakes.
     """
     source = rule_source(settings)
-    return None if source is None else source.rules()
+    if source is None:
+        return None
+    try:
+        return source.rules() if may_be_part else settled_rules(source)
+    finally:
+        source.close()

@@ -306,7 +306,7 @@ class _Work:
         known, settings = known_halves(positions, self._names.half, self.unknown_are), self.settings
         history = HistorySettings(settings.offsets_per_page, now_ms, self._rules, known)
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        rules, names = present_rules(settings), self._names
+        rules, names = present_rules(settings, may_be_part=False), self._names
         return restored_rows(self.spark, source, names, positions, history, rules)
 
     def _positions(self) -> TopicSpans:

@@ -40,15 +40,15 @@ def kind(version: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
 POD: Final = {
     "cores": NUMBER, "coreLimit": TEXT, "memory": TEXT, "memoryOverhead": TEXT,
     "labels": TEXT_BY_NAME, "env": ANY_LIST, "configMaps": ANY_LIST, "ports": ANY_LIST,
-    "podSecurityContext": ANY_OBJECT, "securityContext": ANY_OBJECT, "serviceAccount": TEXT,
-    "terminationGracePeriodSeconds": NUMBER,
+    "volumeMounts": ANY_LIST, "podSecurityContext": ANY_OBJECT, "securityContext": ANY_OBJECT,
+    "serviceAccount": TEXT, "terminationGracePeriodSeconds": NUMBER,
 }  # fmt: skip
 
 KUBEFLOW: Final = closed(
     "driver", "executor", "mainApplicationFile", "sparkVersion", "type",
     type={"enum": ["Java", "Python", "Scala", "R"]}, mode={"enum": ["cluster", "client"]},
     sparkVersion=TEXT, image=TEXT, imagePullPolicy=TEXT, mainApplicationFile=TEXT,
-    arguments=TEXTS, sparkConf=TEXT_BY_NAME,
+    arguments=TEXTS, sparkConf=TEXT_BY_NAME, volumes=ANY_LIST,
     restartPolicy=closed(
         type=RESTARTS, onFailureRetries=NUMBER, onFailureRetryInterval=NUMBER,
         onSubmissionFailureRetries=NUMBER, onSubmissionFailureRetryInterval=NUMBER,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,8 +18,8 @@ from checkback.protocol.errors import CheckpointError, ConfigurationError
 from checkback.security import AccessControl
 from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
 from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
-from checkback.streaming.access_watch import LOOK_S, SECRETS_LOOK_S, AccessWatch
-from checkback.streaming.rule_source import FileRules
+from checkback.streaming.access_watch import SECRETS_LOOK_S, AccessWatch
+from checkback.streaming.rule_source import LOOK_S, FileRules, TopicRules, present_rules
 from checkback.testing.fake_kafka import Awaits, Clock, Cluster, installed
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
@@ -35,7 +35,7 @@ class Watched:
         self.file.write_text(text)
         self.now_s = 100.0
         clock: Callable[[], float] = lambda: self.now_s  # noqa: E731
-        self.watch = AccessWatch(FileRules(str(self.file)), clock)
+        self.watch = AccessWatch(FileRules(str(self.file)), clock, lambda _: None)
         self.watch.read()
 
     def later(self, text: str | None = None, seconds: float = LOOK_S) -> bool:
@@ -110,6 +110,9 @@ class Written:
     def rules(self) -> AccessControl:
         return AccessControl.from_file(self.path)
 
+    def close(self) -> None:
+        pass
+
 
 def test_what_is_written_whole_is_taken_at_the_first_look(tmp_path: Path) -> None:
     watched = Watched(tmp_path)
@@ -179,6 +182,50 @@ def test_a_secret_in_a_file_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
 def test_a_job_does_not_start_with_broken_rules(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="secretKey"):
         Watched(tmp_path, "accounts:\n- accessKey: service\n")
+
+
+def written_while_read(file: Path, texts: Iterable[str]) -> Callable[[float], object]:
+    """Return a pause in which somebody writes the next of the texts."""
+    left = iter(texts)
+    return lambda _: file.write_text(next(left, file.read_text()))
+
+
+def test_a_start_takes_no_file_that_is_half_written(tmp_path: Path) -> None:
+    """It is cut at the end of an account: what the other one signs would be refused for good."""
+    whole = RULES + "- accessKey: another\n  secretKey: the-secret-of-another\n"
+    file = tmp_path / "plain_acl.yml"
+    file.write_text(RULES)
+    pause = written_while_read(file, [whole[:-20], whole[:-3], whole])
+    watch = AccessWatch(FileRules(str(file)), pause=pause)
+
+    watch.read()
+
+    assert watch.table is not None
+    assert list(watch.table.accounts) == ["service", "another"]
+
+
+def test_a_start_waits_for_rules_no_longer_than_ten_looks(tmp_path: Path) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text(RULES)
+    texts = (RULES.replace("service", f"service-{number}") for number in range(100))
+    watch = AccessWatch(FileRules(str(file)), pause=written_while_read(file, texts))
+
+    with pytest.raises(ConfigurationError, match="others at each of 10 looks"):
+        watch.read()
+
+
+def test_whoever_asks_for_the_rules_leaves_the_brokers_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`doctor`, `refused resend` and the console ask; each left a consumer behind."""
+    closed: list[str] = []
+    settings = Settings(bootstrap_servers="127.0.0.1:9", acl_file="kafka:rules")
+    monkeypatch.setattr(TopicRules, "close", lambda source: closed.append(source.topic))
+    monkeypatch.setattr(TopicRules, "rules", lambda _: AccessControl.parse(RULES, "kafka:rules"))
+
+    assert present_rules(settings) is not None
+    assert present_rules(settings, may_be_part=False) is not None
+    assert closed == ["rules", "rules"]
 
 
 class Planned:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -46,13 +48,78 @@ def test_a_workflow_pins_each_action_to_a_commit(workflow: Path) -> None:
     assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", one)] == []
 
 
-def test_the_console_s_screenshots_are_kept() -> None:
-    steps = yaml.safe_load((WORKFLOWS[-1]).read_text("utf-8"))["jobs"]["test"]["steps"]
+def jobs(name: str) -> dict[str, Any]:
+    """Return the jobs of a workflow by name."""
+    text = (ROOT / ".github" / "workflows" / f"{name}.yml").read_text("utf-8")
+    return dict(yaml.safe_load(text)["jobs"])
+
+
+@pytest.mark.parametrize(("name", "job"), [("test", "test"), ("nightly", "tests")])
+def test_the_console_s_screenshots_are_kept(name: str, job: str) -> None:
+    steps = jobs(name)[job]["steps"]
     [folder] = [step["env"]["CONSOLE_SCREENSHOTS"] for step in steps if "env" in step]
     [kept] = [step for step in steps if "upload-artifact" in step.get("uses", "")]
 
     assert kept["with"]["path"] == folder
-    assert kept["if"] == "always()", "above all when a test failed"
+    assert kept["if"].startswith("always()"), "above all when a test failed"
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda one: one.name)
+def test_whoever_runs_tests_has_the_programs_that_they_need(workflow: Path) -> None:
+    """Without promtool and Chromium tests skip, and nobody sees that alerts were not tried."""
+    for job in jobs(workflow.stem).values():
+        ran = [step["run"].split()[1] for step in job["steps"] if "run" in step]
+        for target in {"unit", "test", "nightly"} & set(ran):
+            assert "programs" in ran[: ran.index(target)], (workflow.name, target)
+
+
+def test_tests_find_the_programs_that_were_fetched() -> None:
+    fetching = (ROOT / ".ci" / "programs").read_text("utf-8")
+
+    assert "cd build/debian && apt-get download prometheus && dpkg -x" in fetching
+    assert "export PATH := $(CURDIR)/build/debian/usr/bin:$(PATH)\n" in MAKEFILE
+    assert "make programs\n" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+def test_every_night_has_a_seed_of_its_own() -> None:
+    for name, job in jobs("nightly").items():
+        (line,) = [step["run"] for step in job["steps"] if "run" in step][-1:]
+        assert "SEED=${{ github.run_number }}" in line, name
+
+
+def nightly_limits_s() -> dict[str, int]:
+    """Return the sum of the limits of each file's nightly tests, by the file's path."""
+    default_s = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]
+    found = {}
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text = path.read_text("utf-8")
+        marked = re.findall(r"pytest\.mark\.nightly\b(?!`)", text)
+        limits = map(int, re.findall(r"nightly.*\n@pytest\.mark\.timeout\(([\d_]+)\)", text))
+        if marked and path != Path(__file__):
+            own = [*limits]
+            rest = (len(marked) - len(own)) * default_s["ini_options"]["timeout"]
+            found[str(path.relative_to(ROOT))] = sum(own) + rest
+    return found
+
+
+def test_the_nightly_parts_are_all_nightly_tests_and_each_can_end() -> None:
+    job = jobs("nightly")["tests"]
+    limits_s = nightly_limits_s()
+    parts: list[list[str]] = [one.split() for one in job["strategy"]["matrix"]["tests"]]
+
+    assert len(limits_s) > 8
+    seen = []
+    for folder, *ignored in parts:
+        without = [one.removeprefix("--ignore=") for one in ignored]
+        files = [
+            name
+            for name in limits_s
+            if name.startswith(f"{folder}/")
+            and not any(name.startswith(f"{one}/") for one in without)
+        ]
+        assert sum(limits_s[name] for name in files) < 60 * (job["timeout-minutes"] - 20), folder
+        seen += files
+    assert sorted(seen) == sorted(limits_s)
 
 
 def test_hooks_run_what_make_check_runs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import resources
@@ -16,9 +17,11 @@ import kubernetes_validate
 import pytest
 import yaml
 from databricks.bundles.jobs import Job
+from packaging.requirements import Requirement
 from tests.unit.deploy_fields import KINDS
 
 import checkback
+from checkback.commands.console import command as console
 from checkback.commands.run import command as run
 from checkback.deploy.jars import read_lock
 from checkback.deploy.settings import load_settings, read_environment
@@ -30,6 +33,7 @@ KUBERNETES = DEPLOY / "kubernetes"
 KUBERNETES_VERSION = "1.34.0"
 MANIFESTS = sorted(one for one in KUBERNETES.rglob("*.yaml") if one.stem != "kustomization")
 KUSTOMIZATIONS = sorted(KUBERNETES.rglob("kustomization.yaml"))
+UNITS = sorted((DEPLOY / "systemd").iterdir())
 METRICS_PORT = 9404
 
 
@@ -61,10 +65,12 @@ def command_lines() -> Iterator[list[str]]:
             for one in mappings(document):
                 for key in ("args", "arguments", "driverArgs", "command", "parameters"):
                     words = one.get(key)
-                    if isinstance(words, list) and "run" in words:
+                    if isinstance(words, list) and {"run", "console"} & set(words):
                         yield [str(word) for word in words]
-    unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8")
-    yield re.findall(r"^ExecStart=\S+/checkback (.*)$", unit, re.MULTILINE)[0].split()
+    for unit in UNITS:
+        yield re.findall(r"^ExecStart=\S+/checkback (.*)$", unit.read_text(), re.MULTILINE)[
+            0
+        ].split()
 
 
 @cache
@@ -117,6 +123,82 @@ def test_what_objects_name_of_each_other_is_there() -> None:
             assert expected in texts, (folder, expected)
 
 
+DRIVERS = {
+    "plain": ("driver.yaml", ("spec", "template", "spec"), ("containers", 0)),
+    "apache": (
+        "spark-application.yaml",
+        ("spec", "driverSpec", "podTemplateSpec", "spec"),
+        ("containers", 0),
+    ),
+    "kubeflow": ("spark-application.yaml", ("spec",), ("driver",)),
+}
+"""Where in its manifest a driver's volumes are, and from there what mounts them."""
+
+
+@pytest.mark.parametrize("folder", DRIVERS)
+def test_a_driver_mounts_the_rules_of_access_control_where_the_settings_name_them(
+    folder: str,
+) -> None:
+    """The secret may be missing: where access control is off, nobody has to make one."""
+    name, to_pod, to_container = DRIVERS[folder]
+    pod: Any = loaded(KUBERNETES / folder / name)[0]
+    for key in to_pod:
+        pod = pod[key]
+    container = pod
+    for step in to_container:
+        container = container[step]
+    [volume] = [one for one in pod["volumes"] if one["name"] == "access"]
+    [mount] = [one for one in container["volumeMounts"] if one["name"] == "access"]
+    settings = (KUBERNETES / "base" / "checkback.toml").read_text("utf-8")
+    (named,) = re.findall(r'^# acl_file = "(.+)"$', settings, re.MULTILINE)
+    page = (ROOT / "docs" / "operating" / "deploy.md").read_text("utf-8")
+
+    assert volume["secret"] == {
+        "secretName": "checkback-access", "optional": True, "defaultMode": 0o440,
+    }  # fmt: skip
+    assert mount["readOnly"]
+    assert "subPath" not in mount, "what is mounted so is never renewed"
+    assert Path(named).parent == Path(mount["mountPath"])
+    assert f"create secret generic checkback-access --from-file={Path(named).name}" in page
+    spec = {
+        "volumes": pod["volumes"],
+        "containers": [{"name": "driver", "volumeMounts": container["volumeMounts"]}],
+    }
+    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver"}, "spec": spec}
+    kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
+
+
+def test_the_console_of_kubernetes_starts_and_reaches_what_it_shows() -> None:
+    """Whoever may reach it, the rules of the network let it reach the driver's metrics."""
+    folder = KUBERNETES / "console"
+    [deployment] = loaded(folder / "console.yaml")
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    services = {one["metadata"]["name"]: one["spec"] for one in loaded(folder / "services.yaml")}
+    given = console.make_context("console", [*container["args"][1:]], resilient_parsing=True).params
+    figures = services["checkback-figures"]
+    (policy,) = loaded(KUBERNETES / "base" / "network-policy.yaml")
+    asking = [one for rule in policy["spec"]["ingress"] if "ports" in rule for one in rule["from"]]
+    label = deployment["spec"]["template"]["metadata"]["labels"]
+    names = {one["name"] for one in container["env"]}
+
+    assert given["host"] == "0.0.0.0"  # noqa: S104 - in its pod
+    assert "CHECKBACK_CONSOLE_TOKENS" in names, "without tokens it does not start on this address"
+    assert container["ports"][0]["containerPort"] == given["port"]
+    assert given["metrics_url"] == f"http://checkback-figures:{METRICS_PORT}/metrics"
+    assert figures["ports"][0]["port"] == METRICS_PORT
+    assert figures["selector"] == {"app.kubernetes.io/name": "checkback", "spark-role": "driver"}
+    assert {"podSelector": {"matchLabels": label}} in asking
+
+
+def test_services_of_kubernetes_are_not_taken_for_settings() -> None:
+    """Every pod has variables of each service: CHECKBACK_METRICS_PORT would be one of ours."""
+    kinds = [one for path in MANIFESTS for one in loaded(path) if one["kind"] == "Service"]
+    for name in {one["metadata"]["name"] for one in kinds}:
+        stem = name.upper().replace("-", "_")
+        found = {f"{stem}_SERVICE_HOST": "10.0.0.1", f"{stem}_PORT": "tcp://10.0.0.1:9404"}
+        assert read_environment(found) == {}, name
+
+
 def test_settings_of_kubernetes_are_settings() -> None:
     settings = load_settings(KUBERNETES / "base" / "checkback.toml", {}, {})
 
@@ -125,13 +207,15 @@ def test_settings_of_kubernetes_are_settings() -> None:
 
 
 def test_options_in_the_files_are_options_of_the_command() -> None:
-    options = {name for one in run.params for name in (*one.opts, *one.secondary_opts)}
+    options = {
+        name: {opt for one in noun.params for opt in (*one.opts, *one.secondary_opts)}
+        for name, noun in (("run", run), ("console", console))
+    }
     lines = list(command_lines())
 
-    assert len(lines) == 6
+    assert sorted(words[0] for words in lines) == [*["console"] * 3, *["run"] * 6]
     for words in lines:
-        assert words[0] == "run"
-        assert {word for word in words if word.startswith("--")} <= options
+        assert {word for word in words if word.startswith("--")} <= options[words[0]]
         spark = [words[at + 1] for at, word in enumerate(words) if word == "--spark"]
         assert all(re.fullmatch(r"[a-z][A-Za-z.]+=.+", one) for one in spark), spark
 
@@ -174,16 +258,61 @@ def test_the_container_file_copies_what_is_there_or_built_before() -> None:
     sources = re.findall(r"^COPY (?!--)(\S+) ", container, re.MULTILINE)
 
     assert sources == [
-        "requirements/spark.txt", "build/wheel/checkback-*.whl", "build/pack/run_checkback.py",
+        "requirements/extras.txt", "build/wheel/checkback-*.whl", "build/pack/run_checkback.py",
     ]  # fmt: skip
     assert "USER 185" in container.rpartition("COPY")[2]
+
+
+def test_the_console_of_compose_starts_and_shows_what_the_pipeline_beside_it_does() -> None:
+    """It listens for the port that compose publishes, on this machine's loopback address alone."""
+    services = loaded(DEPLOY / "compose" / "compose.yaml")[0]["services"]
+    found, pipeline = services["console"], services["pipeline"]
+    given = console.make_context("console", found["command"][1:]).params
+    (port,) = found["ports"]
+    environment = dict(found["environment"])
+    tokens = environment.pop("CHECKBACK_CONSOLE_TOKENS")
+
+    assert found["image"] == pipeline["image"]
+    assert environment == pipeline["environment"]
+    assert port == f"127.0.0.1:{given['port']}:{given['port']}"
+    assert given["host"] == "0.0.0.0"  # noqa: S104 - in its container
+    assert given["anybody_reads"], "else it refuses to start without tokens"
+    assert tokens == "${CONSOLE_TOKENS:-}"
+    assert (
+        f"http://pipeline:{environment['CHECKBACK_METRICS_PORT']}/metrics" == given["metrics_url"]
+    )
+    assert [f"{volume}:ro" for volume in pipeline["volumes"]] == found["volumes"]
+
+
+def test_the_image_has_what_every_extra_brings() -> None:
+    """The console runs in it, too; the SBOM and the audit are of the same packages."""
+    extras = packages("extras")
+    every = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    of_extras = [one for extra in every["optional-dependencies"].values() for one in extra]
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+
+    for text in [*every["dependencies"], *of_extras]:
+        one = Requirement(text)
+        assert one.specifier.contains(extras[one.name]), text
+    assert packages("spark").items() <= extras.items()
+    for tool in ("cyclonedx-py", "pip-audit"):
+        (line,) = re.findall(rf"/{tool} .*", makefile)
+        assert "requirements/extras.txt" in line
+
+
+def packages(lock: str) -> dict[str, str]:
+    """Return the versions of a lock by name."""
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text("ascii")
+    return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text, re.MULTILINE))
 
 
 def test_compose_fits_its_schema_and_mounts_what_is_there() -> None:
     (document,) = loaded(DEPLOY / "compose" / "compose.yaml")
     jsonschema.validate(document, vendored_schema("compose-spec"))
 
-    assert {"kafka", "pipeline", "demo", "prometheus", "grafana"} <= document["services"].keys()
+    assert document["services"].keys() == {
+        "kafka", "topics", "pipeline", "console", "demo", "prometheus", "grafana",
+    }  # fmt: skip
     for service in document["services"].values():
         for volume in service.get("volumes", []):
             source = volume.partition(":")[0]
@@ -229,11 +358,17 @@ def test_the_databricks_job_has_only_fields_of_its_schema() -> None:
         assert pinned is None or re.search(rf"^{pinned}\b", locked, re.MULTILINE), pinned
 
 
-def test_the_systemd_unit_is_accepted_by_systemd(tmp_path: Path) -> None:
+def test_systemd_signals_every_process_of_the_job() -> None:
+    """As tests/integration/test_signals.py imitates it."""
     unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8")
-    assert "KillMode=control-group" in unit  # tests/integration/test_signals.py imitates it
-    checked = tmp_path / "checkback.service"
-    checked.write_text(unit.replace("/opt/checkback/bin/checkback", "/bin/true"), "utf-8")
+    assert "KillMode=control-group" in unit
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=named)
+def test_a_unit_is_accepted_by_systemd(unit: Path, tmp_path: Path) -> None:
+    text = unit.read_text("utf-8")
+    checked = tmp_path / unit.name
+    checked.write_text(text.replace("/opt/checkback/bin/checkback", "/bin/true"), "utf-8")
     try:
         ran = subprocess.run(
             ["systemd-analyze", "verify", "--man=no", checked],

@@ -17,8 +17,8 @@ from checkback.commands.nouns import NOUNS
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/__init__.py"))
 NAMED = re.compile(r"`checkback docs ([a-z-]+)`")
-OF_A_CHECKOUT = {"docs/operating/metrics.md", "docs/operating/alerts.md"}
-"""What `python -m checkback.metrics` writes, and what the alert rules link to."""
+OF_A_CHECKOUT = {"docs/operating/metrics.md"}
+"""What `python -m checkback.metrics` writes."""
 
 
 def run(*arguments: str) -> int:

@@ -10,8 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from checkback.checkpoints.access_versions import AccessVersion
 from checkback.commands.core import LazyGroup
 from checkback.commands.nouns import NOUNS
+from checkback.streaming.access_watch import change_facts
 
 TEXT = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 SECTIONS: dict[str, str] = dict(
@@ -41,3 +43,12 @@ def test_a_documented_command_has_the_options_that_are_said(name: str) -> None:
     # Skip the options that the text names for another command.
     own = re.sub(rf"`checkback (?!{name}\b)[^`]*`", "", SECTIONS[name])
     assert {*OPTION.findall(own), "--output"} <= set(OPTION.findall(told.output))
+
+
+def test_every_line_of_a_running_job_is_documented_with_its_keys() -> None:
+    job = (Path(__file__).parents[2] / "streaming" / "job.py").read_text("utf-8")
+    events = set(re.findall(r"self\.emit\(\s*\"(\w+)\"", job))
+    keys = set(change_facts(AccessVersion(0), AccessVersion(0)))
+
+    assert events >= {"started", "progress", "stopped", "access_rules", "access_rules_broken"}
+    assert {name for name in {*events, *keys} if f"`{name}`" not in SECTIONS["run"]} == set()

@@ -114,8 +114,10 @@ def test_the_folder_list_has_every_folder() -> None:
 
 def test_the_site_has_every_document_but_the_single_decisions() -> None:
     nav = (ROOT / "mkdocs.yml").read_text("utf-8").split("\nnav:\n", 1)[1]
-    shown = {ROOT / name for name in re.findall(r": (\S+\.md)$", nav, re.MULTILINE)}
+    listed = re.findall(r": (\S+\.md)$", nav, re.MULTILINE)
+    shown = {ROOT / name for name in listed}
     decisions = ROOT / "docs" / "decisions"
     singles = {path for path in documents() if path.parent != decisions}
 
     assert shown == singles | {decisions / "README.md"}
+    assert len(listed) == len(shown), "one place for each in the navigation"

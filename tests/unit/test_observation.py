@@ -80,6 +80,21 @@ def test_log_levels_change_at_run_time() -> None:
     assert spark == ["WARN"]
 
 
+@pytest.mark.parametrize(("now", "before"), [("on", "off"), ("off", "on"), ("on", "on")])
+def test_a_change_of_access_control_is_in_the_log_at_any_level(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, now: str, before: str
+) -> None:
+    job = observed(0)
+    version = "abc" if now == "on" else ""
+    facts = {"access_control": now, "before": before, "version": version, "from_batch": 7}
+    job.rules_changed(facts)
+    job.close()
+
+    told = capsys.readouterr().err + caplog.text
+    assert f"Access control is {now} and was {before}" in told
+    assert "from batch 7 on" in told
+
+
 def test_broken_access_rules_are_a_metric_and_one_line_of_the_log(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

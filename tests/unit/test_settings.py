@@ -4,6 +4,7 @@ ignored."""
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -211,6 +212,23 @@ def test_a_spark_setting_that_no_jvm_takes_is_refused(wrong: dict[str, Any]) -> 
     """Without the check Spark printed a trace of fifteen lines, and the exit code was 70."""
     with pytest.raises(ConfigurationError):
         Settings(**wrong)
+
+
+def test_no_variable_that_the_code_reads_is_refused_as_an_unknown_setting() -> None:
+    """Each of these was, although the documents name it: the console did not start with tokens."""
+    root = Path(__file__).parents[2]
+    files = [root / "setup.py", *(path for top in root.glob("*/__init__.py")
+                                  for path in top.parent.rglob("*.py"))]  # fmt: skip
+    named = {
+        name
+        for path in files
+        for name in re.findall(r"\"(CHECKBACK_[A-Z_]+[A-Z])\"", path.read_text("utf-8"))
+    }
+
+    assert {"CHECKBACK_CONSOLE_TOKENS", "CHECKBACK_METRICS_URL", "CHECKBACK_JARS"} <= named
+    assert read_environment(dict.fromkeys(named, "x")).keys() <= {
+        one.name for one in fields(Settings)
+    }
 
 
 def test_a_variable_with_an_empty_part_in_its_name_is_refused() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import signal
 import time
@@ -20,6 +19,7 @@ import pytest
 from tests.integration.client.direct_owner import COMMIT, POINTS, ROLLBACK
 from tests.integration.client.direct_playing import Direct, place_of, read_committed
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
+from tests.seeds import chosen_seed
 
 from checkback.client import (
     AsyncTransactionListener,
@@ -312,14 +312,10 @@ def run_schedules(direct: Direct, seed: int, number: int, limit_s: float) -> int
 
 
 def test_random_schedules_make_one(direct: Direct) -> None:
-    seed = int(os.environ.get("CHECKBACK_DIRECT_SEED", "1"))
-
-    assert run_schedules(direct, seed, SCHEDULES, SCHEDULES_S)
+    assert run_schedules(direct, chosen_seed(1), SCHEDULES, SCHEDULES_S)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7_200)
 def test_many_random_schedules_make_one(direct: Direct) -> None:
-    seed = int(os.environ.get("CHECKBACK_DIRECT_SEED", str(random.randrange(10**6))))
-
-    assert run_schedules(direct, seed, NIGHTLY_SCHEDULES, 6_000)
+    assert run_schedules(direct, chosen_seed(), NIGHTLY_SCHEDULES, 6_000)

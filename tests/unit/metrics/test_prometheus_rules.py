@@ -20,7 +20,7 @@ CASES = Path(__file__).with_name("alerts.test.yml")
 
 pytestmark = pytest.mark.skipif(
     shutil.which("promtool") is None,
-    reason="promtool is missing; Debian has it in the package prometheus, which .ci/run installs",
+    reason="promtool is missing; `make programs` fetches it from Debian's package prometheus",
 )
 
 
@@ -33,6 +33,18 @@ def promtool(*arguments: str) -> None:
 
 def test_prometheus_takes_the_rules() -> None:
     promtool("check", "rules", str(RULES))
+
+
+def test_prometheus_takes_the_settings_that_compose_gives_it(tmp_path: Path) -> None:
+    """Each of its files lies where compose mounts it: the rules beside the settings."""
+    folder = ROOT / "deploy" / "compose"
+    services: Any = yaml.safe_load((folder / "compose.yaml").read_text("utf-8"))["services"]
+    for volume in services["prometheus"]["volumes"]:
+        source, target, *_ = volume.split(":")
+        if source.startswith("."):
+            shutil.copy(folder / source, tmp_path / Path(target).name)
+
+    promtool("check", "config", str(tmp_path / "prometheus.yml"))
 
 
 def test_each_alert_fires_when_it_should() -> None:
