@@ -165,7 +165,10 @@ class BatchOutputs:
         except (CheckbackError, MemoryError):
             raise
         except Exception as error:
-            made = Refusal(RefusedReason.RECORD_NOT_MADE, f"{type(error).__name__}: {error}")
+            # RECORD_NOT_MADE says that the half was committed: it may be sent again.
+            is_discard = action in DISCARD_WHYS
+            reasons = (RefusedReason.RECORD_NOT_MADE, RefusedReason.DISCARD_REJECTED)
+            made = Refusal(reasons[is_discard], f"{type(error).__name__}: {error}")
         if action in CHECKS and half is not None:
             return self._check_or_feedback(made, half, origin, detail)
         if isinstance(made, Refusal):
