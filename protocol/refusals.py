@@ -78,6 +78,7 @@ class RefusedReason(IntEnum):
     RECORD_NOT_MADE = 66
     DISCARD_REJECTED = 67
     HALF_REPLACED = 68
+    REAL_TOPIC_UNAVAILABLE = 69
 
     ACCESS_KEY_MISSING = 80
     ACCESS_KEY_UNKNOWN = 81
@@ -130,6 +131,8 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.DISCARD_REJECTED: "the half message was to be discarded, and that record was not"
     " taken, or could not be made",
     RefusedReason.HALF_REPLACED: "the half topic holds another half than the one that was decided",
+    RefusedReason.REAL_TOPIC_UNAVAILABLE: "the real topic has a partition without a leader, or with"
+    " fewer replicas in sync than min.insync.replicas",
     RefusedReason.ACCESS_KEY_MISSING: "the record is not signed, or its headers do not stand in"
     " the order of a signed one",
     RefusedReason.ACCESS_KEY_UNKNOWN: "no account has the record's AccessKey",
@@ -161,6 +164,7 @@ COMMITTED_REASONS: Final = frozenset(
         RefusedReason.FINAL_TOO_LARGE,
         RefusedReason.FINAL_REJECTED,
         RefusedReason.RECORD_NOT_MADE,
+        RefusedReason.REAL_TOPIC_UNAVAILABLE,
     }
 )
 """Only the final of a committed half is refused for these, and may be sent when its topic, or
