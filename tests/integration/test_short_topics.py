@@ -51,10 +51,9 @@ def spread(
 def make_topic_on(world: World, name: str, brokers: list[int]) -> str:
     config = {"min.insync.replicas": str(len(brokers))}
     assignment: Any = [brokers]  # its stub wants text
+    made = NewTopic(name, 1, replica_assignment=assignment, config=config)
     client = admin(world)  # held: its requests end with it
-    client.create_topics([NewTopic(name, replica_assignment=assignment, config=config)])[
-        name
-    ].result()
+    client.create_topics([made])[name].result()
     return name
 
 
