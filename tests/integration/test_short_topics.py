@@ -22,9 +22,7 @@ from checkback.state import Action
 from checkback.testing.broker import Cluster
 from checkback.testing.waiting import wait_until
 
-PROPERTIES = {"replica.lag.time.max.ms": "1500"}
-SHORTAGES = [([1], "no leader"), ([2, 1], "1 of the 2 replicas in sync")]
-"""Of a topic whose broker 1 is killed: its replicas, and what it is short of then."""
+PROPERTIES = {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "3000"}
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +31,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(params=["compiled", "python"])
-def spread(
-    cluster: Cluster,
-    unique: str,
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[World]:
+@pytest.fixture
+def spread(cluster: Cluster, unique: str) -> Iterator[World]:
     """A world whose own topics stand on all three brokers."""
-    monkeypatch.setattr(real_topics, "SHORTAGE_WAIT_S", 1)
-    is_native = request.param == "compiled"
-    made = make_world(cluster.bootstrap_servers, unique, native_sink=is_native, replicas=3)
+    made = make_world(cluster.bootstrap_servers, unique, replicas=3)
     yield made
     made.close()
+
+
+@pytest.fixture
+def lone(spread: World) -> str:
+    """A topic that has no leader without broker 1."""
+    return make_topic_on(spread, f"{spread.real}-lone", [1])
+
+
+@pytest.fixture
+def narrow(spread: World) -> str:
+    """A topic that has too few replicas in sync without broker 1."""
+    return make_topic_on(spread, f"{spread.real}-narrow", [2, 1])
 
 
 def make_topic_on(world: World, name: str, brokers: list[int]) -> str:
@@ -58,80 +61,68 @@ def make_topic_on(world: World, name: str, brokers: list[int]) -> str:
 
 
 @contextmanager
-def broker_killed(cluster: Cluster, world: World, topic: str) -> Iterator[None]:
-    """Kill broker 1, and wait until the others tell what the topic is short of."""
+def broker_killed(cluster: Cluster, world: World, *topics: str) -> Iterator[None]:
+    """Kill broker 1, and wait until the others tell what the topics are short of."""
     cluster.broker(1).kill()
     try:
-        wait_until(lambda: shortage(world, topic) != "", 60)
+        wait_until(lambda: all(shortage(world, topic) for topic in topics), 60)
         yield
     finally:
         cluster.broker(1).restart()
-        wait_until(lambda: shortage(world, topic) == "", 60)
+        wait_until(lambda: not any(shortage(world, topic) for topic in topics), 60)
 
 
 def shortage(world: World, topic: str) -> str:
-    known = TopicDirectory(admin(world)).find(topic)
+    directory = TopicDirectory(admin(world), pause=lambda _: None)
+    known = directory.find_all().get(topic)
     return "gone" if known is None else known.shortage
 
 
-@pytest.mark.parametrize(("brokers", "short_of"), SHORTAGES)
-def test_a_final_for_a_topic_that_is_short_of_replicas_costs_itself_only(
-    spread: World, cluster: Cluster, brokers: list[int], short_of: str
+def test_topics_that_are_short_of_replicas_cost_what_is_for_them_only(
+    spread: World, cluster: Cluster, lone: str, narrow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    short = make_topic_on(spread, f"{spread.real}-short", brokers)
-    spread.halves([b"a", b"c"], real=short)
-    spread.halves([b"b"])
+    monkeypatch.setattr(real_topics, "SHORTAGE_WAIT_S", 1)
+    check_topic = make_topic_on(spread, spread.names.check("h"), [1])
+    spread.halves([b"lone", b"later"], real=lone)
+    spread.halves([b"narrow", b"later"], real=narrow)
+    spread.halves([b"asked"], group="h")
+    spread.halves([b"healthy"])
+    finals = ((Action.COMMIT, offset, 0) for offset in (0, 2, 5))
     writer = spread.writer()
-    with broker_killed(cluster, spread, short):
-        report = writer.write([commits(0, 2)], 0, 0)
+    with broker_killed(cluster, spread, lone, narrow, check_topic):
+        report = writer.write([outcome(*finals, (Action.CHECK, 4, 1))], 0, 0)
 
-    assert report.counts["finals_refused"] == 1
-    [(body, facts)] = refused(spread)
-    assert (body, facts["reason"]) == (b"a", "REAL_TOPIC_UNAVAILABLE")
-    assert short_of in (facts["message"] or "")
-    assert bodies(spread, spread.real) == [b"b"]
-    writer.directory.forget_all()
-    writer.write([commits(1)], 1, 0)
-    assert bodies(spread, short) == [b"c"]
-
-
-def test_a_check_for_a_topic_that_is_short_of_replicas_is_undelivered(
-    spread: World, cluster: Cluster
-) -> None:
-    short = make_topic_on(spread, spread.names.check("h"), [1])
-    spread.halves([b"a"], group="h")
-    spread.halves([b"b"])
-    with broker_killed(cluster, spread, short):
-        decided = outcome((Action.CHECK, 0, 1), (Action.COMMIT, 1, 0))
-        report = spread.writer().write([decided], 0, 0)
-
+    assert report.counts["finals_refused"] == 2
     assert report.undelivered_groups == {"h": 1}
-    assert bodies(spread, spread.real) == [b"b"]
-    assert bodies(spread, short) == []
+    told = {body: (facts["reason"], facts["message"] or "") for body, facts in refused(spread)}
+    assert {reason for reason, _ in told.values()} == {"REAL_TOPIC_UNAVAILABLE"}
+    assert f"{lone}: partition 0 has no leader" in told[b"lone"][1]
+    assert f"{narrow}: partition 0 has 1 of the 2 replicas in sync" in told[b"narrow"][1]
+    assert bodies(spread, spread.real) == [b"healthy"]
+    writer.directory.forget_all()
+    writer.write([commits(1, 3)], 1, 0)
+    assert [bodies(spread, topic) for topic in (lone, narrow)] == [[b"later"], [b"later"]]
 
 
-@pytest.mark.parametrize("spread", ["compiled"], indirect=True)
-@pytest.mark.parametrize(("brokers", "short_of"), SHORTAGES)
 def test_a_broker_that_is_lost_in_mid_transaction_is_named_and_nothing_is_lost(
-    spread: World,
-    cluster: Cluster,
-    monkeypatch: pytest.MonkeyPatch,
-    brokers: list[int],
-    short_of: str,
+    spread: World, cluster: Cluster, lone: str, narrow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sinks_writer, "MarkedProducer", partial(MarkedProducer, init_timeout_s=10))
-    short = make_topic_on(spread, f"{spread.real}-short", brokers)
-    spread.halves([b"a", b"c"], real=short)
-    spread.halves([b"b"])
+    quick = partial(MarkedProducer, init_timeout_s=10)
+    monkeypatch.setattr(sinks_writer, "MarkedProducer", quick)
+    spread.halves([b"first", b"second"], real=lone)
+    spread.halves([b"first", b"second"], real=narrow)
+    spread.halves([b"healthy"])
     writer = spread.writer()
-    writer.write([commits(0)], 0, 0)
+    writer.write([commits(0, 2)], 0, 0)
     looked_s = time.monotonic()
     writer.directory.clock_s = lambda: looked_s
-    with broker_killed(cluster, spread, short), pytest.raises(BrokerError) as ended:
-        writer.write([commits(1, 2)], 1, 0)
+    with broker_killed(cluster, spread, lone, narrow), pytest.raises(BrokerError) as ended:
+        writer.write([commits(1, 3, 4)], 1, 0)
 
     assert ended.value.exit_code == 3
-    assert f"{short} (partition 0 has {short_of}" in ended.value.remedy
-    spread.writer().write([commits(1, 2)], 1, 0)
-    assert bodies(spread, short) == [b"a", b"c"]
-    assert bodies(spread, spread.real) == [b"b"]
+    assert f"{lone} (partition 0 has no leader)" in ended.value.remedy
+    assert f"{narrow} (partition 0 has 1 of the 2 replicas in sync" in ended.value.remedy
+    spread.writer().write([commits(1, 3, 4)], 1, 0)
+    for topic in (lone, narrow):
+        assert bodies(spread, topic) == [b"first", b"second"]
+    assert bodies(spread, spread.real) == [b"healthy"]
