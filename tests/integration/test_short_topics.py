@@ -9,14 +9,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.bad_records import admin, bodies, refused
 from tests.integration.sinking import World, commits, make_world, outcome
 
 from checkback.protocol.errors import BrokerError
 from checkback.sinks import writer as sinks_writer
 from checkback.sinks.kafka import real_topics
-from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.state import Action
 from checkback.testing.broker import Cluster
@@ -62,20 +61,20 @@ def make_topic_on(world: World, name: str, brokers: list[int]) -> str:
 
 @contextmanager
 def broker_killed(cluster: Cluster, world: World, *topics: str) -> Iterator[None]:
-    """Kill broker 1, and wait until the others tell what the topics are short of."""
+    """Kill broker 1, and wait until the others tell that the topics lack it."""
+    client = admin(world)
     cluster.broker(1).kill()
     try:
-        wait_until(lambda: all(shortage(world, topic) for topic in topics), 60)
+        wait_until(lambda: not any(is_whole(client, topic) for topic in topics), 60)
         yield
     finally:
         cluster.broker(1).restart()
-        wait_until(lambda: not any(shortage(world, topic) for topic in topics), 60)
+        wait_until(lambda: all(is_whole(client, topic) for topic in topics), 60)
 
 
-def shortage(world: World, topic: str) -> str:
-    directory = TopicDirectory(admin(world), pause=lambda _: None)
-    known = directory.find_all().get(topic)
-    return "gone" if known is None else known.shortage
+def is_whole(client: AdminClient, topic: str) -> bool:
+    [placed] = client.list_topics(topic).topics[topic].partitions.values()
+    return placed.leader >= 0 and len(placed.isrs) == len(placed.replicas)
 
 
 def test_topics_that_are_short_of_replicas_cost_what_is_for_them_only(
