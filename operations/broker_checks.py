@@ -17,6 +17,7 @@ from checkback.operations.diagnosis import (
     Diagnosis,
     Result,
     judge_refused,
+    judge_replicas,
     judge_retention,
     judge_rights,
     judge_topics,
@@ -28,6 +29,7 @@ from checkback.protocol.errors import CheckbackError
 from checkback.protocol.refusals import refusal_facts
 from checkback.protocol.topics import DAY_MS, TopicNames
 from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.real_topics import TopicDirectory
 
 TIMEOUT_S: Final = 20.0
 REFUSED_MAX: Final = 10_000
@@ -63,6 +65,7 @@ class BrokerChecks:
         if any(one.result is Result.FAILED for one in brokers):
             return  # every other check would say the same
         yield from self.topics()
+        yield from self.replicas()
         yield from self.rights()
         yield from self.refused()
 
@@ -80,6 +83,10 @@ class BrokerChecks:
             return _broker_configs(self.admin)
         except KafkaException:
             return {}
+
+    def replicas(self) -> Findings:
+        """Yield whether topics lack replicas, of the pipeline or of its users."""
+        yield from guarded("replicas", self._replicas)
 
     def rights(self) -> Findings:
         """Yield the findings of the rights on the topics that were found."""
@@ -118,6 +125,11 @@ class BrokerChecks:
         half = self.found.get(self.settings.topics.half)
         if half is not None:
             yield judge_retention(self.settings, half, self.settings.pending_window_ms)
+
+    def _replicas(self) -> Findings:
+        known = TopicDirectory(AdminClient(self.connection)).find_all()
+        short = {topic: one.shortage for topic, one in known.items() if one.shortage}
+        yield judge_replicas(short, {plan.name for plan in comparable_plans(self.settings)})
 
     def _rights(self) -> Findings:
         needed = topic_rights(self.settings.topics)

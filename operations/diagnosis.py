@@ -18,6 +18,7 @@ SCAN_INTERVAL_WARNING_MS: Final = 10_000
 """What brokers have as delivered."""
 SKEW_WARNING_MS: Final = 1_000
 SKEW_FAILED_MS: Final = 60_000
+SHORT_NAMED_MAX: Final = 10
 BREAKING: Final = frozenset({"cleanup.policy", "retention.bytes"})
 """Differences that lose halves, ops or marks; others may be on purpose."""
 
@@ -119,6 +120,23 @@ def judge_refused(reasons: Mapping[str, int], topic: str, most: int) -> Diagnosi
     says = f"{so_far}{number:,} in the last day: {named}"
     remedy = f"See `checkback docs alerts`; the records are on {topic}."
     return Diagnosis("refused records", Result.WARNING, says, remedy)
+
+
+def judge_replicas(short: Mapping[str, str], ours: Collection[str]) -> Diagnosis:
+    """Return which topics take nothing because replicas are missing.
+
+    Args:
+        short: what each lacks, by topic.
+        ours: the pipeline's own topics, without which it ends.
+    """
+    if not short:
+        return Diagnosis("replicas", Result.OK, "no topic lacks any that it needs")
+    own_first = sorted(short, key=lambda topic: (topic not in ours, topic))
+    named = ", ".join(f"{topic} ({short[topic]})" for topic in own_first[:SHORT_NAMED_MAX])
+    says = f"{len(short)} with a partition that takes no records: {named}"
+    remedy = "Bring their brokers back, or lower min.insync.replicas; see `checkback docs bad-days`"
+    result = Result.WARNING if short.keys().isdisjoint(ours) else Result.FAILED
+    return Diagnosis("replicas", result, says, f"{remedy}.")
 
 
 def judge_clock(before_ms: int, appended_ms: int, after_ms: int) -> Diagnosis:

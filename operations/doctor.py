@@ -91,6 +91,7 @@ class Doctor:
                 return  # every other check would say the same
             topics = pool.submit(list, checks.topics())
             others = [
+                pool.submit(list, checks.replicas()),
                 pool.submit(list, guarded("open transactions", self._stalls)),
                 pool.submit(list, guarded("transactional ids", self._transactional_ids)),
                 pool.submit(list, guarded("direct delivery", self._direct_delivery)),

@@ -23,6 +23,7 @@ from checkback.operations.scanning import TopicScanner
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
+from checkback.protocol.errors import CheckbackError
 from checkback.protocol.properties import Headers, text_value
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import OperatorFacts, action_headers, note_headers
@@ -125,7 +126,12 @@ class FinalPlanner:
         if half is None:
             gone = "parts of it were left out, and the half itself is not found any more"
             return PlannedFinal(refused, obstacle=gone)
-        made = self._router.final(half, origin)
+        try:
+            made = self._router.final(half, origin)
+        except CheckbackError:
+            raise
+        except Exception as error:  # what kept the sink from making it, may keep this from it, too
+            return PlannedFinal(refused, obstacle=f"{type(error).__name__}: {error}")
         if isinstance(made, Refusal):
             return PlannedFinal(refused, obstacle=f"{made.reason.name}: {made.detail}")
         audit = action_headers(names.RESEND, str(refused.record.at), self._facts)

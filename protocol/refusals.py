@@ -78,6 +78,7 @@ class RefusedReason(IntEnum):
     RECORD_NOT_MADE = 66
     DISCARD_REJECTED = 67
     HALF_REPLACED = 68
+    REAL_TOPIC_UNAVAILABLE = 69
 
     ACCESS_KEY_MISSING = 80
     ACCESS_KEY_UNKNOWN = 81
@@ -126,9 +127,12 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.FINAL_REJECTED: "the broker rejected the final message",
     RefusedReason.HALF_LOST: "the half message is gone from its topic: retention was too short",
     RefusedReason.HALF_UNREADABLE: "the half message, or its headers, can't be read",
-    RefusedReason.RECORD_NOT_MADE: "the pipeline failed to make the record to write",
-    RefusedReason.DISCARD_REJECTED: "the topic of discarded halves did not take the half message",
+    RefusedReason.RECORD_NOT_MADE: "the pipeline failed to make the final message",
+    RefusedReason.DISCARD_REJECTED: "the half message was to be discarded, and that record was not"
+    " taken, or could not be made",
     RefusedReason.HALF_REPLACED: "the half topic holds another half than the one that was decided",
+    RefusedReason.REAL_TOPIC_UNAVAILABLE: "the real topic has a partition without a leader, or with"
+    " fewer replicas in sync than min.insync.replicas",
     RefusedReason.ACCESS_KEY_MISSING: "the record is not signed, or its headers do not stand in"
     " the order of a signed one",
     RefusedReason.ACCESS_KEY_UNKNOWN: "no account has the record's AccessKey",
@@ -159,10 +163,12 @@ COMMITTED_REASONS: Final = frozenset(
         RefusedReason.REAL_TOPIC_DENIED,
         RefusedReason.FINAL_TOO_LARGE,
         RefusedReason.FINAL_REJECTED,
+        RefusedReason.RECORD_NOT_MADE,
+        RefusedReason.REAL_TOPIC_UNAVAILABLE,
     }
 )
-"""Only the final of a committed half is refused for these, and may be sent when its topic is
-mended."""
+"""Only the final of a committed half is refused for these, and may be sent when its topic, or
+the pipeline, is mended."""
 
 
 class RecordOrigin(NamedTuple):

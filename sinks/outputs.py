@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from checkback.metrics.log_lines import facts
-from checkback.protocol.errors import CheckbackError
+from checkback.protocol.errors import BrokerError, CheckbackError
 from checkback.protocol.properties import PGROUP, UNIQ_KEY, first_value, text_value
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
@@ -146,9 +146,9 @@ class BatchOutputs:
 
     def _find_plain(self, topic: str) -> KnownTopic | None:
         known = self._find(topic)
-        if known is None or known.is_system or known.rejects_markers or topic in self._rooms:
+        if known is None or known.is_system or topic in self._rooms:
             return None
-        return known
+        return None if known.rejects_markers or known.shortage else known
 
     def _of_half(
         self,
@@ -166,7 +166,10 @@ class BatchOutputs:
         except (CheckbackError, MemoryError):
             raise
         except Exception as error:
-            made = Refusal(RefusedReason.RECORD_NOT_MADE, f"{type(error).__name__}: {error}")
+            # RECORD_NOT_MADE says that the half was committed: it may be sent again.
+            is_discard = action in DISCARD_WHYS
+            reasons = (RefusedReason.RECORD_NOT_MADE, RefusedReason.DISCARD_REJECTED)
+            made = Refusal(reasons[is_discard], f"{type(error).__name__}: {error}")
         if action in CHECKS and half is not None:
             return self._check_or_feedback(made, half, origin, detail)
         if isinstance(made, Refusal):
@@ -248,6 +251,8 @@ class BatchOutputs:
         known = self.directory.find(topic)
         if known is None:
             return None
+        if known.shortage and topic in (self._names.refused, self._names.discarded):
+            raise _unavailable(topic, known.shortage)
         known = as_target(topic, known, self._names, self.settings.message_bytes_max)
         self._topics[topic] = known
         bytes_max = known.record_batch_bytes_max
@@ -280,6 +285,14 @@ class BatchOutputs:
         key = b"%d:%d" % (outcome.partition, outcome.page)
         mark = pack_settled(outcome, batch_id)
         return SinkRecord(self._names.settled, state_partition, key, mark, [], NOW)
+
+
+def _unavailable(topic: str, shortage: str) -> BrokerError:
+    return BrokerError(
+        f"{topic} takes no records: {shortage}.",
+        remedy="Bring its brokers back; the next start goes on from there.",
+        topic=topic,
+    )
 
 
 def _log_refusal(record: SourceRecord | None, origin: RecordOrigin, refusal: Refusal) -> None:

@@ -7,7 +7,7 @@ transaction that it commits, so a second try that sees other topics can't contra
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,6 +28,10 @@ MARKER_AGE_MAX_MS: Final = 10_000
 of age. When it rejects that, it tries for ever, and the transactional id is blocked."""
 MILLISECONDS_MAX: Final = 2**62
 """A bound of time that is as large or larger is none."""
+SHORTAGE_WAIT_S: Final = 10.0
+"""How long a task waits for topics that have just become short of replicas: brokers elect a leader,
+and restarted ones catch up, in seconds. Longer, and one topic would hold up all others."""
+SHORTAGE_POLL_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class KnownTopic:
             record_batch_bytes_max is all that is known.
         is_system: no final may go there; this Checkback's or another's.
         rejects_markers: brokers may not end a transaction there, and who wrote to it hangs.
+        shortage: which replicas are missing, without which a partition takes neither records nor
+            the end of a transaction; empty where none are.
     """
 
     partitions: int
@@ -52,6 +58,7 @@ class KnownTopic:
     batch_cut_bytes: int | None = None
     is_system: bool = False
     rejects_markers: bool = False
+    shortage: str = ""
 
 
 @dataclass(slots=True)
@@ -61,20 +68,25 @@ class TopicDirectory:
     Args:
         admin: the connection; shared with nobody.
         clock_s: a clock that is never set.
+        pause: waits that many seconds.
     """
 
     admin: AdminClient
     clock_s: Callable[[], float] = lambda: time.monotonic()
-    _partitions: dict[str, int] = field(default_factory=dict)
+    pause: Callable[[float], None] = lambda seconds: time.sleep(seconds)
+    _partitions: dict[str, Mapping[int, Any]] = field(default_factory=dict)
     _known: dict[str, KnownTopic] = field(default_factory=dict)
     _taught: dict[str, KnownTopic] = field(default_factory=dict)
     _is_fresh: bool = False
     _listed_s: float = 0.0
     _is_aged: bool = False
+    _short_since_s: dict[str, float] = field(default_factory=dict)
+    _waited_s: float = 0.0
 
     def expect_change(self) -> None:
         """Allow one new look at the cluster: call it once per task."""
         self._is_fresh = False
+        self._waited_s = 0.0
         self._is_aged = bool(self._known) and self.clock_s() - self._listed_s >= KEPT_S
 
     def forget_all(self) -> None:
@@ -111,9 +123,25 @@ class TopicDirectory:
         """
         if self._is_aged:
             self._renew()
-        known = self._known.get(topic)
-        if known is not None:
-            return known
+        known = self._known.get(topic) or self._found(topic)
+        while known is not None and known.shortage and self._may_wait_for(topic):
+            self.pause(SHORTAGE_POLL_S)
+            self._waited_s += SHORTAGE_POLL_S
+            self._renew()
+            known = self._known.get(topic)
+        return known
+
+    def find_all(self) -> dict[str, KnownTopic]:
+        """Return what is known of every topic, by name.
+
+        Raises:
+            BrokerError: the topics can't be listed.
+        """
+        self._list()
+        self._look_at(sorted(self._partitions))
+        return dict(sorted(self._known.items()))
+
+    def _found(self, topic: str) -> KnownTopic | None:
         if topic not in self._partitions and not self._is_fresh:
             self._list()
         if topic not in self._partitions:
@@ -121,15 +149,10 @@ class TopicDirectory:
         self._look_at([topic])
         return self._known[topic]
 
-    def all_rejecting_markers(self) -> list[str]:
-        """Return the topics on which the brokers may not be able to end a transaction.
-
-        Raises:
-            BrokerError: the topics can't be listed.
-        """
-        self._list()
-        self._look_at(sorted(self._partitions))
-        return [topic for topic, known in sorted(self._known.items()) if known.rejects_markers]
+    def _may_wait_for(self, topic: str) -> bool:
+        """Tell whether a topic lacks replicas for so short a time that they may come back now."""
+        short_s = self.clock_s() - self._short_since_s[topic]
+        return max(short_s, self._waited_s) < SHORTAGE_WAIT_S
 
     def _renew(self) -> None:
         """Look at everything again; brokers that do not answer leave it as it is known."""
@@ -150,9 +173,7 @@ class TopicDirectory:
                 remedy="Check that the brokers are up and that the pipeline may describe topics.",
             ) from error
         self._partitions = {
-            name: len(topic.partitions)
-            for name, topic in metadata.topics.items()
-            if topic.error is None
+            name: topic.partitions for name, topic in metadata.topics.items() if topic.error is None
         }
         self._is_fresh = True
         self._listed_s = self.clock_s()
@@ -167,11 +188,15 @@ class TopicDirectory:
                 known = _known_topic(partitions, future.result(TIMEOUT_S))
             except (KafkaException, FutureTimeoutError):
                 # Not allowed to look: assume the defaults; a broker that disagrees says so later.
-                known = KnownTopic(partitions, BROKER_DEFAULT_BYTES_MAX)
+                known = _known_topic(partitions, {})
             self._known[resource.name] = _lowered(known, self._taught.get(resource.name))
+            if known.shortage:
+                self._short_since_s.setdefault(resource.name, self.clock_s())
+            else:
+                self._short_since_s.pop(resource.name, None)
 
 
-def _known_topic(partitions: int, configs: dict[str, Any]) -> KnownTopic:
+def _known_topic(partitions: Mapping[int, Any], configs: dict[str, Any]) -> KnownTopic:
     settings = {name: str(entry.value or "") for name, entry in configs.items()}
     bytes_max = int(settings.get("max.message.bytes") or BROKER_DEFAULT_BYTES_MAX)
     needs_key = "compact" in settings.get("cleanup.policy", "")
@@ -180,7 +205,26 @@ def _known_topic(partitions: int, configs: dict[str, Any]) -> KnownTopic:
     is_bounded = is_timed_by_sender and before_max_ms < MILLISECONDS_MAX
     bound_ms = before_max_ms if is_bounded else None
     rejects_markers = bound_ms is not None and bound_ms < MARKER_AGE_MAX_MS
-    return KnownTopic(partitions, bytes_max, needs_key, bound_ms, rejects_markers=rejects_markers)
+    shortage = _shortage(partitions, int(settings.get("min.insync.replicas") or 1))
+    return KnownTopic(
+        len(partitions),
+        bytes_max,
+        needs_key,
+        bound_ms,
+        rejects_markers=rejects_markers,
+        shortage=shortage,
+    )
+
+
+def _shortage(partitions: Mapping[int, Any], in_sync_least: int) -> str:
+    for number, one in sorted(partitions.items()):
+        if one.leader < 0:
+            return f"partition {number} has no leader"
+        least = min(in_sync_least, len(one.replicas))  # brokers ask for no more than there are
+        if len(one.isrs) < least:
+            told = f"{len(one.isrs)} of the {least} replicas in sync that it needs"
+            return f"partition {number} has {told} (min.insync.replicas)"
+    return ""
 
 
 def _lowered(known: KnownTopic, taught: KnownTopic | None) -> KnownTopic:

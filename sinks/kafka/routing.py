@@ -165,6 +165,9 @@ class Router:
     def _objection(self, output: SinkRecord, known: KnownTopic) -> Refusal | None:
         """Return what a topic has against a record, None if nothing is known."""
         topic = output.topic
+        if known.shortage:
+            detail = f"{topic}: {known.shortage}"
+            return Refusal(RefusedReason.REAL_TOPIC_UNAVAILABLE, detail)
         if known.rejects_markers:
             detail = f"message.timestamp.before.max.ms of {topic} keeps transactions from ending"
             return Refusal(RefusedReason.FINAL_REJECTED, detail)

@@ -37,10 +37,19 @@ class Answer(Generic[Result]):
 
 
 @dataclass(frozen=True, slots=True)
+class Led:
+    """What list_topics says of a partition: it is led, and all its replicas are in sync."""
+
+    leader: int = 1
+    replicas: tuple[int, ...] = (1,)
+    isrs: tuple[int, ...] = (1,)
+
+
+@dataclass(frozen=True, slots=True)
 class Described:
     """What list_topics says of a topic."""
 
-    partitions: dict[int, None]
+    partitions: dict[int, Led]
     error: None = None
 
 
@@ -62,7 +71,7 @@ def metadata_of(cluster: Cluster) -> Metadata:
     """Return the answer of the cluster to each client that lists its topics."""
     return Metadata(
         {
-            name: Described(dict.fromkeys(range(len(topic.partitions))))
+            name: Described(dict.fromkeys(range(len(topic.partitions)), Led()))
             for name, topic in cluster.topics.items()
         }
     )

@@ -128,7 +128,9 @@ class World:
         return {place.partition: found.result().offset for place, found in answers.items()}
 
 
-def make_world(bootstrap_servers: str, unique: str, *, native_sink: bool = True) -> World:
+def make_world(
+    bootstrap_servers: str, unique: str, *, native_sink: bool = True, replicas: int = 1
+) -> World:
     """Make the topics of one test; what Kafka takes is 4 MB, but 1 MiB on the real topic."""
     connection = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
     settings = SinkSettings(
@@ -137,15 +139,15 @@ def make_world(bootstrap_servers: str, unique: str, *, native_sink: bool = True)
     names, real = settings.topics, f"{unique}orders"
     wide = {"max.message.bytes": "4000000"}
     topics = [
-        NewTopic(names.half, 1, 1, config=wide),
-        NewTopic(names.op, 1, 1, config=wide),
-        NewTopic(names.direct_op, 1, 1),
-        NewTopic(names.feedback, 1, 1),
-        NewTopic(names.refused, 1, 1, config=wide),
-        NewTopic(names.discarded, 1, 1, config=wide),
-        NewTopic(names.settled, 2, 1),
-        NewTopic(names.check("g"), 1, 1, config=wide),
-        NewTopic(real, 2, 1, config={"max.message.bytes": "1048588"}),
+        NewTopic(names.half, 1, replicas, config=wide),
+        NewTopic(names.op, 1, replicas, config=wide),
+        NewTopic(names.direct_op, 1, replicas),
+        NewTopic(names.feedback, 1, replicas),
+        NewTopic(names.refused, 1, replicas, config=wide),
+        NewTopic(names.discarded, 1, replicas, config=wide),
+        NewTopic(names.settled, 2, replicas),
+        NewTopic(names.check("g"), 1, replicas, config=wide),
+        NewTopic(real, 2, replicas, config={"max.message.bytes": "1048588"}),
     ]
     admin = AdminClient(connection)
     for future in admin.create_topics(topics).values():

@@ -64,6 +64,16 @@ def test_a_limit_that_was_raised_is_noticed_within_a_minute(either: World) -> No
     assert (first.counts["finals_refused"], second.counts["finals"]) == (1, 1)
 
 
+def test_more_in_sync_replicas_than_a_topic_has_are_asked_for_by_nobody(either: World) -> None:
+    lone = make_topic(either, "lone", min_insync_replicas="2")
+    either.halves([b"a"], real=lone)
+
+    report = either.writer().write([commits(0)], 0, 0)
+
+    assert report.counts["finals"] == 1
+    assert bodies(either, lone) == [b"a"]
+
+
 def test_a_topic_on_which_no_transaction_can_end_gets_no_final(either: World) -> None:
     timeless = make_topic(either, "timeless", message_timestamp_before_max_ms="0")
     either.halves([b"a"], real=timeless)

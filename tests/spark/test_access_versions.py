@@ -70,6 +70,18 @@ def test_a_batch_that_is_written_in_part_keeps_its_rules(store: CheckpointStore)
     assert record(store, FIRST, epoch=3, begun=True).is_of(FIRST)
 
 
+def test_a_batch_that_was_begun_under_rules_whose_record_is_gone_is_refused(
+    store: CheckpointStore,
+) -> None:
+    record(store, FIRST)
+    plan(store, planned=8, committed=7)
+    [number] = store.own_numbers(FOLDER)
+    store.delete_own(f"{FOLDER}/{number}.json")
+
+    with pytest.raises(CheckpointError, match=r"Batch 8 .* written in part"):
+        record(store, FIRST, epoch=2, begun=True)
+
+
 def test_a_record_of_a_fenced_job_changes_nothing(store: CheckpointStore) -> None:
     younger = record(store, FIRST, epoch=2)
 

@@ -179,9 +179,11 @@ def test_a_secret_in_a_file_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
     assert watched.later()
 
 
-def test_a_job_does_not_start_with_broken_rules(tmp_path: Path) -> None:
+def test_a_job_does_not_start_with_missing_or_broken_rules(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="secretKey"):
         Watched(tmp_path, "accounts:\n- accessKey: service\n")
+    with pytest.raises(ConfigurationError, match=r"plain_acl\.yml"):
+        AccessWatch(FileRules(str(tmp_path / "nowhere" / "plain_acl.yml"))).read()
 
 
 def written_while_read(file: Path, texts: Iterable[str]) -> Callable[[float], object]:

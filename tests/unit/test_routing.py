@@ -202,6 +202,17 @@ def test_nothing_goes_to_a_topic_on_which_no_transaction_may_end() -> None:
     ]  # fmt: skip
 
 
+def test_nothing_goes_to_a_topic_that_is_short_of_replicas() -> None:
+    router = Router(NAMES, lambda _: KnownTopic(1, 1_000_000, shortage="no leader"))
+
+    refusals = [router.final(half(), ORIGIN), router.check_request(half(), ORIGIN, 1)]
+
+    assert refusals == [
+        Refusal(RefusedReason.REAL_TOPIC_UNAVAILABLE, "orders: no leader"),
+        Refusal(RefusedReason.REAL_TOPIC_UNAVAILABLE, f"{NAMES.check('g')}: no leader"),
+    ]
+
+
 def test_no_final_goes_to_a_system_topic_of_whatever_prefix() -> None:
     system = KnownTopic(1, 1_000_000, is_system=True)
 

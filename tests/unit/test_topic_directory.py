@@ -12,6 +12,7 @@ from checkback.sinks.kafka.real_topics import (
     BROKER_DEFAULT_BYTES_MAX,
     KEPT_S,
     MARKER_AGE_MAX_MS,
+    SHORTAGE_WAIT_S,
     KnownTopic,
     TopicDirectory,
 )
@@ -33,8 +34,15 @@ class Entry:
 
 
 @dataclass
+class Placed:
+    leader: int = 1
+    replicas: tuple[int, ...] = (1, 2, 3)
+    isrs: tuple[int, ...] = (1, 2, 3)
+
+
+@dataclass
 class Listed:
-    partitions: dict[int, None]
+    partitions: dict[int, Placed]
     error: None = None
 
 
@@ -51,6 +59,7 @@ class Cluster:
     partitions: int = 1
     is_up: bool = True
     listed: int = 0
+    placed: dict[str, Placed] = field(default_factory=dict)
     described: list[str] = field(default_factory=list)
 
     def list_topics(self, timeout: float) -> Metadata:
@@ -58,8 +67,10 @@ class Cluster:
         if not self.is_up:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         self.listed += 1
-        partitions: dict[int, None] = dict.fromkeys(range(self.partitions))
-        return Metadata({name: Listed(partitions) for name in self.topics})
+        numbers = range(self.partitions)
+        last = {name: {numbers[-1]: self.placed.get(name, Placed())} for name in self.topics}
+        healthy = dict.fromkeys(numbers, Placed())
+        return Metadata({name: Listed(healthy | last[name]) for name in self.topics})
 
     def describe_configs(self, resources: list[Any]) -> dict[Any, Answer]:
         self.described += [one.name for one in resources]
@@ -73,10 +84,19 @@ class Clock:
     def __call__(self) -> float:
         return self.now_s
 
+    def pause(self, seconds: float) -> None:
+        self.now_s += seconds
+
 
 def directory_of(cluster: Cluster, clock: Clock) -> TopicDirectory:
     client: Any = cluster
-    return TopicDirectory(client, clock)
+    return TopicDirectory(client, clock, clock.pause)
+
+
+def found_in(cluster: Cluster, clock: Clock, topic: str = "a") -> KnownTopic:
+    found = directory_of(cluster, clock).find(topic)
+    assert found is not None
+    return found
 
 
 def test_a_topic_is_looked_at_once_until_its_knowledge_is_old() -> None:
@@ -177,10 +197,10 @@ def test_a_topic_that_may_reject_the_end_of_transactions_is_known(
     }
     directory = directory_of(Cluster({"a": configs, "b": {}}), Clock())
 
-    assert directory.all_rejecting_markers() == (["a"] if rejects else [])
-    found = directory.find("a")
-    assert found is not None
-    assert found.rejects_markers is rejects
+    known = directory.find_all()
+
+    assert [one.rejects_markers for one in (known["a"], known["b"])] == [rejects, False]
+    assert directory.find("a") == known["a"]
 
 
 def test_a_compacted_topic_needs_keys() -> None:
@@ -188,3 +208,90 @@ def test_a_compacted_topic_needs_keys() -> None:
 
     assert found is not None
     assert found.needs_key
+
+
+@pytest.mark.parametrize(
+    ("placed", "least", "shortage"),
+    [
+        (Placed(), "2", ""),
+        (Placed(isrs=(2, 3)), "2", ""),
+        (Placed(isrs=(2,)), "2", "partition 1 has 1 of the 2 replicas in sync"),
+        (Placed(isrs=(2,)), "1", ""),
+        (Placed(replicas=(1,), isrs=(1,)), "2", ""),
+        (Placed(leader=-1, isrs=()), "1", "partition 1 has no leader"),
+    ],
+)
+def test_a_topic_that_is_short_of_replicas_is_known(
+    placed: Placed, least: str, shortage: str
+) -> None:
+    cluster = Cluster({"a": {"min.insync.replicas": least}}, 2, placed={"a": placed})
+
+    found = found_in(cluster, Clock())
+
+    assert found.shortage.startswith(shortage)
+    assert bool(found.shortage) is bool(shortage)
+
+
+def test_a_topic_whose_settings_may_not_be_read_is_known_to_have_no_leader() -> None:
+    found = found_in(Cluster({"a": None}, placed={"a": Placed(leader=-1)}), Clock())
+
+    assert found == KnownTopic(1, BROKER_DEFAULT_BYTES_MAX, shortage="partition 0 has no leader")
+
+
+def test_a_leader_that_is_elected_at_once_is_waited_for() -> None:
+    cluster, clock = Cluster({"a": {}}, placed={"a": Placed(leader=-1)}), Clock()
+    directory = directory_of(cluster, clock)
+
+    def elect(seconds: float) -> None:
+        clock.pause(seconds)
+        cluster.placed.clear()
+
+    directory.pause = elect
+
+    assert directory.find("a") == KnownTopic(1, BROKER_DEFAULT_BYTES_MAX)
+    assert clock.now_s < 1
+
+
+def test_a_topic_that_stays_short_is_waited_for_once() -> None:
+    cluster, clock = Cluster({"a": {}}, placed={"a": Placed(leader=-1)}), Clock()
+    directory = directory_of(cluster, clock)
+
+    for _ in range(3):
+        directory.expect_change()
+        found = directory.find("a")
+        assert found is not None
+        assert found.shortage
+
+    assert clock.now_s == SHORTAGE_WAIT_S
+    clock.now_s += KEPT_S
+    cluster.placed.clear()
+    directory.expect_change()
+    found = directory.find("a")
+    assert found is not None
+    assert not found.shortage
+
+
+def test_a_task_waits_for_all_its_short_topics_no_longer_than_for_one() -> None:
+    names = [f"t{number}" for number in range(20)]
+    short = {name: Placed(leader=-1) for name in names}
+    cluster, clock = Cluster({name: {} for name in names}, placed=short), Clock()
+    directory = directory_of(cluster, clock)
+
+    directory.expect_change()
+    assert all(found.shortage for name in names if (found := directory.find(name)))
+
+    assert clock.now_s == SHORTAGE_WAIT_S
+
+
+def test_a_topic_that_was_whole_in_between_is_waited_for_again() -> None:
+    cluster, clock = Cluster({"a": {}}, placed={"a": Placed(leader=-1)}), Clock()
+    directory = directory_of(cluster, clock)
+    directory.find("a")
+    for placed in (Placed(), Placed(leader=-1)):
+        cluster.placed["a"] = placed
+        clock.now_s += KEPT_S
+        directory.expect_change()
+        begun_s = clock.now_s
+        directory.find("a")
+
+    assert clock.now_s - begun_s == SHORTAGE_WAIT_S

@@ -19,6 +19,7 @@ from checkback.operations.diagnosis import (
     judge_direct_brokers,
     judge_group,
     judge_refused,
+    judge_replicas,
     judge_retention,
     judge_rights,
     judge_topics,
@@ -176,3 +177,20 @@ def test_why_a_record_was_refused_is_what_the_pipeline_says() -> None:
     found = [record(NAMES.refused, headers) for headers in (note, hostile, honest, honest)]
 
     assert refused_reasons(found, most=2) == {"SIGNATURE_WRONG": 1, "HALF_LOST": 1}
+
+
+@pytest.mark.parametrize(
+    ("short", "result"),
+    [
+        ({}, Result.OK),
+        ({"payments": "partition 0 has no leader"}, Result.WARNING),
+        ({"payments": "partition 0 has no leader", NAMES.settled: "x"}, Result.FAILED),
+    ],
+)
+def test_topics_that_lack_replicas_are_named_and_fail_where_the_pipeline_needs_them(
+    short: dict[str, str], result: Result
+) -> None:
+    found = judge_replicas(short, {plan.name for plan in PLANS})
+
+    assert found.result is result
+    assert all(f"{topic} ({lack})" in found.says for topic, lack in short.items())

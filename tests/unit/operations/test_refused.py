@@ -83,7 +83,9 @@ def test_a_note_says_of_its_record_that_it_was_sent() -> None:
         (refused(RefusedReason.OP_WITHOUT_HALF, origin=(NAMES.op, 1, 7)), "no half message"),
         (refused(RefusedReason.TRANSACTIONS_REJECTED), "does not say that it was committed"),
         (refused(RefusedReason.NOT_A_HALF), "does not say that it was committed"),
-        (refused(RefusedReason.RECORD_NOT_MADE), "does not say that it was committed"),
+        (refused(RefusedReason.RECORD_NOT_MADE), ""),
+        (refused(RefusedReason.REAL_TOPIC_UNAVAILABLE), ""),
+        (refused(RefusedReason.DISCARD_REJECTED), "does not say that it was committed"),
         (record(NAMES.refused, []), "not known"),
     ],
 )

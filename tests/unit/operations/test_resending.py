@@ -23,6 +23,7 @@ from checkback.protocol.refusals import (
     refused_parts,
 )
 from checkback.sinks.kafka.real_topics import KnownTopic
+from checkback.sinks.kafka.routing import Router
 
 AT = Position(1, 7)
 FACTS = OperatorFacts("ann", "made it", 42)
@@ -115,6 +116,17 @@ def test_a_topic_that_is_still_too_small_is_an_obstacle() -> None:
     # The final would fit without the headers that say who sent it.
     narrow = planner(Stored(), KnownTopic(1, 330)).plan(refused())
     assert narrow.obstacle != ""
+
+
+def test_a_final_that_still_can_not_be_made_is_an_obstacle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(Router, "final", fails)
+
+    assert planner(Stored()).plan(refused()).obstacle == "ZeroDivisionError: a defect"
 
 
 def test_a_system_topic_never_gets_a_final() -> None:

@@ -1,0 +1,136 @@
+"""Topics without a leader, or with too few replicas in sync: the sink over a Kafka in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.deciding import page_outcome
+from tests.unit.test_touched_markers import BARE, NAMES, finals
+
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.properties import text_value
+from checkback.protocol.records import half_headers
+from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.kafka import real_topics
+from checkback.sinks.kafka.epoch import begin_epoch
+from checkback.sinks.kafka.routing import Router
+from checkback.sinks.writers import WriteRequest, Writers
+from checkback.state import Action
+from checkback.testing.fake_kafka import Awaits, Clock, Cluster, admin, installed
+
+SHORT = "payments"
+COMMITS = ((Action.COMMIT, 0, 0, 0), (Action.COMMIT, 1, 0, 1))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """Half 0 is for a topic that may be short, half 1 for another one."""
+    made = Cluster(Awaits(Clock()))
+    ours = (NAMES.half, NAMES.op, NAMES.refused, NAMES.settled, NAMES.discarded, NAMES.feedback)
+    for name in (*ours, NAMES.check("g"), SHORT, "orders"):
+        made.create_topic(name, 1)
+    for number, real in enumerate((SHORT, "orders")):
+        headers = half_headers(
+            producer_group="g", transaction_id=f"{number}", real_topic=real, properties={}
+        )
+        made.write(NAMES.half, 0, None, b"%d" % number, headers)
+    monkeypatch.setattr(real_topics, "SHORTAGE_WAIT_S", 0)
+    with installed(made):
+        yield made
+
+
+def take_the_leader(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
+    honest = admin.metadata_of
+
+    def described(cluster: Cluster) -> admin.Metadata:
+        found = honest(cluster)
+        found.topics[topic].partitions[0] = admin.Led(leader=-1, isrs=())
+        return found
+
+    monkeypatch.setattr(admin, "metadata_of", described)
+
+
+def write(*decided: tuple[Action, int, int, int]) -> BatchReport:
+    settings = begin_epoch(BARE, 1, (), 0)
+    request = WriteRequest(settings, 0, 0, 0, [page_outcome(0, *decided).pack()])
+    return BatchReport.from_json(Writers().write(request).report)
+
+
+def written(cluster: Cluster, topic: str) -> list[Any]:
+    log = cluster.topics[topic].partitions[0]
+    return [log.records[at] for at in range(log.end) if log.is_visible(at)]
+
+
+def reasons(cluster: Cluster) -> list[str | None]:
+    found = written(cluster, NAMES.refused)
+    return [text_value(one.headers, "__checkback.errors.reason") for one in found]
+
+
+def test_a_final_for_a_topic_without_a_leader_is_refused_and_the_others_are_written(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_the_leader(monkeypatch, SHORT)
+
+    report = write(*COMMITS)
+
+    assert report.counts["finals_refused"] == 1
+    assert reasons(cluster) == ["REAL_TOPIC_UNAVAILABLE"]
+    assert finals(cluster) == [b"1"]
+    # Nor did the transaction: on this partition the brokers could not end it.
+    assert cluster.topics[SHORT].partitions[0].end == 0
+
+
+def test_a_check_for_a_topic_without_a_leader_is_undelivered(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_the_leader(monkeypatch, NAMES.check("g"))
+
+    report = write((Action.CHECK, 0, 1, 0), (Action.COMMIT, 1, 0, 1))
+
+    assert report.undelivered_groups == {"g": 1}
+    assert [one.value for one in written(cluster, NAMES.feedback)] == [b"0"]
+    assert finals(cluster) == [b"1"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "decided"),
+    [
+        (NAMES.refused, (Action.REFUSE_HALF, 0, 6, 0)),
+        (NAMES.discarded, (Action.DISCARD_EXPIRED, 0, 1, 0)),
+    ],
+)
+def test_a_topic_of_ours_without_a_leader_ends_the_job_before_anything_is_sent_there(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    topic: str,
+    decided: tuple[Action, int, int, int],
+) -> None:
+    take_the_leader(monkeypatch, topic)
+
+    with pytest.raises(BrokerError, match=f"{topic} takes no records: partition 0 has no") as ended:
+        write(decided)
+
+    assert ended.value.exit_code == 3
+    assert cluster.topics[topic].partitions[0].end == 0
+
+
+@pytest.mark.parametrize(
+    ("action", "maker", "reason"),
+    [
+        (Action.COMMIT, "final", "RECORD_NOT_MADE"),
+        (Action.DISCARD_EXPIRED, "discarded", "DISCARD_REJECTED"),
+    ],
+)
+def test_a_defect_is_told_by_a_reason_that_says_whether_the_half_was_committed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, action: Action, maker: str, reason: str
+) -> None:
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr(Router, maker, fails)
+
+    write((action, 0, 0, 0))
+
+    assert reasons(cluster) == [reason]
