@@ -56,6 +56,7 @@ from checkback.streaming.pem_files import pem_text
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
 from checkback.streaming.read_until import ReadUntil
+from checkback.streaming.retried_batch import RetriedBatch, count_start
 from checkback.streaming.rule_source import rule_source
 from checkback.streaming.session import spare_processes, start_session
 from checkback.streaming.sink_choices import sink_settings
@@ -97,6 +98,8 @@ class Job:
     _stalls: StallWatch | None = None
     _held: Future[list[PageStatus]] | None = None
     _idling: Idling | None = None
+    _retried: RetriedBatch | None = None
+    """What is read with care; None: nothing."""
     _silent: set[str] = field(default_factory=set)
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
@@ -167,13 +170,18 @@ class Job:
     def _run_queries(
         self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, keys: PageKeys
     ) -> None:
-        """Run a query until stopped; a new one from where it was, whenever access rules change."""
+        """Run a query until stopped, a new one from where it was when access rules change.
+
+        Also when a batch is done that had to be read with care.
+        """
         settings = self.settings
         history = record_rules(store, sink.epoch, self.now_ms(), Rules.from_settings(settings))
         size = settings.offsets_per_page
         pages = PageSettings(size, history, keys, tell_prepared=sink.keeps_ledger)
         self._epoch = EpochWatch(sink)
         require_nothing_deliverable(spark, store, self._access.version)
+        retried = count_start(store)
+        self._retried = retried if retried is not None and retried.needs_care else None
         is_first = True
         while True:
             changed = self._access.record(store, sink, settings, self._ledger)
@@ -187,7 +195,7 @@ class Job:
             write_tick(settings, self._connection())
             if not self._watch(spark, query):
                 return
-            is_first = False
+            is_first, self._retried = False, None
             restore_log_level(spark)
             self._stopping.clear()
             if self._is_over:
@@ -198,7 +206,7 @@ class Job:
     ) -> StreamingQuery:
         settings, table = self.settings, self._access.table
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        rows = read_topics(spark, settings, source)
+        rows = read_topics(spark, settings, source, with_care=self._retried is not None)
         verification = None if table is None else Verification.of(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(), self._ledger
@@ -257,7 +265,7 @@ class Job:
                 if self._access.problem:
                     self.emit("access_rules_broken", {"problem": self._access.problem})
                 next_line_s += interval_s
-            if self._access.has_changed():
+            if self._access.has_changed() or self._is_care_over():
                 self._stopping.set()
             self._observed.access_looked(self._access.problem)
         if self._is_over:
@@ -271,6 +279,9 @@ class Job:
             raise explain(failure, log_path(self.settings.log_file))
         self._emit_line(query)
         return not self._is_over and self._stopping.is_set()
+
+    def _is_care_over(self) -> bool:
+        return self._retried is not None and self._retried.is_done(self.progress.last_batch)
 
     def _require_own_epoch(self) -> None:
         if self._epoch is not None:

@@ -40,6 +40,13 @@ partition's end the brokers keep that one for half a second, unless a record com
 of a backlog took 1.5 s longer than those before it, and takes no longer since.
 """
 
+READ_WITH_CARE: Final = {
+    **READ_AT_ONCE,
+    "kafka.max.poll.records": "20",
+    "kafka.max.partition.fetch.bytes": "1048576",
+}
+"""For a batch whose records may be too large, once unpacked, to have many of them in memory."""
+
 READ_TASKS_PER_STATE_PARTITION: Final = 2
 """A task's Kafka partitions may all be of the op topic, soon read: in two waves of tasks, or with
 two tasks to a core, no core is idle meanwhile.
@@ -49,15 +56,22 @@ BatchFunction = Callable[[DataFrame, int], None]
 
 
 def read_topics(
-    spark: SparkSession, settings: Settings, connection: Mapping[str, str]
+    spark: SparkSession, settings: Settings, connection: Mapping[str, str], *, with_care: bool
 ) -> DataFrame:
     """Return halves, ops and feedback as they stand on Kafka.
+
+    Args:
+        spark: a running session.
+        settings: the topics, and how much a batch reads.
+        connection: settings of Spark's Kafka source.
+        with_care: whether to have few records in memory at once, however slow that is.
 
     One source for all four topics: their ends are looked up together, so that an op is hardly ever
     read a batch before its half. Read committed, because the sink's feedback is written in its
     transaction.
     """
-    reader = spark.readStream.format("kafka").options(**READ_AT_ONCE).options(**connection)
+    at_once = READ_WITH_CARE if with_care else READ_AT_ONCE
+    reader = spark.readStream.format("kafka").options(**at_once).options(**connection)
     return (
         reader.option("subscribe", ",".join(settings.topics.read))
         .option("startingOffsets", "earliest")

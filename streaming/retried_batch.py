@@ -1,0 +1,77 @@
+"""A batch that several starts have not finished, and that is read with less at once from then on.
+
+Brokers take compressed records whose bodies are a thousand times as large as what they store. The
+Kafka client unpacks a whole poll at once, so a few hundred such records are more than a JVM's heap:
+the job ended, and every start read the same batch again (docs/decisions/026).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from checkback.checkpoints.store import CheckpointStore
+
+FILE: Final = "retried.json"
+CAREFUL_FROM: Final = 2
+"""Starts that found the batch planned: the first may follow any crash, and should be fast."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RetriedBatch:
+    """The batch that a start found planned and not done.
+
+    Args:
+        number: Spark's number of it.
+        starts: how many starts have found it so, this one counted.
+    """
+
+    number: int
+    starts: int
+
+    @property
+    def needs_care(self) -> bool:
+        """Whether it is to be read in small polls."""
+        return self.starts >= CAREFUL_FROM
+
+    def is_done(self, last_batch: int | None) -> bool:
+        """Tell whether it has been written.
+
+        Args:
+            last_batch: the last batch that this run has written, None before any.
+        """
+        return last_batch is not None and last_batch >= self.number
+
+
+def count_start(store: CheckpointStore) -> RetriedBatch | None:
+    """Count this start among those that found the last batch planned and not done.
+
+    Returns:
+        That batch; None where the last one that was planned is done.
+
+    Raises:
+        PrerequisiteError: the checkpoint can't be written.
+    """
+    planned, done = store.last_batch("offsets"), store.last_batch("commits")
+    if planned is None or planned == done:
+        return None
+    found = RetriedBatch(planned, _starts_before(store, planned) + 1)
+    store.replace_own(FILE, json.dumps({"batch": planned, "starts": found.starts}))
+    if found.needs_care:
+        _log.warning(
+            "%d starts have found batch %d begun: it is read in small polls, until it is done",
+            found.starts,
+            planned,
+        )
+    return found
+
+
+def _starts_before(store: CheckpointStore, batch: int) -> int:
+    try:
+        said = json.loads(store.read_own(FILE) or "{}")
+        return int(said["starts"]) if said["batch"] == batch else 0
+    except (ValueError, TypeError, KeyError):  # a count that can't be read begins again
+        return 0

@@ -1,0 +1,60 @@
+"""Records that a broker stores in a few bytes, and that are more than a heap once unpacked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+
+from checkback.protocol.records import half_headers
+
+RECORDS = 280
+BODY = bytes(3_900_000)
+QUEUE_KB = 2_000_000
+
+
+@pytest.fixture
+def topics(bootstrap_servers: str, unique: str) -> Topics:
+    return Topics(bootstrap_servers, unique, half_partitions=1)
+
+
+def send_compressed(topics: Topics, real: str) -> None:
+    """Send 1.1 GB of zeros, which are some 100 kB on the broker."""
+    producer = Producer(
+        {
+            **topics.connection,
+            "compression.type": "zstd",
+            "batch.size": QUEUE_KB * 1_000,
+            "message.max.bytes": 1_000_000_000,
+            "queue.buffering.max.kbytes": QUEUE_KB,
+            "linger.ms": 2_000,
+        }
+    )
+    for number in range(RECORDS):
+        made = half_headers(
+            producer_group="g", transaction_id=f"zeros {number}", real_topic=real, properties={}
+        )
+        producer.produce(topics.names.half, BODY, b"k", 0, headers=list(made))
+    assert producer.flush(60) == 0
+
+
+def test_a_batch_that_does_not_fit_into_memory_holds_nobody_up_for_good(
+    topics: Topics, tmp_path: Path
+) -> None:
+    """It ended the job at every start again; two of them are what it costs now."""
+    settings = topics.settings(tmp_path / "checkpoint", transaction_timeout_ms=600_000)
+    real = f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+    send_compressed(topics, real)
+    topics.send_op(topics.send_half(b"healthy", real), "healthy", COMMIT)
+
+    for _ in range(2):
+        with Pipeline(settings, tmp_path) as pipeline:
+            assert pipeline.wait(120) == 3
+    with Pipeline(settings, tmp_path) as pipeline:
+        wait_until(lambda: topics.bodies(real) == ["healthy"], what="the healthy one's final")
+        topics.send_op(topics.send_half(b"later", real), "later", COMMIT)
+        wait_until(lambda: topics.bodies(real) == ["healthy", "later"], what="a later final")
+        assert pipeline.terminate() == 0, pipeline.errors()
