@@ -16,6 +16,7 @@ from checkback.sinks.batch_report import BatchReport, merged_counts
 from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.ledger.rows import LedgerBatch
+from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.ending import StoppedBetweenBatchesError
 from checkback.streaming.idling import FinishedBatch, Idling
 from checkback.streaming.observation import Observation
@@ -40,6 +41,7 @@ class BatchSink:
         epoch: tells whether a younger job runs; None where that does not matter.
         idling: holds the batch's end while there is nothing to do; None: the next comes at once.
         observed: hears of every batch, if somebody is to.
+        clock: tells whether a batch's time can be; None where that does not matter.
     """
 
     settings: SinkSettings
@@ -50,6 +52,7 @@ class BatchSink:
     epoch: EpochWatch | None = None
     idling: Idling | None = None
     observed: Observation | None = None
+    clock: AheadWatch | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write one batch: one job over the outcomes, which are used once.
@@ -61,6 +64,8 @@ class BatchSink:
         plan = None
         if self.read_until is not None:
             plan = self.read_until.tell_tasks(outcomes.sparkSession.sparkContext, batch_id)
+            if self.clock is not None:
+                self.clock.require_credible(plan[0].timestamp_ms)
         began_s, settings = time.monotonic(), self.settings
         if self.observed is not None:
             settings = replace(settings, log_level=self.observed.log_level)

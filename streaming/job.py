@@ -33,7 +33,7 @@ from checkback.streaming.access_watch import AccessWatch
 from checkback.streaming.batch_sink import BatchSink
 from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
-from checkback.streaming.clock_watch import ClockWatch
+from checkback.streaming.clock_watch import AheadWatch, ClockWatch
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.driver_jvm import log_path
 from checkback.streaming.ending import (
@@ -103,9 +103,13 @@ class Job:
     _silent: set[str] = field(default_factory=set)
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
+    _clock: AheadWatch = field(init=False)
 
     def __post_init__(self) -> None:
         self._access = AccessWatch(rule_source(self.settings))
+        self._clock = AheadWatch(
+            lambda: write_tick(self.settings, self._connection()), lambda: self.now_ms()
+        )
 
     def stop(self) -> None:
         """Ask for an end after the batch that is being written; returns at once."""
@@ -133,6 +137,8 @@ class Job:
         known = confluent_settings(settings.bootstrap_servers, settings.kafka)
         connection: dict[str, Any] = {"log_level": 0, **known}
         facts = preflight.look_at_cluster(settings, connection)
+        # First of all: this job must neither fence one whose clock is right nor record a time.
+        self._clock.require_agreement()
         self._ledger = open_ledger(settings, facts)
         spark = start_session(settings, self.jars)
         try:
@@ -220,6 +226,7 @@ class Job:
             self._epoch,
             self._idling,
             self._observed,
+            self._clock,
         )
         return start_query(outcomes, settings, write_batch)
 
@@ -300,7 +307,8 @@ class Job:
         # A group is asked once a minute; the warning stays until somebody answers.
         asked = self.progress.take_asked_groups() | self._silent
         silent, stalls = self._looked_at_brokers(asked)
-        line = self.progress.line(self.now_ms(), batch_ms, silent, stalls)
+        answer = self._stalls is None or self._stalls.brokers_answer
+        line = self.progress.line(self.now_ms(), batch_ms, silent, stalls, brokers_answer=answer)
         self._silent = set(silent) if line.pending else set()
         self._observed.line_told(asked, line)
         self.emit("progress", asdict(line))

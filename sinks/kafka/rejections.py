@@ -120,7 +120,7 @@ class KnownRejections:
         """
         self.is_wary = True
         directory.forget_all()
-        told = [one for one in rejections if one.code not in (KafkaError._MSG_TIMED_OUT, BYSTANDER)]
+        told = _telling(rejections)
         if not told:
             self._look_again(rejections[0])
             return
@@ -135,12 +135,9 @@ class KnownRejections:
         names: TopicNames,
         directory: TopicDirectory,
     ) -> None:
-        told = [one for one in rejections if one.code != BYSTANDER]
-        told = [one for one in told if one.code != KafkaError._MSG_TIMED_OUT]
-        first, is_ours = (
-            told[0],
-            topic in {names.refused, names.discarded, names.settled, names.feedback},
-        )
+        told = _telling(rejections)
+        first = told[0]
+        is_ours = topic in {names.refused, names.discarded, names.settled, names.feedback}
         self._spend(topic, COST_OF_ANY)
         if first.code in TOPIC_REASONS:
             self._learn_of_topic(first, is_ours=is_ours)
@@ -235,9 +232,17 @@ class KnownRejections:
             raise _hopeless(rejection)
 
 
+def _telling(rejections: Sequence[Rejection]) -> list[Rejection]:
+    """Return those that say something of their own record."""
+    return [one for one in rejections if one.code not in (KafkaError._MSG_TIMED_OUT, BYSTANDER)]
+
+
 def _hopeless(rejection: Rejection) -> BrokerError:
+    remedy = "Check the topic's settings and the pipeline's rights with `checkback doctor`."
+    if rejection.code == KafkaError.INVALID_TIMESTAMP:
+        remedy = "Set the clock of the machine that writes by NTP: it is ahead of the brokers'."
     return BrokerError(
         f"Kafka does not take records for {rejection.topic}: {rejection.text}.",
-        remedy="Check the topic's settings and the pipeline's rights with `checkback doctor`.",
+        remedy=remedy,
         topic=rejection.topic,
     )

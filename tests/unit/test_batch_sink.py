@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from threading import Event
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from checkback.protocol.errors import FencedError
+from checkback.checkpoints.logs import PlannedBatch
+from checkback.protocol.errors import FencedError, OperationalError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.batch_sink import BatchSink
+from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.ending import StoppedBetweenBatchesError
 from checkback.streaming.progress import Progress
 
@@ -52,6 +55,17 @@ def test_a_job_looks_for_a_younger_one_before_spark_plans_the_next_batch() -> No
         sink(Watch(is_own=False))(outcomes, 4)  # type: ignore[arg-type]
 
     assert outcomes.written == 2
+
+
+def test_a_batch_is_not_begun_whose_time_the_brokers_deny() -> None:
+    outcomes = MagicMock()
+    plan, clock = PlannedBatch(86_400_000, {}, {}), AheadWatch(lambda: 0, lambda: 86_400_000)
+    told = MagicMock(tell_tasks=lambda *_: (plan, False))
+
+    with pytest.raises(OperationalError, match="ahead of the brokers'"):
+        BatchSink(SETTINGS, Progress(), Event(), read_until=told, clock=clock)(outcomes, 3)
+
+    outcomes.mapInArrow.assert_not_called()
 
 
 def test_a_batch_after_a_stop_is_not_begun() -> None:

@@ -1,11 +1,11 @@
-"""A clock that is set back ends a job that would otherwise wait for it."""
+"""A clock that is set back ends a job that would wait for it, and one that ran ahead any job."""
 
 from __future__ import annotations
 
 import pytest
 
 from checkback.protocol.errors import OperationalError
-from checkback.streaming.clock_watch import ClockWatch
+from checkback.streaming.clock_watch import AheadWatch, ClockWatch
 
 
 class Clocks:
@@ -52,3 +52,94 @@ def test_without_a_trigger_interval_no_clock_is_waited_for() -> None:
     clocks.go_on(60)
 
     clocks.go_on(1, step_ms=-3_600_000)
+
+
+class Cluster:
+    """Brokers, a machine whose clock can be set, and a job there."""
+
+    def __init__(self) -> None:
+        self.brokers_ms, self.wall_ms, self.steady_s, self.asked = (
+            1_000_000_000,
+            1_000_000_000,
+            5.0,
+            0,
+        )
+        self.tells = True
+        self.watch = AheadWatch(self.ask, lambda: self.wall_ms, lambda: self.steady_s)
+
+    def ask(self) -> int | None:
+        self.asked += 1
+        return self.brokers_ms if self.tells else None
+
+    def plan(self, later_s: float, *, step_ms: int = 0, is_suspended: bool = False) -> None:
+        """Let a batch be planned so much later, before which the machine's clock is set."""
+        self.brokers_ms += int(later_s * 1_000)
+        self.wall_ms += int(later_s * 1_000) + step_ms
+        self.steady_s += 0 if is_suspended else later_s
+        self.watch.require_credible(self.wall_ms)
+
+
+def test_a_start_with_a_clock_that_is_ahead_of_the_brokers_is_refused() -> None:
+    cluster = Cluster()
+    cluster.wall_ms += 86_400_000
+
+    with pytest.raises(OperationalError, match=r"is 1d ahead of the brokers'\.") as told:
+        cluster.watch.require_agreement()
+
+    assert told.value.fields["ahead_ms"] == 86_400_000
+
+
+@pytest.mark.parametrize("ahead_ms", [600_000, 0, -86_400_000])
+def test_a_start_with_a_clock_that_is_right_or_behind_goes_on(ahead_ms: int) -> None:
+    cluster = Cluster()
+    cluster.wall_ms += ahead_ms
+
+    cluster.watch.require_agreement()
+
+
+def test_a_clock_that_is_set_ahead_ends_the_job_with_the_first_batch_of_that_time() -> None:
+    cluster = Cluster()
+    cluster.watch.require_agreement()
+    for _ in range(1_000):
+        cluster.plan(7)
+    assert cluster.asked == 1
+
+    with pytest.raises(OperationalError, match="4d ahead"):
+        cluster.plan(7, step_ms=4 * 86_400_000)
+
+
+def test_small_steps_ahead_add_up() -> None:
+    cluster = Cluster()
+    cluster.watch.require_agreement()
+    for _ in range(10):
+        cluster.plan(60, step_ms=60_000)
+
+    with pytest.raises(OperationalError):
+        cluster.plan(60, step_ms=60_000)
+
+
+def test_a_machine_that_was_suspended_goes_on() -> None:
+    cluster = Cluster()
+    cluster.watch.require_agreement()
+
+    cluster.plan(86_400, is_suspended=True)
+    cluster.plan(7)
+
+    assert cluster.asked == 2
+
+
+def test_where_the_brokers_do_not_tell_their_time_the_job_goes_on() -> None:
+    cluster = Cluster()
+    cluster.tells = False
+    cluster.watch.require_agreement()
+
+    cluster.plan(7, step_ms=86_400_000)
+
+
+def test_a_batch_that_an_earlier_start_planned_is_credible() -> None:
+    cluster = Cluster()
+    cluster.watch.require_agreement()
+
+    cluster.watch.require_credible(cluster.wall_ms - 86_400_000)
+
+    assert cluster.asked == 1

@@ -188,6 +188,13 @@ def test_what_a_topic_of_ours_rejects_without_a_senders_doing_ends_the_batch(top
         learn(KnownRejections(), *rejected(KafkaError.INVALID_RECORD, 1, topic=topic))
 
 
+def test_a_topic_of_ours_that_finds_the_time_too_late_tells_of_the_clock() -> None:
+    rejection = rejected(KafkaError.INVALID_TIMESTAMP, 1, topic=NAMES.settled)
+
+    with pytest.raises(BrokerError, match="Set the clock of the machine that writes"):
+        learn(KnownRejections(), *rejection)
+
+
 def test_a_cause_that_passes_ends_the_batch_and_refuses_nothing() -> None:
     with pytest.raises(BrokerError, match="does not take records for orders"):
         learn(KnownRejections(), *rejected(KafkaError.NOT_ENOUGH_REPLICAS, 1))
