@@ -19,6 +19,7 @@ from checkback.commands.foreign_errors import explained
 from checkback.commands.nouns import Noun
 from checkback.commands.version import version_text
 from checkback.protocol.errors import CheckbackError, UsageError
+from checkback.protocol.printable import printable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -26,6 +27,7 @@ R = TypeVar("R")
 EXIT_OK: Final = 0
 EXIT_FOUND: Final = 1
 """Done, and the command found something: an audit fails, a topic differs from its plan."""
+KEPT: Final = "\n\t"
 EXIT_DEFECT: Final = 70
 EXIT_INTERRUPTED: Final = 130
 EXIT_WITHOUT_READER: Final = 141
@@ -41,15 +43,17 @@ class CommandOutput:
 
     as_json: bool = False
 
-    def show(self, data: Mapping[str, object], text: str) -> None:
+    def show(self, data: Mapping[str, object], text: str, kept: str = KEPT) -> None:
         """Print a command's result.
 
         Args:
             data: the result for programs; its keys stay stable.
-            text: the same for people.
+            text: the same for people. What in it would command their terminal is escaped: it
+                tells of records, and whoever writes those may write anything.
+            kept: characters of the text that are not escaped.
         """
         try:
-            click.echo(json.dumps(data, default=str) if self.as_json else text)
+            click.echo(json.dumps(data, default=str) if self.as_json else printable(text, kept))
         except BrokenPipeError:
             _leave_without_reader()
 
@@ -83,7 +87,8 @@ class CommandOutput:
             )
             click.echo(error_document(found, kind="Defect", exit_code=EXIT_DEFECT), err=True)
         else:
-            traceback.print_exception(error)
+            trace = "".join(traceback.format_exception(error))
+            click.echo(printable(trace, KEPT), err=True)
             click.echo("checkback: a defect of Checkback; please report these lines.", err=True)
 
 
@@ -192,7 +197,7 @@ def _leave_without_reader() -> NoReturn:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    return printable(" ".join(text.split()))
 
 
 def _version_option() -> click.Option:

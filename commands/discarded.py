@@ -33,6 +33,7 @@ from checkback.operations.resuming import (
 )
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
+from checkback.protocol.printable import printable
 
 HEADINGS = (
     "record", "transaction id", "group", "real topic", "reason", "checks", "half stored",
@@ -159,7 +160,7 @@ def _line(half: DiscardedHalf, to: str | None) -> str:
 
 
 def _name(half: DiscardedHalf) -> str:
-    return f"{half.record.at} ({half.transaction_id}, group {half.group})"
+    return printable(f"{half.record.at} ({half.transaction_id}, group {half.group})")
 
 
 def _cells(half: DiscardedHalf) -> tuple[object, ...]:

@@ -10,12 +10,14 @@ from typing import Final
 
 import click
 
-from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.core import KEPT, CommandOutput, output_option
 from checkback.protocol.errors import NotFoundError
 
 FOLDERS: Final = ("", "operating")
 SUFFIX: Final = ".md"
 COLUMNS_MAX: Final = 100
+ESCAPE: Final = "\x1b"
+"""Begins a terminal's codes, by which a page's headings are bold."""
 
 
 @click.command()
@@ -34,7 +36,8 @@ def command(name: str, output: CommandOutput) -> None:
     if page is None:
         raise NotFoundError(f"There is no page {name!r}.", remedy="`checkback docs` lists them.")
     text = page.read_text("utf-8")
-    output.show({"page": name, "text": text}, _shown(text) if sys.stdout.isatty() else text)
+    shown = _shown(text) if sys.stdout.isatty() else text
+    output.show({"page": name, "text": text}, shown, kept=KEPT + ESCAPE)
 
 
 def pages() -> dict[str, Traversable]:

@@ -35,6 +35,7 @@ from checkback.operations.resending import (
 )
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
+from checkback.protocol.printable import printable
 from checkback.protocol.refusals import RefusedReason
 
 HEADINGS = (
@@ -181,7 +182,7 @@ def name_of(record: RefusedRecord) -> str:
     """Return what a person calls a record: its place, and whose it is where it says so."""
     who = [record.transaction_id, record.group and f"group {record.group}"]
     said = ", ".join(filter(None, who)) or record.reason
-    return f"{record.record.at} ({said})"
+    return printable(f"{record.record.at} ({said})")
 
 
 def _cells(record: RefusedRecord) -> tuple[object, ...]:

@@ -7,15 +7,12 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
-from io import StringIO
 from typing import Final
 
 from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
 
-WIDTH_MAX: Final = 1_000
-"""Wider than any row: people copy ids from these tables, so no cell may be cut off or wrapped."""
+from checkback.protocol.printable import printable
+
 GAP: Final = 2
 """Columns between two cells, and before the further lines of a row."""
 
@@ -32,6 +29,8 @@ def table_text(
 ) -> str:
     """Return the headings and the rows, columns aligned.
 
+    People copy ids out of it, so no cell is cut off. What would command the terminal is escaped.
+
     Args:
         headings: of the columns.
         rows: their cells.
@@ -40,15 +39,15 @@ def table_text(
     """
     cells = [[_one_line(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
-    lines = [_aligned([row[part] for row in [list(headings), *cells]])
-             for part in _parts(widths, columns or WIDTH_MAX)]  # fmt: skip
+    lines = [_aligned([row[part] for row in [list(headings), *cells]], widths[part])
+             for part in _parts(widths, columns or sys.maxsize)]  # fmt: skip
     first, *further = lines
     indented = [[f"{' ' * GAP}{line}" for line in one] for one in further]
     return "\n".join(line for row in zip(first, *indented, strict=True) for line in row)
 
 
 def _one_line(cell: object) -> str:
-    return str(cell).replace("\n", " ")
+    return printable(str(cell).replace("\n", " "))
 
 
 def _parts(widths: Sequence[int], columns: int) -> list[slice]:
@@ -62,15 +61,15 @@ def _parts(widths: Sequence[int], columns: int) -> list[slice]:
     return [*parts, slice(first, len(widths))]
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    headings, *rest = rows
-    table = Table(*headings, box=None, pad_edge=False)
-    for row in rest:
-        table.add_row(*row)
-    console = Console(file=StringIO(), width=WIDTH_MAX, markup=False, highlight=False, emoji=False)
-    with console.capture() as captured:
-        console.print(table, no_wrap=True)
-    return [line.rstrip() for line in captured.get().splitlines()]
+def _aligned(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> list[str]:
+    *padded, _ = widths
+    return [
+        "".join(
+            cell + " " * (width + GAP - cell_len(cell))
+            for cell, width in zip(row, [*padded, -GAP], strict=True)
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def folded(text: str, columns: int | None, indent: int = 0) -> list[str]:

@@ -21,6 +21,7 @@ from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import CheckbackError
+from checkback.protocol.printable import printable
 
 if TYPE_CHECKING:
     from checkback.console.history import History
@@ -137,7 +138,7 @@ def _groups_table(groups: Sequence[GroupRow] | str) -> RenderableType:
         age = duration_text(facts.oldest_age_ms) if facts.pending else "-"
         members = "?" if facts.members is None else str(facts.members)
         finding = str(row.finding.result) if facts.pending else "idle"
-        table.add_row(Text(facts.name), f"{facts.pending:,}", age, members, finding)
+        table.add_row(Text(printable(facts.name)), f"{facts.pending:,}", age, members, finding)
     return table
 
 

@@ -25,6 +25,7 @@ from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import UsageError
+from checkback.protocol.printable import printable
 from checkback.protocol.records import Op
 
 newer_than_option = click.option(
@@ -178,7 +179,7 @@ def history_text(history: TransactionHistory, columns: int | None) -> str:
         history: of one transaction.
         columns: of the terminal, where what each event says has lines of its own; None for none.
     """
-    head = (
+    head = printable(
         f"transaction {history.transaction_id or '(its half is gone)'}  half {history.half_at}  "
         f"group {history.group}  real topic {history.real_topic}  verdict {history.verdict}"
     )

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from checkback.protocol.refusals import RefusedReason
+from checkback.protocol.refusals import VERDICT_REASONS, RefusedReason
 
 RUNBOOK: Final = "`checkback docs alerts`, section {section}"
 """Where to read on without knowing an address of the documents: the package brings them."""
-FINAL_CODES: Final = range(60, 80)
-"""Codes of the reasons for which a committed message does not reach its topic."""
-FINAL_REASONS: Final = "|".join(one.name for one in RefusedReason if one in FINAL_CODES)
+VERDICT_NAMES: Final = "|".join(one.name for one in RefusedReason if one in VERDICT_REASONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ ALERTS: Final = (
     ),
     Alert(
         "CheckbackMessagesRefused",
-        f'increase(checkback_refused_total{{reason=~"{FINAL_REASONS}"}}[15m]) > 0',
+        f'increase(checkback_refused_total{{reason=~"{VERDICT_NAMES}"}}[15m]) > 0',
         "0m",
         "page",
         "Committed messages do not reach their topic: {{ $labels.reason }}.",

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TextIO
 
+from checkback.protocol.printable import printable
+
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
 LOGGER: Final = "checkback"
 
@@ -73,8 +75,10 @@ class TextLines(logging.Formatter):
         """Return the line, with a trace below it if there is one."""
         line = f"{_time_of(record)} {record.levelname} {record.name}: {record.getMessage()}"
         line += "".join(f" {name}={value}" for name, value in _facts_of(record).items())
+        # What a record says is among it, which must not end the line and begin one of its own.
+        line = printable(line)
         if record.exc_info:
-            line += f"\n{self.formatException(record.exc_info)}"
+            line += "\n" + printable(self.formatException(record.exc_info), kept="\n")
         return line
 
 

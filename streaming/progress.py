@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from checkback.metrics.table import RECORD_KINDS
 from checkback.protocol.durations import duration_text
+from checkback.protocol.printable import printable
 from checkback.sinks.batch_report import BatchReport, PageStatus, merged_counts
 from checkback.streaming.stalls import Stall
 
@@ -125,6 +126,7 @@ class ProgressLine:
         refused: by the name of the reason, how many records were refused since the last line.
         refused_groups: the groups that most of them name, with how many.
         stalls: partitions that are not read further; see streaming.stalls.
+        brokers_answer: whether the brokers answered when the line was made.
     """
 
     time_ms: int
@@ -141,6 +143,7 @@ class ProgressLine:
     refused: dict[str, int]
     stalls: list[Stall] = field(default_factory=list)
     refused_groups: dict[str, int] = field(default_factory=dict)
+    brokers_answer: bool = True
 
 
 @dataclass(slots=True)
@@ -205,6 +208,8 @@ class Progress:
         batch_ms: int | None,
         groups_without_members: Sequence[str] = (),
         stalls: Sequence[Stall] = (),
+        *,
+        brokers_answer: bool = True,
     ) -> ProgressLine:
         """Return the present line and begin the next one."""
         with self._lock:
@@ -236,6 +241,7 @@ class Progress:
                 refused,
                 list(stalls),
                 groups,
+                brokers_answer,
             )
 
     def held(self) -> Held | None:
@@ -311,14 +317,14 @@ def _work(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _warnings(facts: Mapping[str, Any]) -> list[str]:
-    parts = []
+    parts = [] if facts.get("brokers_answer", True) else ["the brokers do not answer"]
     if facts["check_backlog"]:
         parts.append(f"checks waiting {facts['check_backlog']:,}")
     if facts["refused"]:
         named = (f"{name} {number:,}" for name, number in sorted(facts["refused"].items()))
         parts.append(f"refused: {', '.join(named)}")
         by_group = facts.get("refused_groups", {}).items()
-        groups = ", ".join(f"{_printable(name)} {number:,}" for name, number in by_group)
+        groups = ", ".join(f"{_shown(name)} {number:,}" for name, number in by_group)
         if groups:
             parts.append(f"most of them of group {groups}")
     if facts["undelivered_groups"]:
@@ -331,14 +337,13 @@ def _warnings(facts: Mapping[str, Any]) -> list[str]:
 
 def _named(groups: Sequence[str]) -> str:
     """Return the first groups by name and how many more there are; anybody may name a group."""
-    names = [_printable(group) for group in groups[:GROUPS_NAMED_MAX]]
+    names = [_shown(group) for group in groups[:GROUPS_NAMED_MAX]]
     more = len(groups) - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more else "")
 
 
-def _printable(group: str) -> str:
-    """Return a name without what a terminal would take for a command."""
-    return "".join(one if one.isprintable() else "?" for one in group) or "(none)"
+def _shown(group: str) -> str:
+    return printable(group) or "(none)"
 
 
 def _in_lines(first: str, parts: Sequence[str], width: int) -> str:

@@ -21,6 +21,7 @@ from kafka.errors import KafkaError
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.durations import duration_text
+from checkback.protocol.printable import printable
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -28,6 +29,8 @@ Place = tuple[str, int]
 STALLED_AFTER_S: Final = 10.0
 TIMEOUT_S: Final = 10.0
 UNKNOWN: Final = -1
+ID_CHARACTERS_MAX: Final = 255
+"""Kafka takes transactional ids of 32 KB, and each progress line names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,8 @@ class Stall:
         waiting: how many offsets wait from there on.
         stalled_s: for how long at least.
         producer_id: of the producer that has the transaction open; -1 where it is not known.
-        transactional_id: its transactional id, "" where it is not known.
+        transactional_id: its transactional id, "" where it is not known; of a long one the first
+            ID_CHARACTERS_MAX.
     """
 
     topic: str
@@ -55,7 +59,7 @@ class Stall:
     def says(self) -> str:
         """Return it as a sentence."""
         who = f"producer {self.producer_id}" if self.producer_id != UNKNOWN else "a producer"
-        named = f" ({self.transactional_id})" if self.transactional_id else ""
+        named = f" ({printable(self.transactional_id)})" if self.transactional_id else ""
         stalled = duration_text(round(self.stalled_s) * 1_000)
         return (
             f"{self.topic}-{self.partition} has stood still at offset {self.offset} for "
@@ -124,6 +128,8 @@ class StallWatch:
         self._settings, self._clock_s, self._pause_s = settings, clock_s, pause_s
         self._looked_s = -pause_s
         self._stalls: list[Stall] = []
+        self.brokers_answer = True
+        """Whether they did at the last look."""
         self._admin: Any = admin  # untyped: the stubs know little of listing offsets
         self.history = StallHistory()
 
@@ -140,7 +146,9 @@ class StallWatch:
             stable = self._offsets(IsolationLevel.READ_COMMITTED)
             ends = self._offsets(IsolationLevel.READ_UNCOMMITTED)
         except (KafkaException, TimeoutError):
+            self.brokers_answer = False
             return []
+        self.brokers_answer = True
         found = self.history.note(stable, ends, now_s)
         stalls = [one for one in found if one.stalled_s >= stalled_after_s]
         return _with_producers(self._settings, stalls) if stalls else []
@@ -169,12 +177,13 @@ def _with_producers(settings: Settings, stalls: Iterable[Stall]) -> list[Stall]:
     connection = kafka_python_settings(settings.bootstrap_servers, settings.kafka)
     try:
         with closing(KafkaAdminClient(**connection)) as admin:
-            return _named(admin, stalls)
+            return named(admin, stalls)
     except (KafkaError, OSError):
         return stalls  # brokers before Kafka 2.8 do not tell, nor without the right to read
 
 
-def _named(admin: Any, stalls: list[Stall]) -> list[Stall]:
+def named(admin: Any, stalls: list[Stall]) -> list[Stall]:
+    """Return the stalls with who holds each partition up."""
     places = [KafkaPythonPartition(one.topic, one.partition) for one in stalls]
     described = admin.describe_producers(places)
     holders = [
@@ -185,7 +194,7 @@ def _named(admin: Any, stalls: list[Stall]) -> list[Stall]:
     listed = admin.list_transactions(producer_id_filters=known) if known else {}
     ids = {one.producer_id: one.transactional_id for one in _flat(listed)}
     return [
-        replace(one, producer_id=holder, transactional_id=ids.get(holder, ""))
+        replace(one, producer_id=holder, transactional_id=ids.get(holder, "")[:ID_CHARACTERS_MAX])
         for one, holder in zip(stalls, holders, strict=True)
     ]
 

@@ -251,6 +251,6 @@ def test_groups_that_anybody_names_neither_fill_the_line_nor_command_the_termina
 
     assert len(line["undelivered_groups"]) == 100
     assert line["undelivered_groups"]["\x1b[2Jevil\n"] == 5
-    assert "no check topic for ?[2Jevil?, g000, g001" in text
+    assert "no check topic for \\x1b[2Jevil\\n, g000, g001" in text
     assert "and 90 more" in text
     assert "\x1b" not in text

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 
-from checkback.streaming.progress import Progress, line_text
-from checkback.streaming.stalls import Stall, StallHistory
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from checkback.protocol.configuration import Settings
+from checkback.streaming import stalls
+from checkback.streaming.progress import Progress, is_quiet, line_text
+from checkback.streaming.stalls import Stall, StallHistory, StallWatch, named
 
 HALF, OP = ("half", 0), ("op", 1)
 
@@ -29,6 +35,22 @@ def test_what_moves_or_is_read_to_its_end_does_not_stand_still() -> None:
     assert history.note({HALF: 6, OP: 8}, {HALF: 9, OP: 8}, 130) == []
 
 
+def test_a_line_says_while_the_brokers_do_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator who looks at the terminal learns it before the job gives up."""
+    monkeypatch.setattr(stalls, "TIMEOUT_S", 0.2)
+    silent = "127.0.0.1:1"
+    admin = AdminClient({"bootstrap.servers": silent, "log_level": 0})
+    watch = StallWatch(Settings(bootstrap_servers=silent), admin)
+    line = Progress().line(0, None)
+
+    assert watch.look() == []
+    assert not watch.brokers_answer
+    down = asdict(replace(line, brokers_answer=watch.brokers_answer))
+    assert "the brokers do not answer" in line_text("progress", down)
+    assert not is_quiet(down)
+    assert "brokers" not in line_text("progress", asdict(line))
+
+
 def test_a_stall_is_in_the_line_with_whom_it_is_to_be_blamed_on() -> None:
     stall = Stall("half", 0, 5, 7, 15, 42, "batch-loader")
     line = Progress().line(0, None, (), [stall])
@@ -36,3 +58,23 @@ def test_a_stall_is_in_the_line_with_whom_it_is_to_be_blamed_on() -> None:
 
     assert "half-0 has stood still at offset 5 for 15s: producer 42 (batch-loader)" in text
     assert "--partition 0 --start-offset 5" in stall.remedy()
+
+
+def test_of_a_long_id_the_beginning_is_told() -> None:
+    opened = SimpleNamespace(current_transaction_start_offset=5, producer_id=42)
+    held = SimpleNamespace(active_producers=[opened])
+    listed = SimpleNamespace(producer_id=42, transactional_id="i" * 32_000)
+    admin = SimpleNamespace(
+        describe_producers=lambda places: dict.fromkeys(places, held),
+        list_transactions=lambda **_: {0: [listed]},
+    )
+
+    [stall] = named(admin, [Stall("half", 0, 5, 7, 15)])
+
+    assert (stall.producer_id, stall.transactional_id) == (42, "i" * 255)
+
+
+def test_the_id_of_who_stalls_commands_no_terminal() -> None:
+    stall = Stall("half", 0, 5, 7, 15, 42, "\x1b[2J")
+
+    assert r"producer 42 (\x1b[2J) has" in stall.says()

@@ -49,6 +49,12 @@ def test_a_cell_wider_than_the_terminal_has_a_line_of_its_own(columns: int) -> N
     assert lines == ["id", "  age", "x" * 32, "  3s"]
 
 
+def test_a_row_is_one_line_and_whole_however_wide() -> None:
+    row = ("i" * 1_024, "g" * 255, "b" * 5_000)
+
+    assert table_text(("id", "group", "body"), [row]).splitlines()[1].split() == list(row)
+
+
 def test_programs_that_read_the_output_name_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 

@@ -65,6 +65,16 @@ def test_a_text_line_ends_with_its_facts(lines: io.StringIO) -> None:
     assert second.endswith(" ERROR checkback.sinks.somewhere: outside")
 
 
+def test_what_a_record_says_begins_no_line_and_commands_no_terminal(lines: io.StringIO) -> None:
+    write_log_lines("text", "INFO", lines)
+    forged = facts(transaction_id="x\n2026 ERROR forged\x1b")
+    log.error("refused: %s", "a\nb", extra=forged, exc_info=ValueError("\x1b[2J"))
+
+    first, trace = lines.getvalue().splitlines()
+    assert first.endswith(r"refused: a\nb transaction_id=x\n2026 ERROR forged\x1b")
+    assert trace == r"ValueError: \x1b[2J"
+
+
 def test_a_second_call_changes_form_and_level_and_doubles_no_line(lines: io.StringIO) -> None:
     write_log_lines("text", "ERROR", lines)
     write_log_lines("json", "DEBUG")

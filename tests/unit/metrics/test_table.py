@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from checkback.client.counters import ClientEvent
 from checkback.metrics.__main__ import made_files
-from checkback.metrics.alerts import ALERTS, FINAL_REASONS, Alert
+from checkback.metrics.alerts import ALERTS, VERDICT_NAMES, Alert
 from checkback.metrics.dashboard import COLUMNS, ROWS, dashboard_document
 from checkback.metrics.instruments import Instruments
 from checkback.metrics.page import page_text
@@ -116,8 +116,8 @@ def test_the_dashboard_is_one_that_grafana_takes() -> None:
 def test_alerts_speak_of_metrics_that_exist() -> None:
     for alert in ALERTS:
         assert names_in(alert.expression) <= NAMES, alert.name
-    assert "REAL_TOPIC_MISSING" in FINAL_REASONS
-    assert "OP_WITHOUT_HALF" not in FINAL_REASONS
+    assert "REAL_TOPIC_MISSING" in VERDICT_NAMES
+    assert "OP_WITHOUT_HALF" not in VERDICT_NAMES
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)

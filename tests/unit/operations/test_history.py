@@ -117,6 +117,16 @@ def test_an_op_tells_whether_a_person_wrote_it() -> None:
     assert (persons.facts["operator"], persons.facts["remark"]) == ("ann", "why")
 
 
+@pytest.mark.parametrize("times", [b"9" * 5_000, b"9" * 20, "٣".encode(), b"-1", b""])
+def test_what_poses_as_feedback_of_the_sink_breaks_no_history(times: bytes) -> None:
+    """Whoever may write ops could keep operators from a transaction: Python reads 4,300 digits."""
+    headers = [(names.TAGS, b"u"), (names.TRANSACTION_CHECK_TIMES, times)]
+
+    event = op_event(record(NAMES.op, headers, value=b"7"))
+
+    assert event.facts["check_times"] == -1
+
+
 def test_the_sinks_feedback_is_no_op() -> None:
     event = op_event(record(NAMES.op, records.undelivered_check_headers(2), value=b"7"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -93,6 +94,34 @@ def test_each_option_of_a_filter_chooses(
     assert "u" in capsys.readouterr().out.split()
     listed(monkeypatch, module, [kept], "--reason", another)
     assert capsys.readouterr().out == "Nothing matches.\n"
+
+
+@pytest.mark.parametrize("words", [["list"], ["show", "1:9"]])
+def test_a_record_commands_no_terminal_and_adds_no_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    at, evil = Position(1, 9), "\x1b[2Jevil\n\u202e"
+    odd = half(evil, group=evil, topic=evil, at=at)
+    headers = refused_headers(odd.headers, RefusedReason.REAL_TOPIC_MISSING, NAMES.half, *odd.at)
+    value = evil.encode()
+    for module, kept in (
+        (discarded_commands, replace(discarded(odd, at=at), value=value)),
+        (refused_commands, record(NAMES.refused, headers, at=at, value=value)),
+    ):
+        assert run(monkeypatch, module, [kept], *words) == 0
+        shown = capsys.readouterr().out
+        assert not {"\x1b", "\u202e"} & set(shown)
+        assert not [line for line in shown.splitlines() if line.startswith(r"\u202e")]
+        assert shown.count(r"\x1b[2Jevil") >= 3
+
+
+def test_a_body_is_shown_whole(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    body = b"x" * 100_000
+    for module, kept, _ in CASES:
+        assert run(monkeypatch, module, [replace(kept, value=body)], "show", "u") == 0
+        assert body.decode() in capsys.readouterr().out
 
 
 def test_a_name_that_no_record_has_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,16 @@ def note(found: FoundRecord) -> FoundRecord:
     return record(NAMES.refused, headers, at=Position(0, 9), value=None)
 
 
+def test_of_names_of_megabytes_lists_have_the_beginning() -> None:
+    long = half("u" * 3_000_000, group="g" * 3_000_000, topic="t" * 3_000_000, at=Position(1, 7))
+    reason = RefusedReason.HALF_NAME_TOO_LONG
+    found = only(record(NAMES.refused, refused_headers(long.headers, reason, NAMES.half, 1, 7)))
+
+    assert (found.transaction_id, found.group, found.real_topic) == (
+        "u" * 1_024, "g" * 1_024, "t" * 1_024,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("wanted", "is_meant"),
     [
