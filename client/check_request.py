@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from checkback.client.message import MessageExt
 from checkback.protocol import properties as names
 from checkback.protocol.errors import InvalidMessageError
 
 SYSTEM_PROPERTIES = names.RESERVED_PROPERTIES
-DIGITS_MAX: Final = 19
-"""Those of Kafka's largest offset."""
 
 
 def read_check_request(
@@ -41,7 +38,7 @@ def read_check_request(
         keys=_text(headers, names.KEYS),
         key=key,
         properties=_user_properties(headers),
-        queue_id=_whole(_text(headers, names.REAL_QID)),
+        queue_id=names.whole_number(_text(headers, names.REAL_QID)),
         transaction_id=transaction_id,
         producer_group=_text(headers, names.PGROUP),
         msg_id=transaction_id,
@@ -49,7 +46,7 @@ def read_check_request(
         queue_offset=_number(headers, names.TRAN_PREPARED_QUEUE_OFFSET),
         check_times=_number(headers, names.TRANSACTION_CHECK_TIMES),
         requested_at_ms=requested_at_ms,
-        check_interval_ms=_whole(_text(headers, names.TRANSACTION_CHECK_INTERVAL_MS)),
+        check_interval_ms=names.whole_number(_text(headers, names.TRANSACTION_CHECK_INTERVAL_MS)),
         direct_id=_text(headers, names.DIRECT_ID),
         direct_closed=bool(_text(headers, names.DIRECT_CLOSED)),
     )
@@ -67,19 +64,13 @@ def _user_properties(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, s
     return found
 
 
-def _whole(text: str) -> int | None:
-    """Return a whole number; None for a text that is none, or too long for one."""
-    is_whole = text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX
-    return int(text) if is_whole else None
-
-
 def _text(headers: Sequence[tuple[str, bytes | None]], name: str) -> str:
     return names.text_value(headers, name) or ""
 
 
 def _number(headers: Sequence[tuple[str, bytes | None]], name: str) -> int:
     text = _text(headers, name)
-    number = _whole(text)
+    number = names.whole_number(text)
     if number is None:
         raise InvalidMessageError(f"The check request's {name} is {text!r}, not a whole number.")
     return number

@@ -32,11 +32,11 @@ from checkback.client.stored_halves import StoredHalves
 from checkback.client.tracing import UNTRACED, Step, Tracing
 from checkback.client.validation import (
     IMMUNITY_TIME_MAX_S,
+    asks_for_delay,
     check_content,
     check_message_class,
     check_timers,
     check_topic,
-    drop_delay,
 )
 from checkback.protocol import properties as names
 from checkback.protocol.errors import ConfigurationError
@@ -309,7 +309,7 @@ class TransactionMQProducer(DefaultMQProducer):
             InvalidMessageError: it has a timer property.
         """
         check_timers(message)
-        if not drop_delay(message):
+        if not asks_for_delay(message):
             return message
         properties = dict(message.properties)
         properties.pop(names.DELAY, None)

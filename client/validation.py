@@ -98,8 +98,8 @@ def check_topic(topic: str, topics: TopicNames) -> None:
         )
 
 
-def drop_delay(message: Message) -> bool:
-    """Tell whether a transactional message asks for a delay that has to be dropped."""
+def asks_for_delay(message: Message) -> bool:
+    """Tell whether a message asks for a delay, which Kafka can't give it."""
     return message.delay_time_level != 0 or names.DELAY in message.properties
 
 
@@ -110,14 +110,14 @@ def check_not_delayed(message: Message) -> None:
         InvalidMessageError: it has a delay level or a timer property.
     """
     check_timers(message)
-    if drop_delay(message):
+    if asks_for_delay(message):
         raise InvalidMessageError(
             "A delay level can't be honoured.", remedy="Take it off: Kafka delivers at once."
         )
 
 
 def check_timers(message: Message) -> None:
-    """Refuse timer properties on a transaction (RocketMQ lost such messages: #9923, #9924).
+    """Refuse timer properties (RocketMQ lost such messages of transactions: #9923, #9924).
 
     Raises:
         InvalidMessageError: names the property.

@@ -267,4 +267,6 @@ def _shown(content: bytes | None) -> str | None:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else -1
+    """Return a whole number; -1 for what is none, or longer than any that the pipeline writes."""
+    number = names.whole_number(text)
+    return -1 if number is None else number

@@ -12,6 +12,7 @@ from checkback.protocol import properties as names
 from checkback.protocol.properties import text_value
 from checkback.protocol.refusals import (
     COMMITTED_REASONS,
+    ID_BYTES_MAX,
     RecordOrigin,
     RefusalFacts,
     refusal_facts,
@@ -35,8 +36,12 @@ class RefusedRecord:
     resent_to: str = ""
 
     def own(self, name: str) -> str:
-        """Return the text of a header that the record itself had, "" if it had none."""
-        return text_value(self.told.original, name) or ""
+        """Return the text of a header that the record itself had, "" if it had none.
+
+        Of one that is longer than in any half that is taken, the beginning: lists and pages have a
+        row for each record.
+        """
+        return (text_value(self.told.original, name) or "")[:ID_BYTES_MAX]
 
     @property
     def transaction_id(self) -> str:

@@ -111,6 +111,10 @@ class ActionNames(NamedTuple):
     time: str
 
 
+_DIGITS_MAX: Final = 19
+"""Those of Kafka's largest offset."""
+
+
 def _action_names(prefix: str) -> ActionNames:
     return ActionNames(*(prefix + name for name in ("from", "to", "operator", "reason", "time_ms")))
 
@@ -165,3 +169,9 @@ def text_value(headers: Iterable[tuple[str, bytes | None]], name: str) -> str | 
     """Return the first header of that name as text; bytes that are not UTF-8 are replaced."""
     value = first_value(headers, name)
     return None if value is None else value.decode("utf-8", "replace")
+
+
+def whole_number(text: str) -> int | None:
+    """Return a whole number; None for a text that is none, or has more digits than 64 bits hold."""
+    is_whole = text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+    return int(text) if is_whole else None

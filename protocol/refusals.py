@@ -26,15 +26,16 @@ REFUSED_HEADERS_MAX: Final = 10_000
 KEPT_HEADERS: Final = frozenset({PGROUP, UNIQ_KEY, REAL_TOPIC, KEYS, TAGS})
 """Of headers that do not fit, these stay: they tell whose message it was."""
 KEPT_HEADER_BYTES_MAX: Final = 1_024
-CUT_HEADER: Final = f"{ERROR_HEADER_PREFIX}cut"
-"""On a refused record that was cut to fit: which parts are not, or not all, as they were."""
+ID_BYTES_MAX: Final = 1_024
+"""No half that is taken has a longer transaction id. Reports, log lines and the ledger repeat it:
+twenty groups of 4 MB made a line of 80 MB. They keep no more of what a refused record says."""
 
 
 class RefusedReason(IntEnum):
     """Reason codes.
 
-    1-19 a half, 20-39 an op, 40-49 an op against a verdict, 60-79 a final,
-    80-89 access control.
+    1-19 a half, 20-39 an op, 40-49 an op against a verdict, 60-79 what is made of a half with its
+    verdict, 80-89 access control.
     """
 
     NOT_A_HALF = 1
@@ -147,16 +148,6 @@ REASON_TEXTS: dict[RefusedReason, str] = {
 }
 
 
-DELIVERED_REASONS: Final = frozenset(
-    {
-        RefusedReason.DELIVERED_AFTER_COMMIT,
-        RefusedReason.DELIVERED_AFTER_ROLLBACK,
-        RefusedReason.DELIVERED_AFTER_DISCARD,
-    }
-)
-"""A producer delivered what had another verdict: the direct path's protocol was broken. Never seen
-while everybody keeps to it."""
-
 COMMITTED_REASONS: Final = frozenset(
     {
         RefusedReason.REAL_TOPIC_MISSING,
@@ -169,6 +160,9 @@ COMMITTED_REASONS: Final = frozenset(
 )
 """Only the final of a committed half is refused for these, and may be sent when its topic, or
 the pipeline, is mended."""
+
+VERDICT_REASONS: Final = frozenset(reason for reason in RefusedReason if 60 <= reason < 80)
+"""A half has its verdict, and what was to be made of it does not reach its topic."""
 
 
 class RecordOrigin(NamedTuple):

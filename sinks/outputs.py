@@ -13,7 +13,13 @@ from checkback.protocol.errors import BrokerError, CheckbackError
 from checkback.protocol.properties import PGROUP, UNIQ_KEY, first_value, text_value
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
-from checkback.protocol.refusals import REASON_TEXTS, RecordOrigin, RefusedReason
+from checkback.protocol.refusals import (
+    ID_BYTES_MAX,
+    REASON_TEXTS,
+    VERDICT_REASONS,
+    RecordOrigin,
+    RefusedReason,
+)
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.forwarding import Forwarding
@@ -47,7 +53,6 @@ REFUSED_BYTES_OF_GROUP_MAX: Final = 16_000_000
 """Bytes of keys and bodies of one group's refused records that a state partition copies in one
 batch. Of the rest the refused topic tells the origin and the reason: a flood is not written
 twice."""
-VERDICT_REASONS: Final = frozenset(reason for reason in RefusedReason if 60 <= reason < 80)
 GROUP_CHARACTERS_MAX: Final = 255
 
 Words = tuple[int, int]
@@ -298,7 +303,7 @@ def _unavailable(topic: str, shortage: str) -> BrokerError:
 def _log_refusal(record: SourceRecord | None, origin: RecordOrigin, refusal: Refusal) -> None:
     headers = None if record is None else record.headers()
     known = facts(
-        transaction_id=text_value(headers or [], UNIQ_KEY) or "",
+        transaction_id=(text_value(headers or [], UNIQ_KEY) or "")[:ID_BYTES_MAX],
         reason=refusal.reason.name,
         **origin._asdict(),
     )

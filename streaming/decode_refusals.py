@@ -8,16 +8,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as f
 
 from checkback.protocol import properties as names
-from checkback.protocol.refusals import RefusedReason
+from checkback.protocol.refusals import ID_BYTES_MAX, RefusedReason
 from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
 from checkback.state import DIRECT_SOURCE
 
 TOPIC_LENGTH_MAX: Final = 127
-GROUP_BYTES_MAX: Final = 255
-ID_BYTES_MAX: Final = 1_024
-"""Reports, log lines and the ledger repeat both; twenty groups of 4 MB made a line of 80 MB."""
 """RocketMQ's (Validators.TOPIC_MAX_LENGTH). A name with characters that Kafka does not take is
 refused with the verdict, since there is no such topic: a pattern would cost every half 0.4 us."""
+GROUP_BYTES_MAX: Final = 255
 OP_STATES: Final = (
     names.TRANSACTION_NOT_TYPE, names.TRANSACTION_COMMIT_TYPE, names.TRANSACTION_ROLLBACK_TYPE,
     names.TRANSACTION_DELIVERED,

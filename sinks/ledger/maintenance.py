@@ -14,7 +14,6 @@ from checkback.sinks.ledger.table import FILE_BYTES, DeltaLedger, delta_errors
 
 RETENTION_H: Final = 168
 """Delta's own default; below it, readers of an older version may find its files gone."""
-LONGEST_READER_H: Final = 1
 
 
 @dataclass(frozen=True, slots=True)

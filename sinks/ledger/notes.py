@@ -15,12 +15,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY, text_value
+from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY, first_value
+from checkback.protocol.refusals import ID_BYTES_MAX
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.kafka.source_record import PlacedRecord, UnreadableRecord
 from checkback.sinks.native.clients import NativeNotes
 
 NOTED_HEADERS: Final = (UNIQ_KEY, PGROUP, REAL_TOPIC)
+NOTED_BYTES_MAX: Final = ID_BYTES_MAX
+"""No half that is taken names more. The names of refused ones can be megabytes: two thousand such
+in a batch were more than an Arrow column takes, and so ended the job at every start."""
 CHUNK_RECORDS: Final = 4_096
 """Names are packed so often: as Python objects a batch of a million would weigh 300 MB."""
 
@@ -32,9 +36,9 @@ class Names:
     """Whom records speak of, one row each; null where the record is gone or does not say.
 
     Args:
-        transaction_id: strings.
-        producer_group: strings.
-        real_topic: strings.
+        transaction_id: strings, of their bytes the first NOTED_BYTES_MAX.
+        producer_group: the same.
+        real_topic: the same.
         time_ms: int64, the broker's time of the record.
     """
 
@@ -62,9 +66,9 @@ class _Notes:
         record = None if isinstance(found, UnreadableRecord) else found
         headers = None if record is None else record.headers()
         if headers and len(headers) > 3 and _stands_in_order(headers):
-            self.groups.append(headers[1][1])
-            self.ids.append(headers[2][1])
-            self.topics.append(headers[3][1])
+            self.groups.append(_beginning(headers[1][1]))
+            self.ids.append(_beginning(headers[2][1]))
+            self.topics.append(_beginning(headers[3][1]))
         else:
             self.groups.append(_named(headers, PGROUP))
             self.ids.append(_named(headers, UNIQ_KEY))
@@ -139,8 +143,12 @@ def _stands_in_order(headers: list[tuple[str, bytes]]) -> bool:
 
 
 def _named(headers: list[tuple[str, bytes]] | None, name: str) -> bytes | None:
-    text = text_value(headers or [], name)
-    return None if text is None else text.encode()
+    value = first_value(headers or [], name)
+    return None if value is None else _beginning(value)
+
+
+def _beginning(value: bytes | None) -> bytes:
+    return (value or b"")[:NOTED_BYTES_MAX]
 
 
 def names_of(notes: NativeNotes) -> Names:

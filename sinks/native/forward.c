@@ -320,6 +320,10 @@ static void release_topics(sender *to) {
     for (size_t i = 0; i < to->topic_count; i++) to->topics[i]->is_held = 0;
 }
 
+/* Names of topics cost their sender nothing, and each that is known makes finding others longer.
+ * What goes to further ones is left to Python, which finds them by hash. */
+enum { TOPICS_MAX = 1000 };
+
 static topic *find_topic(sender *to, const void *name, size_t name_len) {
     for (size_t tried = 0; tried < to->topic_count; tried++) {
         size_t at = (to->last_found + tried) % to->topic_count; /* neighbours mostly share one */
@@ -477,7 +481,7 @@ static resp_err produce(rd_kafka_t *producer, const reader *from) {
 
 /* Noting whom records speak of, for the ledger. */
 
-enum { NOTED = 3 };
+enum { NOTED = 3, NOTED_BYTES_MAX = 1024 }; /* as in sinks/ledger/notes.py */
 
 /* One row for each offset; the arrays are as long as the offsets, `ends` longer by one. */
 typedef struct {
@@ -520,6 +524,7 @@ static int note(notes *made, const rd_kafka_message_t *record) {
         size_t size = 0;
         made->is_there[i][made->rows] =
             has_headers && !kafka.header_get(headers, 0, made->header[i], &value, &size);
+        if (size > NOTED_BYTES_MAX) size = NOTED_BYTES_MAX;
         if (note_value(made, i, value, value ? size : 0)) return -1;
     }
     made->has_time[made->rows] = record != NULL;
@@ -680,6 +685,7 @@ static int prepare(reader *from, sender *to, int32_t partition, const identity *
     if (!found.real_topic_len || found.real_topic_len > sizeof state->text) return DONE;
     if (!is_decided(to->names, headers, decided)) return DONE;
     topic *real = find_topic(to, found.real_topic, found.real_topic_len);
+    if (!real && to->topic_count >= TOPICS_MAX) return DONE;
     if (!real) return stop(state, TOPIC_UNKNOWN, 0, found.real_topic, found.real_topic_len);
     if (!real->handle || (real->needs_key && !half->key)) return DONE;
     /* Python may send this one, but later: what follows it on its topic must not go before it. */

@@ -35,7 +35,9 @@ from tests.integration.sinking import (
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import first_value
+from checkback.sinks.kafka.real_topics import KnownTopic
 from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.native.clients import NativeSender
 from checkback.sinks.native.library import native
 from checkback.state import Action
 from checkback.state.identity import identity_words
@@ -165,6 +167,33 @@ def native_identity(group: bytes, transaction_id: bytes) -> tuple[int, int]:
     given = (group, len(group), transaction_id, len(transaction_id))
     found.functions.identity_of(*given, words.ctypes.data)
     return int(words[0]), int(words[1])
+
+
+def test_names_of_topics_without_end_are_not_all_looked_through(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each half would look through all names before its own: a minute for 200,000 of them."""
+    added: list[bytes] = []
+    add_topic = NativeSender.add_topic
+
+    def counted(sender: NativeSender, name: bytes, known: KnownTopic | None) -> None:
+        added.append(name)
+        add_topic(sender, name, known)
+
+    monkeypatch.setattr(NativeSender, "add_topic", counted)
+    nowhere = [to(f"{world.real}-nowhere-{number}") for number in range(1_500)]
+    halves = [*nowhere[:750], to(world.real), *nowhere[750:], to(f"{world.real}-2"), to(world.real)]
+    admin = AdminClient(dict(world.settings.connection))
+    [made] = admin.create_topics([NewTopic(f"{world.real}-2", 1, 1)]).values()
+    made.result()
+    send(world, [(b"key", b"%d" % at, headers) for at, headers in enumerate(halves)])
+
+    report = world.writer().write([commits(*range(len(halves)))], 0, 0)
+
+    assert len(added) == len(set(added)) == 1_000
+    assert (report.counts["finals"], report.refused["REAL_TOPIC_MISSING"]) == (3, 1_500)
+    assert [body for _, body, _ in world.read(world.real)] == [b"750", b"1502"]
+    assert [body for _, body, _ in world.read(f"{world.real}-2")] == [b"1501"]
 
 
 def test_what_is_no_commit_goes_between_them_as_ever(world: World) -> None:

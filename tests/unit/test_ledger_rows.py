@@ -181,6 +181,26 @@ def test_every_action_becomes_one_row_of_its_event() -> None:
     assert (refused_op["real_topic"], refused_op["store_time"]) == (None, None)
 
 
+def test_of_names_of_megabytes_their_beginnings_are_kept() -> None:
+    """Two thousand of them in a batch were more than an Arrow column takes."""
+    long = "x" + "é" * 1_000_000
+    topic, ops = Topic({(0, 0): half(0, long, long)}), Topic({(0, 9): op(0, long, long)})
+    wrong = (Action.REFUSE_OP, 0, int(RefusedReason.OP_GROUP_WRONG), 9)
+    decided = outcome(0, of_half(Action.REFUSE_HALF, 0, RefusedReason.HALF_NAME_TOO_LONG), wrong)
+
+    for row in rows([decided], topic, ops):
+        assert row["transaction_id"] == row["producer_group"] == "x" + "é" * 511 + "\ufffd"
+
+
+def test_a_name_that_is_null_is_kept_as_empty() -> None:
+    nothing: Any = [("TRAN_MSG", b"true"), (PGROUP, None), (UNIQ_KEY, None), (REAL_TOPIC, None)]
+    topic = Topic({(0, 0): Record(nothing, NOW), (0, 1): Record(nothing[::-1], NOW)})
+    reason = RefusedReason.HALF_WITHOUT_GROUP
+    decided = outcome(0, *(of_half(Action.REFUSE_HALF, at, reason) for at in (0, 1)))
+
+    assert [row["transaction_id"] for row in rows([decided], topic)] == ["", ""]
+
+
 @pytest.mark.parametrize("write", [sink, skipping])
 def test_a_replayed_batch_gives_the_same_rows_whatever_kafka_needs(write: Any) -> None:
     records = {(number % 2, number): half(number) for number in range(40)}

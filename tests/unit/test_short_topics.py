@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -80,6 +81,23 @@ def test_a_final_for_a_topic_without_a_leader_is_refused_and_the_others_are_writ
     assert finals(cluster) == [b"1"]
     # Nor did the transaction: on this partition the brokers could not end it.
     assert cluster.topics[SHORT].partitions[0].end == 0
+
+
+def test_a_line_of_the_log_has_the_beginning_of_a_long_id(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    headers = half_headers(
+        producer_group="g", transaction_id="i" * 2_000_000, real_topic="nowhere", properties={}
+    )
+    cluster.write(NAMES.half, 0, None, b"2", headers)
+    told: list[Any] = []
+    logger = logging.getLogger("checkback.sinks.outputs")
+    monkeypatch.setattr(logger, "isEnabledFor", lambda _: True)
+    monkeypatch.setattr(logger, "handle", told.append)
+
+    write((Action.COMMIT, 2, 0, 2))
+
+    assert [one.facts["transaction_id"] for one in told] == ["i" * 1_024]
 
 
 def test_a_check_for_a_topic_without_a_leader_is_undelivered(

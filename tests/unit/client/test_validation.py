@@ -9,11 +9,11 @@ import pytest
 from checkback.client.message import Message
 from checkback.client.validation import (
     PROPERTIES_BYTES_MAX,
+    asks_for_delay,
     check_group,
     check_message,
     check_not_delayed,
     check_timers,
-    drop_delay,
 )
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
 from checkback.protocol.topics import TopicNames
@@ -141,10 +141,10 @@ def test_a_delay_is_dropped_from_a_transaction_and_refused_for_a_plain_message()
         Message("t", b"x", delay_time_level=1),
         Message("t", b"x", properties={"DELAY": "1"}),
     ):
-        assert drop_delay(delayed)
+        assert asks_for_delay(delayed)
         with pytest.raises(InvalidMessageError, match="can't be honoured"):
             check_not_delayed(delayed)
-    assert not drop_delay(Message("t", b"x"))
+    assert not asks_for_delay(Message("t", b"x"))
 
 
 def test_what_is_of_another_kind_is_refused_by_name() -> None:
