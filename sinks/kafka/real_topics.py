@@ -13,13 +13,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.kafka_error import cause_of
 
 TIMEOUT_S: Final = 30.0
+SETTINGS_TIMEOUT_S: Final = 10.0
+SETTINGS_TRIES: Final = 2
+"""The client may first ask a broker that has just died; the next time it asks another."""
+LASTING_ERRORS: Final = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+"""Answers that stay the same, however often we ask for a topic's settings."""
 BROKER_DEFAULT_BYTES_MAX: Final = 1_048_588
 KEPT_S: Final = 30.0
 """How long knowledge is believed: a partition that is added may be asked for at once."""
@@ -77,6 +86,7 @@ class TopicDirectory:
     _partitions: dict[str, Mapping[int, Any]] = field(default_factory=dict)
     _known: dict[str, KnownTopic] = field(default_factory=dict)
     _taught: dict[str, KnownTopic] = field(default_factory=dict)
+    _settings: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _is_fresh: bool = False
     _listed_s: float = 0.0
     _is_aged: bool = False
@@ -119,7 +129,7 @@ class TopicDirectory:
         All topics are listed at once: asking for one by name makes some brokers create it.
 
         Raises:
-            BrokerError: the topics can't be listed.
+            BrokerError: the topics can't be listed, or the settings of one were never read.
         """
         if self._is_aged:
             self._renew()
@@ -135,7 +145,7 @@ class TopicDirectory:
         """Return what is known of every topic, by name.
 
         Raises:
-            BrokerError: the topics can't be listed.
+            BrokerError: the topics can't be listed, or the settings of one were never read.
         """
         self._list()
         self._look_at(sorted(self._partitions))
@@ -160,9 +170,10 @@ class TopicDirectory:
         with suppress(BrokerError):
             self._list()
             self._taught.clear()
-            held = [topic for topic in self._known if topic in self._partitions]
-            self._known.clear()
-            self._look_at(held)
+            self._known = {
+                topic: known for topic, known in self._known.items() if topic in self._partitions
+            }
+            self._look_at(list(self._known))
 
     def _list(self) -> None:
         try:
@@ -179,25 +190,49 @@ class TopicDirectory:
         self._listed_s = self.clock_s()
 
     def _look_at(self, topics: Sequence[str]) -> None:
+        unread = topics
+        for _ in range(SETTINGS_TRIES):
+            unread = self._read_settings(unread)
+        unknown = [topic for topic in unread if topic not in self._settings]
+        if unknown:
+            raise BrokerError(
+                f"The settings of {unknown[0]} can't be read: no broker answered.",
+                remedy="Check that all brokers are up.",
+                topic=unknown[0],
+            )
+        for topic in topics:
+            known = _known_topic(self._partitions[topic], self._settings[topic])
+            self._known[topic] = _lowered(known, self._taught.get(topic))
+            if known.shortage:
+                self._short_since_s.setdefault(topic, self.clock_s())
+            else:
+                self._short_since_s.pop(topic, None)
+
+    def _read_settings(self, topics: Sequence[str]) -> list[str]:
+        """Return the topics for which no broker answered: what was read of them before holds."""
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not resources:
-            return
-        for resource, future in self.admin.describe_configs(resources).items():
-            partitions = self._partitions[resource.name]
+            return []
+        unread = []
+        asked = self.admin.describe_configs(resources, request_timeout=SETTINGS_TIMEOUT_S)
+        for resource, future in asked.items():
             try:
-                known = _known_topic(partitions, future.result(TIMEOUT_S))
-            except (KafkaException, FutureTimeoutError):
-                # Not allowed to look: assume the defaults; a broker that disagrees says so later.
-                known = _known_topic(partitions, {})
-            self._known[resource.name] = _lowered(known, self._taught.get(resource.name))
-            if known.shortage:
-                self._short_since_s.setdefault(resource.name, self.clock_s())
-            else:
-                self._short_since_s.pop(resource.name, None)
+                found = future.result(TIMEOUT_S)
+                settings = {name: str(entry.value or "") for name, entry in found.items()}
+            except (KafkaException, FutureTimeoutError) as error:
+                if not _is_lasting(error):
+                    unread.append(resource.name)
+                    continue
+                settings = {}  # assume the defaults; a broker that disagrees says so later
+            self._settings[resource.name] = settings
+        return unread
 
 
-def _known_topic(partitions: Mapping[int, Any], configs: dict[str, Any]) -> KnownTopic:
-    settings = {name: str(entry.value or "") for name, entry in configs.items()}
+def _is_lasting(error: KafkaException | FutureTimeoutError) -> bool:
+    return isinstance(error, KafkaException) and cause_of(error).code() in LASTING_ERRORS
+
+
+def _known_topic(partitions: Mapping[int, Any], settings: Mapping[str, str]) -> KnownTopic:
     bytes_max = int(settings.get("max.message.bytes") or BROKER_DEFAULT_BYTES_MAX)
     needs_key = "compact" in settings.get("cleanup.policy", "")
     before_max_ms = int(settings.get("message.timestamp.before.max.ms") or MILLISECONDS_MAX)

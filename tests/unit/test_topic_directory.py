@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.real_topics import (
     BROKER_DEFAULT_BYTES_MAX,
     KEPT_S,
     MARKER_AGE_MAX_MS,
+    SETTINGS_TRIES,
     SHORTAGE_WAIT_S,
     KnownTopic,
     TopicDirectory,
@@ -21,8 +23,11 @@ from checkback.sinks.kafka.real_topics import (
 @dataclass
 class Answer:
     configs: dict[str, str] | None
+    is_silent: bool
 
     def result(self, _: float) -> Any:
+        if self.is_silent:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         if self.configs is None:
             raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
         return {name: Entry(value) for name, value in self.configs.items()}
@@ -53,7 +58,10 @@ class Metadata:
 
 @dataclass
 class Cluster:
-    """A cluster with settings by topic; None: they may not be read."""
+    """A cluster with settings by topic; None: they may not be read.
+
+    The next `silent_looks` times that somebody asks for settings, no broker answers.
+    """
 
     topics: dict[str, dict[str, str] | None]
     partitions: int = 1
@@ -61,6 +69,7 @@ class Cluster:
     listed: int = 0
     placed: dict[str, Placed] = field(default_factory=dict)
     described: list[str] = field(default_factory=list)
+    silent_looks: int = 0
 
     def list_topics(self, timeout: float) -> Metadata:
         assert timeout
@@ -72,9 +81,12 @@ class Cluster:
         healthy = dict.fromkeys(numbers, Placed())
         return Metadata({name: Listed(healthy | last[name]) for name in self.topics})
 
-    def describe_configs(self, resources: list[Any]) -> dict[Any, Answer]:
+    def describe_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Answer]:
+        assert request_timeout
         self.described += [one.name for one in resources]
-        return {one: Answer(self.topics[one.name]) for one in resources}
+        is_silent = self.silent_looks > 0
+        self.silent_looks -= 1
+        return {one: Answer(self.topics[one.name], is_silent) for one in resources}
 
 
 @dataclass
@@ -137,6 +149,38 @@ def test_brokers_that_do_not_answer_leave_old_knowledge_as_it_is() -> None:
     directory.expect_change()
 
     assert directory.find("a") == KnownTopic(1, 10)
+
+
+def test_settings_that_no_broker_tells_again_stay_as_they_were_read() -> None:
+    large = {"max.message.bytes": "10000000", "min.insync.replicas": "2"}
+    cluster, clock = Cluster({"a": large}), Clock()
+    directory = directory_of(cluster, clock)
+    directory.find("a")
+    cluster.partitions, cluster.silent_looks = 2, SETTINGS_TRIES
+    cluster.placed["a"] = Placed(isrs=(1,))
+    clock.now_s = KEPT_S
+    directory.expect_change()
+
+    found = directory.find("a")
+
+    assert found is not None
+    assert (found.partitions, found.record_batch_bytes_max) == (2, 10_000_000)
+    assert found.shortage
+
+
+def test_settings_are_asked_for_again_where_the_first_broker_is_silent() -> None:
+    cluster = Cluster({"a": {"max.message.bytes": "10"}}, silent_looks=1)
+
+    assert found_in(cluster, Clock()) == KnownTopic(1, 10)
+
+
+def test_no_limit_is_made_up_for_a_topic_that_no_broker_tells_of() -> None:
+    cluster = Cluster({"a": {"max.message.bytes": "10000000"}}, silent_looks=SETTINGS_TRIES)
+    directory = directory_of(cluster, Clock())
+
+    with pytest.raises(BrokerError, match="settings of a can't be read"):
+        directory.find("a")
+    assert directory.find("a") == KnownTopic(1, 10_000_000)
 
 
 def test_what_rejections_told_lasts_until_knowledge_is_old() -> None:
