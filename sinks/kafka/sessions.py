@@ -26,9 +26,10 @@ from checkback.sinks.plan import Lookup
 
 _log = logging.getLogger(__name__)
 
-BATCH_S: Final = 20.0
-"""How long a batch may be held up by fencing. Halves that are left come again an interval later."""
-FENCE_S: Final = 10.0
+BATCH_S: Final = 5.0
+"""How long a batch may be held up by fencing. Halves that are left come again an interval later.
+Names of sessions cost their group nothing, and each costs a connection to be fenced."""
+FENCE_S: Final = 2.0
 REMEMBERED_MAX: Final = 10_000
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 """Of a session that was fenced; nothing is ever written in it."""
@@ -66,6 +67,7 @@ class SessionFencer:
 
         It costs only these halves if it fails: they stay pending, and the state asks again. A half
         whose id can be no session of its group, or that is gone, has no session to be fenced.
+        After BATCH_S no further half is looked at.
         """
         done: list[FencedHalf] = []
         deadline_s = time.monotonic() + BATCH_S
@@ -73,6 +75,8 @@ class SessionFencer:
             found = self._halves.read(lookup.partition, lookup.offset)
             identities = lookup.identity[:, 0].tolist()
             for (offset, half), identity in zip(found, identities, strict=True):
+                if time.monotonic() >= deadline_s:
+                    return done
                 session = self._session_of(half)
                 if session is None or self._is_fenced(session, deadline_s):
                     origin = RecordOrigin(self._halves.topic, lookup.partition, offset)
@@ -92,11 +96,9 @@ class SessionFencer:
     def _is_fenced(self, session: str, deadline_s: float) -> bool:
         if session in self._fenced:
             return True
-        left_s = min(FENCE_S, deadline_s - time.monotonic())
-        if left_s <= 0:
-            return False
+        timeout_s = min(FENCE_S, deadline_s - time.monotonic())
         try:
-            fence_session(self.settings.connection, session, left_s)
+            fence_session(self.settings.connection, session, timeout_s)
         except KafkaException as error:
             _log.warning(
                 "The direct session %s could not be fenced, its halves stay pending: %s",
