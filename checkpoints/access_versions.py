@@ -15,10 +15,12 @@ import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.errors import CheckpointError
+
+if TYPE_CHECKING:  # the console reads checkpoints where Spark is not installed
+    from checkback.checkpoints.store import CheckpointStore
 
 FOLDER: Final = "access"
 CHANGES_PER_EPOCH: Final = 1_000_000

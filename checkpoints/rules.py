@@ -7,11 +7,13 @@ changes nothing. No file is ever written twice.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.errors import CheckpointError
 from checkback.state import Rules, RulesHistory
+
+if TYPE_CHECKING:  # the console reads checkpoints where Spark is not installed
+    from checkback.checkpoints.store import CheckpointStore
 
 FOLDER: Final = "rules"
 FILES_KEPT: Final = 10

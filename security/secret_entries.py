@@ -111,4 +111,11 @@ def _checked(
             f"It needs {KEY_LENGTH_MIN} or more; 32 by chance are safe.",
         )
         return None
+    if any("\ud800" <= one <= "\udfff" for one in value):
+        # Python's stand-ins for bytes of the environment that are no text. Each would sign as a
+        # question mark, so a secret of such bytes alone could be guessed.
+        findings.mistake(
+            line, "The secret is not UTF-8.", "Write it in letters and digits, or in Base64."
+        )
+        return None
     return Secret(value, algorithm)

@@ -16,6 +16,7 @@ from checkback.protocol.errors import BrokerError, ConfigurationError
 from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
 from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.lookup import require_passing
 
 ANSWER_S: Final = 20.0
 POLL_S: Final = 1.0
@@ -28,6 +29,9 @@ READER: Final = {
     "group.id": "checkback-access-rules",  # it joins no group
     "enable.auto.commit": False,
     "enable.partition.eof": True,
+    # The topic was made again. All of it has to be read then: from its end, as librdkafka goes on
+    # by default, rules that were published before would never be found.
+    "auto.offset.reset": "error",
     "isolation.level": "read_committed",
     "log_level": 2,
 }
@@ -115,6 +119,7 @@ class TopicRules:
             self.close()
             raise self._unreadable(cause_of(error).str()) from error
         except BrokerError as error:
+            self.close()
             raise self._unreadable(error.message) from error
         except UnicodeDecodeError as error:
             raise self._unreadable("it is not UTF-8") from error
@@ -146,11 +151,11 @@ class TopicRules:
         found = [] if self._consumer is None else self._consumer.consume(MESSAGES, wait_s)
         for message in found:
             error = message.error()
+            self._at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
             if error is None:
                 self._content = message.value() or b""
-            elif error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
-            self._at_end = error is not None
+            else:
+                require_passing(error, self.topic, 0)
         return bool(found)
 
     def _opened(self) -> Consumer:

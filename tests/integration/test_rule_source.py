@@ -12,11 +12,14 @@ from tests.integration.running import Topics, wait_until
 
 from checkback.commands.core import LazyGroup, execute
 from checkback.commands.nouns import NOUNS
+from checkback.deploy.admin import admin_client
+from checkback.deploy.topics import find_topics
 from checkback.operations.publishing import publish_rules
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.streaming.access_watch import AccessWatch
 from checkback.streaming.rule_source import TopicRules, rule_source
+from checkback.testing.topics import delete_topics
 
 RULES = "accounts:\n- {accessKey: orders-service, secretKey: secret-of-orders}\n"
 PATIENCE_S = 30.0
@@ -62,6 +65,21 @@ def test_the_newest_record_is_in_force_within_a_look(
     wait_until(lambda: look() or watch.problem, PATIENCE_S, "the broken rules")
     assert f"kafka:{topic(settings)} has a mistake" in watch.problem
     assert list(watch.table.accounts) == ["stock-service"]
+
+
+def test_rules_on_a_topic_that_was_made_again_are_found(
+    settings: Settings, source: TopicRules
+) -> None:
+    for _ in range(3):
+        publish_rules(settings, topic(settings), RULES.encode())
+    assert list(source.rules().accounts) == ["orders-service"]
+    delete_topics(settings, [topic(settings)])
+    with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
+        wait_until(lambda: not find_topics(admin, [topic(settings)]), PATIENCE_S, "the deletion")
+    publish_rules(settings, topic(settings), b"accounts: []")
+
+    wait_until(lambda: source.content() == b"accounts: []", PATIENCE_S, "the new rules")
+    assert not source.rules().accounts
 
 
 def test_without_rules_nothing_starts(

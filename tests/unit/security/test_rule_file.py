@@ -131,6 +131,10 @@ MISTAKES = [
         [(3, "The secret has 6 characters.")],
     ),
     (
+        'accounts:\n- accessKey: orders-service\n  secretKey: "secret-\\udcff"',
+        [(3, "The secret is not UTF-8.")],
+    ),
+    (
         "accounts:\n- accessKey: orders-service\n  secretKey: []",
         [(3, "secretKey has 0 secrets.")],
     ),
@@ -324,6 +328,17 @@ def test_a_file_and_the_secrets_beside_it(tmp_path: Path, monkeypatch: pytest.Mo
     assert "has 2 mistakes" in raised.value.message
     assert "the environment has no ORDERS_SECRET" in raised.value.message
     assert f"{tmp_path / 'secrets' / 'orders'}: No such file" in raised.value.message
+
+
+def test_a_secret_that_would_sign_as_question_marks_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wrote seven question marks in its place could sign as the account."""
+    (tmp_path / "plain_acl.yml").write_text(ACCOUNT, "utf-8")
+    monkeypatch.setitem(os.environb, b"ORDERS", "секреты".encode("koi8-r"))
+
+    with pytest.raises(ConfigurationError, match="line 3: The secret is not UTF-8"):
+        AccessControl.from_file(tmp_path / "plain_acl.yml")
 
 
 @pytest.mark.parametrize("name", ["absent.yml", ".", "latin1.yml", "\0"])
