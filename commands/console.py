@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import signal
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ from checkback.commands.metrics_option import metrics_url_option
 from checkback.commands.settings import settings_options
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.errors import ConfigurationError, PrerequisiteError
 
 if TYPE_CHECKING:
     from checkback.console.access import AccessRules
@@ -110,7 +111,7 @@ def command(
 
 def _serve(server: Any, output: CommandOutput, host: str, chosen: AccessRules) -> None:
     """Run the server on a socket that is bound already, so that its port is known."""
-    bound = server.config.bind_socket()
+    bound = _bound(host, server.config.port)
     port = bound.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
     url, acts = f"http://{shown}:{port}", bool(chosen.tokens or chosen.proxy_header)
@@ -122,6 +123,23 @@ def _serve(server: Any, output: CommandOutput, host: str, chosen: AccessRules) -
     # Once the server has ended, it sends itself the signal again, for whoever waited before it.
     signal.signal(signal.SIGTERM, lambda *_: None)
     server.run(sockets=[bound])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; the server's own way to one prints an error and exits.
+
+    Raises:
+        PrerequisiteError: the port is taken, or the address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise PrerequisiteError(
+            f"The console can't listen on {host} at port {port}: {error.strerror or error}.",
+            remedy="Name another --port (0 takes a free one), or an address of this machine "
+            "with --host.",
+        ) from error
 
 
 def access_rules(

@@ -23,13 +23,17 @@ from checkback.protocol.errors import (
 )
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-PIPELINE_PACKAGES: Final = frozenset(
-    {
-        "click", "confluent_kafka", "deltalake", "kafka", "numpy", "pandas", "pyarrow", "py4j",
-        "pydantic", "pyspark", "rich", "yaml",
-    }
-)  # fmt: skip
-"""Modules that come with the extra ``spark``."""
+EXTRAS: Final = {
+    "spark": frozenset(
+        {
+            "click", "confluent_kafka", "delta", "deltalake", "kafka", "numpy", "pandas",
+            "prometheus_client", "py4j", "pyarrow", "pydantic", "pyspark", "rich", "rocksdict",
+            "yaml",
+        }
+    ),
+    "web": frozenset({"duckdb", "fastapi", "jinja2", "starlette", "uvicorn"}),
+}  # fmt: skip
+"""The modules that each extra brings; ``web`` brings some of the first list, too."""
 
 
 def explained(error: BaseException) -> CheckbackError | None:
@@ -44,13 +48,14 @@ def explained(error: BaseException) -> CheckbackError | None:
 def missing_package(error: ModuleNotFoundError) -> CheckbackError | None:
     """Return the error for a package that is not installed; None for a module of our own."""
     package = (error.name or "").partition(".")[0]
-    if package not in PIPELINE_PACKAGES:
-        return None
-    return PrerequisiteError(
-        f"The package {package} is not installed: this installation has only Checkback's client.",
-        remedy="Install the pipeline and the command line: pip install 'checkback[spark]'.",
-        package=package,
-    )
+    for extra, packages in EXTRAS.items():
+        if package in packages:
+            return PrerequisiteError(
+                f"The package {package}, which this command needs, is not installed.",
+                remedy=f"It comes with an extra of Checkback: pip install 'checkback[{extra}]'.",
+                package=package,
+            )
+    return None
 
 
 def _of_librdkafka(error: Any) -> CheckbackError:
@@ -112,10 +117,6 @@ def _of_files(error: Any) -> CheckbackError:
     )
 
 
-def _of_import(error: Any) -> CheckbackError | None:
-    return missing_package(error)
-
-
 _EXPLANATIONS: Final[dict[str, Callable[[Any], CheckbackError | None]]] = {
     "cimpl.KafkaException": _of_librdkafka,
     "kafka.KafkaError": _of_kafka_python,
@@ -123,6 +124,6 @@ _EXPLANATIONS: Final[dict[str, Callable[[Any], CheckbackError | None]]] = {
     "py4j.Py4JJavaError": _of_java,
     "builtins.ConnectionError": _of_connection,
     "builtins.OSError": _of_files,
-    "builtins.ModuleNotFoundError": _of_import,
+    "builtins.ModuleNotFoundError": missing_package,
 }
 """By top module and class."""

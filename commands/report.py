@@ -33,7 +33,9 @@ def command(settings: Settings, output: CommandOutput, path: Path, metrics_url: 
     from checkback.console.opening import open_sources
     from checkback.console.report import write_report
 
-    report = write_report(open_sources(settings, metrics_url))
+    sources = open_sources(settings, metrics_url)
+    path.open("a").close()  # before they are asked: some may take long to answer
+    report = write_report(sources)
     path.write_text(report.html, "utf-8")
     gaps = f" Without: {', '.join(report.missing)}." if report.missing else ""
     output.show(

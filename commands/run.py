@@ -17,6 +17,7 @@ from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
 from checkback.streaming.progress import is_quiet, line_text
 
+Emit = Callable[[str, dict[str, Any]], None]
 REPLACE_LINE: Final = "\x1b[1A\r\x1b[2K"
 """One line up, then erase it: the terminal's codes."""
 
@@ -44,7 +45,21 @@ def command(settings: Settings, output: CommandOutput) -> None:
     def emit_json(event: str, facts: dict[str, Any]) -> None:
         told.line({"event": event, **facts}, "")
 
-    Job(settings, jars, emit_json if told.as_json else emit).run()
+    Job(settings, jars, losing_lines(emit_json if told.as_json else emit)).run()
+
+
+def losing_lines(emit: Emit) -> Emit:
+    """Return what drops an event that can't be written: a full disk costs lines, not the job."""
+
+    def emit_or_drop(event: str, facts: dict[str, Any]) -> None:
+        try:
+            emit(event, facts)
+        except BrokenPipeError:
+            raise  # nobody will ever read another one
+        except OSError:
+            return
+
+    return emit_or_drop
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -69,9 +70,12 @@ def write_report(sources: Sources) -> Report:
     }
     sections, missing = [], []
     shared = {"is_static": True, "visitor": Visitor(), "now_ms": now}
-    for title, (template, look) in looks.items():
+    # At once: brokers that are down keep each of them waiting until its timeout.
+    with ThreadPoolExecutor(len(looks)) as threads:
+        answers = {title: threads.submit(look) for title, (_, look) in looks.items()}
+    for title, (template, _) in looks.items():
         try:
-            html = rendered(f"parts/{template}", {**shared, **look()})
+            html = rendered(f"parts/{template}", {**shared, **answers[title].result()})
         except CheckbackError as error:
             told = {"says": error.message, "remedy": error.remedy}
             html = rendered("parts/problem.html", {**shared, **told})

@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import pwd
 import signal
 import tempfile
 import threading
@@ -145,11 +146,21 @@ def _sigterm_ignored() -> Iterator[None]:
 
 def _did_not_start(log: Path | None) -> PrerequisiteError:
     where = "the lines above say why" if log is None else f"{named(log)} says why"
+    remedy = "Often it is a spark.* setting, or less memory than spark.driver.memory asks for."
+    if not _has_name(os.getuid()):  # Spark and Hadoop ask for the user's name and folder
+        remedy = f"The user {os.getuid()} has no line in /etc/passwd; run it as one that has."
     return PrerequisiteError(
         f"Spark's JVM ended while it started: {where}.",
-        remedy="Often it is a spark.* setting, or less memory than spark.driver.memory asks for.",
+        remedy=remedy,
         log_file="" if log is None else str(log),
     )
+
+
+def _has_name(user: int) -> bool:
+    try:
+        return bool(pwd.getpwuid(user).pw_name)
+    except KeyError:
+        return False
 
 
 def _write_to(log: Path, log_format: str) -> None:

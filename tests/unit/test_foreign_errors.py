@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import click
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from kafka.errors import KafkaConnectionError
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from pyspark.errors import PySparkRuntimeError
 
 from checkback.commands import core
@@ -23,6 +29,8 @@ from checkback.protocol.errors import (
     OperationalError,
     PrerequisiteError,
 )
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_an_unknown_kafka_setting_is_the_callers_fault() -> None:
@@ -47,7 +55,7 @@ def test_an_unknown_kafka_setting_is_the_callers_fault() -> None:
         (FileNotFoundError(errno.ENOENT, "No such file", "/a"), PrerequisiteError, "/a: No such"),
         (OSError(errno.ENOSPC, "full"), PrerequisiteError, "No space"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), OperationalError, "connection"),
-        (ModuleNotFoundError("no", name="pyspark.sql"), PrerequisiteError, "pyspark is not"),
+        (ModuleNotFoundError("no", name="pyspark.sql"), PrerequisiteError, "pyspark, which"),
     ],
 )
 def test_the_user_reads_what_to_do(raised: Exception, kind: type[Exception], says: str) -> None:
@@ -56,6 +64,46 @@ def test_the_user_reads_what_to_do(raised: Exception, kind: type[Exception], say
     assert isinstance(found, kind)
     assert says in str(found)
     assert found.remedy
+
+
+@pytest.mark.parametrize("extra", ["web", "spark"])
+def test_a_package_that_is_missing_is_said_with_the_extra_that_brings_it(extra: str) -> None:
+    """Whoever installed one extra meets the commands of the other: that is no defect of ours."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    named = [Requirement(one).name for one in project["optional-dependencies"][extra]]
+    brought = {*map(canonicalize_name, named)}
+    explained_by = dict.fromkeys(brought, 0)
+    for module, distributions in packages_distributions().items():
+        found = explained(ModuleNotFoundError("no", name=f"{module}.part"))
+        for one in brought & {*map(canonicalize_name, distributions)}:
+            if found is not None:
+                (told,) = re.findall(r"checkback\[(\w+)\]", found.remedy)
+                assert told in ("spark", extra), module
+                explained_by[one] += 1
+
+    assert all(explained_by.values()), explained_by
+
+
+@pytest.mark.parametrize("command", ["console", "top --once", "report -o report.html"])
+def test_the_pipeline_without_the_console_says_what_to_install(
+    command: str, tmp_path: Path
+) -> None:
+    """As after `pip install checkback[spark]`."""
+    without = (
+        "import sys\n"
+        "for name in ('fastapi', 'starlette', 'uvicorn', 'jinja2', 'duckdb'):\n"
+        "    sys.modules[name] = None\n"
+        "from checkback.commands import main\n"
+        f"sys.argv = ['checkback', *{command.split()!r}]\n"
+        "main()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", without], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert "Traceback" not in ran.stderr
+    assert "pip install 'checkback[web]'" in ran.stderr
 
 
 @pytest.mark.parametrize("raised", [KeyError("x"), ModuleNotFoundError("no", name="checkback.odd")])

@@ -1,13 +1,16 @@
-"""What ``checkback run`` writes to a terminal."""
+"""What ``checkback run`` writes, to a terminal or elsewhere."""
 
 from __future__ import annotations
 
+import errno
+import io
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from checkback.commands.run import REPLACE_LINE, TerminalLines
+from checkback.commands.core import CommandOutput
+from checkback.commands.run import REPLACE_LINE, TerminalLines, losing_lines
 from checkback.streaming.progress import Progress
 
 
@@ -27,3 +30,39 @@ def test_a_line_without_news_takes_the_place_of_the_one_before_it(
     assert second.startswith(REPLACE_LINE)
     assert not any(one.startswith(REPLACE_LINE) for one in (first, third, fourth))
     assert "finals 3" in third
+
+
+class FullDisk(io.StringIO):
+    """Standard output into a file for which there is no space, until there is."""
+
+    is_full = True
+
+    def flush(self) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_under_the_output_costs_lines_and_not_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def as_json(event: str, told: dict[str, Any]) -> None:
+        CommandOutput(as_json=True).line({"event": event, **told}, "")
+
+    file = FullDisk()
+    monkeypatch.setattr("sys.stdout", file)
+    for emit in (losing_lines(as_json), losing_lines(TerminalLines(lambda: 80).emit)):
+        file.is_full = True
+        emit("progress", facts(batch_id=1))
+        file.is_full = False
+        emit("progress", facts(batch_id=2))
+
+    assert '"batch_id": 2' in file.getvalue()
+    assert "batch 2" in file.getvalue()
+
+
+def test_whoever_stops_reading_the_output_ends_the_job() -> None:
+    def closed(_: str, __: dict[str, Any]) -> None:
+        raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        losing_lines(closed)("progress", {})

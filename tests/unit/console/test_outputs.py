@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import click
@@ -13,7 +15,7 @@ from click.testing import CliRunner
 from tests.unit.console.console_stage import EVIL, NOW_MS, make_stage
 
 from checkback.commands.console import audit_text
-from checkback.commands.core import LazyGroup
+from checkback.commands.core import LazyGroup, execute
 from checkback.commands.metrics_option import metrics_url_option
 from checkback.commands.nouns import NOUNS
 from checkback.commands.report import command as report_command
@@ -27,6 +29,7 @@ from checkback.operations.broker_checks import BrokerChecks
 from checkback.operations.diagnosis import Result
 from checkback.operations.lag import ReadPosition, read_positions
 from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError
 
 
 def test_the_report_is_one_file_that_needs_nothing_else(tmp_path: Path) -> None:
@@ -55,6 +58,52 @@ def test_a_report_without_any_source_still_says_what_is_missing(tmp_path: Path) 
     assert len(json.loads(told.output)["missing"]) == 7
     assert "No ledger is set" in path.read_text("utf-8")
     assert report_command.name == "command"
+
+
+def test_a_report_asks_its_sources_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits for brokers that are down: one after the other, that took a minute and a half."""
+    stage = make_stage(tmp_path)
+    asked = ("groups", "discarded", "refused", "lag", "checkpoint", "doctor")
+    together = Barrier(len(asked), timeout=60)
+
+    def down(*_: object) -> None:
+        together.wait()
+        raise BrokerError("The brokers do not answer.", remedy="Start them.")
+
+    for one in asked:
+        monkeypatch.setattr(type(stage.sources.facts), one, down)
+
+    assert len(report.write_report(stage.sources).missing) == len(asked)
+
+
+def test_a_report_that_can_not_be_written_is_refused_before_anybody_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "write_report", None)
+
+    with pytest.raises(FileNotFoundError):
+        CliRunner().invoke(
+            LazyGroup(NOUNS),
+            ["report", "-o", str(tmp_path / "missing" / "report.html")],
+            standalone_mode=False,
+            catch_exceptions=False,
+        )
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1", "nowhere.invalid"])
+def test_a_console_that_can_not_listen_says_what_to_do(
+    host: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A port that is taken, an address of another machine, a name that nobody knows."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = str(other.getsockname()[1])
+        arguments = ["console", "--host", host, "--port", port, "--anybody-reads"]
+        code = execute(LazyGroup(NOUNS), [*arguments, "--output", "json"])
+
+    told = json.loads(capsys.readouterr().err)["error"]
+    assert code == told["exit_code"] == 3
+    assert f"{host} at port {port}: " in told["message"]
+    assert "--port" in told["remedy"]
 
 
 def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
@@ -155,3 +204,13 @@ def test_the_settings_say_where_the_metrics_are(changes: dict[str, Any], url: st
 
     assert open_sources(settings, "").snapshots.metrics_url == url
     assert open_sources(settings, "http://other/metrics").snapshots.metrics_url != url
+
+
+def test_the_name_of_a_group_commands_no_terminal(tmp_path: Path) -> None:
+    stage = make_stage(tmp_path)
+    history = History()
+    history.add(stage.sources.snapshots.read())
+    row = stage.sources.facts.groups()[0]
+    evil = replace(row, facts=replace(row.facts, name="\x1b[2J[red]evil"))
+
+    assert r"\x1b[2J[red]evil" in text_of(view(history, [evil]))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from html import escape
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from tests.unit.console.console_stage import EVIL, OPERATOR, Stage, make_stage
@@ -17,6 +19,7 @@ from checkback.console.application import SECURITY_HEADERS, new_application
 from checkback.console.live import event
 from checkback.console.serving import FORM_BYTES_MAX, SESSION_COOKIE
 
+ROOT = Path(__file__).parents[3]
 PAGES = (
     "/", "/pending", "/transactions?name=x", "/transactions/0:4", "/discarded", "/refused",
     "/checkpoint", "/actions", "/records/refused/0:5", "/sign-in",
@@ -287,3 +290,34 @@ assert not loaded & {"pyspark", "py4j", "pandas"}, loaded
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_checkpoint_on_this_machine_is_read_where_only_the_console_is_installed(
+    tmp_path: Path,
+) -> None:
+    """As after `pip install checkback[web]`, which brings neither Spark nor pandas."""
+    with ZipFile(ROOT / "tests" / "data" / "releases" / "0.1.0" / "checkpoint.zip") as stored:
+        stored.extractall(tmp_path)
+    program = f"""
+import sys
+for name in ("pyspark", "py4j", "pandas", "delta"):
+    sys.modules[name] = None
+from checkback.checkpoints.state_rows import read_state
+from checkback.console.kafka_facts import KafkaFacts
+from checkback.operations.checkpoint.opening import open_state
+from checkback.protocol.configuration import Settings
+settings = Settings(bootstrap_servers="127.0.0.1:1", checkpoint={str(tmp_path)!r})
+with open_state(settings) as store:
+    assert read_state(store).pages
+with KafkaFacts(settings, None, int)._checkpoint_read():
+    import checkback.operations.checkpoint.inspection, checkback.operations.pending_transactions
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_the_console_installs_what_reads_a_checkpoint() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    assert any(one.startswith("rocksdict") for one in project["optional-dependencies"]["web"])
