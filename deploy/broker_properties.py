@@ -105,9 +105,21 @@ def _replication(brokers: int) -> dict[str, str]:
 
 
 def render(properties: Mapping[str, str]) -> str:
-    """Return the text of a Java properties file."""
-    lines = []
-    for key, value in properties.items():
-        escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
-        lines.append(f"{key}={escaped}\n")
-    return "".join(lines)
+    """Return the text of a Java properties file.
+
+    Java takes its bytes for Latin-1. So the text is ASCII, with other characters as escapes: a
+    broker in a folder named `é` else keeps its records in one named `Ã©`.
+    """
+    return "".join(f"{key}={_escaped(value)}\n" for key, value in properties.items())
+
+
+def _escaped(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("\n", "\\n")
+    if escaped.startswith(" "):
+        escaped = f"\\{escaped}"
+    return "".join(one if one.isascii() else _utf16_escapes(one) for one in escaped)
+
+
+def _utf16_escapes(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

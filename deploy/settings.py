@@ -42,8 +42,11 @@ OTHER_VARIABLES: Final = frozenset(
 )
 """Variables that are not settings; other modules read them."""
 
-_KUBERNETES: Final = re.compile(r"CHECKBACK_(\w+_)?(SERVICE_(HOST|PORT)|PORT)(_\w+)?")
-"""Variables that Kubernetes sets in every pod for a service whose name begins with checkback."""
+_KUBERNETES: Final = re.compile(
+    r"CHECKBACK_(\w+_)?(SERVICE_(HOST=|PORT\w*=)|PORT=\w+://|PORT_\d+_\w+=).*"
+)
+"""Variables that Kubernetes sets in every pod for a service whose name begins with checkback:
+Strimzi's service checkback-kafka-bootstrap has CHECKBACK_KAFKA_BOOTSTRAP_SERVICE_HOST."""
 
 _FIELDS: Final = {one.name: one for one in fields(Settings)}
 _ADAPTER: Final = TypeAdapter(Settings)
@@ -135,11 +138,13 @@ def read_environment(env: Mapping[str, str]) -> dict[str, object]:
     for variable, value in env.items():
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in OTHER_VARIABLES:
             continue
+        if _KUBERNETES.fullmatch(f"{variable}={value}"):
+            continue
         key = variable.removeprefix(ENVIRONMENT_PREFIX).lower()
         family, _, member = key.partition("_")
         if family in FAMILIES and member:
             found[f"{family}.{_member_name(variable, member)}"] = value
-        elif key in _FIELDS or not _KUBERNETES.fullmatch(variable):
+        else:
             found[key] = value
     return found
 

@@ -149,7 +149,7 @@ def test_a_setting_that_kafka_refuses_is_told_with_the_place_of_the_log(tmp_path
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str, int]]:
     """A broker that the command started: its folder, address and process id."""
-    folder = tmp_path_factory.mktemp("broker-command")
+    folder = tmp_path_factory.mktemp("broker command") / "dépôt 📦"
     ran = checkback("broker", "start", "--data-dir", str(folder), "--output", "json")
     assert ran.returncode == 0, ran.stderr
     told = json.loads(ran.stdout)

@@ -77,6 +77,7 @@ APACHE: Final = closed(
 
 POD_MONITOR: Final = closed(
     "selector", "podMetricsEndpoints",
+    jobLabel=TEXT,
     selector=closed(matchLabels=TEXT_BY_NAME),
     podMetricsEndpoints={
         "type": "array", "items": closed("port", port=TEXT, path=TEXT, interval=TEXT),

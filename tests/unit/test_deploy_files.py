@@ -199,6 +199,15 @@ def test_services_of_kubernetes_are_not_taken_for_settings() -> None:
         assert read_environment(found) == {}, name
 
 
+def test_prometheus_calls_the_job_on_kubernetes_as_the_alerts_do() -> None:
+    """A PodMonitor calls it namespace/name by itself, and CheckbackDown would fire for ever."""
+    (monitor,) = loaded(KUBERNETES / "base" / "pod-monitor.yaml")
+    selected = monitor["spec"]["selector"]["matchLabels"]
+    rules = (DEPLOY / "prometheus" / "checkback.rules.yml").read_text("utf-8")
+
+    assert {selected[monitor["spec"]["jobLabel"]]} == set(re.findall(r'job="(\w+)"', rules))
+
+
 def test_settings_of_kubernetes_are_settings() -> None:
     settings = load_settings(KUBERNETES / "base" / "checkback.toml", {}, {})
 
@@ -261,6 +270,8 @@ def test_the_container_file_copies_what_is_there_or_built_before() -> None:
         "requirements/extras.txt", "build/wheel/checkback-*.whl", "build/pack/run_checkback.py",
     ]  # fmt: skip
     assert "USER 185" in container.rpartition("COPY")[2]
+    ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
+    assert ignored[1:] == ["*", *(f"!{one}" for one in sources)]
 
 
 def test_the_console_of_compose_starts_and_shows_what_the_pipeline_beside_it_does() -> None:

@@ -150,6 +150,32 @@ def test_variables_that_are_no_settings_are_left_alone(variable: str) -> None:
     assert load_settings(None, {variable: "tcp://10.0.0.1:80"}, {}) == Settings()
 
 
+@pytest.mark.parametrize("service", ["", "KAFKA_", "KAFKA_BOOTSTRAP_", "METRICS_", "SPARK_UI_"])
+def test_the_address_of_no_service_on_kubernetes_is_a_setting(service: str) -> None:
+    """The variables of a service checkback-kafka-bootstrap, as every pod beside it has them."""
+    stem = f"CHECKBACK_{service}"
+    found = {
+        f"{stem}SERVICE_HOST": "10.0.0.1",
+        f"{stem}SERVICE_PORT": "9092",
+        f"{stem}SERVICE_PORT_TCP_CLIENTS": "9092",
+        f"{stem}PORT": "tcp://10.0.0.1:9092",
+        f"{stem}PORT_9092_TCP": "tcp://10.0.0.1:9092",
+        f"{stem}PORT_9092_TCP_PROTO": "tcp",
+        f"{stem}PORT_9092_TCP_PORT": "9092",
+        f"{stem}PORT_9092_TCP_ADDR": "10.0.0.1",
+    }
+
+    assert load_settings(None, found, {}) == Settings()
+
+
+def test_a_port_is_a_setting_and_one_that_is_misspelled_is_refused() -> None:
+    assert load_settings(None, {"CHECKBACK_METRICS_PORT": "9404"}, {}).metrics_port == 9404
+    with pytest.raises(ConfigurationError, match="metric_port"):
+        load_settings(None, {"CHECKBACK_METRIC_PORT": "9404"}, {})
+    spark = load_settings(None, {"CHECKBACK_SPARK_UI_PORT": "4041"}, {}).spark
+    assert spark == {"ui.port": "4041"}
+
+
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
