@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -32,7 +32,7 @@ from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader, RecordSource
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.routing import Refusal, Router, as_target
-from checkback.sinks.kafka.sink_record import SentHeaders, SinkRecord
+from checkback.sinks.kafka.sink_record import SinkRecord, sent_headers
 from checkback.sinks.kafka.source_record import SourceRecord
 from checkback.sinks.kafka.transaction import FENCED_CODES, PURGED_CODES
 
@@ -208,12 +208,11 @@ class Resender:
             sent = self._write(planned, facts, rejections)
             if not rejections:
                 self._producer.commit_transaction(TIMEOUT_S)
+                return sent
         except KafkaException as error:
             if not rejections:
                 abort(self._producer)
                 raise explained(error, "resend") from error
-        if not rejections:
-            return sent
         # A producer that was rejected can't be used again: the next one ends its transaction.
         self._producer.purge()
         self._producer = self._open()
@@ -248,7 +247,8 @@ class Resender:
         try:
             self._producer.produce(
                 final.topic, final.value, final.key, final.partition,
-                headers=_sent(final.headers), timestamp=final.timestamp_ms, on_delivery=delivered,
+                headers=sent_headers(final.headers), timestamp=final.timestamp_ms,
+                on_delivery=delivered,
             )  # fmt: skip
         except KafkaException as error:
             if cause_of(error).code() in FENCED_CODES:
@@ -263,7 +263,7 @@ class Resender:
         headers = note_headers(refused.told.original, names.RESEND, source, resent.to, facts)
         self._producer.produce(
             self._topic, None, refused.record.key, refused.record.at.partition,
-            headers=_sent(headers),
+            headers=sent_headers(headers),
         )  # fmt: skip
 
 
@@ -344,7 +344,3 @@ def _is_same(half: SourceRecord, refused: RefusedRecord) -> bool:
         return False
     found = [text_value(headers, name) or "" for name in (names.PGROUP, names.UNIQ_KEY)]
     return found == [refused.group, refused.transaction_id]
-
-
-def _sent(headers: Headers) -> SentHeaders:
-    return cast("SentHeaders", headers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -21,13 +21,11 @@ from checkback.operations.signing import operator_signer
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
-from checkback.protocol.properties import Headers
 from checkback.protocol.records import OperatorFacts, note_headers, resumed_half_headers
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.sink_record import SentHeaders
+from checkback.sinks.kafka.sink_record import BY_KEY, sent_headers
 
 HALVES_PER_TRANSACTION: Final = 100
-BY_KEY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ class Resumer:
             value,
             key,
             origin.partition if origin is not None and known else BY_KEY,
-            headers=_sent(headers),
+            headers=sent_headers(headers),
             on_delivery=delivered,
         )
 
@@ -124,7 +122,11 @@ class Resumer:
         source, target = str(record.at), str(resumed.to)
         headers = note_headers(record.headers, names.RESUME, source, target, facts)
         self._producer.produce(
-            self._topics.discarded, None, record.key, record.at.partition, headers=_sent(headers)
+            self._topics.discarded,
+            None,
+            record.key,
+            record.at.partition,
+            headers=sent_headers(headers),
         )
 
 
@@ -168,7 +170,3 @@ def resume_chosen(
     for first in range(0, len(left), HALVES_PER_TRANSACTION):
         resumed += resumer.resume(left[first : first + HALVES_PER_TRANSACTION], facts)
     return found, resumed
-
-
-def _sent(headers: Headers) -> SentHeaders:
-    return cast("SentHeaders", headers)

@@ -16,7 +16,7 @@ from checkback.operations.positions import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers, text_value
 from checkback.sinks.kafka.kafka_error import cause_of
-from checkback.sinks.kafka.lookup import LOOKUP_CONSUMER
+from checkback.sinks.kafka.lookup import LOOKUP_CONSUMER, require_passing
 from checkback.sinks.kafka.source_record import PlacedRecord, readable
 
 POLL_S: Final = 1.0
@@ -201,13 +201,8 @@ class TopicScanner:
         messages = [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX, 0.0)]
         for message in messages:
             error = message.error()
-            if error is not None and _is_fatal(error):
-                raise BrokerError(
-                    f"Reading {message.topic()} failed: {error.str()}.",
-                    remedy="Check that the topic exists and that this user may read it.",
-                    topic=message.topic(),
-                    code=error.name(),
-                )
+            if error is not None:
+                require_passing(error, message.topic(), message.partition())
         return [one for one in messages if one.error() is None or _is_end(one.error())]
 
 
@@ -251,8 +246,3 @@ def _kafka_errors(what: str) -> Iterator[None]:
 
 def _is_end(error: KafkaError | None) -> bool:
     return error is not None and error.code() == KafkaError._PARTITION_EOF
-
-
-def _is_fatal(error: KafkaError) -> bool:
-    passing = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-    return not error.retriable() and error.code() not in passing

@@ -1,18 +1,12 @@
-"""Appends single records and waits until Kafka has stored them."""
+"""Appends an operator's single records, and says where and when Kafka stored them."""
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
-
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from typing import Any
 
 from checkback.operations.positions import Position
-from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers
-from checkback.sinks.kafka.kafka_error import cause_of
-from checkback.sinks.kafka.sink_record import SentHeaders
-
-STORE_TIMEOUT_S: Final = 30.0
+from checkback.streaming.one_record import append_one
 
 
 def append(
@@ -29,7 +23,8 @@ def append(
         BrokerError: the record may not be stored.
     """
     safe = {**connection, "enable.idempotence": True}
-    return _append(safe, topic, partition, key, value, headers)[0]
+    stored = append_one(safe, topic, value, key=key, headers=headers, partition=partition)
+    return Position(stored.partition() or 0, stored.offset() or 0)
 
 
 def append_timed(
@@ -42,45 +37,4 @@ def append_timed(
     Raises:
         BrokerError: the record may not be stored.
     """
-    return _append(connection, topic, 0, None, value, headers)[1]
-
-
-def _append(
-    connection: dict[str, Any],
-    topic: str,
-    partition: int,
-    key: bytes | None,
-    value: bytes | None,
-    headers: Headers,
-) -> tuple[Position, tuple[int, int]]:
-    stored: list[Message] = []
-    errors: list[str] = []
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            stored.append(message)
-        else:
-            errors.append(error.str())
-
-    timeout_ms = int(STORE_TIMEOUT_S * 1_000)
-    try:
-        producer = Producer({"delivery.timeout.ms": timeout_ms, "log_level": 2, **connection})
-        producer.produce(
-            topic,
-            value,
-            key,
-            partition,
-            headers=cast("SentHeaders", headers),
-            on_delivery=delivered,
-        )
-        producer.flush(STORE_TIMEOUT_S)
-    except KafkaException as error:
-        errors.append(cause_of(error).str())
-    if not stored:
-        raise BrokerError(
-            f"A record for {topic} may not be stored: {''.join(errors) or 'no answer'}.",
-            remedy="Check the brokers and that this user may write to the topic.",
-            topic=topic,
-        )
-    message = stored[0]
-    return Position(message.partition() or 0, message.offset() or 0), message.timestamp()
+    return append_one(connection, topic, value, headers=headers).timestamp()

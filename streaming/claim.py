@@ -12,18 +12,18 @@ import json
 import time
 import uuid
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.protocol.properties import text_value
 from checkback.sinks.kafka.lookup import require_passing
-from checkback.sinks.kafka.sink_record import SentHeaders
 from checkback.state import Counter, Outcome, pack_settled
+from checkback.streaming.one_record import append_one
 
 FILE: Final = "claim.json"
 HEADER: Final = "__checkback.claim"
@@ -174,19 +174,8 @@ def _read(store: CheckpointStore) -> dict[str, Any]:
 
 
 def _write(settings: Settings, connection: dict[str, Any], claim: Claim) -> None:
-    failures: list[str] = []
-    producer = Producer({**connection, "acks": "all", "enable.idempotence": True})
-    headers: list[tuple[str, bytes]] = [(HEADER, claim.to_header())]
-    producer.produce(
-        settings.topics.settled,
-        _no_marks(),
-        KEY,
-        partition=0,
-        headers=cast("SentHeaders", headers),
-        on_delivery=lambda error, _: failures.append(error.str()) if error else None,
-    )
-    if producer.flush(TIMEOUT_S) or failures:
-        raise _not_possible(settings, ", ".join(failures) or "no answer")
+    safe, headers = {**connection, "enable.idempotence": True}, [(HEADER, claim.to_header())]
+    append_one(safe, settings.topics.settled, _no_marks(), key=KEY, headers=headers)
 
 
 def _no_marks() -> bytes:

@@ -15,6 +15,7 @@ from checkback.protocol import errors
 from checkback.protocol.errors import (
     BrokerError,
     CheckbackError,
+    CheckpointError,
     FencedError,
     OperationalError,
     PrerequisiteError,
@@ -35,6 +36,10 @@ TIME_UNREADABLE: Final = re.compile(
     r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value"
 )
 """Of Spark's KAFKA_MALFORMED_RECORD_TIMESTAMP."""
+UNREAD_GONE: Final = re.compile(
+    r"Reason: ((?:Could not read records|Starting offset).*?)\.?(?: SQLSTATE: \w+)?$", re.MULTILINE
+)
+"""Of Spark's KAFKA_DATA_LOSS, where the topic is still there."""
 WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
 TEXT_MAX: Final = 2_000
 
@@ -112,6 +117,14 @@ def _known(text: str) -> CheckbackError | None:
             "read: its topic believed the sender.",
             remedy="Set message.timestamp.type of the topic to LogAppendTime; for that record "
             "see `checkback docs bad-days`.",
+            detail=detail,
+        )
+    gone = UNREAD_GONE.search(text)
+    if gone is not None:
+        return CheckpointError(
+            f"Records that the job had not read are gone from their topic: {gone[1]}.",
+            remedy="Run `checkback checkpoint rebuild --from-topics`, which goes on with those "
+            "that are left; see `checkback docs bad-days`.",
             detail=detail,
         )
     if TOPIC_GONE in text:

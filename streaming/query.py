@@ -1,4 +1,4 @@
-"""The query: two topics in, page-keyed state, outcomes to the sink."""
+"""The query: four topics in, page-keyed state, outcomes to the sink."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def read_topics(
 ) -> DataFrame:
     """Return halves, ops and feedback as they stand on Kafka.
 
+    One source for all four topics: their ends are looked up together, so that an op is hardly ever
+    read a batch before its half. Read committed, because the sink's feedback is written in its
+    transaction.
+
     Args:
         spark: a running session.
         settings: the topics, and how much a batch reads.
         connection: settings of Spark's Kafka source.
         with_care: whether to have few records in memory at once, however slow that is.
-
-    One source for all four topics: their ends are looked up together, so that an op is hardly ever
-    read a batch before its half. Read committed, because the sink's feedback is written in its
-    transaction.
     """
     at_once = READ_WITH_CARE if with_care else READ_AT_ONCE
     reader = spark.readStream.format("kafka").options(**at_once).options(**connection)
@@ -98,7 +98,7 @@ def outcomes_of(
     """Return what the pages decide: one row (partition, page, outcome) per page and batch.
 
     A task reads several Kafka partitions where there are many: Spark gives each a task of its own,
-    which takes 10 ms of processor time with nothing to read (docs/decisions, 030). Tasks
+    which takes 10 ms of processor time with nothing to read (docs/decisions/030). Tasks
     are put together behind the decoding, since rows are copied there, and before it have bodies.
 
     Args:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from confluent_kafka import Producer
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 from confluent_kafka.admin import AdminClient
 
 from checkback.protocol import records
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError
 from checkback.protocol.status import STATUS_KEY, PipelineStatus
-from checkback.sinks.kafka.sink_record import SentHeaders
+from checkback.streaming.one_record import append_one
 
 TIMEOUT_S: Final = 30.0
 
@@ -32,43 +31,19 @@ def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) 
     if topic not in AdminClient(connection).list_topics(timeout=TIMEOUT_S).topics:
         return False
     status = PipelineStatus(settings.reject_transactions, settings.check_interval_ms, now_ms)
-    failures: list[str] = []
-    producer = Producer({**connection, "enable.idempotence": True})
-    producer.produce(
-        topic,
-        status.to_json(),
-        STATUS_KEY,
-        0,
-        on_delivery=lambda error, _: failures.append(error.str()) if error else None,
-    )
-    if producer.flush(TIMEOUT_S) or failures:
-        raise BrokerError(
-            f"The pipeline's status could not be written to {topic}: "
-            f"{failures or f'no answer in {TIMEOUT_S:.0f} s'}.",
-            remedy="Check that the pipeline may write to the topic.",
-            topic=topic,
-        )
+    append_one({**connection, "enable.idempotence": True}, topic, status.to_json(), key=STATUS_KEY)
     return True
 
 
-def write_tick(settings: Settings, connection: dict[str, Any]) -> None:
+def write_tick(settings: Settings, connection: dict[str, Any]) -> int | None:
     """Write a record that means nothing: without new data Spark fires no timeout after a restart.
+
+    Returns:
+        When the broker stored it, by its clock; None where the topic does not tell.
 
     Raises:
         BrokerError: it could not be written.
     """
-    failures: list[str] = []
-    producer = Producer({**connection, "acks": "all"})
-    producer.produce(
-        settings.topics.feedback,
-        value=b"",
-        partition=0,
-        headers=cast("SentHeaders", records.tick_headers()),
-        on_delivery=lambda error, _: failures.append(error.str()) if error else None,
-    )
-    if producer.flush(30.0) or failures:
-        raise BrokerError(
-            f"The start record could not be written to {settings.topics.feedback}: "
-            f"{failures or 'no answer in 30 s'}.",
-            remedy="Check that the pipeline may write to the topic.",
-        )
+    tick = append_one(connection, settings.topics.feedback, b"", headers=records.tick_headers())
+    kind, time_ms = tick.timestamp()
+    return time_ms if kind == TIMESTAMP_LOG_APPEND_TIME else None

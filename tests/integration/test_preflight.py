@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,13 @@ from checkback.protocol.errors import (
     BrokerError,
     CheckpointError,
     ConfigurationError,
+    OperationalError,
     PrerequisiteError,
 )
 from checkback.sinks.kafka.marker import MarkerStore
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.streaming.job import Job
 from checkback.streaming.preflight import (
     bind_checkpoint,
     look_at_cluster,
@@ -78,6 +81,28 @@ def test_missing_topics_are_named(topics: Topics, tmp_path: Path) -> None:
         look_at_cluster(settings, connection(settings))
 
     assert topics.names.half in str(refusal.value)
+
+
+def test_a_start_with_a_clock_that_is_days_ahead_is_refused_and_leaves_nothing(
+    settings: Settings,
+) -> None:
+    """Every pending half would be given up, and a commit that comes then be refused."""
+    told: list[str] = []
+    days_ahead = Job(
+        settings,
+        [],
+        lambda event, _: told.append(event),
+        now_ms=lambda: int((time.time() + 4.5 * 86_400) * 1_000),
+    )
+
+    with pytest.raises(
+        OperationalError, match=r"This machine's clock is 4d1[12]h ahead"
+    ) as refusal:
+        days_ahead.run()
+
+    assert refusal.value.exit_code == 3
+    assert told == []
+    assert not Path(settings.checkpoint).exists()
 
 
 def test_more_state_partitions_than_settled_partitions_are_refused(settings: Settings) -> None:

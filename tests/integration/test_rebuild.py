@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import Message, TopicPartition
+from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.integration.running import (
     COMMAND,
@@ -217,3 +218,43 @@ def tear(file: Path) -> None:
     """Leave half of it, as a power loss does; its checksum goes, or it would be told from that."""
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     file.with_name(f".{file.name}.crc").unlink()
+
+
+@pytest.mark.nightly  # three starts of Spark
+@pytest.mark.timeout(1_200)
+def test_records_that_are_gone_unread_end_the_job_and_a_rebuild_goes_on_without_them(
+    topics: Topics, tmp_path: Path
+) -> None:
+    settings, real = topics.settings(tmp_path / "checkpoint"), f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g"])
+
+    def commit(name: str) -> int:
+        partition, offset = topics.send_half(name.encode(), real)
+        topics.send_op((partition, offset), name, COMMIT)
+        return offset
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started", SLOW_S)
+        commit("read")
+        wait_until(lambda: topics.bodies(real) == ["read"], SLOW_S, "the first final")
+        assert pipeline.terminate() == 0, pipeline.errors()
+    commit("gone")
+    kept = TopicPartition(topics.names.half, 0, commit("left"))
+    admin = AdminClient(dict(topics.connection))
+    [deleted] = admin.delete_records([kept]).values()
+    deleted.result(30)
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        assert pipeline.wait(SLOW_S) == CheckpointError.exit_code, pipeline.errors()
+        assert "rebuild --from-topics" in pipeline.errors()
+    code, told = rebuild(settings, tmp_path, "--from-topics", "--yes")
+
+    assert code == 0, told
+    assert told["counts"]["lost"] == 1
+    assert topics.bodies(real) == ["left", "read"]
+    with Pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started", SLOW_S)
+        commit("after")
+        wait_until(lambda: "after" in topics.bodies(real), SLOW_S, "the final after it")
+        assert pipeline.terminate() == 0, pipeline.errors()
+    assert topics.bodies(real) == ["after", "left", "read"]

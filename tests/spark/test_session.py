@@ -194,6 +194,34 @@ def test_our_own_error_out_of_a_task_is_told_as_such() -> None:
     assert told.exit_code == 4
 
 
+@pytest.mark.parametrize(
+    "reason",
+    [
+        (
+            "Could not read records in offset [5, 15) for topic partition half-0\n"
+            "with consumer group spark-kafka-source-1."
+        ),
+        "Starting offset for half-0 was 5 but consumer reset to 10.",
+    ],
+)
+def test_records_that_are_gone_unread_are_told_with_what_to_do(reason: str) -> None:
+    told = explain(
+        StreamingQueryException(
+            "py4j.protocol.Py4JJavaError: An error occurred while calling o1836.collectToPython.\n"
+            ": org.apache.spark.sql.kafka010.KafkaIllegalStateException: Some data may have been "
+            "lost because they are not available in Kafka any more;\n"
+            "If you don't want your streaming query to fail on such cases, set the source option "
+            f"failOnDataLoss to false.\nReason: {reason} SQLSTATE: 22000\n\tat java.base/x"
+        )
+    )
+
+    assert told.exit_code == 4
+    assert "half-0" in told.message
+    assert "SQLSTATE" not in told.message
+    assert "rebuild --from-topics" in told.remedy
+    assert "failOnDataLoss" not in f"{told.message} {told.remedy}"
+
+
 def test_any_other_end_is_told_in_one_line() -> None:
     told = explain(StreamingQueryException("Connection lost\nlong\nstack"))
 

@@ -135,6 +135,8 @@ GOOD: dict[str, KafkaRow] = {
     "half with properties": half(signer(), properties={"a": "", "ключ": "значение", "TAGS": "t"}),
     "half that quotes": half(signer(), properties={"a": "__checkback.resume.from"}),
     "half a little late": half(signer(now_ms=lambda: NOW_MS - 299_999)),
+    "half a little early": half(signer(now_ms=lambda: NOW_MS + 300_000)),
+    "an op of any time": op(signer(now_ms=lambda: -(2**63))),
     "op": op(signer()),
     "op where checks are not to be answered": op(signer(), group="unasked"),
     "answer": answer(signer()),
@@ -188,6 +190,18 @@ BAD: dict[str, tuple[KafkaRow, RefusedReason]] = {
     ),
     "no time": (
         half(signer(now_ms=lambda: 10**30)), RefusedReason.BORN_TIME_WRONG,
+    ),
+    "a time that overflows when it is subtracted": (
+        half(signer(now_ms=lambda: -(2**63))), RefusedReason.BORN_TIME_WRONG,
+    ),
+    "a time whose distance overflows": (
+        half(signer(now_ms=lambda: NOW_MS - 2**63)), RefusedReason.BORN_TIME_WRONG,
+    ),
+    "the latest time": (
+        half(signer(now_ms=lambda: 2**63 - 1)), RefusedReason.BORN_TIME_WRONG,
+    ),
+    "a copy from the future": (
+        half(signer(now_ms=lambda: NOW_MS + 300_001)), RefusedReason.BORN_TIME_WRONG,
     ),
     "topic of others": (half(signer(), real_topic="stock"), RefusedReason.TOPIC_NOT_PERMITTED),
     "topic to read": (half(signer(), real_topic="read"), RefusedReason.TOPIC_NOT_PERMITTED),

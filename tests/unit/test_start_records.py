@@ -10,7 +10,7 @@ import pytest
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
-from checkback.streaming import start_records
+from checkback.streaming import one_record, start_records
 
 
 class Producer:
@@ -19,7 +19,7 @@ class Producer:
     def __init__(self, _: dict[str, Any]) -> None:
         self.reports: list[Callable[[], None]] = []
 
-    def produce(self, _: str, *, on_delivery: Callable[..., None], **__: Any) -> None:
+    def produce(self, *_: object, on_delivery: Callable[..., None], **__: Any) -> None:
         error = SimpleNamespace(str=lambda: "no such rights")
         self.reports.append(lambda: on_delivery(error, None))
 
@@ -30,7 +30,7 @@ class Producer:
 
 
 def test_a_start_that_may_not_write_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(start_records, "Producer", Producer)
+    monkeypatch.setattr(one_record, "Producer", Producer)
 
-    with pytest.raises(BrokerError, match=r"no such rights.*Check that the pipeline may write"):
+    with pytest.raises(BrokerError, match=r"no such rights.*that this user may write"):
         start_records.write_tick(Settings(), {})
