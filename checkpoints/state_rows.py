@@ -32,7 +32,6 @@ _STORED_RAW: Final = 0x10
 _METHOD: Final = 0xF0
 _LENGTH: Final = struct.Struct(">i")
 _ENCODING_BYTES: Final = 1
-_FIELD: Final = struct.Struct("<q")
 _ROW: Final = struct.Struct("<qqq")
 """A row of two fields: which of them are null, then each field's number or place."""
 

@@ -55,7 +55,7 @@ class TopicNames:
     rules: str = ""
 
     def __post_init__(self) -> None:
-        if self.prefix and not is_kafka_topic_name(self.prefix + SETTLED_TOPIC):
+        if self.prefix and not is_kafka_topic_name(self.prefix + DIRECT_OP_TOPIC):  # the longest
             raise ConfigurationError(
                 f"topic_prefix {self.prefix!r} makes topic names that Kafka does not take.",
                 remedy="Use letters, digits, '.', '_' and '-', at most 200 characters.",

@@ -5,7 +5,6 @@ It is the fast way for the ordinary case only. What it leaves, the rest of the s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from confluent_kafka import KafkaError
 
 from checkback.sinks.kafka.lookup import END_TOLD, LOOKUP_CONSUMER
-from checkback.sinks.kafka.real_topics import KnownTopic
+from checkback.sinks.kafka.routing import FindTopic
 from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.ledger.notes import NOTED_HEADERS, Names, NotingReader, names_of
 from checkback.sinks.native.clients import (
@@ -29,8 +28,6 @@ from checkback.sinks.native.clients import (
 from checkback.sinks.native.library import Native
 from checkback.sinks.plan import Lookup
 from checkback.state.outcome import REST_UNKNOWN
-
-FindTopic = Callable[[str], KnownTopic | None]
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ class Steps:
         """Yield the steps, at least one.
 
         Raises:
-            CheckpointError: more rows are said to be written than there are before the last step.
+            CheckpointError: the count of written rows leaves none for the last step.
         """
         rows = sum(len(one.action) for one in self.outcomes)
         if not self.rows_done and rows <= self.rows_max:

@@ -31,7 +31,6 @@ from checkback.state.rules import Rules
 from checkback.state.shares import UNLIMITED
 from checkback.state.verdict_retention import forget_verdicts, next_forget_ms, remember_verdicts
 
-CHECK_BUDGET_UNLIMITED: Final = UNLIMITED
 ALL_READ: Final = 2**62
 NOTHING_READ: Final = -1
 
@@ -57,10 +56,10 @@ def decide(
     events: Events,
     now_ms: int,
     rules: Rules,
-    check_budget: int = CHECK_BUDGET_UNLIMITED,
+    check_budget: int = UNLIMITED,
     *,
     asked: Mapping[int, int] | None = None,
-    asked_of_group: int = CHECK_BUDGET_UNLIMITED,
+    asked_of_group: int = UNLIMITED,
     read_until_ms: int = ALL_READ,
     tell_prepared: bool = False,
 ) -> Decision:

@@ -27,19 +27,6 @@ digits as a number (0.1 us against 0.9 for a record)."""
 _LAST_BITS: Final = TRANSACTION_BITS - 32
 
 
-def identity_of(
-    group_hash: NDArray[np.int64], transaction_hash: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return the first words with these two parts, each a number that fits its bits, signed or not.
-
-    Args:
-        group_hash: the upper part.
-        transaction_hash: the lower part.
-    """
-    low_bits = np.int64((1 << TRANSACTION_BITS) - 1)
-    return (group_hash << TRANSACTION_BITS) | (transaction_hash & low_bits)
-
-
 def group_part(identity: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the groups' parts of first words; of two words' difference (^): 0 where alike."""
     return identity >> TRANSACTION_BITS

@@ -85,9 +85,8 @@ class Counter(IntEnum):
 class Outcome:
     """What one page decided in one batch.
 
-    Rows come in this order: refused halves, prepared ones, verdicts, refused ops, discards, fences,
-    checks;
-    each by offset, refused ops by their own.
+    Rows come in this order: refused halves, prepared ones, verdicts, refused ops, discards,
+    fences, checks; each by offset, refused ops by their own.
 
     Args:
         partition: half partition.

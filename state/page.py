@@ -86,7 +86,7 @@ class WaitingOps(Columns):
 
 @dataclass(frozen=True, slots=True)
 class SettledOffsets:
-    """Remembered verdicts. The identity is not kept: two bits per offset, not sixty-six.
+    """Remembered verdicts. The identity is not kept: two bits per offset, not ninety-eight.
 
     Args:
         verdict: uint8[page_size], 0 none, 1 committed, 2 rolled back, 3 discarded (Phase).

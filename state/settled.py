@@ -55,7 +55,7 @@ class SettledMarks:
         now_ms: the batch's time, milliseconds since 1970.
         offset: int64[m], half offsets.
         mark: uint8[m], Mark.
-        check_times: uint16[m], check requests so far; 0 for verdicts and refusals.
+        check_times: uint16[m], check requests so far; 0 for commits, rollbacks and refusals.
     """
 
     batch_id: int

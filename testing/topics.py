@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import create_topics, find_topics
@@ -17,6 +17,7 @@ from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, text_value
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.lookup import require_passing
 from checkback.testing.pipeline_process import QUICK_SPARK
 
 COMMIT: Final = 8
@@ -125,10 +126,12 @@ def _read_to_end(consumer: Consumer, topic: str) -> list[Message]:
         message = consumer.poll(READ_TIMEOUT_S)
         if message is None:
             raise BrokerError(f"{topic} could not be read to its end.", topic=topic)
-        if message.error():
-            ended += 1
-        else:
+        error = message.error()
+        if error is None:
             found.append(message)
+        else:
+            require_passing(error, topic, message.partition())
+            ended += error.code() == KafkaError._PARTITION_EOF
     return found
 
 

@@ -268,7 +268,7 @@ def require_passing(error: KafkaError, topic: str | None, partition: int | None)
         return
     raise BrokerError(
         f"Reading {topic}-{partition} failed: {error.str()}.",
-        remedy="Check that the topic exists and that the pipeline may read it.",
+        remedy="Check that the topic exists and that this user may read it.",
         topic=topic,
         code=error.name(),
     )

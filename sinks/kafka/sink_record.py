@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from checkback.protocol.properties import Headers
 from checkback.protocol.refusals import RecordOrigin
@@ -14,6 +14,11 @@ BY_KEY: Final = -1
 """As a partition: let the key decide."""
 NOW: Final = 0
 """As a timestamp: let the producer set the time of sending."""
+
+
+def sent_headers(headers: Headers) -> SentHeaders:
+    """Return headers as confluent-kafka types them."""
+    return cast("SentHeaders", headers)
 
 
 class SinkRecord(NamedTuple):

@@ -14,9 +14,8 @@ from typing import Final, Protocol
 
 from confluent_kafka import KafkaError
 
+from checkback.protocol.properties import Headers
 from checkback.protocol.refusals import RecordOrigin
-
-Headers = list[tuple[str, bytes]]
 
 UNREADABLE_CODES: Final = frozenset(
     {KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG, KafkaError._NOT_IMPLEMENTED}

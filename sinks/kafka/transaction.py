@@ -44,7 +44,6 @@ FENCED_CODES: Final = frozenset(
 PURGED_CODES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 """Reports of records that an abort took out of the queue: no broker rejected them."""
 
-
 UNQUEUED_CODES: Final = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,
@@ -161,11 +160,6 @@ class MarkedProducer:
     def _look_at(self, markers: dict[int, Marker]) -> None:
         self.marker = markers.get(self.state_partition)
         require_own_epoch(self.marker, self.settings.epoch)
-
-    @property
-    def producer(self) -> Producer:
-        """The producer, for metadata look-ups."""
-        return self._producer
 
     def is_superseded(self, batch_id: int) -> bool:
         """Tell whether another producer moved the marker since this one did.
@@ -384,12 +378,3 @@ class MarkedProducer:
         )
         error.was_rejected = cause.txn_requires_abort()
         return error
-
-
-__all__ = [
-    "CALL_TIMEOUT_S",
-    "MarkedProducer",
-    "ProducerLostError",
-    "RejectedOutputError",
-    "Rejection",
-]

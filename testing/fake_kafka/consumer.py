@@ -77,7 +77,7 @@ class FakeConsumer:
             raise KafkaException(error)
         if fault is not None or log.leaderless_until_ms > self._cluster.clock.now_ms:
             raise passing(KafkaError.NOT_LEADER_FOR_PARTITION, partition.topic)
-        found = log.first, self._end(log)
+        found = 0, self._end(log)
         self._cluster.awaits.after("consumer.watermarks")
         return found
 
@@ -138,7 +138,7 @@ class FakeConsumer:
         for index, (log, position) in enumerate(self._positions):
             if log.leaderless_until_ms > self._now_ms:
                 continue
-            offset, end = max(position, log.first), self._end(log)
+            offset, end = position, self._end(log)
             while offset < end and left:
                 record = log.records[offset]
                 offset += 1

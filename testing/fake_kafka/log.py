@@ -70,7 +70,6 @@ class PartitionLog:
     topic: str
     number: int
     records: list[Record] = field(default_factory=list)
-    first: int = 0
     leaderless_until_ms: float = 0.0
     _open: dict[Transaction, int] = field(default_factory=dict)
 
@@ -107,7 +106,3 @@ class PartitionLog:
         if record.is_marker:
             return False
         return record.transaction is None or record.transaction.is_committing
-
-    def delete_before(self, offset: int) -> None:
-        """Do what retention does."""
-        self.first = max(self.first, min(offset, len(self.records)))

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation
-from tests.integration.guarded import ADMIN, Acls, guarded_broker, login, needed
+from tests.integration.guarded import ADMIN, Acls, bindings_of, guarded_broker, login, needed
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.client import (
@@ -23,9 +24,13 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.deploy.broker import EmbeddedBroker
+from checkback.operations.scanning import TopicScanner
+from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, OperationalError
 from checkback.protocol.properties import FROM_TRANSACTION_CHECK, text_value
 from checkback.protocol.records import check_headers
+from checkback.streaming.rule_source import TopicRules
+from checkback.testing.topics import read_topic
 
 SERVED_S = 90.0
 """How long the pipeline gets for everything; with all rights it needs a tenth of it."""
@@ -147,6 +152,20 @@ def test_a_producer_group_needs_what_is_printed_and_nothing_less(
             acls.give([one])
     assert [name for name, said in failed.items() if not said] == []
     assert len(failed) == 4
+
+
+def test_whoever_may_read_a_topic_needs_no_right_on_a_group(broker: EmbeddedBroker) -> None:
+    topics, acls = topics_of(broker, "readers."), Acls(broker.bootstrap_servers)
+    topic = topics.names.refused
+    topics.send_raw(topic, b"rules", [])
+    given = f"--add --allow-principal User:orders --operation Read --topic {topic}"
+    acls.give(bindings_of(f"kafka-acls --bootstrap-server here:9092 {given}"))
+    connection = confluent_settings(broker.bootstrap_servers, login("orders"))
+
+    with TopicScanner(connection) as scanner, closing(TopicRules(topic, connection)) as rules:
+        assert [one.value for one in scanner.scan(topic)] == [b"rules"]
+        assert rules.content() == b"rules"
+    assert [one.value() for one in read_topic(connection, topic)] == [b"rules"]
 
 
 class Deployment:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from checkback.protocol.configuration import Settings
-from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames
+from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames, is_kafka_topic_name
 
 NAMES = TopicNames("p-")
 
@@ -28,6 +29,15 @@ def test_what_begins_with_two_underscores_belongs_to_kafka(topic: str) -> None:
 )
 def test_a_topic_of_a_user_is_none(topic: str) -> None:
     assert not NAMES.is_system(topic)
+
+
+def test_a_prefix_that_makes_any_of_our_names_too_long_is_refused() -> None:
+    names = TopicNames("p" * 220)
+    ours = (*names.read, names.discarded, names.refused, names.settled, names.status)
+
+    assert all(is_kafka_topic_name(name) for name in ours)
+    with pytest.raises(ConfigurationError, match="topic_prefix"):
+        TopicNames("p" * 221)
 
 
 def test_the_topic_of_the_rules_is_one() -> None:

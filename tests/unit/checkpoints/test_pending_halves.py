@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.property.paged import first_words
 
 from checkback.checkpoints.pending_halves import (
     PendingGroup,
@@ -20,7 +21,6 @@ from checkback.checkpoints.pending_halves import (
 from checkback.checkpoints.state_rows import StoredPage
 from checkback.operations.pending_transactions import PendingTransaction, pending_of_group
 from checkback.state import Page
-from checkback.state.identity import identity_of
 from checkback.state.page import PendingHalves
 
 
@@ -51,7 +51,7 @@ def test_a_group_with_the_same_hash_hides_nothing(groups: str, most: int, ids: l
 
 def test_rows_are_halves_by_offset_with_the_hash_of_their_group() -> None:
     empty = Page.empty(3, 2, 100)
-    identity = identity_of(np.array([-1, 7]), np.array([123, 123]))
+    identity = first_words(np.array([-1, 7]), np.array([123, 123]))
     halves = PendingHalves(
         np.array([5, 9]), np.array([1_000, 2_000]), np.array([7_000, 8_000]), np.array([0, 4]),
         identity, np.array([1, 2]), np.zeros(2, np.int64),
@@ -69,7 +69,7 @@ def stored(partition: int, group: str, *store_times_ms: int) -> StoredPage:
     """A page with a half of that group for each time."""
     count = len(store_times_ms)
     empty = Page.empty(partition, 0, 100)
-    identity = identity_of(np.full(count, group_tag(group)), np.zeros(count, np.int64))
+    identity = first_words(np.full(count, group_tag(group)), np.zeros(count, np.int64))
     times, zeros = np.array(store_times_ms), np.zeros(count, np.int64)
     halves = PendingHalves(np.arange(count), times, times + 6_000, zeros, identity, zeros, zeros)
     page = Page(partition, 0, 100, halves, empty.waiting, empty.settled)

@@ -71,6 +71,19 @@ def test_an_old_half_is_discarded_as_expired_however_long_its_immunity() -> None
     assert story.batch(SENT + 20_001) == [Act(Action.DISCARD_EXPIRED, 0, 0, 0)]
 
 
+def test_a_half_that_is_due_and_too_old_is_discarded_and_nothing_else() -> None:
+    story = Story(replace(RULES, half_retention_ms=20_000))
+    story.batch(SENT, half(0))
+    assert story.batch(SENT + 20_001) == [Act(Action.DISCARD_EXPIRED, 0, 0, 0)]
+
+
+def test_on_a_later_page_halves_are_asked_and_discarded_by_their_own_offsets() -> None:
+    story = Story(replace(RULES, check_max=1), page_size=8, page=3)
+    assert story.batch(DUE, half(26)) == checks((26, 1))
+    late = DUE + INTERVAL + 1
+    assert story.batch(late) == [Act(Action.DISCARD_CHECK_LIMIT, 26, 1, 26)]
+
+
 def test_an_immunity_time_beyond_all_bounds_breaks_no_deadline() -> None:
     story = Story()
     story.batch(SENT, half(0, immunity_ms=2**63 - 1))
@@ -150,6 +163,8 @@ def test_a_check_without_a_topic_is_given_back_once_and_tried_at_the_next_interv
 def test_feedback_of_another_check_or_of_no_pending_half_is_ignored() -> None:
     story = Story()
     story.batch(SENT, half(0), half(1), op(1, COMMIT))
+    story.batch(SENT, undelivered(0, 0))
+    assert story.page.halves.check_times.tolist() == [0]
     story.batch(DUE)
     story.batch(
         DUE, undelivered(0, 2, 1), undelivered(0, 0, 2), undelivered(1, 1, 3), undelivered(9, 1, 4)

@@ -104,6 +104,7 @@ def test_a_verdict_that_does_not_close_the_session_counts_as_unknown(said: int) 
     assert not story.batch(SENT, direct_half(0), op(0, said), direct_op(0, said, 1))
     assert story.counters[Counter.UNKNOWN_OPS] == 2
     assert story.page.pending == 1
+    assert actions(story.batch(DUE)) == [Action.CHECK_DIRECT], "the session may go on"
 
 
 @pytest.mark.parametrize(("said", "action"), [(COMMIT, Action.COMMIT), (ROLLBACK, Action.ROLLBACK)])
@@ -215,6 +216,20 @@ def test_an_old_direct_half_is_fenced_an_interval_before_a_plain_one_is_discarde
     assert story.batch(SENT + FENCE_AGE + 1) == [Act(Action.FENCE, 0, 0, 0)]
     acts = story.batch(SENT + RULES.half_retention_ms + 1, fenced(0))
     assert sorted(actions(acts)) == [Action.DISCARD_EXPIRED, Action.DISCARD_EXPIRED]
+
+
+def test_on_a_later_page_a_half_is_fenced_by_its_own_offset() -> None:
+    story = Story(page_size=8, page=3)
+    acts = story.batch(SENT + FENCE_AGE + 1, direct_half(26))
+    assert acts == [Act(Action.FENCE, 26, 0, 26)]
+
+
+def test_a_half_that_was_fenced_for_its_age_is_discarded_as_expired_though_it_was_asked() -> None:
+    story = Story()
+    assert actions(story.batch(DUE, direct_half(0))) == [Action.CHECK_DIRECT]
+    assert actions(story.batch(SENT + FENCE_AGE + 1)) == [Action.FENCE]
+    acts = story.batch(SENT + FENCE_AGE + 2, fenced(0))
+    assert acts == [Act(Action.DISCARD_EXPIRED, 0, 1, 0)]
 
 
 def test_nothing_is_fenced_while_ops_of_that_time_are_unread() -> None:

@@ -143,6 +143,13 @@ def test_a_verdict_is_forgotten_in_time_and_later_ops_expire_as_without_half() -
     assert story.batch(later) == [refused(1, RefusedReason.OP_WITHOUT_HALF)]
 
 
+def test_a_page_that_keeps_only_an_op_is_not_empty_and_has_no_oldest_half() -> None:
+    story = Story()
+    story.batch(SENT, op(0, COMMIT))
+    assert not story.page.is_empty
+    assert (story.page.pending, story.page.oldest_ms) == (0, -1)
+
+
 def test_verdicts_are_forgotten_each_in_its_time() -> None:
     story = Story(replace(RULES, verdict_retention_ms=100))
     for offset in range(5):
@@ -154,6 +161,9 @@ def test_verdicts_are_forgotten_each_in_its_time() -> None:
         refused(5, RefusedReason.ROLLBACK_AFTER_COMMIT, 3),
         refused(6, RefusedReason.ROLLBACK_AFTER_COMMIT, 4),
     ]
+    story.batch(SENT + 131)
+    assert story.page.settled.verdict[:5].tolist() == [0, 0, 0, 0, 1]
+    assert story.wake_at_ms == SENT + 140
 
 
 def test_a_page_refuses_events_of_another() -> None:

@@ -50,6 +50,16 @@ def test_a_group_with_many_overdue_halves_leaves_checks_for_the_others() -> None
     assert made.page.pending == 7
 
 
+def test_a_group_gets_what_other_pages_left_of_its_share_however_much_budget_there_is() -> None:
+    due = events_of([half(number, transaction=number) for number in range(3)])
+    group = int(group_part(due.identity)[0])
+    before = {group: 5, group + 1: 0}
+
+    made = decide(Page.empty(0, 0, 1024), due, DUE, RULES, 100, asked=before, asked_of_group=6)
+
+    assert made.outcome.offset[made.outcome.action == Action.CHECK].tolist() == [0]
+
+
 def test_refused_ops_stand_at_their_own_place_and_say_why() -> None:
     events = events_of([half(3), op(3, COMMIT, source=70), op(4, COMMIT, source=71)])
 
