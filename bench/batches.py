@@ -39,11 +39,6 @@ class Steady:
         """When the last batch ended."""
         return self.batches[-1].ended_ms
 
-    @property
-    def rows_per_s(self) -> float:
-        """Records read per second."""
-        return self.rows / ((self.to_ms - self.from_ms) / 1_000)
-
 
 def steady_part(batches: Sequence[MeasuredBatch], warm_up: float) -> Steady:
     """Return the part of a run after its warm-up.

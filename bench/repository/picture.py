@@ -18,9 +18,12 @@ WORDS: Final = {
     "job": "Checkback",
     "stateless": "Spark's Kafka sink, no state",
     "ledger": "Checkback with the ledger",
-    "page-size-1": "Checkback, one offset per page",
-    "kafka-streams": "Kafka Streams",
+    "page_size_1": "Checkback, one offset per page",
+    "access_control": "Checkback with access control",
+    "direct": "Checkback, finals delivered by producers",
+    "kafka_streams": "Kafka Streams",
 }
+"""By the kind of a run."""
 SCRAP: Final = 0.1
 """A batch with less than this share of the largest one's records is left out."""
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from checkback.bench.repository.picture import draw, rate_shares, require_drawing
+from checkback.bench.pipeline import possible_comparisons
+from checkback.bench.repository.picture import WORDS, draw, rate_shares, require_drawing
 from checkback.protocol.errors import UsageError
 
 
@@ -58,6 +59,12 @@ def test_a_picture_names_what_it_shows_in_words_and_each_kind_once(tmp_path: Pat
     text = file.read_text("utf-8")
     assert text.count("<!-- Spark's Kafka sink, no state -->") == 2  # a bar and a line
     assert "stateless 0" not in text
+
+
+def test_every_comparison_has_words() -> None:
+    kinds = {name.replace("-", "_") for name in possible_comparisons()}  # as the runs have it
+
+    assert kinds < set(WORDS)
 
 
 def test_another_ending_is_refused_before_the_measuring(tmp_path: Path) -> None:
