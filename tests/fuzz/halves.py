@@ -36,6 +36,7 @@ QUEUES: Final = (
     b"0", b"1", b"7", b"-1", b"2147483647", b"2147483648", b"9" * 5_000, b"", b"one", b" 1", b"1.0",
     b"\x00\x01", b"\xff", None,
 )  # fmt: skip
+NAMES: Final = frozenset({b"PGROUP", b"UNIQ_KEY", b"REAL_TOPIC", b"TRAN_MSG"})
 NAMES_NO_TEXT: Final = (b"\xe9t\xe9", b"\xff", b"\xc3", b"a\xf0\x28\x8c\x28")
 NAMES_WITH_NUL: Final = (b"REAL_TOPIC\0x", b"\0", b"PGROUP\0", b"mine\0mine")
 ILLEGAL_TOPICS: Final = (
@@ -79,7 +80,8 @@ class HalfMaker:
         """Return any other transaction."""
         chance = self.chance
         kind = chance.random()
-        made = self.plain("wild", chance.choice([*GROUPS, "mute", "not a name/"]).encode())
+        group = chance.choice([*GROUPS, "mute", "not a name/", "\x1b[2J\nevil\u202e"])
+        made = self.plain("wild", group.encode())
         if kind < 0.4:
             self._refused(made)
         elif kind < 0.65:
@@ -169,7 +171,7 @@ class HalfMaker:
     def decorate(self, made: Transaction) -> None:
         """Add what changes no fate."""
         chance, half = self.chance, made.half
-        luck = chance.randrange(6)
+        luck = chance.randrange(8)
         if luck == 0:
             half.headers.append((b"REAL_QID", chance.choice(QUEUES)))
         elif luck == 1:
@@ -181,6 +183,12 @@ class HalfMaker:
         elif luck == 4:
             half.headers.append((b"__checkback.errors.reason", b"HALF_LOST"))
             half.headers.append((b"TRAN_HALF_QUEUE_ID", b"-7"))
+        elif luck == 5:  # of headers of one name the first counts
+            half.headers += [(name, b"again") for name, _ in half.headers if name in NAMES]
+        elif luck == 6:
+            half.headers += [
+                (chance.choice((b"", b"\x1b[2J", b"n" * 9_000)), b"\n") for _ in range(2)
+            ]
         else:
             half.headers += [(b"n%d" % one, chance.randbytes(9)) for one in range(20)]
 
@@ -225,6 +233,8 @@ class HalfMaker:
     def _long_name(self, made: Transaction) -> Expected:
         name, longest = self.chance.choice(((b"PGROUP", 255), (b"UNIQ_KEY", 1_024)))
         length = longest + self.chance.choice((1, 100, 60_000))
+        if self.chance.random() < 0.05:
+            length, made.half.compression = 3_000_000, "zstd"
         self._replace(made.half, name, b"n" * length)
         return refused(Reason.HALF_NAME_TOO_LONG)
 

@@ -41,7 +41,7 @@ class OpMaker:
         self.chance = chance
         self.kinds: tuple[Callable[[Record], Expected], ...] = (
             self._unreadable, self._doubtful, self._far, self._state, self._tag, self._blank,
-            self._bad_name, self._noise, self._zeros,
+            self._bad_name, self._noise, self._zeros, self._long_name,
         )  # fmt: skip
         self.direct_kinds: tuple[Callable[[Record], Expected], ...] = (
             *(one for one in self.kinds if one != self._state), self._direct_state,
@@ -137,6 +137,12 @@ class OpMaker:
         else:
             made.headers[self.chance.choice((2, 3))] = (b"UNIQ_KEY", b"x" * 300_000)
         return OP_AT_MOST_REFUSED
+
+    def _long_name(self, made: Record) -> Expected:
+        size = 3_000_000 if self.chance.random() < 0.02 else 30_000
+        at = self.chance.choice((2, 3))
+        made.headers[at], made.compression = (made.headers[at][0], b"n" * size), "zstd"
+        return self._far(made)
 
     def _tag(self, made: Record) -> Expected:
         made.headers[0] = (b"TAGS", self.chance.choice(TAGS))

@@ -62,7 +62,7 @@ class Places:
         return [self.healthy, self.small, self.compacted, self.aged]
 
 
-def fuzz_settings(topics: Topics, checkpoint: Path) -> Settings:
+def fuzz_settings(topics: Topics, checkpoint: Path, ledger: Path | None) -> Settings:
     """Return the job's settings: nothing committed is asked about, what is silent is given up."""
     return topics.settings(
         checkpoint,
@@ -72,6 +72,7 @@ def fuzz_settings(topics: Topics, checkpoint: Path) -> Settings:
         verdict_retention_ms=20_000,
         max_message_bytes=MAX_MESSAGE_BYTES,
         metrics_port=free_ports(1)[0],
+        ledger=str(ledger or ""),
     )
 
 

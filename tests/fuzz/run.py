@@ -11,12 +11,13 @@ from random import Random
 from typing import Final, NamedTuple
 
 import httpx
+from tests.fuzz.aborting import Aborting
 from tests.fuzz.delivering import Delivering, Delivery
 from tests.fuzz.direct import LATE_AFTER_DISCARD, DirectMaker, direct
-from tests.fuzz.halves import HalfMaker
+from tests.fuzz.halves import COMMIT, OP_OF_NO_HALF, HalfMaker
 from tests.fuzz.ops import OpMaker
-from tests.fuzz.places import HEALTHY_GROUP, create_places, fuzz_settings
-from tests.fuzz.records import NOWHERE, UNSETTLED, Expected, Fate, Moment, Record, Transaction
+from tests.fuzz.places import HALF_PARTITIONS, HEALTHY_GROUP, create_places, fuzz_settings
+from tests.fuzz.records import NOWHERE, UNSETTLED, Expected, Fate, Moment, Record, Said, Transaction
 from tests.fuzz.witness import Origin, Sight, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.running import Pipeline, Topics, wait_until
@@ -25,6 +26,8 @@ from checkback.protocol.refusals import RefusedReason
 
 VISIBLE_WITHIN_S: Final = 60.0
 ACCOUNTED_WITHIN_S: Final = 120.0
+ABORTED_SHARE: Final = 0.2
+"""Of the rounds: some halves before the others are aborted."""
 DISCARDED_WITHIN_S: Final = 40.0
 """How long the first direct halves may take that are asked in vain, fenced and given up."""
 ROUND: Final = 250
@@ -59,7 +62,7 @@ class FuzzRun:
         bootstrap_servers: the broker.
         prefix: of the topics.
         folder: of checkpoint and logs.
-        seed: decides what is written.
+        seed: decides what is written. With an even one the job keeps a ledger.
         records: how many.
     """
 
@@ -77,7 +80,8 @@ class FuzzRun:
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.bootstrap_servers, self.prefix)
-        self.settings = fuzz_settings(self.topics, self.folder / "checkpoint")
+        ledger = None if self.seed % 2 else self.folder / "ledger"
+        self.settings = fuzz_settings(self.topics, self.folder / "checkpoint", ledger)
         self.places = create_places(self.topics, self.settings)
         chance = Random(self.seed)
         self.chance = chance
@@ -87,6 +91,7 @@ class FuzzRun:
         self.writer = Writer(self.topics, self._stored)
         op_topic = self.topics.names.direct_op
         self.delivering = Delivering(self.topics, op_topic, chance, self._stored)
+        self.aborting = Aborting(self.topics)
         self.next_offset: Counter[int] = Counter()
 
     def go(self) -> str:
@@ -103,6 +108,7 @@ class FuzzRun:
             raise
         finally:
             self.writer.close()
+            self.aborting.close()
 
     def _go(self) -> str:
         began_s = time.monotonic()
@@ -150,10 +156,11 @@ class FuzzRun:
     def _write_round(self, witness: Witness) -> None:
         self._deliver_deferred()
         self.direct_maker.session = self.delivering.begin_round()
+        others = self._abort_halves() if self.chance.random() < ABORTED_SHARE else []
         made = [self._make() for _ in range(ROUND)]
         made.sort(key=lambda one: writer_of(one.half))
         offsets = [self._take_offset(one.half.partition) for one in made]
-        others = [self.op_maker.op() for _ in range(ROUND // 4)]
+        others += [self.op_maker.op() for _ in range(ROUND // 4)]
         others += [self.op_maker.feedback() for _ in range(ROUND // 20)]
         others += [op for _ in range(ROUND // 8) for op in self.op_maker.direct_ops()]
         early = self._ops(made, offsets, Moment.BEFORE_HALF)
@@ -212,6 +219,17 @@ class FuzzRun:
         return [
             one.op(late, origin[2]) for origin, one in of.items() if is_discarded(witness, origin)
         ]
+
+    def _abort_halves(self) -> list[Record]:
+        """Write halves that are aborted; return ops that commit them all the same."""
+        partition = self.chance.randrange(HALF_PARTITIONS)
+        made = [self.half_maker.plain("aborted", b"wild") for _ in range(self.chance.randint(1, 5))]
+        first = self.next_offset[partition]
+        self.next_offset[partition] += self.aborting.abort([one.half for one in made], partition)
+        for one in made:
+            one.half.partition = partition
+        said = Said(COMMIT, OP_OF_NO_HALF)
+        return [one.op(said, offset) for offset, one in enumerate(made, first)]
 
     def _take_offset(self, partition: int) -> int:
         self.next_offset[partition] += 1
