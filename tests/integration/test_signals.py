@@ -33,12 +33,15 @@ def processes_below(pid: int) -> list[int]:
 
 
 def commands_below(pid: int) -> dict[int, bytes]:
-    """Return the command lines of all that descend from a process; some end while we look."""
+    """Return the command lines of all that descend from a process; some end while we look.
+
+    One without a command line has ended, and its parent has not asked about it yet.
+    """
     found = {}
     for one in processes_below(pid)[1:]:
         with suppress(OSError):
             found[one] = Path(f"/proc/{one}/cmdline").read_bytes()
-    return found
+    return {one: command for one, command in found.items() if command}
 
 
 def is_process(pid: int) -> bool:

@@ -7,13 +7,19 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 from tests.property.model import Act, Record
 
 from checkback.state import Action, Counter, Events, Outcome, Page, Rules, decide
-from checkback.state.identity import identity_of
+from checkback.state.identity import TRANSACTION_BITS
 
 REST_FROM = 1
 """So that some transactions differ in the first word of the identity, some in the second."""
+
+
+def first_words(group: NDArray[np.int64], transaction: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return identities' first words from what stands for groups and transactions."""
+    return group << TRANSACTION_BITS | transaction
 
 
 def events_of(records: Iterable[Record]) -> Events:
@@ -25,7 +31,7 @@ def events_of(records: Iterable[Record]) -> Events:
         kind=np.array([record.kind for record in rows], np.uint8),
         offset=np.array([record.offset for record in rows], np.int64),
         time_ms=np.array([record.time for record in rows], np.int64),
-        identity=identity_of(group, transaction & 2**REST_FROM - 1),
+        identity=first_words(group, transaction & 2**REST_FROM - 1),
         detail=np.array([record.detail for record in rows], np.int64),
         source_offset=np.array([record.source for record in rows], np.int64),
         identity_rest=transaction >> REST_FROM,

@@ -37,21 +37,31 @@ def command_lines(document: Path) -> Iterator[str]:
     yield from (span for span in spans if not SHORTHAND.search(span))
 
 
-def problem_of(line: str) -> str:
-    """Return what the command line says against it, "" for nothing; nothing is run."""
+def parsed(line: str) -> tuple[click.Context, list[str]]:
+    """Return the command that a line names, and the words after it; nothing is run.
+
+    Raises:
+        LookupError: there is no such command.
+    """
     words = shlex.split(line)[1:]
     command: click.Command = LazyGroup(NOUNS)
     context = click.Context(command, info_name="checkback")
     while isinstance(command, click.Group) and words and not PLACEHOLDER.match(words[0]):
         found = command.get_command(context, words[0])
         if found is None:
-            return f"no {words[0]}"
+            raise LookupError(f"no {words[0]}")
         command, words = found, words[1:]
         context = click.Context(command, parent=context, info_name=command.name)
+    return context, words
+
+
+def problem_of(line: str) -> str:
+    """Return what the command line says against it, "" for nothing."""
     try:
-        command.make_parser(context).parse_args(list(words))
-    except click.UsageError as error:
-        return error.format_message()
+        context, words = parsed(line)
+        context.command.make_parser(context).parse_args(list(words))
+    except (LookupError, click.UsageError) as error:
+        return error.format_message() if isinstance(error, click.UsageError) else str(error)
     return ""
 
 
@@ -60,6 +70,24 @@ def test_a_documented_command_line_is_taken(document: Path) -> None:
     problems = {line: problem_of(line) for line in command_lines(document)}
 
     assert {line: problem for line, problem in problems.items() if problem} == {}
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs" / "operating").glob("*.md")), ids=lambda path: path.name
+)
+def test_a_step_of_a_runbook_does_what_the_page_says(page: Path) -> None:
+    """Without --yes such a command only says what it would do; without --why it does not start."""
+    lacking = []
+    for paragraph in page.read_text("utf-8").splitlines():
+        for span in SPAN.findall(paragraph):
+            context, words = parsed(span)
+            options = {name for one in context.command.params for name in one.opts}
+            if words and "--yes" in options and "--yes" not in paragraph:
+                lacking.append(f"{span}: --yes")
+            if words and "--why" in options and "--why" not in words:
+                lacking.append(f"{span}: --why")
+
+    assert lacking == []
 
 
 def test_command_lines_are_found() -> None:

@@ -89,6 +89,21 @@ def test_every_link_leads_somewhere(document: Path) -> None:
     assert (broken, wrong) == ([], [])
 
 
+@pytest.mark.parametrize("document", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_and_modules_that_are_named_exist(document: Path) -> None:
+    rooms = "|".join(top_folders())
+    named = re.findall(rf"`((?:{rooms})/[\w/]+\.(?:py|c))(?:::(\w+))?", document.read_text("utf-8"))
+    files = {name: ROOT / name for name, _ in named}
+    gone = [name for name, file in files.items() if not file.is_file()]
+    missing = [
+        f"{name}::{test}"
+        for name, test in named
+        if test and name not in gone and f"def {test}(" not in files[name].read_text("utf-8")
+    ]
+
+    assert (gone, missing) == ([], [])
+
+
 def test_every_document_but_the_decisions_is_linked_from_the_readme_itself() -> None:
     linked = {target for target, _ in links(README)}
     decisions = ROOT / "docs" / "decisions"

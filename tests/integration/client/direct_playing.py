@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer
-from kafka.structs import TopicPartition
 from tests.integration.client import direct_owner
 from tests.integration.client.direct_owner import COMMIT, ROLLBACK, Answering, Database
-from tests.integration.client.playing import Checkback, header
+from tests.integration.client.playing import Checkback, header, partitions_of
 
 from checkback.client import TransactionMQProducer
 from checkback.client.check_request import read_check_request
@@ -251,7 +250,7 @@ def read_committed(bootstrap_servers: str, topic: str) -> list[Any]:
     )
     behind = KafkaConsumer(bootstrap_servers=bootstrap_servers)
     try:
-        partitions = [TopicPartition(topic, one) for one in behind.partitions_for_topic(topic)]
+        partitions = partitions_of(behind, topic)
         ends = behind.end_offsets(partitions)
         consumer.assign(partitions)
         consumer.seek_to_beginning(*partitions)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Unpack
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.errors import TopicAlreadyExistsError
+from kafka.errors import KafkaConnectionError, TopicAlreadyExistsError
 from kafka.structs import TopicPartition
 
 from checkback.client import (
@@ -114,9 +114,7 @@ class Checkback:
     def read(self, topic: str, least: int = 0, timeout_s: float = 45.0) -> list[Any]:
         """Return all records of a topic, after waiting until it has that many."""
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap_servers)
-        partitions = [
-            TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic) or ()
-        ]
+        partitions = partitions_of(consumer, topic)
         consumer.assign(partitions)
         deadline_s = time.monotonic() + timeout_s
         ends = consumer.end_offsets(partitions)
@@ -159,6 +157,20 @@ class Checkback:
 def header(record: Any, name: str) -> str | None:
     """Return a record's header as text."""
     return text_value(record.headers, name)
+
+
+def partitions_of(consumer: KafkaConsumer, topic: str) -> list[TopicPartition]:
+    """Return a topic's partitions, also where kafka-python first asks a broker that is down."""
+
+    def asked() -> list[list[TopicPartition]]:
+        with suppress(KafkaConnectionError):
+            return [
+                [TopicPartition(topic, one) for one in consumer.partitions_for_topic(topic) or ()]
+            ]
+        return []
+
+    found: list[TopicPartition] = eventually(asked)[0]
+    return found
 
 
 def eventually(condition: Callable[[], Any], timeout_s: float = 45.0) -> Any:
