@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -14,6 +14,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.listed_offsets import listed_offsets
 
 TIMEOUT_S: Final = 20.0
 
@@ -79,31 +80,19 @@ def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int
         BrokerError: the brokers do not answer, or refuse.
     """
     connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-    # Untyped: the stubs do not know what listing offsets returns.
-    admin: Any = AdminClient({**connection, "log_level": 2})
+    admin = AdminClient({**connection, "log_level": 2})
     try:
         known = admin.list_topics(timeout=TIMEOUT_S).topics
-        places = [
-            TopicPartition(topic, number)
-            for topic in topics
-            if topic in known
-            for number in known[topic].partitions
-        ]
-        asked = admin.list_offsets(
-            {one: OffsetSpec.latest() for one in places},
-            isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=TIMEOUT_S,
-        )
-        return {
-            (one.topic, one.partition): future.result(TIMEOUT_S).offset
-            for one, future in asked.items()
-        }
-    except (KafkaException, TimeoutError) as error:
-        why = cause_of(error).str() if isinstance(error, KafkaException) else "timed out"
+    except KafkaException as error:
         raise BrokerError(
-            f"The ends of the topics can't be read: {why}.",
+            f"The topics can't be listed: {cause_of(error).str()}.",
             remedy="Check the brokers, and this user's rights on the topics.",
         ) from error
+    places = [
+        (topic, number) for topic in topics if topic in known for number in known[topic].partitions
+    ]
+    latest, committed = OffsetSpec.latest(), IsolationLevel.READ_COMMITTED
+    return listed_offsets(admin, places, latest, committed, TIMEOUT_S, retry_s=TIMEOUT_S)
 
 
 def published_offsets(settings: Settings, ends: Mapping[tuple[str, int], int]) -> Offsets:

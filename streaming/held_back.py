@@ -19,20 +19,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.checkpoints.logs import Offsets
 from checkback.checkpoints.store import CheckpointStore
-from checkback.protocol.errors import CheckpointError
+from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
 
 FOLDER: Final = "held_back"
 TIMEOUT_S: Final = 10.0
 NO_OFFSET: Final = -1
 """What brokers answer where no record is so young."""
 
-Place = tuple[str, int]
-"""Topic and partition."""
 Numbers = frozenset[int]
 """Of partitions. An op, and a feedback, is in the partition of its half's number."""
 
@@ -46,7 +45,7 @@ class UnreadRecords:
     """
 
     connection: Mapping[str, Any]
-    _admin: Any = None  # untyped: the stubs know little of listing offsets
+    _admin: AdminClient | None = None
 
     def partitions_with_older(self, ends: Offsets, than_ms: int) -> Numbers:
         """Return the partitions with an unread record that its broker stored before a time.
@@ -64,7 +63,7 @@ class UnreadRecords:
             stored = self._offsets(read, OffsetSpec.latest())
             unread = {place: end for place, end in read.items() if end < stored[place]}
             young = self._offsets(unread, OffsetSpec.for_timestamp(than_ms)) if unread else {}
-        except (KafkaException, TimeoutError):
+        except BrokerError:
             return frozenset(number for _, number in read)
         return frozenset(
             place[1] for place, at in young.items() if at == NO_OFFSET or at > unread[place]
@@ -73,15 +72,8 @@ class UnreadRecords:
     def _offsets(self, places: dict[Place, int], which: OffsetSpec) -> dict[Place, int]:
         if self._admin is None:
             self._admin = AdminClient({"log_level": 0, **self.connection})
-        answers = self._admin.list_offsets(
-            {TopicPartition(*place): which for place in places},
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=TIMEOUT_S,
-        )
-        return {
-            (place.topic, place.partition): found.result(TIMEOUT_S).offset
-            for place, found in answers.items()
-        }
+        every = IsolationLevel.READ_UNCOMMITTED
+        return listed_offsets(self._admin, places, which, every, TIMEOUT_S, retry_s=TIMEOUT_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,7 +240,8 @@ def _describe_topics(admin: AdminClient, needed: list[str]) -> dict[str, TopicFa
     for name, future in futures.items():
         try:
             description = future.result(2 * TIMEOUT_S)
-        except KafkaException:
+        except KafkaException as error:
+            _require_missing(name, cause_of(error))
             missing.append(name)
             continue
         facts[name] = TopicFacts(str(description.topic_id), len(description.partitions))
@@ -251,6 +252,17 @@ def _describe_topics(admin: AdminClient, needed: list[str]) -> dict[str, TopicFa
             missing=sorted(missing),
         )
     return facts
+
+
+def _require_missing(topic: str, error: KafkaError) -> None:
+    """Refuse whatever hides a topic that may well be there: nobody is to make that one."""
+    if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        raise BrokerError(
+            f"The brokers do not describe {topic}: {error.str()}.",
+            remedy="Check this user's rights on the topic; `checkback acl grants` prints them.",
+            topic=topic,
+            code=error.name(),
+        )
 
 
 def _require_fit(settings: Settings, facts: ClusterFacts) -> None:

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPythonPartition
@@ -21,10 +21,9 @@ from kafka.errors import KafkaError
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.durations import duration_text
+from checkback.protocol.errors import BrokerError
 from checkback.protocol.printable import printable
-
-Place = tuple[str, int]
-"""Topic and partition."""
+from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
 
 STALLED_AFTER_S: Final = 10.0
 TIMEOUT_S: Final = 10.0
@@ -145,7 +144,7 @@ class StallWatch:
         try:
             stable = self._offsets(IsolationLevel.READ_COMMITTED)
             ends = self._offsets(IsolationLevel.READ_UNCOMMITTED)
-        except (KafkaException, TimeoutError):
+        except (KafkaException, BrokerError):
             self.brokers_answer = False
             return []
         self.brokers_answer = True
@@ -156,19 +155,14 @@ class StallWatch:
     def _offsets(self, isolation: IsolationLevel) -> dict[Place, int]:
         names = self._settings.topics
         known = self._admin.list_topics(timeout=TIMEOUT_S).topics
-        asked = {
-            TopicPartition(topic, number): OffsetSpec.latest()
+        places = [
+            (topic, number)
             for topic in names.read
             if topic in known
             for number in known[topic].partitions
-        }
-        answers = self._admin.list_offsets(
-            asked, isolation_level=isolation, request_timeout=TIMEOUT_S
-        )
-        return {
-            (place.topic, place.partition): found.result(TIMEOUT_S).offset
-            for place, found in answers.items()
-        }
+        ]
+        latest = OffsetSpec.latest()
+        return listed_offsets(self._admin, places, latest, isolation, TIMEOUT_S, retry_s=0)
 
 
 def _with_producers(settings: Settings, stalls: Iterable[Stall]) -> list[Stall]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.protocol.errors import CheckpointError
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
 from checkback.sinks.kafka.lookup import LOOKUP_CONSUMER
 from checkback.state import unpack_settled
 
@@ -68,7 +68,7 @@ def find_spans(
     """
     admin = AdminClient({**connection, "log_level": 2})
     with_ends = [
-        TopicPartition(topic, number)
+        (topic, number)
         for topic in (*names.read, names.settled, names.refused)
         for number in range(partitions[topic])
     ]
@@ -92,10 +92,10 @@ def wait_for_open_transactions(
         BrokerError: the brokers do not answer.
     """
     admin = AdminClient({**connection, "log_level": 2})
-    wanted = [TopicPartition(topic, number) for number in range(partitions)]
+    wanted = [(topic, number) for number in range(partitions)]
     deadline = time.monotonic() + timeout_s
     while True:
-        end = _offsets(admin, wanted, OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        end = _offsets(admin, wanted, OffsetSpec.latest())
         stable = _offsets(admin, wanted, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
         waiting = sorted(number for (_, number), at in end.items() if stable[topic, number] < at)
         if not waiting:
@@ -112,25 +112,11 @@ def wait_for_open_transactions(
 
 def _offsets(
     admin: AdminClient,
-    wanted: list[TopicPartition],
+    wanted: Sequence[Place],
     spec: OffsetSpec,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> dict[tuple[str, int], int]:
-    try:
-        futures = admin.list_offsets(
-            dict.fromkeys(wanted, spec), isolation_level=isolation, request_timeout=TIMEOUT_S
-        )
-        # Any: the stub has no offset.
-        found: dict[tuple[str, int], Any] = {
-            (one.topic, one.partition): future.result(2 * TIMEOUT_S)
-            for one, future in futures.items()
-        }
-    except KafkaException as error:
-        raise BrokerError(
-            f"The ends of the topics can't be read: {cause_of(error).str()}.",
-            remedy="Check bootstrap_servers, the brokers, and the rights of this user.",
-        ) from error
-    return {at: int(result.offset) for at, result in found.items()}
+) -> dict[Place, int]:
+    return listed_offsets(admin, wanted, spec, isolation, TIMEOUT_S, retry_s=TIMEOUT_S)
 
 
 def _marks_from_ms(connection: Mapping[str, Any], topic: str, spans: Mapping[int, Span]) -> int:

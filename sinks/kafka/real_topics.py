@@ -21,8 +21,10 @@ from checkback.sinks.kafka.kafka_error import cause_of
 
 TIMEOUT_S: Final = 30.0
 SETTINGS_TIMEOUT_S: Final = 10.0
-SETTINGS_TRIES: Final = 2
-"""The client may first ask a broker that has just died; the next time it asks another."""
+SETTINGS_TRIES: Final = 5
+SETTINGS_PAUSE_S: Final = 1.0
+"""Between tries for topics of which nothing is known. The client chooses a broker by chance, and one
+that has just died fails a try at once: two tries were not enough."""
 LASTING_ERRORS: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -190,16 +192,7 @@ class TopicDirectory:
         self._listed_s = self.clock_s()
 
     def _look_at(self, topics: Sequence[str]) -> None:
-        unread = topics
-        for _ in range(SETTINGS_TRIES):
-            unread = self._read_settings(unread)
-        unknown = [topic for topic in unread if topic not in self._settings]
-        if unknown:
-            raise BrokerError(
-                f"The settings of {unknown[0]} can't be read: no broker answered.",
-                remedy="Check that all brokers are up.",
-                topic=unknown[0],
-            )
+        self._read_settings(topics)
         for topic in topics:
             known = _known_topic(self._partitions[topic], self._settings[topic])
             self._known[topic] = _lowered(known, self._taught.get(topic))
@@ -208,12 +201,31 @@ class TopicDirectory:
             else:
                 self._short_since_s.pop(topic, None)
 
-    def _read_settings(self, topics: Sequence[str]) -> list[str]:
-        """Return the topics for which no broker answered: what was read of them before holds."""
+    def _read_settings(self, topics: Sequence[str]) -> None:
+        """Read the settings of topics; where no broker answers, those that were read before hold.
+
+        Raises:
+            BrokerError: the settings of one were never read.
+        """
+        self._ask_for_settings(topics)
+        for _ in range(SETTINGS_TRIES - 1):
+            unknown = [topic for topic in topics if topic not in self._settings]
+            if not unknown:
+                return
+            self.pause(SETTINGS_PAUSE_S)
+            self._ask_for_settings(unknown)
+        for topic in topics:
+            if topic not in self._settings:
+                raise BrokerError(
+                    f"The settings of {topic} can't be read: no broker answered.",
+                    remedy="Check that all brokers are up.",
+                    topic=topic,
+                )
+
+    def _ask_for_settings(self, topics: Sequence[str]) -> None:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         if not resources:
-            return []
-        unread = []
+            return
         asked = self.admin.describe_configs(resources, request_timeout=SETTINGS_TIMEOUT_S)
         for resource, future in asked.items():
             try:
@@ -221,11 +233,9 @@ class TopicDirectory:
                 settings = {name: str(entry.value or "") for name, entry in found.items()}
             except (KafkaException, FutureTimeoutError) as error:
                 if not _is_lasting(error):
-                    unread.append(resource.name)
                     continue
                 settings = {}  # assume the defaults; a broker that disagrees says so later
             self._settings[resource.name] = settings
-        return unread
 
 
 def _is_lasting(error: KafkaException | FutureTimeoutError) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, OperationalError
 from checkback.protocol.properties import FROM_TRANSACTION_CHECK, text_value
 from checkback.protocol.records import check_headers
+from checkback.streaming.preflight import look_at_cluster
 from checkback.streaming.rule_source import TopicRules
 from checkback.testing.topics import read_topic
 
@@ -228,6 +230,17 @@ def test_the_pipeline_needs_no_more_than_what_is_printed(
     Acls(broker.bootstrap_servers).give(wanted)
 
     assert Deployment(topics, tmp_path).leaves_undone() == set()
+
+
+def test_topics_that_may_not_be_described_are_not_called_missing(
+    broker: EmbeddedBroker,
+) -> None:
+    topics = topics_of(broker, "hidden.")
+    settings = replace(topics.settings(state_partitions=1), kafka=login("orders"))
+
+    with pytest.raises(BrokerError, match="do not describe hidden") as told:
+        look_at_cluster(settings, confluent_settings(settings.bootstrap_servers, settings.kafka))
+    assert told.value.fields["code"] == "TOPIC_AUTHORIZATION_FAILED"
 
 
 RIGHTS_OF_THE_PIPELINE = 13

@@ -13,6 +13,7 @@ from checkback.sinks.kafka.real_topics import (
     BROKER_DEFAULT_BYTES_MAX,
     KEPT_S,
     MARKER_AGE_MAX_MS,
+    SETTINGS_PAUSE_S,
     SETTINGS_TRIES,
     SHORTAGE_WAIT_S,
     KnownTopic,
@@ -168,10 +169,22 @@ def test_settings_that_no_broker_tells_again_stay_as_they_were_read() -> None:
     assert found.shortage
 
 
-def test_settings_are_asked_for_again_where_the_first_broker_is_silent() -> None:
-    cluster = Cluster({"a": {"max.message.bytes": "10"}}, silent_looks=1)
+def test_settings_are_asked_for_again_until_a_broker_that_has_died_is_known_to_have() -> None:
+    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}}, silent_looks=3), Clock()
 
-    assert found_in(cluster, Clock()) == KnownTopic(1, 10)
+    assert found_in(cluster, clock) == KnownTopic(1, 10)
+    assert clock.now_s == 3 * SETTINGS_PAUSE_S
+
+
+def test_settings_that_are_known_are_not_waited_for() -> None:
+    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}}), Clock()
+    directory = directory_of(cluster, clock)
+    directory.find("a")
+    clock.now_s, cluster.silent_looks = KEPT_S, 1
+    directory.expect_change()
+
+    assert directory.find("a") == KnownTopic(1, 10)
+    assert (clock.now_s, cluster.silent_looks) == (KEPT_S, 0)
 
 
 def test_no_limit_is_made_up_for_a_topic_that_no_broker_tells_of() -> None:

@@ -1,0 +1,95 @@
+"""Where partitions begin and end, or where they reach a time, as their leaders tell."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import OffsetSpec
+
+from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.kafka_error import cause_of
+
+PAUSE_S: Final = 0.2
+PASSING: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError._TRANSPORT,
+    }
+)
+"""What brokers answer while a partition gets another leader, or a new topic its first one. A
+consumer asks again by itself then (Kafka's RetriableException); librdkafka's admin client does not.
+"""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
+
+def listed_offsets(
+    admin: Any,  # untyped: the stubs know little of listing offsets
+    places: Iterable[Place],
+    which: OffsetSpec,
+    isolation: IsolationLevel,
+    timeout_s: float,
+    *,
+    retry_s: float,
+    pause: Callable[[float], None] = time.sleep,
+) -> dict[Place, int]:
+    """Return one offset of each partition; -1 where no record is as young as `which` asks.
+
+    Args:
+        admin: an open admin client.
+        places: the partitions.
+        which: the first offset, the last, or that of a time.
+        isolation: whether the end is the one for readers of committed records.
+        timeout_s: bounds each request.
+        retry_s: for how long partitions are asked for again whose leader is just changing.
+        pause: waits that many seconds.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse, or a partition has no leader.
+    """
+    until_s = time.monotonic() + retry_s
+    found: dict[Place, int] = {}
+    left = list(places)
+    while left:
+        asked = {TopicPartition(*place): which for place in left}
+        answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
+        left = []
+        for at, answer in answers.items():
+            place = (at.topic, at.partition)
+            try:
+                found[place] = int(answer.result(2 * timeout_s).offset)
+            except (KafkaException, TimeoutError) as error:
+                if not _is_passing(error) or time.monotonic() >= until_s:
+                    raise _explained(error, place) from error
+                left.append(place)
+        if left:
+            pause(PAUSE_S)
+    return found
+
+
+def _is_passing(error: KafkaException | TimeoutError) -> bool:
+    return isinstance(error, KafkaException) and cause_of(error).code() in PASSING
+
+
+def _explained(error: KafkaException | TimeoutError, place: Place) -> BrokerError:
+    why = cause_of(error).str() if isinstance(error, KafkaException) else "timed out"
+    topic, partition = place
+    return BrokerError(
+        f"The offsets of {topic}-{partition} can't be read: {why}.",
+        remedy="Check bootstrap_servers, the brokers, and this user's rights on the topic.",
+        topic=topic,
+        partition=partition,
+    )
