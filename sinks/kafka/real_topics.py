@@ -23,8 +23,8 @@ TIMEOUT_S: Final = 30.0
 SETTINGS_TIMEOUT_S: Final = 10.0
 SETTINGS_TRIES: Final = 5
 SETTINGS_PAUSE_S: Final = 1.0
-"""Between tries for topics of which nothing is known. The client chooses a broker by chance, and one
-that has just died fails a try at once: two tries were not enough."""
+"""Between tries for topics of which nothing is known. The client chooses a broker by chance. One
+that has just died fails a try at once, so two tries were not enough."""
 LASTING_ERRORS: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,

@@ -54,7 +54,8 @@ def offsets(leaders: Leaders, retry_s: float = 60, pauses: list[float] | None = 
 
 @pytest.mark.parametrize("code", sorted(PASSING))
 def test_only_the_partition_whose_leader_changes_is_asked_for_again(code: int) -> None:
-    leaders, pauses = Leaders({1: [code, code]}), []
+    leaders = Leaders({1: [code, code]})
+    pauses: list[float] = []
 
     assert offsets(leaders, pauses=pauses) == {("t", 0): 7, ("t", 1): 7}
     assert leaders.asked == [[0, 1], [1], [1]]
