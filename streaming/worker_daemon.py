@@ -21,7 +21,13 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import socket
+from collections.abc import Callable
 from typing import Final
+
+Worker = Callable[[socket.socket, bool], int]
+"""Runs one task over a connection; other than 0 means that the process is to end."""
+EXIT_LET_GO: Final = 1
 
 WITHOUT_THREADS: Final = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -45,10 +51,27 @@ def import_needed() -> None:
     keep_modules()
 
 
+def ending_quietly(worker: Worker) -> Worker:
+    """Return what runs a worker's tasks until the JVM goes away, which it does when a job ends.
+
+    In the middle of a task Spark's daemon wrote a trace of that into the log of a job that ended as
+    it should.
+    """
+
+    def run(connection: socket.socket, authenticated: bool) -> int:
+        try:
+            return worker(connection, authenticated)
+        except ConnectionError:
+            return EXIT_LET_GO
+
+    return run
+
+
 if __name__ == "__main__":
     # Blocked, not ignored: Spark's daemon and its workers set handlers of their own.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     import_needed()
-    from pyspark.daemon import manager
+    from pyspark import daemon
 
-    manager()
+    setattr(daemon, "worker", ending_quietly(daemon.worker))  # noqa: B010 - a typed module
+    daemon.manager()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from checkback.streaming.worker_daemon import NEEDED
+from checkback.streaming.worker_daemon import EXIT_LET_GO, NEEDED, ending_quietly
 
 LOOK = """
 import json, os, sys
@@ -35,3 +36,13 @@ def test_workers_of_a_local_spark_are_forked_with_it(spark: SparkSession) -> Non
         return [name in sys.modules for name in NEEDED]
 
     assert spark.sparkContext.parallelize([0], 1).map(imported).collect() == [[True] * len(NEEDED)]
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_a_worker_whose_jvm_has_gone_ends_without_a_trace(error: type[Exception]) -> None:
+    def task(_: socket.socket, authenticated: bool) -> int:
+        raise error("nobody reads any more")
+
+    with socket.socket() as connection:
+        assert ending_quietly(task)(connection, True) == EXIT_LET_GO
+        assert ending_quietly(lambda *_: 0)(connection, True) == 0
