@@ -12,15 +12,18 @@ import json
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.protocol.properties import text_value
+from checkback.sinks.kafka.asking_again import asked_again
+from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import require_passing
 from checkback.state import Counter, Outcome, pack_settled
 from checkback.streaming.one_record import append_one
@@ -129,11 +132,14 @@ def first_record(settings: Settings, connection: dict[str, Any]) -> Message | No
         {**connection, "group.id": "checkback-preflight", "enable.partition.eof": True}
     )
     try:
-        first, end = consumer.get_watermark_offsets(partition, TIMEOUT_S)
+        look = partial(consumer.get_watermark_offsets, partition, TIMEOUT_S)
+        first, end = asked_again(look, TIMEOUT_S)
         if first == end:
             return None
         consumer.assign([TopicPartition(partition.topic, 0, first)])
         return _next_record(consumer, settings)
+    except KafkaException as error:
+        raise _not_possible(settings, cause_of(error).str()) from error
     finally:
         consumer.close()
 
