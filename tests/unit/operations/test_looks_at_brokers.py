@@ -13,14 +13,16 @@ from checkback.operations import resolving, scanning
 from checkback.operations.broker_checks import guarded
 from checkback.operations.checkpoint import repartition
 from checkback.operations.diagnosis import Diagnosis, Result
-from checkback.operations.rebuild import predecessors
+from checkback.operations.rebuild import positions, predecessors
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka import asking_again
+from checkback.streaming.claim import _no_marks
 
 QUERY = "00000000-0000-0000-0000-000000000001"
+MARKED_MS = 1_700_000_000_000
 NOT_LEADER = KafkaError.NOT_LEADER_FOR_PARTITION
 
 
@@ -193,3 +195,37 @@ def test_a_fence_that_failed_asks_for_a_right_only_where_that_is_missing(
     with pytest.raises(BrokerError, match="can't be fenced") as error:
         resolving.Resolver._fence(resolver, Op(0, 0, "g", "u", 8, direct_closed="s"))
     assert ("WRITE" in error.value.remedy) is is_right
+
+
+class Settled:
+    """A consumer of a settled topic, which hears of these codes, and then has a record or none."""
+
+    def __init__(self, *codes: int, has_record: bool = False) -> None:
+        make: Any = Message  # the stubs are older than its constructor
+        place = {"topic": "t", "partition": 0, "offset": 3, "value": b""}
+        self.left = [make(**place, error=KafkaError(code)) for code in codes]
+        if has_record:
+            marked = {**place, "value": _no_marks()}
+            self.left.append(make(**marked, timestamp=(1, MARKED_MS)))
+
+    def assign(self, _: object) -> None: ...
+
+    def poll(self, _: float) -> Any:
+        return self.left.pop(0) if self.left else None
+
+
+def first_mark_ms(settled: Any) -> int:
+    return positions._first_mark_ms(settled, "t", 0, positions.Span(3, 9))
+
+
+def test_what_a_reader_hears_before_the_first_mark_is_not_taken_for_marks_that_are_gone() -> None:
+    told = (KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+    assert first_mark_ms(Settled(*told, has_record=True)) == MARKED_MS
+    assert first_mark_ms(Settled(*told, KafkaError._PARTITION_EOF)) > MARKED_MS
+
+
+@pytest.mark.parametrize("codes", [[], [KafkaError.TOPIC_AUTHORIZATION_FAILED]])
+def test_marks_that_can_not_be_read_are_not_taken_for_gone(codes: list[int]) -> None:
+    with pytest.raises(BrokerError, match="Reading t-0 failed"):
+        first_mark_ms(Settled(*codes))
