@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 SEEN_LOOK_S: Final = 0.05
+LEAST_S: Final = 0.1
+AGAIN_S: Final = 0.2
+PASSING: Final = frozenset(
+    {
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError._TRANSPORT,
+    }
+)
+"""What brokers answer while another controller is elected."""
 PREFIXES_LOOK_S: Final = 5.0
 PREFIXES_TOLD: Final = 5
 
@@ -117,23 +128,36 @@ def create_check_topic(
         replication_factor=plan.replication_factor,
         config=dict(plan.configs),
     )
-    try:
-        admin.create_topics([wanted], request_timeout=timeout_s)[plan.name].result(timeout_s)
-    except (KafkaException, TimeoutError) as error:
-        problem = error.args[0] if error.args else None
-        if isinstance(problem, KafkaError) and problem.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return
-        said = problem.str() if isinstance(problem, KafkaError) else "no answer in time"
-        raise BrokerError(
-            f"The topic {plan.name} can't be created: {said}",
-            remedy="Create it by hand, or allow the producer to.",
-            topic=plan.name,
-        ) from error
+    while True:
+        left_s = max(LEAST_S, deadline_s - time.monotonic())
+        try:
+            admin.create_topics([wanted], request_timeout=left_s)[plan.name].result(left_s)
+        except (KafkaException, TimeoutError) as error:
+            problem = error.args[0] if error.args else None
+            code = problem.code() if isinstance(problem, KafkaError) else KafkaError._TIMED_OUT
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            if code not in PASSING or time.monotonic() + AGAIN_S >= deadline_s:
+                raise _not_created(plan.name, problem, code) from error
+        else:
+            break
+        time.sleep(AGAIN_S)
     _log.info("Created the check topic %s", plan.name)
     while not topic_exists(admin, plan.name, bootstrap_servers, timeout_s):
         if time.monotonic() > deadline_s:
             return  # the consumer sees it when the brokers do
         time.sleep(SEEN_LOOK_S)
+
+
+def _not_created(topic: str, problem: object, code: int) -> BrokerError:
+    said = problem.str() if isinstance(problem, KafkaError) else "no answer in time"
+    passes = code in PASSING or code == KafkaError._TIMED_OUT
+    by_hand = "Create it by hand, or allow the producer to."
+    return BrokerError(
+        f"The topic {topic} can't be created: {said}",
+        remedy="Check the brokers, and start again." if passes else by_hand,
+        topic=topic,
+    )
 
 
 def topic_exists(admin: AdminClient, topic: str, bootstrap_servers: str, timeout_s: float) -> bool:

@@ -73,9 +73,10 @@ class StatusWatch:
             self._thread.join(timeout_s)
 
     def _read_to_end(self, consumer: Consumer, deadline_s: float) -> None:
+        # First: whatever the brokers answer to the question, the topic is followed from now on.
+        consumer.assign([self._place])
         left_s = max(0.1, deadline_s - time.monotonic())
         first, end = consumer.get_watermark_offsets(self._place, left_s)
-        consumer.assign([self._place])
         at = first
         while at < end and time.monotonic() < deadline_s:
             message = consumer.poll(POLL_S)

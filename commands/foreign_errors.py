@@ -106,6 +106,14 @@ def _of_connection(error: Any) -> CheckbackError:
     )
 
 
+def _of_silence(error: Any) -> CheckbackError:
+    what = f" ({error.strerror})" if error.strerror else ""
+    return OperationalError(
+        f"No answer came in time{what}.",
+        remedy="Check the brokers and the network, then try again.",
+    )
+
+
 def _of_files(error: Any) -> CheckbackError:
     if error.errno in FULL:
         return PrerequisiteError(
@@ -123,6 +131,7 @@ _EXPLANATIONS: Final[dict[str, Callable[[Any], CheckbackError | None]]] = {
     "pyspark.PySparkException": _of_pyspark,
     "py4j.Py4JJavaError": _of_java,
     "builtins.ConnectionError": _of_connection,
+    "builtins.TimeoutError": _of_silence,
     "builtins.OSError": _of_files,
     "builtins.ModuleNotFoundError": missing_package,
 }

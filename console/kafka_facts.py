@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -33,6 +34,7 @@ from checkback.protocol.errors import (
     PrerequisiteError,
 )
 from checkback.protocol.refusals import refusal_facts
+from checkback.sinks.kafka.asking_again import asked_again
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.streaming.members import listed_members
@@ -92,7 +94,8 @@ class KafkaFacts:
 
     def _group(self, name: str, row: dict[str, Any] | None, topics: set[str]) -> GroupRow:
         has_topic = bool(name) and self.settings.topics.check(name) in topics
-        members = listed_members(self.admin(), name) if has_topic else 0
+        look = partial(listed_members, self.admin(), name)
+        members = asked_again(look, TIMEOUT_S) if has_topic else 0
         pending = 0 if row is None else row["pending"]
         oldest_ms = None if row is None else row["oldest_ms"]
         age_ms = 0 if oldest_ms is None else max(0, self.now_ms() - oldest_ms)

@@ -7,11 +7,14 @@ another number of partitions can't be undone.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.errors import UnknownTopicOrPartitionError
 
 from checkback.deploy.admin import Admin, admin_client
 from checkback.protocol.configuration import Settings
@@ -21,6 +24,11 @@ from checkback.protocol.topics import TopicPlan, is_kafka_topic_name, plan_topic
 TOPIC_ALREADY_EXISTS: Final = 36
 """Kafka's error code if another process created the topic between our check and our request."""
 UNKNOWN_TOPIC: Final = 3
+NOT_CONTROLLER: Final = 41
+PASSING: Final = frozenset({7, 13, NOT_CONTROLLER})
+"""REQUEST_TIMED_OUT, NETWORK_EXCEPTION: while another controller is elected."""
+RETRY_S: Final = 20.0
+PAUSE_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +86,8 @@ def create_topics(settings: Settings, real_topics: Sequence[str] = ()) -> list[T
     plans = [*plans_for(settings), *open_plans]
     with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
         existing = find_topics(admin, [plan.name for plan in plans])
-        created = _create(admin, [plan for plan in plans if plan.name not in existing])
-        found = find_topics(admin, [plan.name for plan in plans])
+        created = create_missing(admin, [plan for plan in plans if plan.name not in existing])
+        found = find_all(admin, [plan.name for plan in plans])
     return [
         TopicReport(plan.name, plan.name in created, tuple(compare(plan, found[plan.name])))
         for plan in [*comparable_plans(settings), *open_plans]
@@ -136,6 +144,31 @@ def find_topics(admin: Admin, names: Sequence[str]) -> dict[str, FoundTopic]:
     return {name: _found(described[name]["partitions"], configs[name]) for name in existing}
 
 
+def find_all(
+    admin: Admin, names: Sequence[str], pause: Callable[[float], object] = time.sleep
+) -> dict[str, FoundTopic]:
+    """Return topics that are there; the broker that is asked may not know a new one yet.
+
+    Raises:
+        BrokerError: it does not hear of one in time.
+    """
+    until_s = time.monotonic() + RETRY_S
+    while True:
+        found: dict[str, FoundTopic] = {}
+        with suppress(UnknownTopicOrPartitionError):
+            found = find_topics(admin, names)
+        missing = sorted({*names} - found.keys())
+        if not missing:
+            return found
+        if time.monotonic() >= until_s:
+            raise BrokerError(
+                f"The brokers do not know {missing[0]} yet, though it is made.",
+                remedy="Check that all brokers are up, and run this again.",
+                topic=missing[0],
+            )
+        pause(PAUSE_S)
+
+
 def _found(
     partitions: Sequence[Mapping[str, Any]], configs: Mapping[str, Mapping[str, Any]]
 ) -> FoundTopic:
@@ -145,8 +178,15 @@ def _found(
     )
 
 
-def _create(admin: Admin, plans: Iterable[TopicPlan]) -> set[str]:
-    wanted = {
+def create_missing(
+    admin: Admin, plans: Iterable[TopicPlan], pause: Callable[[float], object] = time.sleep
+) -> set[str]:
+    """Create topics that are missing; return those of them that nobody else made meanwhile.
+
+    Raises:
+        BrokerError: Kafka refuses.
+    """
+    left = {
         plan.name: {
             "num_partitions": -1 if plan.partitions is None else plan.partitions,
             "replication_factor": plan.replication_factor,
@@ -154,19 +194,44 @@ def _create(admin: Admin, plans: Iterable[TopicPlan]) -> set[str]:
         }
         for plan in plans
     }
-    if not wanted:
-        return set()
-    answers = admin.create_topics(wanted, raise_errors=False)["topics"]
-    for one in answers:
-        if one["error_code"] not in (0, TOPIC_ALREADY_EXISTS):
-            raise BrokerError(
-                f"Kafka refused to create the topic {one['name']}: {one['error_message']}",
-                remedy="Change the named setting, or ask for the right to create topics.",
-                topic=one["name"],
-                error_code=one["error_code"],
-            )
-    admin.wait_for_topics(list(wanted))
-    return {one["name"] for one in answers if one["error_code"] == 0}
+    names, created, until_s = list(left), set[str](), time.monotonic() + RETRY_S
+    while left:
+        for one in _answers(admin, left):
+            if one["error_code"] in PASSING and time.monotonic() < until_s:
+                continue
+            if one["error_code"] not in (0, TOPIC_ALREADY_EXISTS):
+                raise _refused(one)
+            del left[one["name"]]
+            if one["error_code"] == 0:
+                created.add(one["name"])
+        if left:
+            pause(PAUSE_S)
+    if names:
+        admin.wait_for_topics(names)
+    return created
+
+
+def _answers(admin: Admin, wanted: Mapping[str, Any]) -> list[dict[str, Any]]:
+    try:
+        answers: list[dict[str, Any]] = admin.create_topics(dict(wanted), raise_errors=False)[
+            "topics"
+        ]
+    except RuntimeError:  # kafka-python's, where no broker that it asked was the controller
+        said = {"error_code": NOT_CONTROLLER, "error_message": "no broker is the controller"}
+        return [{"name": name, **said} for name in wanted]
+    return answers
+
+
+def _refused(answer: Mapping[str, Any]) -> BrokerError:
+    passes = answer["error_code"] in PASSING
+    return BrokerError(
+        f"Kafka refused to create the topic {answer['name']}: {answer['error_message']}",
+        remedy="Check that all brokers are up, and run this again."
+        if passes
+        else "Change the named setting, or ask for the right to create topics.",
+        topic=answer["name"],
+        error_code=answer["error_code"],
+    )
 
 
 def _tolerant(plan: TopicPlan, settings: Settings) -> TopicPlan:

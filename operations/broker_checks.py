@@ -28,7 +28,7 @@ from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import CheckbackError
 from checkback.protocol.refusals import refusal_facts
 from checkback.protocol.topics import DAY_MS, TopicNames
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.asking_again import said_by
 from checkback.sinks.kafka.real_topics import TopicDirectory
 
 TIMEOUT_S: Final = 20.0
@@ -81,7 +81,7 @@ class BrokerChecks:
         """Return the settings of a broker by Kafka's names; none where this user may not look."""
         try:
             return _broker_configs(self.admin)
-        except KafkaException:
+        except (KafkaException, TimeoutError):
             return {}
 
     def replicas(self) -> Findings:
@@ -183,6 +183,6 @@ def guarded(check: str, look: Callable[[], Findings]) -> Findings:
         yield from look()
     except CheckbackError as error:
         yield Diagnosis(check, Result.FAILED, error.message, error.remedy)
-    except KafkaException as error:
+    except (KafkaException, TimeoutError) as error:
         remedy = "Check the rights of this user, and the brokers' logs."
-        yield Diagnosis(check, Result.FAILED, cause_of(error).str(), remedy)
+        yield Diagnosis(check, Result.FAILED, said_by(error), remedy)

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from importlib import metadata
-from typing import Final
+from typing import Any, Final
 
-from confluent_kafka import KafkaException, Producer, libversion
+from confluent_kafka import KafkaError, KafkaException, Producer, libversion
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.pending_halves import pending_groups
@@ -38,6 +38,7 @@ from checkback.operations.writing import append_timed
 from checkback.protocol.configuration import Settings
 from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.records import tick_headers
+from checkback.sinks.kafka.asking_again import asked_again, is_passing, said_by
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.sessions import fence_session
@@ -181,19 +182,27 @@ class Doctor:
         group = self._settings.application_id
         try:
             found = self._group_rights(group)
-        except KafkaException as error:
-            said = f"the pipeline's position is not published: {cause_of(error).str()}"
-            remedy = f"Grant READ on the group {group} if you want lag tools to see the pipeline."
+        except (KafkaException, TimeoutError) as error:
+            said = f"the pipeline's position can't be looked at: {said_by(error)}"
+            remedy = "Check the brokers."
+            if is_passing(error, {KafkaError.GROUP_AUTHORIZATION_FAILED}):
+                said = f"the pipeline's position is not published: {said_by(error)}"
+                remedy = (
+                    f"Grant READ on the group {group} if you want lag tools to see the pipeline."
+                )
             yield Diagnosis(f"rights on group {group}", Result.WARNING, said, remedy)
         else:
             is_ok = found.result is Result.OK
             yield found if is_ok else replace(found, result=Result.WARNING)
 
     def _group_rights(self, group: str) -> Diagnosis:
-        asked = self._admin.describe_consumer_groups(
-            [group], include_authorized_operations=True, request_timeout=TIMEOUT_S
-        )
-        allowed = asked[group].result(TIMEOUT_S).authorized_operations or []
+        def ask() -> Any:
+            asked = self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=TIMEOUT_S
+            )
+            return asked[group].result(TIMEOUT_S).authorized_operations
+
+        allowed = asked_again(ask, TIMEOUT_S) or []
         return judge_rights(f"group {group}", ["READ"], [one.name for one in allowed])
 
     def _groups(self, store: ReadableCheckpoint) -> Findings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -13,8 +14,10 @@ from checkback.checkpoints.logs import Offsets
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.asking_again import asked_again
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.listed_offsets import listed_offsets
+from checkback.sinks.kafka.marker import committed_offsets
 
 TIMEOUT_S: Final = 20.0
 
@@ -82,7 +85,7 @@ def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int
     connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
     admin = AdminClient({**connection, "log_level": 2})
     try:
-        known = admin.list_topics(timeout=TIMEOUT_S).topics
+        known = asked_again(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
     except KafkaException as error:
         raise BrokerError(
             f"The topics can't be listed: {cause_of(error).str()}.",
@@ -110,7 +113,8 @@ def published_offsets(settings: Settings, ends: Mapping[tuple[str, int], int]) -
     # (librdkafka #3663, #4605).
     consumer = Consumer({**connection, "group.id": settings.application_id, "log_level": 2})
     try:
-        found = consumer.committed([TopicPartition(*one) for one in sorted(ends)], TIMEOUT_S)
+        wanted = [TopicPartition(*one) for one in sorted(ends)]
+        found = committed_offsets(consumer, wanted, time.monotonic() + TIMEOUT_S)
     except KafkaException as error:
         raise BrokerError(
             f"The pipeline's position can't be read: {cause_of(error).str()}.",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from checkback.deploy.admin import admin_client
-from checkback.deploy.topics import find_topics
+from checkback.deploy.topics import create_missing, find_topics
 from checkback.operations.positions import Position
 from checkback.operations.writing import append
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
+from checkback.protocol.topics import TopicPlan
 
 KEY: Final = b"plain_acl.yml"
 """One key, so that compaction leaves the newest rules."""
@@ -29,12 +30,6 @@ def publish_rules(settings: Settings, topic: str, rules: bytes) -> Position:
     """
     with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
         if topic not in find_topics(admin, [topic]):
-            plan = {
-                "num_partitions": 1,
-                "replication_factor": settings.replication_factor,
-                "configs": dict(CONFIGS),
-            }
-            admin.create_topics({topic: plan})
-            admin.wait_for_topics([topic])
+            create_missing(admin, [TopicPlan(topic, 1, CONFIGS, settings.replication_factor)])
     connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
     return append(connection, topic, 0, KEY, rules, [])

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from checkback.operations.history import (
     DELIVERED_BY,
@@ -233,10 +233,11 @@ class Resolver:
         try:
             fence_session(self.connection, session, FENCE_TIMEOUT_S)
         except KafkaException as error:
+            cause = cause_of(error)
+            may_not = cause.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            needed = f"This user needs WRITE on the transactional id {session}."
             raise BrokerError(
-                f"The session that might deliver this message can't be fenced: "
-                f"{cause_of(error).str()}.",
-                remedy=f"Nothing was decided. This user needs WRITE on the transactional id "
-                f"{session}.",
+                f"The session that might deliver this message can't be fenced: {cause.str()}.",
+                remedy=f"Nothing was decided. {needed if may_not else 'Try again.'}",
                 session=session,
             ) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -15,6 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from checkback.operations.positions import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers, text_value
+from checkback.sinks.kafka.asking_again import asked_again
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import LOOKUP_CONSUMER, require_passing
 from checkback.sinks.kafka.source_record import PlacedRecord, readable
@@ -101,7 +103,8 @@ class TopicScanner:
         """
         # List all topics: asking for one by name makes some brokers create it.
         with _kafka_errors("The topics can't be listed"):
-            found = self._consumer.list_topics(timeout=TIMEOUT_S).topics.get(topic)
+            known = asked_again(lambda: self._consumer.list_topics(timeout=TIMEOUT_S), TIMEOUT_S)
+            found = known.topics.get(topic)
         return [] if found is None else sorted(found.partitions)
 
     def scan(
@@ -158,7 +161,7 @@ class TopicScanner:
         if from_ms is not None and numbers:
             wanted = [TopicPartition(topic, number, max(0, from_ms)) for number in numbers]
             with _kafka_errors(f"{topic} can't be searched by time"):
-                found = self._consumer.offsets_for_times(wanted, TIMEOUT_S)
+                found = asked_again(lambda: self._first_since(wanted), TIMEOUT_S)
             # A negative offset means that no record has so late a timestamp.
             first = {one.partition: one.offset for one in found}
             marks = {
@@ -169,7 +172,15 @@ class TopicScanner:
 
     def _watermarks(self, topic: str, number: int) -> tuple[int, int]:
         with _kafka_errors(f"{topic} can't be read"):
-            return self._consumer.get_watermark_offsets(TopicPartition(topic, number), TIMEOUT_S)
+            look = partial(self._consumer.get_watermark_offsets, TopicPartition(topic, number))
+            return asked_again(partial(look, TIMEOUT_S), TIMEOUT_S)
+
+    def _first_since(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
+        found = self._consumer.offsets_for_times(wanted, TIMEOUT_S)
+        for one in found:
+            if one.error is not None:  # else it would pass for one without such records
+                raise KafkaException(one.error)
+        return found
 
     def _read(
         self, topic: str, spans: dict[int, tuple[int, int]], wanted: Wanted

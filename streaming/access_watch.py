@@ -15,7 +15,7 @@ from checkback.checkpoints.access_versions import (
 )
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import ConfigurationError
+from checkback.protocol.errors import BrokerError, ConfigurationError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.begun_batches import is_begun
@@ -56,6 +56,7 @@ class AccessWatch:
 
         Raises:
             ConfigurationError: they can't be read, or have mistakes.
+            BrokerError: they are on a topic, and the brokers do not answer.
         """
         if self.source is not None:
             self._seen = self.source.content()
@@ -88,7 +89,7 @@ class AccessWatch:
         awaited, self._awaited = self._awaited, ""
         try:
             found = AccessTable.of(source.rules())
-        except ConfigurationError as error:
+        except (ConfigurationError, BrokerError) as error:
             self.problem = str(error)
             return False
         self.problem = ""

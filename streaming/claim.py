@@ -9,19 +9,21 @@ settled mark that marks nothing, so readers of marks need not know about claims.
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.protocol.properties import text_value
-from checkback.sinks.kafka.lookup import require_passing
+from checkback.sinks.kafka.asking_again import asked_again
+from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.lookup import next_record
 from checkback.state import Counter, Outcome, pack_settled
 from checkback.streaming.one_record import append_one
 
@@ -129,28 +131,16 @@ def first_record(settings: Settings, connection: dict[str, Any]) -> Message | No
         {**connection, "group.id": "checkback-preflight", "enable.partition.eof": True}
     )
     try:
-        first, end = consumer.get_watermark_offsets(partition, TIMEOUT_S)
+        look = partial(consumer.get_watermark_offsets, partition, TIMEOUT_S)
+        first, end = asked_again(look, TIMEOUT_S)
         if first == end:
             return None
         consumer.assign([TopicPartition(partition.topic, 0, first)])
-        return _next_record(consumer, settings)
+        return next_record(consumer, partition.topic, 0, TIMEOUT_S)
+    except KafkaException as error:
+        raise _not_possible(settings, cause_of(error).str()) from error
     finally:
         consumer.close()
-
-
-def _next_record(consumer: Consumer, settings: Settings) -> Message | None:
-    """Return the next record, None at the partition's end."""
-    until_s = time.monotonic() + TIMEOUT_S
-    while True:
-        record = consumer.poll(max(0.0, until_s - time.monotonic()))
-        if record is None:
-            raise _not_possible(settings, "no answer")
-        error = record.error()
-        if error is None:
-            return record
-        if error.code() == KafkaError._PARTITION_EOF:
-            return None
-        require_passing(error, settings.topics.settled, 0)
 
 
 def _own_id(store: CheckpointStore) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from checkback.sinks.kafka.asking_again import COORDINATOR_MOVES, asked_again, is_passing
 from checkback.sinks.kafka.kafka_error import cause_of
 
 TIMEOUT_S: Final = 10.0
@@ -24,17 +25,21 @@ def live_members(admin: AdminClient, group: str) -> int | None:
     An unknown group has none. Returns None if this user may not see the members.
 
     Raises:
-        KafkaException: the brokers do not answer.
+        KafkaException, TimeoutError: the brokers do not answer.
     """
-    asked: Any = admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
     try:
-        return len(asked[group].result(TIMEOUT_S).members)
+        return asked_again(lambda: _described_members(admin, group), TIMEOUT_S)
     except KafkaException as error:
         if cause_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
             return 0
         if cause_of(error).code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return None
         raise
+
+
+def _described_members(admin: AdminClient, group: str) -> int:
+    asked: Any = admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
+    return len(asked[group].result(TIMEOUT_S).members)
 
 
 def groups_without_members(
@@ -59,9 +64,19 @@ def groups_without_members(
     in_any_order = random.sample(sorted(groups), len(groups))
     in_time = takewhile(lambda _: clock_s() < until_s, in_any_order)
     try:
-        return sorted(group for group in in_time if not listed_members(admin, group))
+        return sorted(group for group in in_time if _is_empty(admin, group))
     except (KafkaException, TimeoutError):
         return []
+
+
+def _is_empty(admin: AdminClient, group: str) -> bool:
+    """Tell whether it is known that a group has no live member."""
+    try:
+        return listed_members(admin, group) == 0
+    except KafkaException as error:
+        if is_passing(error, COORDINATOR_MOVES):
+            return False
+        raise
 
 
 def listed_members(admin: AdminClient, group: str) -> int | None:
@@ -70,7 +85,7 @@ def listed_members(admin: AdminClient, group: str) -> int | None:
     Returns None if this user may not see the members.
 
     Raises:
-        KafkaException: the brokers do not answer.
+        KafkaException: the brokers do not answer, or the group's coordinator just moves.
     """
     with warnings.catch_warnings():
         # Deprecated in favour of the very calls that abort.
@@ -78,7 +93,10 @@ def listed_members(admin: AdminClient, group: str) -> int | None:
         found: Any = admin.list_groups(group, TIMEOUT_S)
     if any(_is_forbidden(one.error) for one in found):
         return None
-    return sum(len(one.members) for one in found if one.error is None)
+    for one in found:
+        if one.error is not None and one.error.code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise KafkaException(one.error)
+    return sum(len(one.members) for one in found)
 
 
 def _is_forbidden(error: Any) -> bool:

@@ -81,8 +81,10 @@ class OffsetPublisher:
         own = {"group.id": self.group, "enable.auto.commit": False, "on_commit": self._answered}
         return Consumer({"log_level": 0, **self.connection, **own})
 
-    def _answered(self, *_: object) -> None:
+    def _answered(self, error: object, _: object) -> None:
         self._is_asked = False
+        if error is not None:  # a job that is idle has no newer offsets to make up for it
+            self._published = {}
 
     def _take_answer(self, wait_s: float) -> None:
         if self._consumer is not None and self._is_asked:

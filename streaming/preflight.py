@@ -7,8 +7,9 @@ would make the job write twice or skip, and nobody would see it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -21,15 +22,19 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.protocol.topics import DAY_MS, TopicPlan, plan_topics
+from checkback.sinks.kafka.asking_again import PAUSE_S, asked_again, is_passing, said_by
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.marker import Marker, MarkerStore, require_not_by_hand
+from checkback.sinks.kafka.real_topics import LASTING_ERRORS
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.claim import Claim, claimed_by, first_record
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.transaction_timeout import broker_limit_ms, choose_timeout_ms
 
 TIMEOUT_S: Final = 10.0
-LEADER_PAUSE_S: Final = 0.2
+MADE_S: Final = 2.0
+"""For as long a topic that was made a moment ago may be unknown to the broker that is asked."""
+UNKNOWN: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 READ_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "records would go that are still needed",
     "retention.bytes": "records would go by their number, however young they are",
@@ -84,8 +89,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
     names = settings.topics
     needed = [plan.name for plan in _plans(settings) if plan.name != names.status]
     try:
-        cluster: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
-        cluster_id = str(cluster.result(2 * TIMEOUT_S).cluster_id)
+        cluster_id = asked_again(lambda: _cluster_id(admin), TIMEOUT_S)
         found = _describe_topics(admin, needed)
         facts = ClusterFacts(cluster_id, found, 0)
         _require_fit(settings, facts)
@@ -96,9 +100,8 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
         first = first_record(settings, connection) if settled else None
         claim = None if first is None else Claim.from_record(first)
     except (KafkaException, TimeoutError) as error:
-        why = cause_of(error).str() if isinstance(error, KafkaException) else "timed out"
         raise BrokerError(
-            f"The brokers at {settings.bootstrap_servers} do not answer: {why}.",
+            f"The brokers at {settings.bootstrap_servers} do not answer: {said_by(error)}.",
             remedy="Check bootstrap_servers, the security settings and that the brokers are up.",
             bootstrap_servers=settings.bootstrap_servers,
         ) from error
@@ -234,35 +237,61 @@ def _plans(settings: Settings) -> list[TopicPlan]:
     )
 
 
-def _describe_topics(admin: AdminClient, needed: list[str]) -> dict[str, TopicFacts]:
-    futures = admin.describe_topics(TopicCollection(needed), request_timeout=TIMEOUT_S)
-    facts, missing = {}, []
-    for name, future in futures.items():
+def _cluster_id(admin: AdminClient) -> str:
+    asked: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
+    return str(asked.result(2 * TIMEOUT_S).cluster_id)
+
+
+def _describe_topics(
+    admin: AdminClient, needed: Sequence[str], pause: Callable[[float], object] = time.sleep
+) -> dict[str, TopicFacts]:
+    began_s = time.monotonic()
+    facts: dict[str, TopicFacts] = {}
+    while True:
+        unseen = _described(admin, [name for name in needed if name not in facts], facts)
+        if not unseen:
+            return facts
+        may_be_missing = {error.code() for error in unseen.values()} == {UNKNOWN}
+        if time.monotonic() - began_s >= (MADE_S if may_be_missing else TIMEOUT_S):
+            raise _missing(unseen)
+        pause(PAUSE_S)
+
+
+def _described(
+    admin: AdminClient, names: list[str], facts: dict[str, TopicFacts]
+) -> dict[str, KafkaError]:
+    """Add the facts of these topics; return what hides the others for now."""
+    unseen = {}
+    asked = admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S)
+    for name, future in asked.items():
         try:
             description = future.result(2 * TIMEOUT_S)
         except KafkaException as error:
-            _require_missing(name, cause_of(error))
-            missing.append(name)
-            continue
-        facts[name] = TopicFacts(str(description.topic_id), len(description.partitions))
-    if missing:
-        raise BrokerError(
-            f"Missing topics: {', '.join(sorted(missing))}.",
-            remedy="Run `checkback topics create` with the same settings.",
-            missing=sorted(missing),
-        )
-    return facts
+            unseen[name] = cause_of(error)
+            if not is_passing(error):
+                raise _missing(unseen) from error
+        else:
+            facts[name] = TopicFacts(str(description.topic_id), len(description.partitions))
+    return unseen
 
 
-def _require_missing(topic: str, error: KafkaError) -> None:
-    """Refuse whatever hides a topic that may well be there: nobody is to make that one."""
-    if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-        raise BrokerError(
+def _missing(unseen: Mapping[str, KafkaError]) -> BrokerError:
+    """Return the refusal; nobody is to make a topic that something else hides."""
+    hidden = ((topic, error) for topic, error in unseen.items() if error.code() != UNKNOWN)
+    for topic, error in hidden:
+        may_not = error.code() in LASTING_ERRORS
+        rights = "Check this user's rights on the topic; `checkback acl grants` prints them."
+        return BrokerError(
             f"The brokers do not describe {topic}: {error.str()}.",
-            remedy="Check this user's rights on the topic; `checkback acl grants` prints them.",
+            remedy=rights if may_not else "Check that all brokers are up, and start again.",
             topic=topic,
             code=error.name(),
         )
+    return BrokerError(
+        f"Missing topics: {', '.join(sorted(unseen))}.",
+        remedy="Run `checkback topics create` with the same settings.",
+        missing=sorted(unseen),
+    )
 
 
 def _require_fit(settings: Settings, facts: ClusterFacts) -> None:
@@ -294,11 +323,11 @@ def _require_configs(settings: Settings, admin: AdminClient) -> None:
     names = settings.topics
     wanted = {plan.name: plan.configs for plan in _plans(settings)}
     for topic in names.read:
-        resource = ConfigResource(ResourceType.TOPIC, topic)
-        answer = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
         try:
-            found = {name: str(one.value) for name, one in answer.result().items()}
-        except KafkaException:
+            found = asked_again(partial(_configs_of, admin, topic), TIMEOUT_S)
+        except KafkaException as error:
+            if cause_of(error).code() not in LASTING_ERRORS:
+                raise
             continue  # not allowed to look; a half that is gone is still refused by name
         for name in READ_TOPIC_CONFIGS:
             if found[name] != wanted[topic][name]:
@@ -310,6 +339,12 @@ def _require_configs(settings: Settings, admin: AdminClient) -> None:
                 )
         if topic == names.half:
             _require_retention(settings, int(found["retention.ms"]))
+
+
+def _configs_of(admin: AdminClient, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    answer = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
+    return {name: str(one.value) for name, one in answer.result(2 * TIMEOUT_S).items()}
 
 
 def _require_retention(settings: Settings, retention_ms: int) -> None:
@@ -326,23 +361,13 @@ def _require_retention(settings: Settings, retention_ms: int) -> None:
 
 def _record_count(connection: dict[str, Any], topic: str, partitions: int) -> int:
     consumer = Consumer({**connection, "group.id": "checkback-preflight"})
+    places = [TopicPartition(topic, number) for number in range(partitions)]
     try:
+        # A topic that was made a moment ago has no leader yet.
         ranges = [
-            _offset_range(consumer, TopicPartition(topic, number)) for number in range(partitions)
+            asked_again(partial(consumer.get_watermark_offsets, place, TIMEOUT_S), TIMEOUT_S)
+            for place in places
         ]
     finally:
         consumer.close()
     return sum(end - first for first, end in ranges)
-
-
-def _offset_range(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """Return first and end offset; a topic that was made a moment ago has no leader yet."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            return consumer.get_watermark_offsets(partition, TIMEOUT_S)
-        except KafkaException as error:
-            leaderless = cause_of(error).code() == KafkaError.NOT_LEADER_FOR_PARTITION
-            if not leaderless or time.monotonic() > deadline:
-                raise
-            time.sleep(LEADER_PAUSE_S)

@@ -15,6 +15,7 @@ from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, ConfigurationError
 from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
+from checkback.sinks.kafka.asking_again import PASSING, asked_again, is_passing
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import require_passing
 
@@ -25,6 +26,9 @@ LOOK_S: Final = 1.0
 LOOKS_MAX: Final = 10
 """At rules that are another version at every look."""
 MESSAGES: Final = 100
+MADE_S: Final = 1.0
+"""For as long a topic that was made a moment ago may be unknown to the broker that is asked."""
+SILENCE: Final = PASSING | {KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}
 READER: Final = {
     "group.id": "checkback-access-rules",  # it joins no group
     "enable.auto.commit": False,
@@ -52,6 +56,7 @@ class RuleSource(Protocol):
 
         Raises:
             ConfigurationError: they can't be read, or have mistakes.
+            BrokerError: they are on a topic, and the brokers do not answer.
         """
         ...
 
@@ -93,10 +98,12 @@ class TopicRules:
     Args:
         topic: its name.
         connection: librdkafka's settings for the connection.
+        pause: waits for that many seconds.
     """
 
     topic: str
     connection: dict[str, Any]
+    pause: Callable[[float], object] = time.sleep
     is_written_whole: ClassVar[bool] = True
     _consumer: Consumer | None = field(default=None, repr=False)
     _content: bytes = field(default=b"", repr=False)
@@ -117,7 +124,7 @@ class TopicRules:
             text = self._content.decode("utf-8")
         except KafkaException as error:
             self.close()
-            raise self._unreadable(cause_of(error).str()) from error
+            raise self._unread(error) from error
         except BrokerError as error:
             self.close()
             raise self._unreadable(error.message) from error
@@ -144,7 +151,7 @@ class TopicRules:
         while not self._at_end:
             if not self._take(POLL_S) and time.monotonic() > until_s:
                 self.close()
-                raise BrokerError("no answer in time")
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def _take(self, wait_s: float) -> bool:
         """Take what comes within that time; tell whether anything did."""
@@ -160,13 +167,35 @@ class TopicRules:
 
     def _opened(self) -> Consumer:
         consumer = Consumer({**self.connection, **READER})
-        known = consumer.list_topics(self.topic, ANSWER_S).topics[self.topic]
-        if known.error is not None or len(known.partitions) != 1:
+        try:
+            partitions = asked_again(lambda: self._partitions(consumer), MADE_S, pause=self.pause)
+            said = f"{partitions} partitions"
+        except KafkaException as error:
             consumer.close()
-            said = known.error.str() if known.error else f"{len(known.partitions)} partitions"
+            if not is_passing(error, {KafkaError.UNKNOWN_TOPIC_OR_PART}):
+                raise
+            partitions, said = 0, cause_of(error).str()
+        if partitions != 1:
+            consumer.close()
             raise BrokerError(f"one partition is wanted: {said}")
         consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
         return consumer
+
+    def _partitions(self, consumer: Consumer) -> int:
+        known = consumer.list_topics(self.topic, ANSWER_S).topics[self.topic]
+        if known.error is not None:
+            raise KafkaException(known.error)
+        return len(known.partitions)
+
+    def _unread(self, error: KafkaException) -> BrokerError | ConfigurationError:
+        """Return the error: nobody is to publish rules again because brokers are silent."""
+        if not is_passing(error, SILENCE):
+            return self._unreadable(cause_of(error).str())
+        return BrokerError(
+            f"The access rules on the topic {self.topic} can't be read: {cause_of(error).str()}.",
+            remedy="Check that the brokers are up, and try again.",
+            source=f"{RULES_ON_KAFKA}{self.topic}",
+        )
 
     def _unreadable(self, why: str) -> ConfigurationError:
         return ConfigurationError(
@@ -238,6 +267,7 @@ def present_rules(settings: Settings, *, may_be_part: bool = True) -> AccessCont
 
     Raises:
         ConfigurationError: they can't be read, or have mistakes.
+        BrokerError: they are on a topic, and the brokers do not answer.
     """
     source = rule_source(settings)
     if source is None:

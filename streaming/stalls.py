@@ -27,6 +27,7 @@ from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
 
 STALLED_AFTER_S: Final = 10.0
 TIMEOUT_S: Final = 10.0
+LEADER_S: Final = 2.0
 UNKNOWN: Final = -1
 ID_CHARACTERS_MAX: Final = 255
 """Kafka takes transactional ids of 32 KB, and each progress line names them."""
@@ -162,7 +163,8 @@ class StallWatch:
             for number in known[topic].partitions
         ]
         latest = OffsetSpec.latest()
-        return listed_offsets(self._admin, places, latest, isolation, TIMEOUT_S, retry_s=0)
+        # A partition that just gets another leader is no reason to call the brokers silent.
+        return listed_offsets(self._admin, places, latest, isolation, TIMEOUT_S, retry_s=LEADER_S)
 
 
 def _with_producers(settings: Settings, stalls: Iterable[Stall]) -> list[Stall]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from checkback.protocol import records
 from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError
 from checkback.protocol.status import STATUS_KEY, PipelineStatus
+from checkback.sinks.kafka.asking_again import asked_again, said_by
 from checkback.streaming.one_record import append_one
 
 TIMEOUT_S: Final = 30.0
@@ -24,11 +26,18 @@ def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) 
         now_ms: the time of the start.
 
     Raises:
-        BrokerError: the topic is there and could not be written.
+        BrokerError: the brokers do not answer, or the topic is there and could not be written.
     """
     topic = settings.topics.status
     # All topics: asking for one by name makes some brokers create it.
-    if topic not in AdminClient(connection).list_topics(timeout=TIMEOUT_S).topics:
+    admin = AdminClient(connection)
+    try:
+        known = asked_again(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
+    except KafkaException as error:
+        raise BrokerError(
+            f"The topics can't be listed: {said_by(error)}.", remedy="Check the brokers."
+        ) from error
+    if topic not in known:
         return False
     status = PipelineStatus(settings.reject_transactions, settings.check_interval_ms, now_ms)
     append_one({**connection, "enable.idempotence": True}, topic, status.to_json(), key=STATUS_KEY)

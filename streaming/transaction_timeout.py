@@ -7,7 +7,8 @@ machine left open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
+from checkback.sinks.kafka.asking_again import asked_again
 
 LEAST_MS: Final = 60_000
 TIMES_A_BATCH: Final = 10
@@ -69,13 +71,27 @@ def ordinary_batch_ms(planned: Mapping[int, int], committed: Mapping[int, int]) 
 
 
 def broker_limit_ms(admin: AdminClient) -> int | None:
-    """Return the brokers' least transaction.max.timeout.ms, None if this user may not see it."""
-    cluster: Any = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
-    nodes = cluster.result(2 * REQUEST_TIMEOUT_S).nodes
+    """Return the least transaction.max.timeout.ms of the brokers that tell it, None if none does.
+
+    This user may not be allowed to see it. A broker that has just died is still among those that
+    the others name.
+    """
+    nodes = asked_again(lambda: _nodes(admin), REQUEST_TIMEOUT_S)
     resources = [ConfigResource(ResourceType.BROKER, str(node.id)) for node in nodes]
     asked = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
-    try:
-        found = [one.result(2 * REQUEST_TIMEOUT_S)[LIMIT].value for one in asked.values()]
-    except (KafkaException, KeyError):
-        return None
-    return min((int(value) for value in found if value), default=None)
+    return min(
+        (told for one in asked.values() if (told := _told_ms(one)) is not None), default=None
+    )
+
+
+def _nodes(admin: AdminClient) -> Sequence[Any]:
+    cluster: Any = admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
+    nodes: Sequence[Any] = cluster.result(2 * REQUEST_TIMEOUT_S).nodes
+    return nodes
+
+
+def _told_ms(answer: Any) -> int | None:
+    with suppress(KafkaException, TimeoutError, KeyError):
+        value = answer.result(2 * REQUEST_TIMEOUT_S)[LIMIT].value
+        return int(value) if value else None
+    return None

@@ -10,13 +10,13 @@ from typing import Any, Final, cast
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from checkback.deploy.admin import admin_client
-from checkback.deploy.topics import create_topics, find_topics
+from checkback.deploy.topics import create_missing, create_topics, find_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, text_value
 from checkback.protocol.records import Op, half_headers
-from checkback.protocol.topics import TopicNames
+from checkback.protocol.topics import TopicNames, TopicPlan
 from checkback.sinks.kafka.lookup import require_passing
 from checkback.testing.pipeline_process import QUICK_SPARK
 
@@ -58,14 +58,10 @@ def create_plain_topics(
         BrokerError: Kafka can't be reached, or refuses.
     """
     wanted = list(names)
-    plan = {
-        "num_partitions": partitions, "replication_factor": -1, "configs": dict(configs or {}),
-    }  # fmt: skip
     with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
-        missing = [name for name in wanted if name not in find_topics(admin, wanted)]
-        if missing:
-            admin.create_topics(dict.fromkeys(missing, plan))
-            admin.wait_for_topics(missing)
+        existing = find_topics(admin, wanted)
+        missing = [name for name in wanted if name not in existing]
+        create_missing(admin, [TopicPlan(name, partitions, configs or {}) for name in missing])
 
 
 def delete_topics(settings: Settings, names: Iterable[str]) -> None:

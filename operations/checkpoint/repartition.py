@@ -37,8 +37,8 @@ from checkback.operations.checkpoint.verify import (
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, CheckpointError, UsageError
+from checkback.sinks.kafka.asking_again import asked_again, said_by
 from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.settings import SinkSettings
 
 TIMEOUT_S: Final = 30.0
@@ -276,17 +276,23 @@ def _grow_settled(settings: Settings, partitions: int) -> int:
     connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
     admin = AdminClient({**connection, "log_level": 2})
     try:
-        there = len(admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions)
-        if there >= partitions:
-            return 0
-        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT_S)
-    except KafkaException as error:
+        return asked_again(lambda: _grown(admin, topic, partitions), TIMEOUT_S)
+    except (KafkaException, TimeoutError) as error:
         raise BrokerError(
-            f"{topic} can't be extended to {partitions} partitions: {cause_of(error).str()}.",
-            remedy="Extend it yourself, or ask for the right to alter it.",
+            f"{topic} can't be extended to {partitions} partitions: {said_by(error)}.",
+            remedy="Check that all brokers are up; extend it yourself, or ask for the right to.",
             topic=topic,
         ) from error
-    return partitions - there
+
+
+def _grown(admin: AdminClient, topic: str, partitions: int) -> int:
+    found = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+    if found.error is not None:  # else it would pass for one without partitions
+        raise KafkaException(found.error)
+    missing = partitions - len(found.partitions)
+    if missing > 0:
+        admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(TIMEOUT_S)
+    return max(0, missing)
 
 
 def _last_batches(store: CheckpointStore) -> tuple[int | None, int | None]:

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
-from checkback.sinks.kafka.lookup import LOOKUP_CONSUMER
+from checkback.sinks.kafka.lookup import END_TOLD, LOOKUP_CONSUMER, next_record
 from checkback.state import unpack_settled
 
 TIMEOUT_S: Final = 20.0
@@ -64,7 +64,7 @@ def find_spans(
         partitions: how many each topic has.
 
     Raises:
-        BrokerError: the brokers do not answer.
+        BrokerError: the brokers do not answer, or refuse.
     """
     admin = AdminClient({**connection, "log_level": 2})
     with_ends = [
@@ -124,7 +124,7 @@ def _marks_from_ms(connection: Mapping[str, Any], topic: str, spans: Mapping[int
     cut = {number: span for number, span in spans.items() if span.first > 0}
     if not cut:
         return 0
-    consumer = Consumer({**LOOKUP_CONSUMER, **connection, "log_level": 2})
+    consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **connection, "log_level": 2})
     try:
         return max(_first_mark_ms(consumer, topic, *one) for one in cut.items())
     finally:
@@ -135,8 +135,8 @@ def _first_mark_ms(consumer: Consumer, topic: str, number: int, span: Span) -> i
     if span.first >= span.end:
         return int(time.time() * 1_000)
     consumer.assign([TopicPartition(topic, number, span.first)])
-    message = consumer.poll(TIMEOUT_S)
-    if message is None or message.error() is not None:
+    message = next_record(consumer, topic, number, TIMEOUT_S)
+    if message is None:
         # Only the end markers of Kafka transactions are left.
         return int(time.time() * 1_000)
     # A claim marks nothing and has no batch time.

@@ -19,8 +19,8 @@ from checkback.checkpoints.local_files import local_folder
 from checkback.checkpoints.running import is_running
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.sinks.kafka.asking_again import asked_again, said_by
 from checkback.sinks.kafka.epoch import RETIRED, retire
-from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.marker import Marker, MarkerStore
 from checkback.sinks.kafka.settings import SinkSettings
 
@@ -127,14 +127,25 @@ def end_predecessors(predecessors: Sequence[Predecessor]) -> None:
 def _marker_groups(connection: Mapping[str, Any]) -> list[tuple[str, str]]:
     admin = AdminClient({**connection, "log_level": 2})
     try:
-        listed = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(2 * TIMEOUT_S)
-    except KafkaException as error:
+        names = asked_again(lambda: _group_names(admin), TIMEOUT_S)
+    except (KafkaException, TimeoutError) as error:
         raise BrokerError(
-            f"The consumer groups can't be listed: {cause_of(error).str()}.",
-            remedy="Check the brokers, and this user's right to describe groups.",
+            f"The consumer groups can't be listed: {said_by(error)}.",
+            remedy="Check that all brokers are up, and this user's right to describe groups.",
         ) from error
-    matches = (MARKER_GROUP.fullmatch(group.group_id) for group in listed.valid)
+    matches = (MARKER_GROUP.fullmatch(name) for name in names)
     return sorted((match[1], match[2]) for match in matches if match)
+
+
+def _group_names(admin: AdminClient) -> list[str]:
+    """Return the groups of all brokers; each tells those that it coordinates.
+
+    A broker that says nothing may be the one with the group that has to be fenced.
+    """
+    listed: Any = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(2 * TIMEOUT_S)
+    for error in listed.errors:
+        raise error if isinstance(error, KafkaException) else KafkaException(error)
+    return [group.group_id for group in listed.valid]
 
 
 def _markers(settings: SinkSettings, partitions: int) -> dict[int, Marker]:

@@ -4,33 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.kafka_error import cause_of
-
-PAUSE_S: Final = 0.2
-PASSING: Final = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError._TRANSPORT,
-    }
-)
-"""What brokers answer while a partition gets another leader, or a new topic its first one. A
-consumer asks again by itself then (Kafka's RetriableException); librdkafka's admin client does not.
-"""
+from checkback.sinks.kafka.asking_again import LEADER_MOVES, PAUSE_S, is_passing, said_by
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -72,7 +52,7 @@ def listed_offsets(
             try:
                 found[place] = int(answer.result(2 * timeout_s).offset)
             except (KafkaException, TimeoutError) as error:
-                if not _is_passing(error) or time.monotonic() >= until_s:
+                if not is_passing(error, LEADER_MOVES) or time.monotonic() >= until_s:
                     raise _explained(error, place) from error
                 left.append(place)
         if left:
@@ -80,15 +60,10 @@ def listed_offsets(
     return found
 
 
-def _is_passing(error: KafkaException | TimeoutError) -> bool:
-    return isinstance(error, KafkaException) and cause_of(error).code() in PASSING
-
-
 def _explained(error: KafkaException | TimeoutError, place: Place) -> BrokerError:
-    why = cause_of(error).str() if isinstance(error, KafkaException) else "timed out"
     topic, partition = place
     return BrokerError(
-        f"The offsets of {topic}-{partition} can't be read: {why}.",
+        f"The offsets of {topic}-{partition} can't be read: {said_by(error)}.",
         remedy="Check bootstrap_servers, the brokers, and this user's rights on the topic.",
         topic=topic,
         partition=partition,

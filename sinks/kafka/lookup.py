@@ -6,6 +6,7 @@ consists of is read here, in ascending order, one seek per run of neighbouring o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -272,6 +273,35 @@ def require_passing(error: KafkaError, topic: str | None, partition: int | None)
         topic=topic,
         code=error.name(),
     )
+
+
+def next_record(consumer: Consumer, topic: str, partition: int, timeout_s: float) -> Message | None:
+    """Return the next record of a partition, None at its end.
+
+    Args:
+        consumer: one with `enable.partition.eof`, and that partition assigned.
+        topic: for the text of an error.
+        partition: the same.
+        timeout_s: how long the brokers may take.
+
+    Raises:
+        BrokerError: they do not answer, or refuse.
+    """
+    until_s = time.monotonic() + timeout_s
+    while True:
+        record = consumer.poll(max(0.0, until_s - time.monotonic()))
+        if record is None:
+            raise BrokerError(
+                f"Reading {topic}-{partition} failed: no answer in {timeout_s:.0f} s.",
+                remedy="Check that all brokers are up.",
+                topic=topic,
+            )
+        error = record.error()
+        if error is None:
+            return record
+        if error.code() == KafkaError._PARTITION_EOF:
+            return None
+        require_passing(error, topic, partition)
 
 
 def _runs(offsets: NDArray[np.int64]) -> list[NDArray[np.int64]]:

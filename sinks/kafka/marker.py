@@ -17,6 +17,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.sinks.kafka.asking_again import COORDINATOR_MOVES, is_passing
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.settings import SinkSettings
 
@@ -24,14 +25,7 @@ RENEWAL_MS: Final = 3_600_000
 BY_HAND: Final = -1
 """In the place of an epoch; before any."""
 COORDINATOR_PAUSE_S: Final = 0.1
-COORDINATOR_MOVES: Final = frozenset(
-    {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError._TIMED_OUT,
-    }
-)
+UNREAD: Final = COORDINATOR_MOVES | {KafkaError._TIMED_OUT}
 """The group's coordinator is being found or is loading; librdkafka hands this to the caller."""
 
 
@@ -119,7 +113,15 @@ class MarkerStore:
         self, consumer: Consumer, state_partitions: list[int], timeout_s: float
     ) -> dict[int, Marker]:
         wanted = [TopicPartition(self._topic, partition) for partition in state_partitions]
-        found = _committed(consumer, wanted, time.monotonic() + timeout_s)
+        try:
+            found = committed_offsets(consumer, wanted, time.monotonic() + timeout_s)
+        except KafkaException as error:
+            cause = cause_of(error)
+            raise BrokerError(
+                f"The batch markers can't be read: {cause.str()}.",
+                remedy="Check the brokers, and the pipeline's rights on its groups.",
+                code=cause.name(),
+            ) from error
         return {one.partition: _marker(one) for one in found if one.offset >= 0}
 
     def offset(self, state_partition: int, marker: Marker) -> TopicPartition:
@@ -141,21 +143,36 @@ class MarkerStore:
             self._hasty.close()
 
 
-def _committed(
+def committed_offsets(
     consumer: Consumer, wanted: list[TopicPartition], until_s: float
 ) -> list[TopicPartition]:
+    """Return what a group has committed; ask again while its coordinator is found or loads.
+
+    Args:
+        consumer: one of the group.
+        wanted: the partitions.
+        until_s: until when, by the monotonic clock.
+
+    Raises:
+        KafkaException: the brokers do not answer, or refuse, be it for one partition only.
+    """
     while True:
         try:
-            return consumer.committed(wanted, max(1.0, until_s - time.monotonic()))
+            return _committed(consumer, wanted, max(1.0, until_s - time.monotonic()))
         except KafkaException as error:
-            cause = cause_of(error)
-            if cause.code() not in COORDINATOR_MOVES or time.monotonic() > until_s:
-                raise BrokerError(
-                    f"The batch markers can't be read: {cause.str()}.",
-                    remedy="Check the brokers, and the pipeline's rights on its groups.",
-                    code=cause.name(),
-                ) from error
+            if not is_passing(error, UNREAD) or time.monotonic() > until_s:
+                raise
             time.sleep(COORDINATOR_PAUSE_S)
+
+
+def _committed(
+    consumer: Consumer, wanted: list[TopicPartition], timeout_s: float
+) -> list[TopicPartition]:
+    found = consumer.committed(wanted, timeout_s)
+    for one in found:
+        if one.error is not None:  # else it would pass for one that has nothing committed
+            raise KafkaException(one.error)
+    return found
 
 
 def _marker(found: TopicPartition) -> Marker:

@@ -23,7 +23,7 @@ from tests.upgrade.store_release import RELEASES, check_counts, settings_of
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka.kafka_error import cause_of
-from checkback.sinks.kafka.marker import COORDINATOR_MOVES
+from checkback.sinks.kafka.marker import UNREAD
 
 PATIENCE_S = 240.0
 STORED = sorted(path.name for path in RELEASES.iterdir())
@@ -72,7 +72,7 @@ def is_committed(consumer: Consumer, offsets: list[TopicPartition]) -> bool:
     try:
         consumer.commit(offsets=offsets, asynchronous=False)
     except KafkaException as error:
-        if cause_of(error).code() in COORDINATOR_MOVES:
+        if cause_of(error).code() in UNREAD:
             return False
         raise
     return True

@@ -55,6 +55,8 @@ def test_an_unknown_kafka_setting_is_the_callers_fault() -> None:
         (FileNotFoundError(errno.ENOENT, "No such file", "/a"), PrerequisiteError, "/a: No such"),
         (OSError(errno.ENOSPC, "full"), PrerequisiteError, "No space"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "refused"), OperationalError, "connection"),
+        (TimeoutError(), OperationalError, "No answer came in time"),
+        (TimeoutError(errno.ETIMEDOUT, "timed out"), OperationalError, "timed out"),
         (ModuleNotFoundError("no", name="pyspark.sql"), PrerequisiteError, "pyspark, which"),
     ],
 )

@@ -92,3 +92,14 @@ def test_the_end_of_a_job_waits_for_nothing_where_nothing_is_asked() -> None:
     brokers.publisher.publish_last(None)
 
     assert (brokers.polls, brokers.now_s) == (0, 100.0)
+
+
+def test_offsets_that_were_not_stored_are_committed_again() -> None:
+    brokers = Brokers()
+    brokers.publisher.publish(progress(7))
+    brokers.publisher._answered("not the coordinator", [])
+    brokers.answered = 1
+
+    brokers.publisher.publish(progress(7))
+
+    assert [one["half", 0] for one in brokers.requests] == [7, 7]

@@ -10,7 +10,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.listed_offsets import PASSING, PAUSE_S, listed_offsets
+from checkback.sinks.kafka.asking_again import LEADER_MOVES, PAUSE_S
+from checkback.sinks.kafka.listed_offsets import listed_offsets
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 
@@ -52,7 +53,7 @@ def offsets(leaders: Leaders, retry_s: float = 60, pauses: list[float] | None = 
     )
 
 
-@pytest.mark.parametrize("code", sorted(PASSING))
+@pytest.mark.parametrize("code", sorted(LEADER_MOVES))
 def test_only_the_partition_whose_leader_changes_is_asked_for_again(code: int) -> None:
     leaders = Leaders({1: [code, code]})
     pauses: list[float] = []

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from checkback.sinks.kafka.marker import RENEWAL_MS, Marker
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+from checkback.sinks.kafka import marker
+from checkback.sinks.kafka.marker import RENEWAL_MS, Marker, committed_offsets
+
+NO_OFFSET = -1001
 
 
 def test_one_row_of_a_batch_is_some_of_it() -> None:
@@ -14,9 +23,41 @@ def test_one_row_of_a_batch_is_some_of_it() -> None:
 
 def test_a_marker_is_renewed_after_an_hour_also_where_the_clock_was_set_back() -> None:
     moved_at_ms = 1_700_000_000_000
-    marker = Marker(3, moved_at_ms)
+    moved = Marker(3, moved_at_ms)
     steps_ms = (0, RENEWAL_MS - 1, RENEWAL_MS, 1 - RENEWAL_MS, -RENEWAL_MS)
 
-    due = [marker.is_due_for_renewal(moved_at_ms + step_ms) for step_ms in steps_ms]
+    due = [moved.is_due_for_renewal(moved_at_ms + step_ms) for step_ms in steps_ms]
 
     assert due == [False, False, True, False, True]
+
+
+class Coordinator:
+    """A consumer whose group answers with these codes for partition 1, then with offset 7."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+
+    def committed(self, wanted: list[TopicPartition], _: float) -> list[Any]:
+        code = self.codes.pop(0) if self.codes else None
+        error = None if code is None else KafkaError(code)
+        told = {1: (NO_OFFSET if error else 7, error)}
+        answers = [(one.partition, *told.get(one.partition, (7, None))) for one in wanted]
+        return [SimpleNamespace(partition=at, offset=end, error=no) for at, end, no in answers]
+
+
+def committed(coordinator: Any, until_s: float) -> list[int]:
+    wanted = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    return [one.offset for one in committed_offsets(coordinator, wanted, until_s)]
+
+
+def test_an_offset_that_is_not_told_is_not_taken_for_one_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(marker, "COORDINATOR_PAUSE_S", 0)
+    moving = Coordinator(KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_COORDINATOR)
+
+    assert committed(moving, float("inf")) == [7, 7]
+    with pytest.raises(KafkaException):
+        committed(Coordinator(KafkaError.TOPIC_AUTHORIZATION_FAILED), float("inf"))
+    with pytest.raises(KafkaException):
+        committed(Coordinator(KafkaError.UNSTABLE_OFFSET_COMMIT), 0)

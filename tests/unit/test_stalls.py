@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from checkback.protocol.configuration import Settings
+from checkback.sinks.kafka import listed_offsets
 from checkback.streaming import stalls
 from checkback.streaming.progress import Progress, is_quiet, line_text
 from checkback.streaming.stalls import Stall, StallHistory, StallWatch, named
@@ -78,3 +82,32 @@ def test_the_id_of_who_stalls_commands_no_terminal() -> None:
     stall = Stall("half", 0, 5, 7, 15, 42, "\x1b[2J")
 
     assert r"producer 42 (\x1b[2J) has" in stall.says()
+
+
+class Electing:
+    """An admin client of one partition each, which first finds no leader."""
+
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.topics, self.codes = topics, [KafkaError.NOT_LEADER_FOR_PARTITION]
+
+    def list_topics(self, **_: Any) -> Any:
+        return SimpleNamespace(topics={one: SimpleNamespace(partitions=[0]) for one in self.topics})
+
+    def list_offsets(self, places: Mapping[Any, Any], **_: Any) -> dict[Any, Any]:
+        return dict.fromkeys(places, self)
+
+    def result(self, _: float) -> Any:
+        if self.codes:
+            raise KafkaException(KafkaError(self.codes.pop()))
+        return SimpleNamespace(offset=7)
+
+
+def test_a_partition_that_gets_another_leader_does_not_make_the_brokers_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listed_offsets, "PAUSE_S", 0)
+    settings = Settings()
+    watch = StallWatch(settings, Electing(settings.topics.read))  # type: ignore[arg-type]
+
+    assert watch.look() == []
+    assert watch.brokers_answer

@@ -95,3 +95,26 @@ def test_a_topic_that_can_not_be_read_says_nothing() -> None:
 
     watch.require_accepting()
     watch.close(5)
+
+
+def test_a_question_that_fails_at_the_start_does_not_keep_it_from_following() -> None:
+    class Leaderless(Topic):
+        is_followed = False
+
+        def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
+            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+
+        def assign(self, place: object) -> None:
+            super().assign(place)
+            self.is_followed = True
+
+        def poll(self, timeout_s: float) -> Record | None:
+            return super().poll(timeout_s) if self.is_followed else None
+
+    topic = Leaderless(REJECTING.to_json())
+    watch = started(topic)
+
+    wait_until(lambda: watch._status is not None)
+    with pytest.raises(SendError):
+        watch.require_accepting()
+    watch.close(5)

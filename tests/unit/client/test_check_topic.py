@@ -1,0 +1,76 @@
+"""A producer makes its group's check topic, also while the brokers elect another controller."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from checkback.client import check_topic
+from checkback.client.check_topic import PASSING, create_check_topic
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.topics import TopicPlan
+
+
+class Admin:
+    """Makes a topic; first it fails like this."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.tries = 0
+        self.is_made = False
+
+    def list_topics(self, topic: str, _: float) -> Any:
+        error = None if self.is_made else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=error)})
+
+    def create_topics(self, wanted: list[Any], **_: Any) -> dict[str, Admin]:
+        self.tries += 1
+        return {one.topic: self for one in wanted}
+
+    def result(self, _: float) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+        self.is_made = True
+
+
+def failure(code: int) -> KafkaException:
+    return KafkaException(KafkaError(code))
+
+
+def create(admin: Any, timeout_s: float = 60) -> None:
+    create_check_topic(admin, TopicPlan("checks", 1), "b:1", timeout_s)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_topic, "AGAIN_S", 0)
+
+
+@pytest.mark.parametrize("code", sorted(PASSING))
+def test_a_controller_that_changes_ends_no_start(code: int) -> None:
+    admin = Admin(failure(code), failure(code))
+
+    create(admin)
+
+    assert (admin.is_made, admin.tries) == (True, 3)
+
+
+def test_a_topic_that_another_process_made_serves() -> None:
+    create(Admin(failure(KafkaError.NOT_CONTROLLER), failure(KafkaError.TOPIC_ALREADY_EXISTS)))
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "remedy"),
+    [
+        (failure(KafkaError.TOPIC_AUTHORIZATION_FAILED), "authorization", "by hand"),
+        (failure(KafkaError.NOT_CONTROLLER), "controller", "Check the brokers"),
+        (TimeoutError(), "no answer in time", "Check the brokers"),
+    ],
+)
+def test_the_remedy_is_that_of_the_cause(error: Exception, says: str, remedy: str) -> None:
+    with pytest.raises(BrokerError, match=f"(?i){says}") as refused:
+        create(Admin(error), timeout_s=0)
+    assert remedy in refused.value.remedy

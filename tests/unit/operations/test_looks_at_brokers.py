@@ -1,0 +1,231 @@
+"""What operators look at is asked for again while the brokers rearrange themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from checkback.operations import resolving, scanning
+from checkback.operations.broker_checks import guarded
+from checkback.operations.checkpoint import repartition
+from checkback.operations.diagnosis import Diagnosis, Result
+from checkback.operations.rebuild import positions, predecessors
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.records import Op
+from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka import asking_again
+from checkback.streaming.claim import _no_marks
+
+QUERY = "00000000-0000-0000-0000-000000000001"
+MARKED_MS = 1_700_000_000_000
+NOT_LEADER = KafkaError.NOT_LEADER_FOR_PARTITION
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking_again, "PAUSE_S", 0)
+
+
+def failure(code: int) -> KafkaException:
+    return KafkaException(KafkaError(code))
+
+
+class Groups:
+    """Brokers with one marker group; first these errors come from one of them."""
+
+    def __init__(self, *errors: Any) -> None:
+        self.errors = list(errors)
+
+    def list_consumer_groups(self, **_: Any) -> Groups:
+        return self
+
+    def result(self, _: float) -> Any:
+        error = self.errors.pop(0) if self.errors else None
+        if isinstance(error, TimeoutError):
+            raise error
+        known = [SimpleNamespace(group_id=f"app-marker-{QUERY}")]
+        return SimpleNamespace(valid=[] if error else known, errors=[error] if error else [])
+
+
+def marker_groups(monkeypatch: pytest.MonkeyPatch, *errors: Any) -> list[tuple[str, str]]:
+    groups = Groups(*errors)
+    monkeypatch.setattr(predecessors, "AdminClient", lambda _: groups)
+    return predecessors._marker_groups({})
+
+
+def test_a_broker_that_tells_no_groups_for_a_moment_hides_no_predecessor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loading = KafkaError.COORDINATOR_LOAD_IN_PROGRESS
+
+    found = marker_groups(monkeypatch, failure(loading), KafkaError(loading))
+
+    assert found == [("app", QUERY)]
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), failure(KafkaError._TIMED_OUT)])
+def test_groups_that_a_broker_does_not_tell_end_a_rebuild(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    with pytest.raises(BrokerError, match="consumer groups can't be listed"):
+        marker_groups(monkeypatch, error)
+
+
+class Moving:
+    """A consumer of one record at offset 0; each question first finds no leader."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.failed: set[str] = set()
+        self.left: list[Any] = []
+
+    def fail_once(self, question: str) -> KafkaError | None:
+        if question in self.failed:
+            return None
+        self.failed.add(question)
+        return KafkaError(self.code)
+
+    def list_topics(self, **_: Any) -> Any:
+        if error := self.fail_once("topics"):
+            raise KafkaException(error)
+        return SimpleNamespace(topics={"t": SimpleNamespace(partitions={0: None})})
+
+    def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
+        if error := self.fail_once("ends"):
+            raise KafkaException(error)
+        return 0, 1
+
+    def offsets_for_times(self, *_: object) -> list[Any]:
+        error = self.fail_once("times")
+        return [SimpleNamespace(partition=0, offset=-1001 if error else 0, error=error)]
+
+    def assign(self, _: list[TopicPartition]) -> None:
+        make: Any = Message  # the stubs are older than its constructor
+        self.left = [
+            make(topic="t", partition=0, offset=0, value=b"v", headers=[], timestamp=(1, 1))
+        ]
+
+    def poll(self, _: float) -> Any:
+        return self.left.pop(0) if self.left else None
+
+    def consume(self, *_: object) -> list[Any]:
+        return []
+
+    def close(self) -> None: ...
+
+
+def scanned(monkeypatch: pytest.MonkeyPatch, code: int) -> list[bytes | None]:
+    consumer = Moving(code)
+    monkeypatch.setattr(scanning, "Consumer", lambda _: consumer)
+    with scanning.TopicScanner({}) as scanner:
+        return [one.value for one in scanner.scan("t", from_ms=1)]
+
+
+def test_a_leader_that_changes_hides_no_record_and_ends_no_scan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert scanned(monkeypatch, NOT_LEADER) == [b"v"]
+
+
+def test_a_scan_that_may_not_read_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BrokerError, match="can't be listed"):
+        scanned(monkeypatch, KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+
+def test_a_check_that_gets_no_answer_is_a_finding() -> None:
+    def silent() -> Iterator[Diagnosis]:
+        raise TimeoutError
+
+    (found,) = guarded("groups", silent)
+
+    assert (found.result, found.says) == (Result.FAILED, "no answer in time")
+
+
+class Growing:
+    """An admin client of a topic with two partitions; creating more first fails like this."""
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+
+    def list_topics(self, topic: str, **_: Any) -> Any:
+        known = SimpleNamespace(error=None, partitions={0: None, 1: None})
+        return SimpleNamespace(topics={topic: known})
+
+    def create_partitions(self, wanted: list[Any]) -> dict[str, Growing]:
+        return {one.topic: self for one in wanted}
+
+    def result(self, _: float) -> None:
+        if self.errors:
+            raise self.errors.pop(0)
+
+
+def grown(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> int:
+    admin = Growing(*errors)
+    monkeypatch.setattr(repartition, "AdminClient", lambda _: admin)
+    return repartition._grow_settled(Settings(bootstrap_servers="b:1"), 5)
+
+
+def test_a_topic_is_extended_although_the_controller_moves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert grown(monkeypatch, failure(KafkaError.NOT_CONTROLLER)) == 3
+    with pytest.raises(BrokerError, match="no answer in time"):
+        grown(monkeypatch, TimeoutError())
+
+
+@pytest.mark.parametrize(
+    ("code", "is_right"),
+    [(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True), (KafkaError._TIMED_OUT, False)],
+)
+def test_a_fence_that_failed_asks_for_a_right_only_where_that_is_missing(
+    monkeypatch: pytest.MonkeyPatch, code: int, is_right: bool
+) -> None:
+    def refused(*_: object) -> None:
+        raise failure(code)
+
+    monkeypatch.setattr(resolving, "fence_session", refused)
+    monkeypatch.setattr(resolving, "is_direct_id_of", lambda *_: True)
+    resolver: Any = SimpleNamespace(topics=TopicNames(""), connection={})
+
+    with pytest.raises(BrokerError, match="can't be fenced") as error:
+        resolving.Resolver._fence(resolver, Op(0, 0, "g", "u", 8, direct_closed="s"))
+    assert ("WRITE" in error.value.remedy) is is_right
+
+
+class Settled:
+    """A consumer of a settled topic, which hears of these codes, and then has a record or none."""
+
+    def __init__(self, *codes: int, has_record: bool = False) -> None:
+        make: Any = Message  # the stubs are older than its constructor
+        place = {"topic": "t", "partition": 0, "offset": 3, "value": b""}
+        self.left = [make(**place, error=KafkaError(code)) for code in codes]
+        if has_record:
+            marked = {**place, "value": _no_marks()}
+            self.left.append(make(**marked, timestamp=(1, MARKED_MS)))
+
+    def assign(self, _: object) -> None: ...
+
+    def poll(self, _: float) -> Any:
+        return self.left.pop(0) if self.left else None
+
+
+def first_mark_ms(settled: Any) -> int:
+    return positions._first_mark_ms(settled, "t", 0, positions.Span(3, 9))
+
+
+def test_what_a_reader_hears_before_the_first_mark_is_not_taken_for_marks_that_are_gone() -> None:
+    told = (KafkaError._TRANSPORT, KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+    assert first_mark_ms(Settled(*told, has_record=True)) == MARKED_MS
+    assert first_mark_ms(Settled(*told, KafkaError._PARTITION_EOF)) > MARKED_MS
+
+
+@pytest.mark.parametrize("codes", [[], [KafkaError.TOPIC_AUTHORIZATION_FAILED]])
+def test_marks_that_can_not_be_read_are_not_taken_for_gone(codes: list[int]) -> None:
+    with pytest.raises(BrokerError, match="Reading t-0 failed"):
+        first_mark_ms(Settled(*codes))
