@@ -104,12 +104,12 @@ def test_a_question_that_fails_at_the_start_does_not_keep_it_from_following() ->
         def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
             raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
 
-        def assign(self, place: object) -> None:
-            super().assign(place)
+        def assign(self, _: object) -> None:
+            super().assign(_)
             self.is_followed = True
 
-        def poll(self, timeout_s: float) -> Record | None:
-            return super().poll(timeout_s) if self.is_followed else None
+        def poll(self, _: float) -> Record | None:
+            return super().poll(_) if self.is_followed else None
 
     topic = Leaderless(REJECTING.to_json())
     watch = started(topic)
