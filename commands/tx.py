@@ -92,8 +92,8 @@ def resolve(
     or refuses the op as it does every other. Without --yes the command only says what it would
     append.
 
-    Exit code 1: the transaction already has a verdict, it got another one than you asked for, or it
-    got none in time.
+    Exit code 1: the transaction had or got another verdict than you asked for, its final message
+    was refused, or no verdict came in time.
     """
     if verdict is None or not operator or not why.strip():
         raise UsageError(_what_is_missing(verdict, operator))

@@ -1,8 +1,9 @@
-"""docs/commands.md names every command, and only options that the command has."""
+"""docs/commands.md names every command with all of its options, and only those."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 
@@ -11,15 +12,21 @@ import pytest
 from click.testing import CliRunner
 
 from checkback.checkpoints.access_versions import AccessVersion
+from checkback.commands import core
 from checkback.commands.core import LazyGroup
 from checkback.commands.nouns import NOUNS
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import CheckpointError, OperationalError, UsageError
 from checkback.streaming.access_watch import change_facts
 
 TEXT = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 SECTIONS: dict[str, str] = dict(
     re.findall(r"^### `checkback ([a-z -]+)`\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
 )
-OPTION = re.compile(r"--[a-z][a-z-]*")
+OPTION = re.compile(r"--[a-z][a-z0-9-]*")
+SETTINGS = {f"--{one.name.replace('_', '-')}" for one in fields(Settings)}
+TOLD_ONCE = {"--output", "--config", "--help"}
+"""Of every command that has them; the head of the page says what they do."""
 
 
 def existing() -> set[str]:
@@ -43,6 +50,40 @@ def test_a_documented_command_has_the_options_that_are_said(name: str) -> None:
     # Skip the options that the text names for another command.
     own = re.sub(rf"`checkback (?!{name}\b)[^`]*`", "", SECTIONS[name])
     assert {*OPTION.findall(own), "--output"} <= set(OPTION.findall(told.output))
+
+
+@pytest.mark.parametrize("name", sorted(SECTIONS))
+def test_every_option_of_a_command_is_documented(name: str) -> None:
+    told = set(OPTION.findall(SECTIONS[name]))
+    if name.startswith("bench ") and name not in ("bench client", "bench direct"):
+        told |= set(OPTION.findall(shared_by_verbs()))
+
+    assert options_of(name) - SETTINGS - TOLD_ONCE - told == set()
+
+
+def shared_by_verbs() -> str:
+    """Return the sentence on the options that the verbs of the bench share."""
+    return SECTIONS["bench pipeline"].split("As every verb but `client` and `direct`:", 1)[1]
+
+
+def options_of(name: str) -> set[str]:
+    command: click.Command = LazyGroup(NOUNS)
+    for word in name.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None
+        command = found
+    names = {one for parameter in command.params for one in parameter.opts}
+    return {one for one in names if one.startswith("--")}
+
+
+def test_readers_are_told_every_exit_code_in_both_places() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    codes = {value for name, value in vars(core).items() if name.startswith("EXIT_")}
+    codes |= {one.exit_code for one in (UsageError, OperationalError, CheckpointError)}
+
+    for text in (TEXT, readme):
+        assert {int(code) for code in re.findall(r"^\| (\d+) \| ", text, re.MULTILINE)} == codes
 
 
 def test_every_line_of_a_running_job_is_documented_with_its_keys() -> None:

@@ -144,3 +144,11 @@ def test_the_runbooks_name_reasons_that_exist() -> None:
 
     named = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", text)) - {"CHECK_IMMUNITY_TIME_IN_SECONDS"}
     assert named <= reasons
+
+
+def test_the_runbook_says_of_every_reason_of_its_alert_what_to_do() -> None:
+    text = (ROOT / "docs" / "operating" / "alerts.md").read_text("utf-8")
+    section = text.split("## CheckbackMessagesRefused\n", 1)[1].split("\n## ", 1)[0]
+    to_do = section.split("**Do:**", 1)[1]
+
+    assert {name for name in VERDICT_NAMES.split("|") if f"`{name}`" not in to_do} == set()
