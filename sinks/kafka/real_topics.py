@@ -21,10 +21,10 @@ from checkback.sinks.kafka.kafka_error import cause_of
 
 TIMEOUT_S: Final = 30.0
 SETTINGS_TIMEOUT_S: Final = 10.0
-SETTINGS_TRIES: Final = 5
+SETTINGS_WAIT_S: Final = 20.0
+"""For how long topics are asked about of which nothing is known. The client chooses a broker by
+chance; one that has just died fails a try at once, and five were too few on a busy machine."""
 SETTINGS_PAUSE_S: Final = 1.0
-"""Between tries for topics of which nothing is known. The client chooses a broker by chance. One
-that has just died fails a try at once, so two tries were not enough."""
 LASTING_ERRORS: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -207,20 +207,17 @@ class TopicDirectory:
         Raises:
             BrokerError: the settings of one were never read.
         """
+        until_s = self.clock_s() + SETTINGS_WAIT_S
         self._ask_for_settings(topics)
-        for _ in range(SETTINGS_TRIES - 1):
-            unknown = [topic for topic in topics if topic not in self._settings]
-            if not unknown:
-                return
+        while unknown := [topic for topic in topics if topic not in self._settings]:
+            if self.clock_s() >= until_s:
+                raise BrokerError(
+                    f"The settings of {unknown[0]} can't be read: no broker answered.",
+                    remedy="Check that all brokers are up.",
+                    topic=unknown[0],
+                )
             self.pause(SETTINGS_PAUSE_S)
             self._ask_for_settings(unknown)
-        for topic in topics:
-            if topic not in self._settings:
-                raise BrokerError(
-                    f"The settings of {topic} can't be read: no broker answered.",
-                    remedy="Check that all brokers are up.",
-                    topic=topic,
-                )
 
     def _ask_for_settings(self, topics: Sequence[str]) -> None:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from checkback.commands.core import EXIT_DEFECT, EXIT_FOUND, EXIT_INTERRUPTED, LazyGroup
+from checkback.commands.core import (
+    EXIT_DEFECT,
+    EXIT_FOUND,
+    EXIT_INTERRUPTED,
+    EXIT_WITHOUT_READER,
+    LazyGroup,
+)
 from checkback.commands.nouns import NOUNS
 from checkback.deploy.settings import load_settings
 from checkback.protocol import errors
@@ -79,7 +85,8 @@ def test_every_exit_code_is_listed() -> None:
         if isinstance(kind, type) and issubclass(kind, errors.CheckbackError)
     }
 
-    assert listed == {0, EXIT_FOUND, EXIT_DEFECT, EXIT_INTERRUPTED} | raised
+    ours = {0, EXIT_FOUND, EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_WITHOUT_READER}
+    assert listed == ours | raised
 
 
 def test_links_lead_somewhere() -> None:

@@ -14,7 +14,7 @@ from checkback.sinks.kafka.real_topics import (
     KEPT_S,
     MARKER_AGE_MAX_MS,
     SETTINGS_PAUSE_S,
-    SETTINGS_TRIES,
+    SETTINGS_WAIT_S,
     SHORTAGE_WAIT_S,
     KnownTopic,
     TopicDirectory,
@@ -157,7 +157,7 @@ def test_settings_that_no_broker_tells_again_stay_as_they_were_read() -> None:
     cluster, clock = Cluster({"a": large}), Clock()
     directory = directory_of(cluster, clock)
     directory.find("a")
-    cluster.partitions, cluster.silent_looks = 2, SETTINGS_TRIES
+    cluster.partitions, cluster.silent_looks = 2, 100
     cluster.placed["a"] = Placed(isrs=(1,))
     clock.now_s = KEPT_S
     directory.expect_change()
@@ -170,10 +170,10 @@ def test_settings_that_no_broker_tells_again_stay_as_they_were_read() -> None:
 
 
 def test_settings_are_asked_for_again_until_a_broker_that_has_died_is_known_to_have() -> None:
-    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}}, silent_looks=3), Clock()
+    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}}, silent_looks=19), Clock()
 
     assert found_in(cluster, clock) == KnownTopic(1, 10)
-    assert clock.now_s == 3 * SETTINGS_PAUSE_S
+    assert clock.now_s == 19 * SETTINGS_PAUSE_S
 
 
 def test_settings_that_are_known_are_not_waited_for() -> None:
@@ -188,11 +188,13 @@ def test_settings_that_are_known_are_not_waited_for() -> None:
 
 
 def test_no_limit_is_made_up_for_a_topic_that_no_broker_tells_of() -> None:
-    cluster = Cluster({"a": {"max.message.bytes": "10000000"}}, silent_looks=SETTINGS_TRIES)
-    directory = directory_of(cluster, Clock())
+    cluster, clock = Cluster({"a": {"max.message.bytes": "10000000"}}, silent_looks=100), Clock()
+    directory = directory_of(cluster, clock)
 
     with pytest.raises(BrokerError, match="settings of a can't be read"):
         directory.find("a")
+    assert clock.now_s == SETTINGS_WAIT_S
+    cluster.silent_looks = 0
     assert directory.find("a") == KnownTopic(1, 10_000_000)
 
 
