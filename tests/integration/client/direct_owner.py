@@ -116,7 +116,8 @@ class Commits:
     def begin(cls, session_id: str) -> None:
         cls.left -= 1
         if cls.left == 0:
-            print("committing", session_id, flush=True)
+            # One text: of several, another thread's flush would send the first alone.
+            print(f"committing {session_id}\n", end="", flush=True)
 
 
 class Stepping:
@@ -176,7 +177,7 @@ def main(options: Mapping[str, Any]) -> None:
     print("ready", flush=True)
     for line in sys.stdin:
         _do(producer, options["real_topic"], json.loads(line))
-        print("done", flush=True)
+        print("done\n", end="", flush=True)
     producer.shutdown()
 
 
