@@ -115,6 +115,20 @@ def test_a_half_says_its_session_and_is_delivered() -> None:
     assert world.count(ClientEvent.DIRECT_DELIVERED) == 1
 
 
+def test_a_listener_that_writes_over_its_message_changes_nothing_that_is_delivered() -> None:
+    kafka = Kafka()
+    world = World(kafka)
+    half = world.half()
+    half.message.topic, half.message.body, half.message.transaction_id = "other", b"other", "other"
+
+    world.finish(half)
+    world.close()
+
+    assert half.direct is not None
+    final, op = half.direct.records
+    assert (final.topic, final.value, op.key) == ("paid", b"x", b"u1")
+
+
 def test_groups_form_while_a_commit_is_under_way() -> None:
     kafka = Gated()
     world = World(kafka)
