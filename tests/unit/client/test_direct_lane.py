@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import queue
 import threading
 import weakref
 from collections import deque
@@ -261,6 +262,26 @@ def test_a_shutdown_says_what_it_left() -> None:
 
     assert left == 2
     assert world.plain == [("u2", 8, world.opened[0])]
+    kafka.gate.set()
+
+
+def test_a_shutdown_may_find_taken_what_waited_a_moment_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Raced(queue.SimpleQueue[Any]):
+        """Looks full to a shutdown whose time is over; by then the lane's thread has it."""
+
+        def empty(self) -> bool:
+            return kafka.gate.is_set() and super().empty()
+
+    monkeypatch.setattr(lane, "queue", SimpleNamespace(SimpleQueue=Raced, Empty=queue.Empty))
+    kafka = Gated()
+    world = World(kafka)
+    world.finish(world.half())
+    assert kafka.committing.wait(20)
+
+    assert world.delivery.close(lambda: 0.05) == 1
+
     kafka.gate.set()
 
 
