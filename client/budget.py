@@ -13,13 +13,11 @@ class Budget:
         started_ms: when it began.
         timeout_ms: how long it lasts.
         tries_max: how many tries may begin in it.
-        least_ms: no try begins with less time left than this.
     """
 
     started_ms: float
     timeout_ms: float
     tries_max: int
-    least_ms: float = 0
 
     def remaining_ms(self, now_ms: float) -> float:
         """Return what is left, never less than zero."""
@@ -27,5 +25,4 @@ class Budget:
 
     def allows(self, tries_begun: int, now_ms: float) -> bool:
         """Tell whether another try may begin."""
-        left_ms = self.remaining_ms(now_ms)
-        return tries_begun < self.tries_max and left_ms > 0 and left_ms >= self.least_ms
+        return tries_begun < self.tries_max and self.remaining_ms(now_ms) > 0

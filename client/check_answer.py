@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 from dataclasses import dataclass, replace
@@ -80,7 +81,8 @@ class CheckAnswers:
             return self._send(request, self._op(request, COPIED))
         with self.tracing.check(request) as told:
             outcome = self.direct.known_outcome(request) or run_listener(
-                lambda: self.listener.check_local_transaction(request)
+                # A copy: what it writes into it must change no answer, and spare no fence.
+                lambda: self.listener.check_local_transaction(copy.copy(request))
             )
             told.ended(outcome.state, outcome.exception)
             return self._answer(request, outcome)

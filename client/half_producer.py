@@ -51,8 +51,11 @@ ID_AT: Final = HALF_PROTOCOL_ORDER.index(UNIQ_KEY)
 class Half:
     """A half message on its way, and where it is stored in the end.
 
+    Topic, body and transaction id are its own: the listener gets the message, and may write into
+    it.
+
     Args:
-        message: the sender's message with its transaction id; the producer's own copy.
+        message: a copy of the sender's message, with its transaction id.
         key: the record's.
         headers: the record's, the transaction id at its place in protocol order.
         new_id: makes another transaction id.
@@ -60,8 +63,8 @@ class Half:
     """
 
     __slots__ = (
-        "deadline_s", "direct", "headers", "key", "message", "new_id", "offset", "partition",
-        "status", "timestamp_ms",
+        "body", "deadline_s", "direct", "headers", "key", "message", "new_id", "offset",
+        "partition", "status", "timestamp_ms", "topic", "transaction_id",
     )  # fmt: skip
 
     def __init__(
@@ -73,6 +76,9 @@ class Half:
         budget_s: float,
     ) -> None:
         self.message = message
+        self.topic = message.topic
+        self.body = message.body
+        self.transaction_id = message.transaction_id
         self.key = key
         self.headers = headers
         self.new_id = new_id
@@ -91,7 +97,7 @@ class Half:
     def rename(self) -> None:
         """Give it another transaction id."""
         transaction_id = self.new_id()
-        self.message.transaction_id = transaction_id
+        self.transaction_id = self.message.transaction_id = transaction_id
         self.headers = list(self.headers)
         self.headers[ID_AT] = (UNIQ_KEY, transaction_id.encode())
 
@@ -161,7 +167,7 @@ class HalfProducer:
 
     def interrupted(self, half: Half) -> None:
         """Note that nobody waits for a half any more; its local transaction will not run."""
-        self._doubts.add(half.message.transaction_id)
+        self._doubts.add(half.transaction_id)
         self._counters.add(ClientEvent.SEND_IN_DOUBT)
 
     def tries(
@@ -220,11 +226,11 @@ class HalfProducer:
         headers = half.headers
         if self._signer is not None:
             # At each try: the id may be another one, and the time is.
-            headers = self._signer.half(self._half_topic, half.key, half.message.body, headers)
+            headers = self._signer.half(self._half_topic, half.key, half.body, headers)
         try:
             polled.producer.produce(
                 self._half_topic,
-                half.message.body,
+                half.body,
                 half.key,
                 partition,
                 report,
@@ -255,7 +261,7 @@ class HalfProducer:
         if status is None:
             return False
         half.status = status
-        self._doubts.add(half.message.transaction_id)
+        self._doubts.add(half.transaction_id)
         self._counters.add(ClientEvent.SEND_IN_DOUBT)
         return True
 
@@ -325,8 +331,8 @@ class HalfProducer:
         self._facts.refresh(self._half_topic)
 
     def _try_anew(self, half: Half) -> None:
-        self._doubts.add(half.message.transaction_id)
-        _log.info("The half of %s is tried elsewhere", half.message.transaction_id)
+        self._doubts.add(half.transaction_id)
+        _log.info("The half of %s is tried elsewhere", half.transaction_id)
         half.rename()
         self._counters.add(ClientEvent.SEND_RETRIED)
 
@@ -339,13 +345,13 @@ class HalfProducer:
                 remedy="Send it again when Kafka takes messages.",
                 in_doubt=False,
             )
-        self._doubts.add(half.message.transaction_id)
+        self._doubts.add(half.transaction_id)
         self._counters.add(ClientEvent.SEND_IN_DOUBT)
         return SendError(
             f"It is in doubt whether the half message was stored: {said}. {NOT_RUN}",
             remedy="Send the message again when Kafka answers; a check settles the doubtful one.",
             in_doubt=True,
-            transaction_id=half.message.transaction_id,
+            transaction_id=half.transaction_id,
         )
 
     def _sample(self, message: KafkaMessage) -> None:

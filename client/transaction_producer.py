@@ -258,8 +258,8 @@ class TransactionMQProducer(DefaultMQProducer):
         check_message_class(message)
         if self._status is not None:
             self._status.require_accepting()
-        template, size = self._template(message.topic, message.queue_id)
         check_content(message, self.options.max_message_size)
+        template, size = self._template(message.topic, message.queue_id)
         if message.delay_time_level or message.properties:
             message = self._without_delay(message)
         copy = object.__new__(type(message))
@@ -323,7 +323,7 @@ class TransactionMQProducer(DefaultMQProducer):
 
     def _note_stored(self, half: Half) -> None:
         if self._stored is not None:
-            self._stored.add(half.message.transaction_id, half.partition, half.offset)
+            self._stored.add(half.transaction_id, half.partition, half.offset)
         self.counters.add(ClientEvent.SENT)
 
     def _run_local_transaction(self, message: Message, arg: Any) -> CallbackResult:
@@ -359,12 +359,12 @@ class TransactionMQProducer(DefaultMQProducer):
         if half.direct is not None:
             return self._direct.finish(half, outcome, new_report)
         self._ops.send_one_way(
-            half.partition, half.offset, half.message.transaction_id, outcome.state, outcome.remark
+            half.partition, half.offset, half.transaction_id, outcome.state, outcome.remark
         )
         return None
 
     def _result(self, half: Half, outcome: CallbackResult) -> TransactionSendResult:
-        transaction_id = half.message.transaction_id
+        transaction_id = half.transaction_id
         return TransactionSendResult(
             send_status=half.status,
             msg_id=transaction_id,

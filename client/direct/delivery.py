@@ -112,7 +112,7 @@ class DirectDelivery:
 
     def bind(self, half: Half) -> None:
         """Bind a half that was not sent yet to a session, where it can be delivered directly."""
-        topic = half.message.topic
+        topic = half.topic
         if self._pauses.is_paused(topic, time.monotonic()):
             return
         if not self._facts.takes_transactions(topic, half.key):
@@ -124,7 +124,7 @@ class DirectDelivery:
         if not session_id:
             return
         half.headers.insert(DIRECT_ID_AT, (DIRECT_ID, session_id.encode()))
-        half.direct = direct = DirectHalf(half.message.transaction_id, session_id, number)
+        half.direct = direct = DirectHalf(half.transaction_id, session_id, number)
         self._own.add(direct)
         new_id = half.new_id
 
@@ -213,15 +213,14 @@ class DirectDelivery:
         """
         place = half.partition, half.offset
         try:
-            partitions = len(self._facts.topic(half.message.topic).leaders)
+            partitions = len(self._facts.topic(half.topic).leaders)
         except (BrokerError, NotFoundError):
             return False, None
-        message = half.message
         final = direct_final(
-            half.headers, half.key, message.body,
+            half.headers, half.key, half.body,
             place=place, timestamp_ms=half.timestamp_ms, partitions=partitions,
         )  # fmt: skip
-        direct.records = final, self._delivered_ops.op(message.transaction_id, place)
+        direct.records = final, self._delivered_ops.op(half.transaction_id, place)
         lane = self._lanes[direct.lane]
         if self._settings.waits or lane.waiting() >= BACKLOG_MAX:
             direct.report = report = new_report(deque())

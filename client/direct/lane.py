@@ -11,6 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, Protocol
 
 from checkback.client.callback_result import remark_of
@@ -194,17 +195,21 @@ class Lane:
         """Bind no more halves to the session, send those that wait the checked way."""
         with self._lock:
             dropped, self._session_id, self._session = self._session_id, "", None
-            left = []
-            while not self._queue.empty():
-                half = self._queue.get_nowait()
-                if half is not None and self._own.close(half):
-                    left.append(half)
+            left = [half for half in self._taken_out() if self._own.close(half)]
         self._open_at_s = 0.0
         if dropped and not self._closing:
             _log.info("Direct session %s is over: %s", dropped, why)
         if left:
             self._owner.fell_back(left, None)
         return len(left)
+
+    def _taken_out(self) -> Iterator[DirectHalf]:
+        """Give what waits. A shutdown whose time is over does so beside the lane's thread."""
+        with suppress(queue.Empty):
+            while True:
+                half = self._queue.get_nowait()
+                if half is not None:
+                    yield half
 
     def _open(self) -> None:
         session_id = self._owner.new_session_id()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import queue
 import threading
 import weakref
 from collections import deque
@@ -113,6 +114,20 @@ def test_a_half_says_its_session_and_is_delivered() -> None:
     assert half.direct.state is HalfState.DELIVERED
     assert not world.plain
     assert world.count(ClientEvent.DIRECT_DELIVERED) == 1
+
+
+def test_a_listener_that_writes_over_its_message_changes_nothing_that_is_delivered() -> None:
+    kafka = Kafka()
+    world = World(kafka)
+    half = world.half()
+    half.message.topic, half.message.body, half.message.transaction_id = "other", b"other", "other"
+
+    world.finish(half)
+    world.close()
+
+    assert half.direct is not None
+    final, op = half.direct.records
+    assert (final.topic, final.value, op.key) == ("paid", b"x", b"u1")
 
 
 def test_groups_form_while_a_commit_is_under_way() -> None:
@@ -247,6 +262,26 @@ def test_a_shutdown_says_what_it_left() -> None:
 
     assert left == 2
     assert world.plain == [("u2", 8, world.opened[0])]
+    kafka.gate.set()
+
+
+def test_a_shutdown_may_find_taken_what_waited_a_moment_ago(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Raced(queue.SimpleQueue[Any]):
+        """Looks full to a shutdown whose time is over; by then the lane's thread has it."""
+
+        def empty(self) -> bool:
+            return kafka.gate.is_set() and super().empty()
+
+    monkeypatch.setattr(lane, "queue", SimpleNamespace(SimpleQueue=Raced, Empty=queue.Empty))
+    kafka = Gated()
+    world = World(kafka)
+    world.finish(world.half())
+    assert kafka.committing.wait(20)
+
+    assert world.delivery.close(lambda: 0.05) == 1
+
     kafka.gate.set()
 
 
