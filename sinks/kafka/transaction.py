@@ -41,6 +41,17 @@ FENCED_CODES: Final = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 )
 
+ABORTED_CODES: Final = frozenset(
+    {
+        KafkaError.INVALID_TXN_STATE,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.TRANSACTION_ABORTABLE,  # type: ignore[attr-defined]  # a stub's gap
+    }
+)
+"""What brokers say of a record whose transaction is over, or of which they can't tell whether it is
+open (KIP-890). They have nothing against the record."""
+
 PURGED_CODES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 """Reports of records that an abort took out of the queue: no broker rejected them."""
 
@@ -354,6 +365,8 @@ class MarkedProducer:
         rejections = list(self._rejections)
         if any(one.code in FENCED_CODES for one in rejections):
             raise ProducerLostError(f"Fenced while writing: {rejections[0].text}.")
+        if any(one.code in ABORTED_CODES for one in rejections):
+            raise ProducerLostError(f"The transaction was ended: {rejections[0].text}.")
         raise RejectedOutputError(rejections)
 
     def _guard(self, call: Callable[[], Result]) -> Result:
