@@ -25,7 +25,12 @@ from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.rejections import KnownRejections
 from checkback.sinks.kafka.sessions import FencedHalf, SessionFencer
 from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError, RejectedOutputError
+from checkback.sinks.kafka.transaction import (
+    MarkedProducer,
+    ProducerLostError,
+    RejectedOutputError,
+    unanswered,
+)
 from checkback.sinks.ledger.notes import NotingReader
 from checkback.sinks.native.clients import native_sender
 from checkback.sinks.outputs import BatchOutputs
@@ -150,7 +155,7 @@ class BatchWriter:
             for step in Steps(outcomes, rows_done, self._rows_max):
                 self._write_step(producer, outputs, step, batch_id)
                 if producer.is_spent and not step.is_last:
-                    raise ProducerLostError("A commit took long and may have been sent twice.")
+                    raise unanswered("A commit took long and may have been sent twice.")
         return outputs.report
 
     def _write_step(

@@ -1,4 +1,4 @@
-"""Why a state partition's producer was lost: too slow for its timeout, or another one took over."""
+"""Why a producer was lost: too slow, no answer from the brokers, or another one took over."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def explain_loss(
         open_ms: how long the last transaction was open when its producer was lost.
     """
     if open_ms < settings.transaction_timeout_ms:
-        return FencedError(error.message, remedy=error.remedy)
+        kind = BrokerError if error.was_unanswered else FencedError
+        return kind(error.message, remedy=error.remedy)
     return BrokerError(
         f"Batch {batch_id} took longer to write than sink_transaction_timeout_ms, which is "
         f"{settings.transaction_timeout_ms}: the brokers aborted its transaction after that.",

@@ -46,9 +46,14 @@ RECORD_REASONS: Final = {
     KafkaError.INVALID_TIMESTAMP: RefusedReason.FINAL_REJECTED,
     KafkaError.INVALID_MSG: RefusedReason.FINAL_REJECTED,
     KafkaError.POLICY_VIOLATION: RefusedReason.FINAL_REJECTED,
+    KafkaError.INVALID_MSG_SIZE: RefusedReason.FINAL_REJECTED,
+    KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT: RefusedReason.FINAL_REJECTED,
+    KafkaError.UNSUPPORTED_COMPRESSION_TYPE: RefusedReason.FINAL_REJECTED,
+    KafkaError.UNKNOWN: RefusedReason.FINAL_REJECTED,
     KafkaError._INVALID_ARG: RefusedReason.RECORD_NOT_MADE,
 }
-"""Why one record is not taken."""
+"""Why one record is not taken. The unknown error is what a broker says whose own code, or that of a
+plugin, failed over a record: it fails again at every start."""
 BYSTANDER: Final = KafkaError._INVALID_DIFFERENT_RECORD  # type: ignore[attr-defined]  # a stub's gap
 """What is said of a record that is rejected only because another one of its batch is."""
 TIMEOUTS_MAX: Final = 2

@@ -41,6 +41,15 @@ FENCED_CODES: Final = frozenset(
     {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 )
 
+ABORTED_CODES: Final = frozenset({
+    KafkaError.INVALID_TXN_STATE, KafkaError.CONCURRENT_TRANSACTIONS,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING, KafkaError.UNKNOWN_PRODUCER_ID,
+    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    KafkaError.TRANSACTION_ABORTABLE,  # type: ignore[attr-defined]  # a stub's gap
+})  # fmt: skip
+"""What brokers say of a record whose transaction is over, or of which they can't tell whether it is
+open (KIP-890), or whose topic was made again meanwhile. They have nothing against the record."""
+
 PURGED_CODES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 """Reports of records that an abort took out of the queue: no broker rejected them."""
 
@@ -101,6 +110,15 @@ class ProducerLostError(BrokerError):
 
     was_rejected: bool = False
     """Whether it was for a record that was rejected, of which nothing more is known."""
+    was_unanswered: bool = False
+    """Whether the brokers did not do what was asked for: nobody else needs to be at work."""
+
+
+def unanswered(message: str) -> ProducerLostError:
+    """Return the loss of a producer for which the brokers did not do what was asked for."""
+    error = ProducerLostError(message, remedy="Check the brokers.")
+    error.was_unanswered = True
+    return error
 
 
 @dataclass(slots=True)
@@ -250,10 +268,9 @@ class MarkedProducer:
             left = self._guard(lambda: self._producer.flush(FLUSH_SLICE_S))
             self._raise_rejections()
         if left:
-            raise ProducerLostError(
+            raise unanswered(
                 f"The brokers did not take what state partition {self.state_partition} sent in "
-                f"{CALL_TIMEOUT_S:.0f} s.",
-                remedy="Check the brokers.",
+                f"{CALL_TIMEOUT_S:.0f} s."
             )
 
     def commit(self, batch_id: int, now_ms: int) -> None:
@@ -303,9 +320,8 @@ class MarkedProducer:
                 timeout_s + HANGING_AFTER_S,
             )
         except HangingCallError as error:
-            raise ProducerLostError(
-                f"The producer of state partition {self.state_partition} hangs.",
-                remedy="Check the brokers.",
+            raise unanswered(
+                f"The producer of state partition {self.state_partition} hangs."
             ) from error
 
     def close(self) -> None:
@@ -354,6 +370,8 @@ class MarkedProducer:
         rejections = list(self._rejections)
         if any(one.code in FENCED_CODES for one in rejections):
             raise ProducerLostError(f"Fenced while writing: {rejections[0].text}.")
+        if any(one.code in ABORTED_CODES for one in rejections):
+            raise unanswered(f"The transaction was ended: {rejections[0].text}.")
         raise RejectedOutputError(rejections)
 
     def _guard(self, call: Callable[[], Result]) -> Result:
@@ -377,4 +395,5 @@ class MarkedProducer:
             code=cause.name(),
         )
         error.was_rejected = cause.txn_requires_abort()
+        error.was_unanswered = cause.retriable() and not cause.fatal()
         return error

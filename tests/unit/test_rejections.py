@@ -195,6 +195,17 @@ def test_a_topic_of_ours_that_finds_the_time_too_late_tells_of_the_clock() -> No
         learn(KnownRejections(), *rejection)
 
 
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN, KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT])
+def test_a_record_over_which_a_broker_fails_is_refused(code: int) -> None:
+    known = KnownRejections()
+
+    learn(known, *rejected(code, 1))
+
+    assert reason(known, 1) == RefusedReason.FINAL_REJECTED
+    with pytest.raises(BrokerError, match="does not take records for p-"):
+        learn(KnownRejections(), *rejected(code, 1, topic=NAMES.settled))
+
+
 def test_a_cause_that_passes_ends_the_batch_and_refuses_nothing() -> None:
     with pytest.raises(BrokerError, match="does not take records for orders"):
         learn(KnownRejections(), *rejected(KafkaError.NOT_ENOUGH_REPLICAS, 1))

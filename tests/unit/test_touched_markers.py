@@ -71,7 +71,7 @@ def test_a_task_refuses_a_marker_that_was_set_by_hand(cluster: Cluster, next_bat
     write(settings, 0)
     move_marker(cluster, next_batch)
 
-    with pytest.raises(CheckpointError, match="state partition 0"):
+    with pytest.raises(CheckpointError, match="state partition 0 was set by hand"):
         write(settings, 1)
 
     assert finals(cluster) == [b"0"]

@@ -1,0 +1,71 @@
+"""Transactions that brokers end, or do not: the records are good, and there is no other job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import KafkaError
+from tests.deciding import page_outcome
+from tests.unit.test_touched_markers import BARE, NAMES, finals
+
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.records import half_headers
+from checkback.sinks.kafka.epoch import begin_epoch
+from checkback.sinks.kafka.transaction import ABORTED_CODES
+from checkback.sinks.writers import WriteRequest, Writers
+from checkback.state import Action
+from checkback.testing.fake_kafka import Awaits, Clock, Cluster, Fault, installed, producer
+
+
+class SilentCoordinator(Awaits):
+    """From the moment that is asked for on, nobody takes a transactional id over."""
+
+    def __init__(self) -> None:
+        super().__init__(Clock())
+        self.is_silent = False
+
+    def before(self, call: str) -> Fault | None:
+        return Fault.HANGS if self.is_silent and call == "init_transactions" else None
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(SilentCoordinator())
+    for name in (NAMES.half, NAMES.op, NAMES.refused, NAMES.settled, "orders"):
+        made.create_topic(name, 1)
+    headers = half_headers(
+        producer_group="g", transaction_id="0", real_topic="orders", properties={}
+    )
+    made.write(NAMES.half, 0, None, b"0", headers)
+    with installed(made):
+        yield made
+
+
+@pytest.mark.parametrize("code", sorted(ABORTED_CODES), ids=lambda code: KafkaError(code).name())
+def test_a_batch_whose_transaction_was_ended_is_written_by_the_next_producer(
+    cluster: Cluster, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = begin_epoch(BARE, 1, (), 0)
+    codes = [code]
+    monkeypatch.setattr(producer, "_rejection", lambda *_: codes.pop() if codes else None)
+
+    decided = page_outcome(0, (Action.COMMIT, 0, 0, 0))
+    Writers().write(WriteRequest(settings, 0, 0, 0, [decided.pack()]))
+
+    assert not codes
+    assert finals(cluster) == [b"0"]
+    assert cluster.topics[NAMES.refused].partitions[0].end == 0
+
+
+def test_a_coordinator_that_stays_silent_is_no_other_job(cluster: Cluster) -> None:
+    settings = begin_epoch(BARE, 1, (), 0)
+    assert isinstance(cluster.awaits, SilentCoordinator)
+    cluster.awaits.is_silent = True
+    decided = page_outcome(0, (Action.COMMIT, 0, 0, 0))
+
+    with pytest.raises(BrokerError, match="no answer") as ended:
+        Writers().write(WriteRequest(settings, 0, 0, 0, [decided.pack()]))
+
+    assert ended.value.exit_code == 3
+    assert finals(cluster) == []
