@@ -32,6 +32,23 @@ def test_a_line_without_news_takes_the_place_of_the_one_before_it(
     assert "finals 3" in third
 
 
+def test_a_warning_that_lasts_is_written_in_place(capsys: pytest.CaptureFixture[str]) -> None:
+    """`nobody answers for` filled the terminal, two lines every five seconds."""
+    lines = TerminalLines(lambda: 80)
+    alone = {"groups_without_members": ["a-group-with-a-name-that-takes-a-line-of-its-own"] * 2}
+
+    written = []
+    for change in ({}, alone, alone, alone, {}):
+        lines.emit("progress", facts(**change))
+        written.append(capsys.readouterr().out)
+
+    erased = [text.count(REPLACE_LINE) for text in written]
+    shown = [text.count("\n") for text in written]
+    assert erased == [0, 0, 0, shown[2], 0]
+    assert shown[1] == shown[2] == shown[3] > 1
+    assert "nobody answers for" in written[3]
+
+
 class FullDisk(io.StringIO):
     """Standard output into a file for which there is no space, until there is."""
 
