@@ -29,8 +29,8 @@ def command(settings: Settings, output: CommandOutput) -> None:
     """Run the transaction checker until SIGTERM or Ctrl-C ends it between two batches.
 
     Prints one line per progress interval: text on a terminal, where a line without news takes the
-    place of the one before it, JSON lines elsewhere. The first line says that the query runs (event
-    "started"), the last one that it has ended ("stopped").
+    place of the one before it, JSON lines elsewhere. The first event says that the query runs
+    ("started"), the last one that it has ended ("stopped").
     """
     find_java()
     jars = pipeline_jars(settings)
@@ -45,6 +45,8 @@ def command(settings: Settings, output: CommandOutput) -> None:
     def emit_json(event: str, facts: dict[str, Any]) -> None:
         told.line({"event": event, **facts}, "")
 
+    if not told.as_json:
+        click.echo("starting Spark: this takes 10 to 30 s; Ctrl-C ends the pipeline")
     Job(settings, jars, losing_lines(emit_json if told.as_json else emit)).run()
 
 
