@@ -40,7 +40,9 @@ PER_THREAD_MAX: Final = 4_000
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """Send transactions that commit at once, in turn with a bare producer that waits.
+    """Measure the client beside a bare producer.
+
+    Its transactions commit at once; the bare producer waits for each record.
 
     Raises:
         UsageError: ``threads`` has no numbers.

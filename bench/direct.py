@@ -38,7 +38,7 @@ PLAIN: Final = "checked way"
 
 @dataclass(frozen=True)
 class DirectOptions:
-    """Send transactions that are delivered directly, and see when a reader gets the messages.
+    """Measure when a reader gets what is delivered directly.
 
     Raises:
         UsageError: ``rates`` or ``lanes`` has no numbers.

@@ -19,11 +19,12 @@ from checkback.bench.stage import BenchSetting, Trial
 
 @dataclass(frozen=True)
 class LatencyOptions:
-    """Send at a steady rate; report the time from commit to visible message.
+    """Measure the time from commit to visible message.
 
-    The unit is a batch: times differ between machines, but their ratio to the batch time hardly
-    does. Then the run sends nothing, and compares empty batches with those of a stateless query.
-    At last it is quiet: asleep, at ten transactions per second, and with single commits.
+    Sends at a steady rate. The unit is a batch: times differ between machines, but their ratio to
+    the batch time hardly does. Then the run sends nothing, and compares empty batches with those of
+    a stateless query. At last it is quiet: asleep, at ten transactions per second, and with single
+    commits.
     """
 
     rate: float = options.rate(smoke=50)

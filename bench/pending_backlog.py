@@ -16,7 +16,10 @@ from checkback.bench.stage import BenchSetting, Trial
 
 @dataclass(frozen=True)
 class PendingOptions:
-    """Resolve transactions, idle and restart, with nothing pending and with many pending halves."""
+    """Measure what many pending halves cost.
+
+    Resolves transactions, idles and restarts, with nothing pending and with many pending halves.
+    """
 
     pending: int = options.pending("Pending halves.", smoke=4_000)
     transactions: int = options.transactions(600_000, smoke=4_000)

@@ -40,12 +40,12 @@ def possible_comparisons() -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PipelineOptions:
-    """Let the job resolve transactions that wait in Kafka; report how fast it is.
+    """Measure how fast the job resolves transactions.
 
-    The comparisons: Spark's own Kafka sink moving the same records, the job with the Delta ledger,
-    the job with one offset per state row, and on request the job with access control (100 accounts
-    sign halves and ops), with transactions that their producer has delivered directly and, in a
-    checkout, Kafka Streams.
+    They wait in Kafka. The comparisons: Spark's own Kafka sink moving the same records, the job
+    with the Delta ledger, the job with one offset per state row, and on request the job with access
+    control (100 accounts sign halves and ops), with transactions that their producer has delivered
+    directly and, in a checkout, Kafka Streams.
 
     Raises:
         UsageError: there is no comparison with this name.

@@ -26,7 +26,10 @@ MARGIN_S: Final = 2.0
 
 @dataclass(frozen=True)
 class StormOptions:
-    """Let very many halves be due for a check at once; report how that delays new transactions."""
+    """Measure new transactions while very many checks are due.
+
+    Very many halves are due for a check at once, which delays what comes after them.
+    """
 
     pending: int = options.pending("Halves that are due at once.", smoke=2_000)
     rate: float = options.rate(smoke=20)

@@ -135,7 +135,7 @@ def decision_text(decision: Decision, assumed: str, columns: int | None) -> str:
 )
 @output_option
 def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
-    """Say what is wrong in a file of rules, and what is unwise, each with its line.
+    """Say what is wrong or unwise in a file of rules, by line.
 
     Exit code 1: the file has mistakes; the pipeline would refuse it.
     """
@@ -161,10 +161,11 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
 @output_option
 @settings_options
 def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
-    """Write a file of rules to the topic that acl_file names as kafka:TOPIC.
+    """Write a file of rules to the topic that has the rules.
 
-    A file with mistakes is not written. The topic is created if it is missing: compacted, with one
-    partition. A running pipeline takes the rules over within seconds.
+    The topic is the one that acl_file names as kafka:TOPIC. A file with mistakes is not written.
+    The topic is created if it is missing: compacted, with one partition. A running pipeline takes
+    the rules over within seconds.
     """
     # Imported late: what reads Kafka loads slowly.
     from checkback.operations.publishing import publish_rules
@@ -207,10 +208,10 @@ def grants(
     pipeline: bool,
     command_config: str,
 ) -> None:
-    """Print the kafka-acls commands that give a principal what it needs, and no more.
+    """Print the kafka-acls commands for the rights that are needed.
 
-    What is optional is printed as a comment. With --pipeline, name every real topic, and with
-    --group the pipeline may ask only those groups.
+    They give a principal what it needs, and no more. What is optional is printed as a comment. With
+    --pipeline, name every real topic, and with --group the pipeline may ask only those groups.
     """
     found = _grants(settings, groups, topics, is_direct=direct, is_pipeline=pipeline)
     commands = [

@@ -35,7 +35,7 @@ command.add_command(rebuild)
 @output_option
 @settings_options
 def verify(settings: Settings, output: CommandOutput, files_only: bool) -> int:
-    """Check whether a checkpoint is whole and whether its markers match it.
+    """Check whether a checkpoint is whole and fits its markers.
 
     Changes nothing, and may be run while the pipeline runs. Exit code 1: something is wrong or
     missing.

@@ -24,9 +24,10 @@ FORMATS = ("jsonl", "csv", "parquet")
 @output_option
 @settings_options
 def inspect(settings: Settings, output: CommandOutput) -> None:
-    """Show what a checkpoint holds: batches, offsets, lag, state and pending halves.
+    """Show what a checkpoint holds.
 
-    Reads the last committed batch, also while the pipeline runs.
+    Batches, offsets, lag, state and pending halves. Reads the last committed batch, also while the
+    pipeline runs.
     """
     # Imported late: what reads Kafka and the state loads slowly.
     from checkback.operations.checkpoint.inspection import inspect as look

@@ -39,13 +39,13 @@ def rebuild(
     from_topics: bool,
     unknown_are: Literal["pending", "settled"] | None,
 ) -> None:
-    """Rebuild a lost or damaged checkpoint; no final message is lost or written twice.
+    """Rebuild a lost or damaged checkpoint.
 
-    The command first verifies the checkpoint. If only its end is torn, it cuts the end off where
-    that is safe. Otherwise it moves the damaged folder aside and reads the topics: the settled
-    marks say what is settled, the halves and ops what is pending. Without --yes it only says what
-    it would do. Stop the pipeline first: the command refuses while it sees a pipeline write, and
-    permanently fences one that is idle.
+    No final message is lost or written twice. The command first verifies the checkpoint. If only
+    its end is torn, it cuts the end off where that is safe. Otherwise it moves the damaged folder
+    aside and reads the topics: the settled marks say what is settled, the halves and ops what is
+    pending. Without --yes it only says what it would do. Stop the pipeline first: the command
+    refuses while it sees a pipeline write, and permanently fences one that is idle.
     """
     find_java()
     jars = pipeline_jars(settings)

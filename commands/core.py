@@ -72,7 +72,9 @@ class CommandOutput:
     def usage_error(self, error: click.ClickException) -> None:
         """Print to standard error what is wrong with the command line."""
         if self.as_json:
-            wrong = UsageError(error.format_message())
+            where = error.ctx if isinstance(error, click.UsageError) else None
+            about = f"{where.command_path if where else 'checkback'} --help"
+            wrong = UsageError(error.format_message(), remedy=f"Try `{about}`.")
             click.echo(error_document(wrong, exit_code=error.exit_code), err=True)
         else:
             error.show()

@@ -22,8 +22,9 @@ def command() -> None:
 @click.option("--s3", "has_s3", is_flag=True, help="Also the jars of a checkpoint on S3.")
 @output_option
 def pack(output: CommandOutput, folder: Path, *, has_s3: bool) -> None:
-    """Write Checkback as a zip, its jars and a program to FOLDER, and print spark-submit's options.
+    """Write what spark-submit sends to a cluster into FOLDER.
 
+    That is Checkback as a zip, its jars and a program; the command prints spark-submit's options.
     The Python of driver and executors has to have what requirements/spark.txt names.
     """
     from checkback.deploy.pack import write_pack

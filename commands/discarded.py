@@ -63,7 +63,7 @@ def command() -> None:
 @output_option
 @settings_options
 def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> None:
-    """List the discarded messages, oldest first, and whether each was resumed."""
+    """List discarded messages, and which of them were resumed."""
     with open_scanner(settings) as scanner:
         found = chosen_halves(scanner, settings.topics, wanted)
     none = "Nothing was discarded." if wanted.is_open else "Nothing matches."
@@ -112,11 +112,12 @@ def resume(
     operator: str,
     is_certain: bool,
 ) -> None:
-    """Resume discarded messages, each once: as a new half whose check requests count from zero.
+    """Resume discarded messages, each once.
 
-    ID is partition:offset of the record on the discarded topic, or the transaction id. The filters
-    choose several messages. The discarded record stays; a note on the same topic names the new
-    half. Without --yes the command only says what it would do.
+    Each becomes a new half whose check requests count from zero. ID is partition:offset of the
+    record on the discarded topic, or the transaction id. The filters choose several messages. The
+    discarded record stays; a note on the same topic names the new half. Without --yes the command
+    only says what it would do.
     """
     facts = operator_facts(wanted, operator, why, everything=everything)
     with open_scanner(settings) as scanner:

@@ -43,7 +43,7 @@ def fetch(output: CommandOutput, *, delta: bool, s3: bool) -> None:
 @command.command()
 @output_option
 def lock(output: CommandOutput) -> None:
-    """Resolve ivy.xml again and write the jars' checksums (for a checkout of Checkback)."""
+    """Resolve the jars again and lock their checksums (in a checkout)."""
     count = renew_lock()
     output.show({"lock": str(LOCK_FILE), "jars": count}, f"{count} jars are locked in {LOCK_FILE}.")
 
@@ -51,7 +51,7 @@ def lock(output: CommandOutput) -> None:
 @command.command()
 @output_option
 def archive(output: CommandOutput) -> None:
-    """Write a Spark driver's classes into an archive that makes later starts faster.
+    """Archive the classes of a Spark driver: later starts are faster.
 
     Runs the pipeline over a few transactions on a broker of its own. Repeat this after a change of
     Java, pyspark or Checkback: the JVM does not use an archive of other versions.

@@ -40,7 +40,7 @@ def command() -> None:
 def pending(
     settings: Settings, output: CommandOutput, older_than: int | None, group: str | None, limit: int
 ) -> None:
-    """List the transactions that the ledger has as prepared, without a verdict."""
+    """List the transactions that have no verdict in the ledger."""
     from checkback.sinks.ledger.view import read_pending  # late: delta-rs loads slowly
 
     ledger = _open(settings)
@@ -61,10 +61,11 @@ def pending(
 @output_option
 @settings_options
 def view(settings: Settings, output: CommandOutput, name: str, *, sql_only: bool) -> None:
-    """Print the Spark statement that creates a view of what is pending, and the settings it needs.
+    """Print the Spark statement for a view of what is pending.
 
-    Run the statement where you want the view: a Delta table without a catalog can't hold views. The
-    command fetches Delta's jars if they are missing; the pipeline does not need them.
+    With the settings that a Spark session needs for it. Run the statement where you want the view:
+    a Delta table without a catalog can't hold views. The command fetches Delta's jars if they are
+    missing; the pipeline does not need them.
     """
     from checkback.sinks.ledger.view import session_settings, view_statement
 
@@ -101,7 +102,7 @@ def view(settings: Settings, output: CommandOutput, name: str, *, sql_only: bool
 def maintain(
     settings: Settings, output: CommandOutput, retention: int, longest_reader: int, *, force: bool
 ) -> None:
-    """Join the rows of many small files, and delete files that no reader needs.
+    """Join small files, and delete those that no reader needs.
 
     Works while the pipeline runs.
     """

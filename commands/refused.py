@@ -72,7 +72,7 @@ def command() -> None:
 @output_option
 @settings_options
 def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> None:
-    """List the refused records, the oldest refusal first, and whether each was sent again."""
+    """List refused records, and which of them were sent again."""
     with open_scanner(settings) as scanner:
         found = chosen_records(scanner, settings, wanted)
     none = "Nothing was refused." if wanted.is_open else "Nothing matches."
@@ -121,7 +121,7 @@ def resend(
     operator: str,
     is_certain: bool,
 ) -> int:
-    """Send the final messages of committed halves that were refused, each once.
+    """Send the refused finals of committed halves, each once.
 
     For a real topic that was missing, forbidden or too small, and is mended now. ID is
     partition:offset of the record on the refused topic, or the transaction id; the filters choose

@@ -29,8 +29,8 @@ def command(settings: Settings, output: CommandOutput) -> None:
     """Run the transaction checker until SIGTERM or Ctrl-C ends it between two batches.
 
     Prints one line per progress interval: text on a terminal, where a line without news takes the
-    place of the one before it, JSON lines elsewhere. The first line says that the query runs (event
-    "started"), the last one that it has ended ("stopped").
+    place of the one before it, JSON lines elsewhere. The first event says that the query runs
+    ("started"), the last one that it has ended ("stopped").
     """
     find_java()
     jars = pipeline_jars(settings)
@@ -45,6 +45,8 @@ def command(settings: Settings, output: CommandOutput) -> None:
     def emit_json(event: str, facts: dict[str, Any]) -> None:
         told.line({"event": event, **facts}, "")
 
+    if not told.as_json:
+        click.echo("starting Spark: this takes 10 to 30 s; Ctrl-C ends the pipeline")
     Job(settings, jars, losing_lines(emit_json if told.as_json else emit)).run()
 
 
@@ -64,20 +66,26 @@ def losing_lines(emit: Emit) -> Emit:
 
 @dataclass(slots=True)
 class TerminalLines:
-    """Writes events to a terminal; a line that tells of nothing new takes its last one's place.
+    """Writes events to a terminal; a line that tells of nothing new takes the place of the last.
 
     Args:
         width: returns the terminal's columns.
     """
 
     width: Callable[[], int] = lambda: shutil.get_terminal_size().columns
-    _is_replaceable: bool = False
+    _before: dict[str, Any] | None = None
+    _replaceable_lines: int = 0
 
     def emit(self, event: str, facts: dict[str, Any]) -> None:
         """Write an event."""
-        text = line_text(event, facts, self.width())
-        quiet = event == "progress" and is_quiet(facts) and "\n" not in text
-        begin = REPLACE_LINE if quiet and self._is_replaceable else ""
+        width = self.width()
+        text = line_text(event, facts, width)
+        lines = text.split("\n")
+        # The terminal breaks a line that is too wide, and then nobody knows how many there are.
+        fits = all(len(line) <= width for line in lines)
+        quiet = event == "progress" and is_quiet(facts, self._before) and fits
+        begin = REPLACE_LINE * self._replaceable_lines if quiet else ""
         sys.stdout.write(f"{begin}{text}\n")
         sys.stdout.flush()
-        self._is_replaceable = quiet
+        self._replaceable_lines = len(lines) if quiet else 0
+        self._before = facts if event == "progress" else self._before

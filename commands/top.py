@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from checkback.console.history import History
     from checkback.console.kafka_facts import GroupRow
     from checkback.console.opening import Sources
+    from checkback.console.plots import Plot
+    from checkback.console.snapshot import Snapshot
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 40
@@ -95,9 +97,7 @@ def view(history: History, groups: Sequence[GroupRow] | str) -> RenderableType:
     head = Text(f"{snapshot.application_id}  {time_text(snapshot.time_ms)}", style="bold")
     figures = Table(box=None, pad_edge=False, show_header=False)
     for one in history.plots():
-        figures.add_row(
-            one.title, Text(f"{one.latest}{one.unit}", justify="right"), bars(one.lines)
-        )
+        figures.add_row(one.title, Text(_latest(one, snapshot), justify="right"), bars(one.lines))
     totals = "  ".join(
         f"{event.replace('_', ' ')} {count:,.0f}" for event, count in snapshot.totals.items()
     )
@@ -120,6 +120,12 @@ def text_of(shown: RenderableType) -> str:
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def _latest(one: Plot, snapshot: Snapshot) -> str:
+    if one.unit == "s" and snapshot.oldest_age_ms is not None:
+        return duration_text(snapshot.oldest_age_ms)
+    return f"{one.latest}{one.latest_unit}"
 
 
 def _groups(sources: Sources) -> Sequence[GroupRow] | str:

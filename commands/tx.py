@@ -48,7 +48,9 @@ def command() -> None:
 def show(
     settings: Settings, output: CommandOutput, transaction: str, newer_than: int | None
 ) -> None:
-    """Show the whole history of a transaction: half, ops, checks, verdict, final message.
+    """Show the whole history of a transaction.
+
+    That is its half, ops, checks, verdict and final message.
 
     ID is the transaction id, or partition:offset of the half. For an id the command searches the
     half topic from its beginning, or from --newer-than ago. It finds a position at once.

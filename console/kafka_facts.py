@@ -34,8 +34,7 @@ from checkback.protocol.errors import (
     PrerequisiteError,
 )
 from checkback.protocol.refusals import refusal_facts
-from checkback.sinks.kafka.asking_again import asked_again
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.asking_again import asked_again, said_by
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.streaming.members import listed_members
 
@@ -87,7 +86,7 @@ class KafkaFacts:
             ]
         except KafkaException as error:
             raise BrokerError(
-                f"The producer groups can't be listed: {cause_of(error).str()}.",
+                f"The producer groups can't be listed: {said_by(error)}.",
                 remedy="Check the brokers, and this user's rights.",
             ) from error
         return sorted(found, key=lambda row: -row.facts.pending)

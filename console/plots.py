@@ -37,11 +37,18 @@ class Plot:
     span: str
 
     @property
+    def latest_unit(self) -> str:
+        """The unit of the newest value; none where the value is not known."""
+        return "" if self.latest == UNKNOWN else self.unit
+
+    @property
     def says(self) -> str:
         """The plot in words, for those who do not see it."""
         if not self.lines:
             return f"{self.title}: no values yet"
-        return f"{self.title}: now {self.latest} {self.unit}, at most {self.top} in {self.span}"
+        return (
+            f"{self.title}: now {self.latest} {self.latest_unit}, at most {self.top} in {self.span}"
+        )
 
 
 def plot(title: str, unit: str, points: Sequence[Point], span: str) -> Plot:

@@ -1,8 +1,8 @@
 """A worker in asyncio that takes jobs and announces those that it did.
 
-CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python asyncio_worker.py
+    CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python asyncio_worker.py
 
-The topic `done` has to be there, and `checkback topics create` must have run.
+The topics have to be there: `checkback topics create --real-topic done` makes them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 Every process of the service answers checks, also for orders that another one, now dead, took in.
 
-The topic `paid` has to be there, and `checkback topics create` must have run.
+The topics have to be there: `checkback topics create --real-topic paid` makes them.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 Kill it anywhere and start it again: a check finds the truth in the database.
 
-The topic `paid` has to be there, and `checkback topics create` must have run.
+The topics have to be there: `checkback topics create --real-topic paid` makes them.
 """
 
 from __future__ import annotations

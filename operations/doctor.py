@@ -39,7 +39,6 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.records import tick_headers
 from checkback.sinks.kafka.asking_again import asked_again, is_passing, said_by
-from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.sessions import fence_session
 from checkback.sinks.native.library import native
@@ -151,7 +150,7 @@ class Doctor:
             remedy = (
                 f"Grant WRITE on the transactional ids {prefix}*, if producers deliver directly."
             )
-            says = f"direct halves can't be discarded: {cause_of(error).str()}"
+            says = f"direct halves can't be discarded: {said_by(error)}"
             yield Diagnosis("direct delivery", Result.WARNING, says, remedy)
             return
         yield judge_direct_brokers(self._broker_checks.broker_configs())

@@ -14,8 +14,7 @@ from checkback.checkpoints.logs import Offsets
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.asking_again import asked_again
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.asking_again import asked_again, said_by
 from checkback.sinks.kafka.listed_offsets import listed_offsets
 from checkback.sinks.kafka.marker import committed_offsets
 
@@ -88,7 +87,7 @@ def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int
         known = asked_again(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
     except KafkaException as error:
         raise BrokerError(
-            f"The topics can't be listed: {cause_of(error).str()}.",
+            f"The topics can't be listed: {said_by(error)}.",
             remedy="Check the brokers, and this user's rights on the topics.",
         ) from error
     places = [
@@ -117,7 +116,7 @@ def published_offsets(settings: Settings, ends: Mapping[tuple[str, int], int]) -
         found = committed_offsets(consumer, wanted, time.monotonic() + TIMEOUT_S)
     except KafkaException as error:
         raise BrokerError(
-            f"The pipeline's position can't be read: {cause_of(error).str()}.",
+            f"The pipeline's position can't be read: {said_by(error)}.",
             remedy=f"Check the brokers, and the right to READ the group {settings.application_id}.",
         ) from error
     finally:

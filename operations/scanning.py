@@ -16,8 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from checkback.operations.positions import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers, text_value
-from checkback.sinks.kafka.asking_again import asked_again
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.asking_again import asked_again, said_by
 from checkback.sinks.kafka.lookup import LOOKUP_CONSUMER, require_passing
 from checkback.sinks.kafka.source_record import PlacedRecord, readable
 
@@ -250,8 +249,8 @@ def _kafka_errors(what: str) -> Iterator[None]:
         yield
     except KafkaException as error:
         raise BrokerError(
-            f"{what}: {cause_of(error).str()}.",
-            remedy="Check bootstrap_servers, the brokers, and the rights of this user.",
+            f"{what}: {said_by(error)}.",
+            remedy="Check bootstrap_servers and kafka.*; `checkback doctor` says what is wrong.",
         ) from error
 
 

@@ -296,9 +296,28 @@ def _sentence(event: str, facts: Mapping[str, Any]) -> str | None:
     return None
 
 
-def is_quiet(facts: Mapping[str, Any]) -> bool:
-    """Return whether a progress line tells of nothing that happened."""
-    return not any(facts["counts"].get(name) for name in SHOWN_COUNTS) and not _warnings(facts)
+def is_quiet(facts: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> bool:
+    """Return whether nothing happened, and nothing is amiss that was not before.
+
+    Args:
+        facts: a progress line's.
+        before: those of the line before it.
+    """
+    if any(facts["counts"].get(name) for name in SHOWN_COUNTS) or facts["refused"]:
+        return False
+    return _amiss(facts) == ([] if before is None else _amiss(before))
+
+
+def _amiss(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """Return what a line warns of, without how long it lasts or how much of it there is."""
+    found: dict[str, Sequence[object]] = {
+        "brokers silent": [] if facts.get("brokers_answer", True) else [True],
+        "checks waiting": [True] if facts["check_backlog"] else [],
+        "no check topic": sorted(facts["undelivered_groups"]),
+        "nobody answers": facts["groups_without_members"],
+        "stalled": [(one["topic"], one["partition"]) for one in facts.get("stalls", ())],
+    }
+    return [(what, one) for what, those in found.items() for one in those]
 
 
 def _work(facts: Mapping[str, Any]) -> list[str]:

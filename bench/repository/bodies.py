@@ -16,9 +16,9 @@ from checkback.bench.stage import BenchSetting
 
 @dataclass(frozen=True)
 class BodiesOptions:
-    """Store large halves and commit half of them later; report the memory that this takes.
+    """Measure the memory that large messages take.
 
-    The default of --body-bytes is 1 MiB here.
+    Stores large halves and commits half of them later. The default of --body-bytes is 1 MiB here.
     """
 
     transactions: int = options.transactions(10_000, smoke=40)

@@ -30,10 +30,11 @@ WORKER_MEMORY: Final = "2g"
 
 @dataclass(frozen=True)
 class ScaleOptions:
-    """Run on a standalone cluster, with one executor of one core and with two.
+    """Measure what a second executor gains.
 
-    Broker, driver and executors share this machine, so two executors can only be faster if cores
-    are left for them. On two cores use --cores-each 0.25.
+    Runs on a standalone cluster, with one executor of one core and with two. Broker, driver and
+    executors share this machine, so two executors can only be faster if cores are left for them. On
+    two cores use --cores-each 0.25.
     """
 
     transactions: int = options.transactions(300_000, smoke=4_000)

@@ -45,6 +45,14 @@ COORDINATOR_MOVES: Final = frozenset(
 )
 """What they answer while a group gets another coordinator, or that one is about to write."""
 PASSING: Final = LEADER_MOVES | COORDINATOR_MOVES | {KafkaError.NOT_CONTROLLER}
+NO_ANSWER: Final = "no answer in time"
+NO_CONNECTION: Final = "there is no connection to the brokers"
+_OF_CONNECTION: Final = {
+    KafkaError._TRANSPORT: NO_CONNECTION,
+    KafkaError._ALL_BROKERS_DOWN: NO_CONNECTION,
+    KafkaError._TIMED_OUT: NO_ANSWER,
+}
+"""What librdkafka says in its own words of states that it sees itself, by code."""
 
 
 def is_passing(error: BaseException, codes: Collection[int] = PASSING) -> bool:
@@ -86,4 +94,7 @@ def asked_again(
 
 def said_by(error: KafkaException | TimeoutError) -> str:
     """Return what went wrong, for a sentence: a future raises one or the other."""
-    return cause_of(error).str() if isinstance(error, KafkaException) else "no answer in time"
+    if isinstance(error, TimeoutError):
+        return NO_ANSWER
+    cause = cause_of(error)
+    return _OF_CONNECTION.get(cause.code()) or cause.str()

@@ -83,7 +83,9 @@ def test_a_wrong_command_line_is_an_object_for_programs_too() -> None:
     ran = checkback("config", "show", "--output", "json", "--no-such-flag")
 
     assert (ran.returncode, ran.stdout) == (2, "")
-    assert json.loads(ran.stderr)["error"]["kind"] == "UsageError"
+    error = json.loads(ran.stderr)["error"]
+    assert error["kind"] == "UsageError"
+    assert error["remedy"] == "Try `checkback config show --help`."
 
 
 def test_a_reader_that_has_gone_ends_it_as_sigpipe_would() -> None:

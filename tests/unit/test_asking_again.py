@@ -47,4 +47,11 @@ def test_what_does_not_pass_or_took_too_long_is_raised(code: int, retry_s: float
 def test_a_future_that_was_not_answered_says_so() -> None:
     assert not is_passing(TimeoutError())
     assert said_by(TimeoutError()) == "no answer in time"
+    assert said_by(KafkaException(KafkaError(KafkaError._TIMED_OUT))) == "no answer in time"
     assert "coordinator" in said_by(KafkaException(KafkaError(KafkaError.NOT_COORDINATOR)))
+
+
+@pytest.mark.parametrize("code", [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN])
+def test_brokers_that_are_away_are_told_in_plain_words(code: int) -> None:
+    """It was "Failed to get metadata: Local: Broker transport failure"."""
+    assert said_by(KafkaException(KafkaError(code))) == "there is no connection to the brokers"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from checkback.commands.core import CommandOutput
-from checkback.commands.run import REPLACE_LINE, TerminalLines, losing_lines
+from checkback.commands.core import EXIT_OK, CommandOutput, execute
+from checkback.commands.run import REPLACE_LINE, TerminalLines, command, losing_lines
 from checkback.streaming.progress import Progress
 
 
@@ -30,6 +30,38 @@ def test_a_line_without_news_takes_the_place_of_the_one_before_it(
     assert second.startswith(REPLACE_LINE)
     assert not any(one.startswith(REPLACE_LINE) for one in (first, third, fourth))
     assert "finals 3" in third
+
+
+def test_a_warning_that_lasts_is_written_in_place(capsys: pytest.CaptureFixture[str]) -> None:
+    """`nobody answers for` filled the terminal, two lines every five seconds."""
+    lines = TerminalLines(lambda: 80)
+    alone = {"groups_without_members": ["a-group-with-a-name-that-takes-a-line-of-its-own"] * 2}
+
+    written = []
+    for change in ({}, alone, alone, alone, {}):
+        lines.emit("progress", facts(**change))
+        written.append(capsys.readouterr().out)
+
+    erased = [text.count(REPLACE_LINE) for text in written]
+    shown = [text.count("\n") for text in written]
+    assert erased == [0, 0, 0, shown[2], 0]
+    assert shown[1] == shown[2] == shown[3] > 1
+    assert "nobody answers for" in written[3]
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_is_told_at_once_that_the_start_takes_a_while(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *, is_terminal: bool
+) -> None:
+    """For ten to thirty seconds nothing was said."""
+    monkeypatch.setattr("checkback.commands.run.find_java", lambda: None)
+    monkeypatch.setattr("checkback.commands.run.pipeline_jars", lambda _: [])
+    monkeypatch.setattr("checkback.streaming.job.Job.run", lambda _: None)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
+
+    assert execute(command, ["--bootstrap-servers", "b:1", "--checkpoint", "c"]) == EXIT_OK
+
+    assert ("starting Spark" in capsys.readouterr().out) is is_terminal
 
 
 class FullDisk(io.StringIO):

@@ -24,7 +24,9 @@ from checkback.console import report
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import History, Sampler
 from checkback.console.opening import open_sources
+from checkback.console.plots import UNKNOWN
 from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text
+from checkback.console.snapshot import Snapshot
 from checkback.operations.broker_checks import BrokerChecks
 from checkback.operations.diagnosis import Result
 from checkback.operations.lag import ReadPosition, read_positions
@@ -119,6 +121,16 @@ def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
         view(stage.console.history, "The brokers do not answer")
     )
     assert bars(("0,68 1,36 2,4",)) == "▁▅█"
+
+
+def test_top_gives_the_age_as_a_duration_and_what_it_does_not_know_no_unit() -> None:
+    history = History()
+    history.add(Snapshot(0, "orders", oldest_age_ms=3_725_000, pending=7))
+
+    shown = text_of(view(history, "The brokers do not answer"))
+
+    rows = dict(line.rsplit(maxsplit=1) for line in shown.splitlines()[1:8])
+    assert (rows["Oldest pending"], rows["Batch time"]) == ("1h2m", UNKNOWN)
 
 
 def test_the_metrics_endpoint_can_come_from_the_environment() -> None:
