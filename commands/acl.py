@@ -15,6 +15,8 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
+from checkback.security.access_control import rules_text
+from checkback.security.accounts import SecretReference
 from checkback.security.decision import AccessRequest, Decision, Need, ResourceKind
 from checkback.security.grants import (
     READ,
@@ -175,11 +177,18 @@ def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
             f"acl_file is {settings.acl_file!r}, which is no topic.",
             remedy=f"Give --acl-file {RULES_ON_KAFKA}TOPIC.",
         )
-    access = AccessControl.from_file(file, reads_secrets=False)
-    at = publish_rules(settings, topic, file.read_bytes())
+    text = rules_text(file)  # once: what is written there is what was checked
+    access = AccessControl.parse(text, str(file), _of_any_machine)
+    at = publish_rules(settings, topic, text.encode())
     told = {"topic": topic, "partition": at.partition, "offset": at.offset,
             "accounts": len(access.accounts)}  # fmt: skip
     output.show(told, f"{len(access.accounts)} accounts are at {topic} {at}.")
+
+
+def _of_any_machine(reference: SecretReference) -> None:
+    """Leave a secret out; refuse a reference that means nothing where the rules are read."""
+    if reference.kind == "file" and not reference.name.startswith("/"):
+        raise LookupError(f"{reference.name} is beside no file on a topic, give its whole path")
 
 
 def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
