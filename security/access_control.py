@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +39,8 @@ class AccessControl:
         global_white_addresses: from there no permission is needed.
         accounts: by access key.
         warnings: what is allowed in the rules and unwise.
+        secrets: those that the rules refer to, as they were found.
+        folder: where a secret's file without a leading slash is looked for.
     """
 
     source: str
@@ -46,6 +48,8 @@ class AccessControl:
     global_white_addresses: tuple[RemoteAddressStrategy, ...]
     accounts: Mapping[str, Account]
     warnings: tuple[Finding, ...] = ()
+    secrets: Mapping[SecretReference, str] = field(default_factory=dict, repr=False)
+    folder: Path = Path("/")
 
     @classmethod
     def parse(
@@ -112,7 +116,20 @@ class AccessControl:
         Raises:
             ConfigurationError: names every mistake with its line.
         """
-        return cls.parse(text, source, lambda reference: _read_secret(reference, folder))
+        found: dict[SecretReference, str] = {}
+
+        def read(reference: SecretReference) -> str:
+            found[reference] = _read_secret(reference, folder)
+            return found[reference]
+
+        return replace(cls.parse(text, source, read), secrets=found, folder=folder)
+
+    def has_other_secrets(self) -> bool:
+        """Tell whether a secret that the rules refer to is another one by now, or not there."""
+        try:
+            return any(_read_secret(one, self.folder) != had for one, had in self.secrets.items())
+        except LookupError:
+            return True
 
     def decide(self, request: AccessRequest, is_signed_by: Callable[[Account], bool]) -> Decision:
         """Decide whether a request is allowed; the result lists its steps.
