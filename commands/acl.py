@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +15,8 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
+from checkback.security.access_control import rules_text
+from checkback.security.accounts import SecretReference
 from checkback.security.decision import AccessRequest, Decision, Need, ResourceKind
 from checkback.security.grants import (
     READ,
@@ -49,7 +51,8 @@ def command() -> None:
     type=click.Choice(list(PERMISSIONS)),
     default="PUB",
     show_default=True,
-    help="What is needed on each topic and group.",
+    metavar="PERM",  # a list of the choices would have a bar too many
+    help="What is needed on each topic and group: PUB, SUB or 'PUB|SUB'.",
 )
 @click.option("--address", default="", help="Where from; without it an unknown address.")
 @click.option("--admin", "needs_admin", is_flag=True, help="Ask for what only admins may do.")
@@ -76,6 +79,7 @@ def check(
 
     A half message needs PUB on its topic and on its group, an op PUB on its group, an op that
     answers a check PUB|SUB, and an operator's command --admin. The signature is taken for right.
+    No half message gets to a system topic, whatever the rules say: the pipeline refuses it.
 
     Exit code 1: denied.
     """
@@ -150,7 +154,7 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
         found["accounts"] = list(access.accounts)
     mistakes, warnings = found["mistakes"], found["warnings"]
     lines = [*_lines("mistake", mistakes), *_lines("warning", warnings)]
-    said = f"{len(mistakes)} mistakes, {len(warnings)} warnings."
+    said = f"{_counted(mistakes, 'mistake')}, {_counted(warnings, 'warning')}."
     told = folded_lines([*lines, said], terminal_columns())
     output.show({**found, "source": str(file)}, "\n".join(told))
     return EXIT_FOUND if mistakes else EXIT_OK
@@ -176,11 +180,22 @@ def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
             f"acl_file is {settings.acl_file!r}, which is no topic.",
             remedy=f"Give --acl-file {RULES_ON_KAFKA}TOPIC.",
         )
-    access = AccessControl.from_file(file, reads_secrets=False)
-    at = publish_rules(settings, topic, file.read_bytes())
+    text = rules_text(file)  # once: what is written there is what was checked
+    access = AccessControl.parse(text, str(file), _of_any_machine)
+    at = publish_rules(settings, topic, text.encode())
     told = {"topic": topic, "partition": at.partition, "offset": at.offset,
             "accounts": len(access.accounts)}  # fmt: skip
-    output.show(told, f"{len(access.accounts)} accounts are at {topic} {at}.")
+    output.show(told, f"Rules with {_counted(access.accounts, 'account')} are at {topic} {at}.")
+
+
+def _of_any_machine(reference: SecretReference) -> None:
+    """Leave a secret out; refuse a reference that means nothing where the rules are read."""
+    if reference.kind == "file" and not reference.name.startswith("/"):
+        raise LookupError(f"{reference.name} is beside no file on a topic, give its whole path")
+
+
+def _counted(things: Sized, noun: str) -> str:
+    return f"{len(things)} {noun}" + ("" if len(things) == 1 else "s")
 
 
 def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -21,7 +21,7 @@ from typing import Final, Literal, cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from checkback.protocol.configuration import Settings, setting_default
+from checkback.protocol.configuration import Settings, mask, setting_default
 from checkback.protocol.errors import ConfigurationError
 
 Source = Literal["default", "file", "environment", "flag"]
@@ -238,7 +238,7 @@ def _validated(values: Mapping[str, object]) -> Settings:
         first = error.errors()[0]
         key = str(first["loc"][0])
         raise ConfigurationError(
-            f"{key} is {first['input']!r}.",
+            f"{key} is {mask(key, repr(first['input']))}.",
             remedy=f"{first['msg'].rstrip('.')}.",
             key=key,
-        ) from error
+        ) from None  # a traceback would show the value, which may be a secret

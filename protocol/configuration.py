@@ -22,6 +22,12 @@ SECRET_WORDS: Final = (
     "key.pem",
     "keystore.key",
     "credential",
+    "passphrase",
+    "private.key",
+    "access.key",
+    "account.key",
+    "encryption.key",
+    ".sas.",
 )
 MASK: Final = "******"
 ORDER_BY_KEY: Final = "key"

@@ -10,14 +10,19 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
 from checkback.protocol.errors import ConfigurationError
 from checkback.security.accounts import Account, SecretReader, SecretReference
 from checkback.security.addresses import RemoteAddressStrategy
 from checkback.security.decision import AccessRequest, Decision, decide
 from checkback.security.findings import Finding, Findings
+
+RULES_LENGTH_MAX: Final = 1_000_000
+"""Characters of rules; as many bytes are a Kafka record's limit by default. They hold some ten
+thousand accounts, which take seconds to read, and nothing else watches the job meanwhile."""
 
 
 def _without_references(reference: SecretReference) -> str:
@@ -34,6 +39,8 @@ class AccessControl:
         global_white_addresses: from there no permission is needed.
         accounts: by access key.
         warnings: what is allowed in the rules and unwise.
+        secrets: those that the rules refer to, as they were found.
+        folder: where a secret's file without a leading slash is looked for.
     """
 
     source: str
@@ -41,6 +48,8 @@ class AccessControl:
     global_white_addresses: tuple[RemoteAddressStrategy, ...]
     accounts: Mapping[str, Account]
     warnings: tuple[Finding, ...] = ()
+    secrets: Mapping[SecretReference, str] = field(default_factory=dict, repr=False)
+    folder: Path = Path("/")
 
     @classmethod
     def parse(
@@ -59,6 +68,12 @@ class AccessControl:
         # Only here: an application process signs, and has no YAML.
         from checkback.security.rule_file import read_rules
 
+        if len(text) > RULES_LENGTH_MAX:
+            raise ConfigurationError(
+                f"{source} has more than {RULES_LENGTH_MAX} characters.",
+                remedy="Give accounts that may do the same one access key.",
+                source=source,
+            )
         findings = Findings()
         rules = read_rules(text, read_secret, findings)
         findings.require_none(source)
@@ -84,16 +99,7 @@ class AccessControl:
         Raises:
             ConfigurationError: it can't be read, or has mistakes, which are named with their lines.
         """
-        file = Path(path)
-        try:
-            text = file.read_text("utf-8")
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(
-                f"The access rules {file} can't be read: {_reason(error)}.",
-                remedy="Check acl_file and the rights of the file.",
-                source=str(file),
-            ) from error
-
+        file, text = Path(path), rules_text(path)
         if not reads_secrets:
             return cls.parse(text, str(file), lambda _: None)
         return cls.from_text(text, str(file), file.parent)
@@ -110,7 +116,20 @@ class AccessControl:
         Raises:
             ConfigurationError: names every mistake with its line.
         """
-        return cls.parse(text, source, lambda reference: _read_secret(reference, folder))
+        found: dict[SecretReference, str] = {}
+
+        def read(reference: SecretReference) -> str:
+            found[reference] = _read_secret(reference, folder)
+            return found[reference]
+
+        return replace(cls.parse(text, source, read), secrets=found, folder=folder)
+
+    def has_other_secrets(self) -> bool:
+        """Tell whether a secret that the rules refer to is another one by now, or not there."""
+        try:
+            return any(_read_secret(one, self.folder) != had for one, had in self.secrets.items())
+        except LookupError:
+            return True
 
     def decide(self, request: AccessRequest, is_signed_by: Callable[[Account], bool]) -> Decision:
         """Decide whether a request is allowed; the result lists its steps.
@@ -120,6 +139,24 @@ class AccessControl:
             is_signed_by: tells whether the request's signature is that account's.
         """
         return decide(self.global_white_addresses, self.accounts, request, is_signed_by)
+
+
+def rules_text(path: str | os.PathLike[str]) -> str:
+    """Return what a file of rules holds, no more of it than tells that it is too much.
+
+    Raises:
+        ConfigurationError: it can't be read.
+    """
+    file = Path(path)
+    try:
+        with file.open(encoding="utf-8") as opened:
+            return opened.read(RULES_LENGTH_MAX + 1)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"The access rules {file} can't be read: {_reason(error)}.",
+            remedy="Check acl_file and the rights of the file.",
+            source=str(file),
+        ) from error
 
 
 def _version(text: str, accounts: Mapping[str, Account]) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 from checkback.protocol.errors import ConfigurationError
+
+NAMED_MAX: Final = 10
+"""Mistakes that an error's text names. A running job tells it again and again."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -63,15 +67,17 @@ class Findings:
         """Refuse a file that has mistakes.
 
         Raises:
-            ConfigurationError: names all of them; its field ``mistakes`` has them one by one,
-                ``warnings`` what is unwise.
+            ConfigurationError: names the first of them; its field ``mistakes`` has all, one by
+                one, ``warnings`` what is unwise.
         """
         if not self.mistakes:
             return
         found = sorted(self.mistakes)
         noun = "a mistake" if len(found) == 1 else f"{len(found)} mistakes"
+        named = " ".join(map(str, found[:NAMED_MAX]))
+        rest = f" And {len(found) - NAMED_MAX} more." if len(found) > NAMED_MAX else ""
         raise ConfigurationError(
-            f"{source} has {noun}: {' '.join(map(str, found))}",
+            f"{source} has {noun}: {named}{rest}",
             remedy=f"`checkback acl lint {source}` lists them one by one.",
             source=source,
             mistakes=[one.as_data() for one in found],

@@ -41,6 +41,8 @@ ACCOUNT_KEYS: Final = (
 _TRUTH: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _SHORT_WORD: Final = re.compile(rf"[A-Z|]{{1,{KEY_LENGTH_MIN - 1}}}")
 """Shorter than any secret."""
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9._-]+")
+"""What a topic or group can be called, here or in RocketMQ."""
 _NOT_IN_KEYS: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode's categories of control characters, surrogates and line ends. A line end stands between
 an access key and what is looked up with it; patterns of addresses match within a line."""
@@ -207,6 +209,10 @@ def _named(node: yaml.Node | None, what: str, findings: Findings) -> Mapping[str
         if not (name and equals and word) or "=" in word:
             says = f"An entry of {what} is not name=PERMISSION."
             findings.mistake(line, says, "Write it like orders=PUB.")
+        elif _NAME.fullmatch(name) is None:
+            # With a pattern, pay*=DENY would deny nothing.
+            says = f"An entry of {what} has a character that no topic and no group has."
+            findings.mistake(line, says, "Write each name out: there are no patterns.")
         elif name in found:
             says = f"The name of this entry stands in {what} already."
             findings.mistake(line, says, "Leave one of them out.")

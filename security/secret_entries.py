@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 
 import yaml
@@ -15,6 +16,8 @@ KEY_LENGTH_MIN: Final = 7
 """RocketMQ asks for more than 6 characters."""
 _ALGORITHMS: Final = {one.value: one for one in SignatureAlgorithm}
 _REFERENCE: Final = "Write {env: NAME} or {file: PATH}."
+_OF_OTHERS: Final = re.compile(r"\$\{.*\}|\$\(.*\)", re.DOTALL)
+"""How other programs refer to a variable: here it would be the secret itself, easily guessed."""
 
 
 def algorithm_in(
@@ -72,6 +75,10 @@ def _secret(
         return _referred(node, algorithm, read_secret, findings)
     text = text_in(node, "secretKey", findings)
     if text is None:
+        return None
+    if _OF_OTHERS.fullmatch(text):
+        says = "The secret is written as a reference of another program."
+        findings.mistake(line_of(node), says, _REFERENCE)
         return None
     findings.warning(line_of(node), "The secret itself stands in the file.", _REFERENCE)
     return _checked(text, line_of(node), algorithm, findings)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from typing import Final
+from typing import Any, Final, cast
 
 import yaml
 
@@ -18,14 +18,36 @@ _NULL: Final = "tag:yaml.org,2002:null"
 _QUOTED: Final = re.compile(r"""\s*(?:'[^\n]*'|"[^\n]*")""")
 
 
+class _TagError(yaml.MarkedYAMLError):
+    """There is a tag, like that of ``!env NAME`` or ``!vault``.
+
+    Nothing here knows what it stands for, and what follows is something else than it says: the name
+    of a variable, taken as the secret.
+    """
+
+
+class _LoaderWithoutTags(yaml.SafeLoader):
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = cast("Any", self).peek_event()
+        if getattr(event, "tag", None) is not None:
+            raise _TagError(problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
+
+
 def compose(text: str, findings: Findings) -> yaml.Node | None:
-    """Return the only document of a text; None if it is empty or no YAML, which is noted."""
+    """Return the only document of a text; None if it is empty or can't be taken, which is noted."""
     try:
-        return yaml.compose(text, yaml.SafeLoader)
+        return yaml.compose(text, _LoaderWithoutTags)
+    except _TagError as error:
+        says, remedy = "There is a YAML tag.", "Write the value alone, a secret by {env: NAME}."
+        findings.mistake(_line_of(error), says, remedy)
+        return None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = 1 if mark is None else mark.line + 1
-        said = _QUOTED.sub("", error.problem or error.context or "it can't be read")
+        line = _line_of(error)
+        problem = error.problem or "it can't be read"
+        if problem.startswith("but ") and error.context:
+            problem = f"{error.context}, {problem}"
+        said = _QUOTED.sub("", problem)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         said = "there is a character that YAML does not take"
@@ -34,9 +56,14 @@ def compose(text: str, findings: Findings) -> yaml.Node | None:
     except RecursionError:
         line, said = 1, "it is nested too deep"
     findings.mistake(
-        line, f"This is no YAML: {said}.", "Correct it; quote texts that begin with * or {."
+        line, f"This is no YAML: {said}.", "Correct it; quote texts that begin with *, { or !."
     )
     return None
+
+
+def _line_of(error: yaml.MarkedYAMLError) -> int:
+    mark = error.problem_mark or error.context_mark
+    return 1 if mark is None else mark.line + 1
 
 
 def line_of(node: yaml.Node) -> int:

@@ -15,10 +15,13 @@ from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, ConfigurationError
 from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
+from checkback.security.access_control import RULES_LENGTH_MAX
 from checkback.sinks.kafka.asking_again import PASSING, asked_again, is_passing
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import require_passing
 
+CONTENT_BYTES_MAX: Final = 4 * (RULES_LENGTH_MAX + 1)
+"""What rules can have at most: a character has up to four bytes."""
 ANSWER_S: Final = 20.0
 POLL_S: Final = 1.0
 LOOK_S: Final = 1.0
@@ -79,7 +82,8 @@ class FileRules:
     def content(self) -> bytes:
         """Return what the file holds."""
         try:
-            return Path(self.path).read_bytes()
+            with Path(self.path).open("rb") as opened:
+                return opened.read(CONTENT_BYTES_MAX)
         except OSError:
             return b""
 

@@ -179,6 +179,33 @@ def test_a_secret_in_a_file_of_its_own_is_looked_at_too(tmp_path: Path) -> None:
     assert watched.later()
 
 
+def test_a_text_whose_secrets_are_the_same_is_not_parsed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_text("the-first-secret")
+    rules = "accounts:\n- accessKey: service\n  secretKey: {file: secret}\n"
+    watched = Watched(tmp_path, rules)
+    parsed: list[str] = []
+    parse = AccessControl.from_file
+
+    def counted(path: str) -> AccessControl:
+        parsed.append(path)
+        return parse(path)
+
+    monkeypatch.setattr(AccessControl, "from_file", counted)
+    for _ in range(3):
+        assert not watched.later(seconds=SECRETS_LOOK_S)
+    assert not parsed
+
+    (tmp_path / "secret").unlink()
+    watched.later(seconds=SECRETS_LOOK_S)
+    assert "No such file" in watched.watch.problem
+    (tmp_path / "secret").write_text("the-first-secret")
+    watched.later(seconds=SECRETS_LOOK_S)
+    assert watched.watch.problem == ""
+    assert len(parsed) == 2
+
+
 def test_a_job_does_not_start_with_missing_or_broken_rules(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="secretKey"):
         Watched(tmp_path, "accounts:\n- accessKey: service\n")

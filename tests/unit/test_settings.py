@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,33 @@ def test_user_and_password_in_a_url_are_masked() -> None:
 
     assert "hunter2" not in str(settings.masked())
     assert "@bucket/a" in str(settings.masked()["checkpoint"])
+
+
+@pytest.mark.parametrize("value", ["12345678", '["12345678"]', '{a = "12345678"}'])
+def test_a_secret_that_is_no_text_is_refused_without_showing_it(tmp_path: Path, value: str) -> None:
+    file = tmp_path / "checkback.toml"
+    file.write_text(f'access_key = "operators"\nsecret_key = {value}\n')
+
+    with pytest.raises(ConfigurationError, match=r"secret_key is \*+\.") as raised:
+        load_settings(file, {}, {})
+
+    assert "12345678" not in "".join(traceback.format_exception(raised.value))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "hadoop.fs.azure.account.key.store.dfs.core.windows.net",
+        "hadoop.fs.azure.sas.container.store",
+        "hadoop.fs.s3a.access.key",
+        "hadoop.fs.s3a.encryption.key",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+    ],
+)
+def test_a_member_that_holds_a_secret_is_masked(key: str) -> None:
+    settings = Settings(kafka={key: "hunter2"}, spark={key: "hunter2"})
+
+    assert "hunter2" not in f"{settings.masked()} {settings!r}"
 
 
 def test_an_order_that_does_not_exist_is_refused() -> None:

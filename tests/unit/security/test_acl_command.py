@@ -137,7 +137,7 @@ def test_lint_prints_a_line_per_mistake(
             "warning in line 3: The secret itself stands in the file. Write {env: NAME} or"
             " {file: PATH}."
         ),
-        "2 mistakes, 1 warnings.",
+        "2 mistakes, 1 warning.",
     ]
 
 
@@ -194,3 +194,15 @@ def test_who_reads_the_rules_from_a_topic_needs_the_right_to(
         return [one["name"] for one in json.loads(capsys.readouterr().out)["grants"]]
 
     assert {*names("--acl-file", "kafka:rules")} - {*names()} == {"rules"}
+
+
+def test_rules_for_a_topic_name_files_by_their_whole_path(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("accounts:\n- accessKey: orders-service\n  secretKey: {file: orders}\n")
+
+    code, text = run(capsys, "publish", str(file), "--acl-file", "kafka:rules")
+
+    assert code == 2
+    assert "line 3: The secret can't be read: orders is beside no file on a topic" in text

@@ -230,7 +230,39 @@ MISTAKES = [
             (7, "The address pattern has a part that is no IP address."),
         ],
     ),
+    # A reference in another notation, which would be the secret itself.
+    ("accounts:\n- secretKey: !env ORDERS\n", [(2, "There is a YAML tag.")]),
+    ("accounts:\n- secretKey: !vault |\n    $ANSIBLE_VAULT;1.1\n", [(2, "There is a YAML tag.")]),
+    ("accounts: !include more.yml\n", [(1, "There is a YAML tag.")]),
+    (ACCOUNT + "  topicPerms: !!null [a=DENY]\n", [(4, "There is a YAML tag.")]),
+    *(
+        (
+            ACCOUNT.replace("{env: ORDERS}", reference),
+            [(3, "The secret is written as a reference of another program.")],
+        )
+        for reference in ("${ORDERS_SECRET}", "$(cat secret)")
+    ),
+    # Who writes a pattern believes that it denies something.
+    *(
+        (
+            f"{ACCOUNT}  {perms}: ['{name}=DENY']\n",
+            [(4, f"An entry of {perms} has a character that no topic and no group has.")],
+        )
+        for perms, name in (("topicPerms", "pay*"), ("groupPerms", "^pay$"), ("topicPerms", "a b"))
+    ),
     # What is no YAML at all.
+    (
+        "accounts: []\n---\naccounts: []\n",
+        [
+            (
+                2,
+                (
+                    "This is no YAML: expected a single document in the stream, but found another"
+                    " document."
+                ),
+            )
+        ],
+    ),
     ("accounts: []\nb: *c\n", [(2, "This is no YAML: found undefined alias.")]),
     ("accounts: [\n", [(2, "This is no YAML: expected the node content, but found.")]),
     ("accounts: []\n\x00", [(2, "This is no YAML: there is a character that YAML does not take.")]),
