@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,7 +15,7 @@ import pytest
 import yaml
 from databricks.bundles.jobs import Job
 from packaging.requirements import Requirement
-from tests.unit.deploy_fields import KINDS
+from tests.unit.deploy_fields import KINDS, vendored_schema
 
 import checkback
 from checkback.commands.console import command as console
@@ -71,13 +68,6 @@ def command_lines() -> Iterator[list[str]]:
         yield re.findall(r"^ExecStart=\S+/checkback (.*)$", unit.read_text(), re.MULTILINE)[
             0
         ].split()
-
-
-@cache
-def vendored_schema(name: str) -> dict[str, Any]:
-    """Return a schema that check-jsonschema brings along."""
-    folder = resources.files("check_jsonschema") / "builtin_schemas" / "vendor"
-    return dict(json.loads((folder / f"{name}.json").read_text("utf-8")))
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=named)
@@ -346,14 +336,6 @@ def test_what_our_services_mount_belongs_to_their_user() -> None:
     assert mounted
     for folder in mounted:
         assert f"RUN install --directory --owner {user} {folder}\n" in container
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").iterdir()), ids=named)
-def test_a_workflow_fits_its_schema(path: Path) -> None:
-    text = re.sub(r"^on:", '"on":', path.read_text("utf-8"), flags=re.MULTILINE)
-
-    jsonschema.validate(yaml.safe_load(text), vendored_schema("github-workflows"))
-    assert all(re.search(r"@[0-9a-f]{40} # v", use) for use in re.findall(r"uses: .*", text))
 
 
 def test_the_databricks_job_has_only_fields_of_its_schema() -> None:
