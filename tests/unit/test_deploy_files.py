@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +31,7 @@ KUBERNETES = DEPLOY / "kubernetes"
 KUBERNETES_VERSION = "1.34.0"
 MANIFESTS = sorted(one for one in KUBERNETES.rglob("*.yaml") if one.stem != "kustomization")
 KUSTOMIZATIONS = sorted(KUBERNETES.rglob("kustomization.yaml"))
+OVERLAYS = [one.parent for one in KUSTOMIZATIONS if one.parent.name != "base"]
 UNITS = sorted((DEPLOY / "systemd").iterdir())
 METRICS_PORT = 9404
 
@@ -96,6 +98,20 @@ def test_a_kustomization_names_what_is_there(path: Path) -> None:
         assert (path.parent / name).exists(), name
     in_folder = {one.name for one in path.parent.iterdir()} - {path.name}
     assert in_folder <= {*document["resources"], *generated}
+
+
+@pytest.mark.parametrize("folder", OVERLAYS, ids=named)
+def test_kubectl_builds_an_overlay_of_objects_with_names_of_their_own(folder: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("this machine has no kubectl")
+    ran = subprocess.run(
+        ["kubectl", "kustomize", folder], capture_output=True, text=True, check=False, timeout=60
+    )
+    made = [(one["kind"], one["metadata"]["name"]) for one in yaml.safe_load_all(ran.stdout)]
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert len(set(made)) == len(made)
+    assert ("Deployment" if folder.name == "console" else "NetworkPolicy") in dict(made)
 
 
 def test_what_objects_name_of_each_other_is_there() -> None:
