@@ -11,8 +11,9 @@ from checkback.console.ledger_view import PendingPage
 from checkback.console.reading_pages import PAGE_ROWS, parsed, stored_until_ms
 from checkback.console.serving import Reader, console_of, part
 from checkback.console.timeline import half_properties, timeline
+from checkback.console.waiting import waiting
 from checkback.operations.discarded import REASONS
-from checkback.operations.history import TransactionHistory
+from checkback.operations.history import PENDING, TransactionHistory
 from checkback.operations.record_filter import RecordFilter
 
 router = APIRouter(prefix="/parts")
@@ -92,13 +93,16 @@ def checkpoint(request: Request, visitor: Reader) -> HTMLResponse:
 def _history_context(
     request: Request, history: TransactionHistory, *, sees_bodies: bool
 ) -> dict[str, Any]:
-    body = None
+    console, body, waits = console_of(request), None, None
+    if history.verdict == PENDING and history.group:
+        group = console.facts.group(history.group)
+        waits = waiting(history, group, console.settings.check_max)
     if sees_bodies and history.of_kind("half"):
-        console = console_of(request)
         body = console.facts.record(console.settings.topics.half, history.half_at).value
     return {
         "history": history,
         "entries": timeline(history),
+        "waits": waits,
         "properties": half_properties(history) if sees_bodies else {},
         "body": body,
     }

@@ -92,12 +92,12 @@ def _fenced(_: Mapping[str, Any]) -> Words:
 
 
 def _mark(facts: Mapping[str, Any]) -> Words:
-    decided = f"Verdict: {facts['verdict']}" if facts["verdict"] else f"Noted: {facts['mark']}"
-    if facts["mark"] == "delivered":
-        decided += ", delivered by its producer"
-    times = facts["check_times"]
-    why = f"after {times} check{'s' * (times > 1)}" if times > 0 else ""
-    return f"{decided} (batch {facts['batch_id']})", "", why, ""
+    batch, times = f"batch {facts['batch_id']}", facts["check_times"]
+    checks = f"{times} check{'s' * (times > 1)}" if times > 0 else ""
+    if not facts["verdict"]:
+        return f"Noted by {batch}: {facts['mark']}", "", checks and f"{checks} so far", ""
+    by = ", delivered by its producer" if facts["mark"] == "delivered" else ""
+    return f"Verdict: {facts['verdict']}{by} ({batch})", "", checks and f"after {checks}", ""
 
 
 def _final(facts: Mapping[str, Any]) -> Words:

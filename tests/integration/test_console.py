@@ -106,6 +106,7 @@ def test_a_stuck_transaction_is_found_explained_and_decided(stage: Stage) -> Non
     wait_until(lambda: stage.at("stuck") in stage.text("/pending"), what="the ledger")
     page = f"/parts/transactions/{stage.at('stuck')}"
     assert "Half message stored" in stage.text(page)
+    assert "has not asked about it yet. g has no live member." in stage.text(page)
     assert "stuck" in stage.text(page), "its body, for the operator"
 
     said = stage.act("resolve", page, stage.at("stuck"), "commit")

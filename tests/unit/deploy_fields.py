@@ -7,6 +7,9 @@ after a look into the operator's own definition.
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from importlib import resources
 from typing import Any, Final
 
 TEXT: Final = {"type": "string"}
@@ -16,6 +19,13 @@ TEXT_BY_NAME: Final = {"type": "object", "additionalProperties": TEXT}
 ANY_OBJECT: Final = {"type": "object"}
 ANY_LIST: Final = {"type": "array", "items": ANY_OBJECT}
 RESTARTS: Final = {"enum": ["Always", "Never", "OnFailure"]}
+
+
+@cache
+def vendored_schema(name: str) -> dict[str, Any]:
+    """Return a schema that check-jsonschema brings along."""
+    folder = resources.files("check_jsonschema") / "builtin_schemas" / "vendor"
+    return dict(json.loads((folder / f"{name}.json").read_text("utf-8")))
 
 
 def closed(*required: str, **fields: Any) -> dict[str, Any]:

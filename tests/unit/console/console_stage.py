@@ -175,6 +175,9 @@ class MadeUpFacts(KafkaFacts):
         ]
         return [GroupRow(one, judge_group(one)) for one in found]
 
+    def group(self, name: str) -> GroupFacts:
+        return next(row.facts for row in self.groups() if row.facts.name == name)
+
     def lag(self) -> list[ReadPosition]:
         return [
             ReadPosition(NAMES.half, 0, 1_204_311, None, 1_204_377),

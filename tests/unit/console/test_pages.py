@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -28,6 +29,7 @@ PARTS = (
     "/parts/live", "/parts/groups", "/parts/lag", "/parts/doctor", "/parts/transactions/0:4",
     "/parts/discarded", "/parts/refused", "/parts/records/discarded/0:6",
 )  # fmt: skip
+CARDS = ("groups", "doctor", "discarded", "refused")
 WISH = {"target": "0:4", "choice": "commit", "reason": "paid by phone"}
 
 
@@ -80,6 +82,27 @@ def test_pending_is_listed_chosen_and_paged(stage: Stage) -> None:
     assert client.get("/pending", params={"sort": "password"}).status_code == 400
     assert client.get("/pending", params={"number": "x"}).status_code == 400
     assert "Nothing that is chosen" in client.get("/pending", params={"group": "none"}).text
+
+
+def test_figures_of_the_overview_lead_to_what_they_count(stage: Stage) -> None:
+    shown = stage.client().get("/parts/live").text
+
+    for path in ("/pending", "/discarded", "/refused"):
+        assert f'<dd><a href="{path}">' in shown
+
+
+@pytest.mark.parametrize("path", ["/pending", *(f"/parts/{one}" for one in CARDS)])
+def test_a_row_that_is_a_card_on_a_phone_names_each_of_its_values(stage: Stage, path: str) -> None:
+    shown = stage.signed_in().get(path).text
+
+    assert '<table class="cards">' in shown
+    assert re.findall(r"<td(?![^>]* data-label=)[^>]*>", shown) == []
+
+
+def test_commands_in_a_sentence_are_shown_as_code(stage: Stage) -> None:
+    shown = stage.client().get("/parts/doctor").text
+
+    assert "missing. <em>Run <code>checkback topics create</code>.</em>" in shown
 
 
 def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:

@@ -26,6 +26,9 @@ def test_a_timeline_names_who_and_why_and_how_long_after() -> None:
     ]  # fmt: skip
     by_hand = entries[4]
     assert (by_hand.who, by_hand.why) == ("operator kim", "the customer paid by phone")
+    assert entries[2].title == "Noted by batch 17: asked"
+    assert entries[2].why == "1 check so far"
+    assert entries[5].title == "Verdict: commit (batch 19)"
     assert entries[5].why == "after 3 checks"
     assert [one.link for one in timeline(given_up_history(half(3))) if one.link] == ["1:9"]
 

@@ -1,0 +1,66 @@
+"""Why a transaction is pending, in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.console.console_stage import half, make_stage, pending_history
+
+from checkback.console.waiting import waiting
+from checkback.operations.diagnosis import GroupFacts
+from checkback.operations.history import TransactionHistory
+
+ANSWERED = pending_history(half(4))
+
+
+def without(history: TransactionHistory, *kinds: str) -> TransactionHistory:
+    return replace(history, events=tuple(one for one in history.events if one.kind not in kinds))
+
+
+def group(members: int | None, *, has_check_topic: bool = True) -> GroupFacts:
+    return GroupFacts("order-service", 0, 0, has_check_topic, members)
+
+
+@pytest.mark.parametrize(
+    ("history", "facts", "says", "remedy"),
+    [
+        (without(ANSWERED, "op"), group(0),
+         "Asked 1 of 15 times; no answer came. order-service has no live member.",
+         "Start a producer of order-service"),
+        (without(ANSWERED, "op", "check request", "mark"), group(0, has_check_topic=False),
+         "has not asked about it yet. order-service has no check topic",
+         "Start a producer of order-service"),
+        (ANSWERED, group(2), "the last answer was unknown. order-service has 2 live members.",
+         "decide by hand"),
+        (without(ANSWERED, "op"), group(1), "no answer came. order-service has 1 live member.", ""),
+        (without(ANSWERED, "op"), group(None), "may not be seen", ""),
+    ],
+)  # fmt: skip
+def test_it_says_what_was_asked_who_could_answer_and_what_to_do(
+    history: TransactionHistory, facts: GroupFacts, says: str, remedy: str
+) -> None:
+    found = waiting(history, facts, 15)
+
+    assert says in found.says
+    assert remedy in found.remedy
+    assert bool(remedy) == bool(found.remedy)
+
+
+def test_an_op_that_nobody_read_yet_points_to_the_pipeline() -> None:
+    [op] = ANSWERED.of_kind("op")
+    committing = replace(op, facts={**op.facts, "says": "commit"})
+    history = replace(ANSWERED, events=(*ANSWERED.events, committing))
+
+    found = waiting(history, group(0), 15)
+
+    assert found.says == "An op says commit; the pipeline did not take it yet."
+    assert "whether the pipeline runs" in found.remedy
+
+
+def test_the_page_of_a_pending_transaction_says_why_it_is_pending(tmp_path: Path) -> None:
+    client = make_stage(tmp_path).client()
+
+    assert "Why it is pending." in client.get("/parts/transactions/0:4").text
+    assert "Why it is pending." not in client.get("/parts/transactions/1:5").text
