@@ -19,7 +19,7 @@ class FencedByCoordinatorError(Exception):
 
 
 class IdExpiredError(FencedByCoordinatorError):
-    """INVALID_PRODUCER_ID_MAPPING: nobody used the id for so long that it was forgotten."""
+    """INVALID_PRODUCER_ID_MAPPING: Kafka forgets an id that nobody used for long."""
 
 
 class NoTransactionError(Exception):
