@@ -13,7 +13,7 @@ from checkback.bench.pipeline import BASELINE_TOPIC
 from checkback.bench.probe import RunningProbe, Visibility
 from checkback.bench.query import BASELINE, Query
 from checkback.bench.quiet import Quiet, measure_quiet, quiet_measures
-from checkback.bench.runs import Findings, Run, run_of
+from checkback.bench.runs import BenchFindings, Run, run_of
 from checkback.bench.stage import BenchSetting, Trial
 
 
@@ -69,7 +69,7 @@ class LatencyBench:
     say: Say
     runs: list[Run] = field(default_factory=list)
 
-    def run(self) -> Findings:
+    def run(self) -> BenchFindings:
         """Do all runs.
 
         Raises:
@@ -90,7 +90,7 @@ class LatencyBench:
             "awake_commit_p50_ms": [one.quiet.awake.quantile_ms(0.5) for one in windows],
             "ticked_batch_to_stateless": _ratios([one.ticked_ms for one in windows], stateless_ms),
         }
-        return Findings(self._measures(windows, stateless_ms), self.runs, facts)
+        return BenchFindings(self._measures(windows, stateless_ms), self.runs, facts)
 
     def _job(self, trial: Trial) -> list[Window]:
         with Query(trial, "job") as query:

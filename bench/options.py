@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 
-from checkback.bench.runs import Findings
+from checkback.bench.runs import BenchFindings
 from checkback.bench.stage import BenchSetting
 
 Options = TypeVar("Options")
@@ -143,7 +143,7 @@ class CommonOptions:
 class Bench(Protocol):
     """The runs of one call of a verb."""
 
-    def run(self) -> Findings:
+    def run(self) -> BenchFindings:
         """Do all runs."""
         ...
 

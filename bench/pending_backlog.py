@@ -10,7 +10,7 @@ from checkback.bench.idle import empty_ms
 from checkback.bench.measures import MILLION, Measure
 from checkback.bench.options import Say
 from checkback.bench.query import Query
-from checkback.bench.runs import Findings, Run, run_of
+from checkback.bench.runs import BenchFindings, Run, run_of
 from checkback.bench.stage import BenchSetting, Trial
 
 
@@ -47,7 +47,7 @@ class PendingBench:
     _first_batch_s: list[float] = field(default_factory=list)
     _worker_mib: list[float] = field(default_factory=list)
 
-    def run(self) -> Findings:
+    def run(self) -> BenchFindings:
         """Do all runs.
 
         Raises:
@@ -60,7 +60,7 @@ class PendingBench:
             self._restart(many, number)
         none.delete()
         many.delete()
-        return Findings(self._measures(), self.runs, self._facts())
+        return BenchFindings(self._measures(), self.runs, self._facts())
 
     def _with_pending(self) -> Trial:
         trial = self.stage.trial("pending-many").create()

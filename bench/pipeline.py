@@ -11,7 +11,7 @@ from checkback.bench.load import ends_of
 from checkback.bench.measures import Measure
 from checkback.bench.options import Say, is_checkout, option
 from checkback.bench.query import BASELINE, Query
-from checkback.bench.runs import Findings, Run, run_of
+from checkback.bench.runs import BenchFindings, Run, run_of
 from checkback.bench.stage import BenchSetting, Trial
 from checkback.bench.workload import commits_among
 from checkback.protocol.errors import OperationalError, UsageError
@@ -103,7 +103,7 @@ class PipelineBench:
     say: Say
     runs: list[Run] = field(default_factory=list)
 
-    def run(self) -> Findings:
+    def run(self) -> BenchFindings:
         """Do all runs.
 
         Raises:
@@ -123,7 +123,7 @@ class PipelineBench:
                     self._variant(comparison, number)
             if "page-size-1" in comparisons:
                 self._page_size_1(number)
-        return Findings(self._measures(), self.runs)
+        return BenchFindings(self._measures(), self.runs)
 
     def _variant(self, comparison: str, number: int) -> None:
         """Run the job with something else about it than in the run `job`."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from checkback import __version__
 from checkback.bench.machine import versions
-from checkback.bench.runs import Findings, Run
+from checkback.bench.runs import BenchFindings, Run
 
 FORMAT: Final = 1
 
@@ -16,7 +16,7 @@ FORMAT: Final = 1
 def document(
     command: str,
     options: Mapping[str, Any],
-    findings: Findings,
+    findings: BenchFindings,
     machine: Mapping[str, object],
 ) -> dict[str, Any]:
     """Return the result as a JSON document.
@@ -62,7 +62,7 @@ def measure_rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def run_rows(findings: Findings) -> list[tuple[str, ...]]:
+def run_rows(findings: BenchFindings) -> list[tuple[str, ...]]:
     """Return a table's rows: one per run."""
     return [_run_row(run) for run in findings.runs]
 

@@ -48,7 +48,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class BenchFindings:
     """What a verb of the bench found.
 
     Args:

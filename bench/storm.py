@@ -12,7 +12,7 @@ from checkback.bench.measures import Measure
 from checkback.bench.options import Say
 from checkback.bench.probe import RunningProbe, Visibility
 from checkback.bench.query import Query
-from checkback.bench.runs import Findings, Run, run_of
+from checkback.bench.runs import BenchFindings, Run, run_of
 from checkback.bench.stage import BenchSetting
 from checkback.protocol.errors import OperationalError
 
@@ -58,7 +58,7 @@ class StormBench:
     _ratios: list[float] = field(default_factory=list)
     _worker_mib: list[float] = field(default_factory=list)
 
-    def run(self) -> Findings:
+    def run(self) -> BenchFindings:
         """Do all runs.
 
         Raises:
@@ -70,7 +70,7 @@ class StormBench:
             Measure("visible_p99_in_storm", self._ratios, self.options.pending),
             Measure("worker_rss_in_storm", self._worker_mib, self.options.pending),
         ]
-        return Findings(measures, self.runs)
+        return BenchFindings(measures, self.runs)
 
     def _storm(self, number: int) -> None:
         guess_s = self.options.pending / TAKEN_UP_PER_S + self.options.quiet_seconds + 10 * MARGIN_S

@@ -1,4 +1,4 @@
-"""Finds the pending halves that their producers may still deliver themselves."""
+"""Finds the pending halves whose producers may still deliver them directly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers one check request: asks the listener, sends the op, and not without having sent it."""
+"""Answers one check request: asks the listener, sends the op, and waits until Kafka has it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from checkback.bench.result_document import (
     measure_rows,
     run_rows,
 )
-from checkback.bench.runs import Findings
+from checkback.bench.runs import BenchFindings
 from checkback.bench.stage import BenchSetting
 from checkback.commands.core import CommandOutput
 from checkback.commands.table import table_text, terminal_columns
@@ -80,7 +80,7 @@ def show(
     command: str,
     common: CommonOptions,
     options: Any,
-    findings: Findings,
+    findings: BenchFindings,
     stage: BenchSetting,
     output: CommandOutput,
 ) -> None:

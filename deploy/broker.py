@@ -354,8 +354,7 @@ class EmbeddedCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Without a majority of controllers a clean stop would wait in vain: it has no controller to
-        # inform.
+        # Without a majority of controllers a clean stop never ends: it waits for one to inform.
         self._kill_all()
 
     def _kill_all(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether the pipeline is alive and ready; from facts, so that tests set the clock."""
+"""Tells whether the pipeline is alive and ready, from what the job reports and from a clock."""
 
 from __future__ import annotations
 

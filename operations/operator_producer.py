@@ -1,8 +1,8 @@
 """The transactional producer of an operator's command.
 
 A deployment has one transactional id per command, so one operator at a time runs it: the second
-operator's start aborts the first one's open transaction. Whoever reads what was done before does so
-after that.
+operator's start aborts the first one's open transaction. Only after that does a command read what
+was done before.
 """
 
 from __future__ import annotations

@@ -268,7 +268,7 @@ class Resender:
 
 
 def open_resender(settings: Settings, *, is_certain: bool) -> Resender | None:
-    """Return what sends finals, None for who only wants to know what would be sent.
+    """Return what sends finals; None for a command that only shows what it would send.
 
     Both take an admin account where access is controlled: the pipeline verifies the records that
     other commands write, but never sees these finals.

@@ -207,8 +207,8 @@ class Resolver:
     def resolve(self, op: Op, is_over: Callable[[], bool]) -> Aftermath:
         """Append the op and follow it; return what became of it.
 
-        The session that might deliver a direct half is fenced before: what it has delivered then
-        stands before the op, and nothing of it can follow.
+        Of a direct half it first fences the session that might deliver it. So whatever the session
+        delivered stands before the op, and nothing can follow it.
 
         Raises:
             BrokerError: the op may not be stored, or the brokers do not answer.

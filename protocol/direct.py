@@ -1,7 +1,8 @@
 """The ids of direct sessions: the producers that deliver final messages themselves.
 
-A session is one Kafka transactional id. Whoever gives a verdict on another process's half fences
-it, which ends whatever that id names: so an id is looked at before it is believed.
+A session is one Kafka transactional id. A process that decides about another process's half fences
+that process's session first, and a fence ends whatever uses the id. So each id that a record names
+is checked before anybody fences it.
 """
 
 from __future__ import annotations

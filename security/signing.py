@@ -1,4 +1,4 @@
-"""Signatures: who has a secret shows it by a code over what is sent, and never sends the secret.
+"""Signatures: a code over the content proves that its sender has the secret, without sending it.
 
 RocketMQ's way (AclSigner, AclUtils): HMAC with SHA-1, written in Base64. Checkback's own accounts
 use SHA-256 unless their rules say otherwise.

@@ -1,7 +1,7 @@
 """Reads YAML as nodes that know their lines. A scalar keeps its text: 01234567 stays as it is.
 
-No message from here repeats what stands in the file, but for names that this package knows: a
-missing blank makes a secret part of a key.
+Messages from here quote nothing from the file except names that this package knows: where a blank
+is missing, YAML makes a secret a part of a key.
 """
 
 from __future__ import annotations

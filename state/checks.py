@@ -1,7 +1,8 @@
 """Asking back, giving checks back, discarding.
 
-A direct half is discarded in two steps: the sink fences the session that might still deliver it,
-and says so where that session's ops stand. Whatever it delivered was read by then.
+A direct half is discarded in two steps. First the sink fences the session that might still deliver
+it, and appends a record of that to the topic of the session's ops. The page discards the half when
+it reads this record: whatever the session delivered stands before it and has been read.
 """
 
 from __future__ import annotations

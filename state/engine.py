@@ -9,9 +9,9 @@ A time has passed when now is later than it, not when it is equal: that is when 
 RocketMQ's ``age > immunity``. Both tests are this one test, so no millisecond falls between them
 (#544, #9486).
 
-What says that nobody spoke (a check, a discard, an op refused because its half never came) asks
-whether the time has passed up to which all was read, not whether now has: after an outage the
-halves of a batch may be older than every deadline, and their commits be read a batch later.
+Checks, discards and refusals of ops without a half conclude from silence. So they compare their
+deadline with the time up to which everything was read, not with now: after an outage a half may be
+older than every deadline while its commit is still unread.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A page: what is remembered of a range of half offsets, as columns of numbers.
+"""A page: what the pipeline remembers of a range of half offsets, as columns of numbers.
 
 Pages are values. The engine never writes into a page's arrays; it makes a new page, so a batch that
 is replayed finds what the first try found.

@@ -1,4 +1,4 @@
-"""A page while a batch is being decided: arrays that may be written to, and what came of it."""
+"""A page during a batch: arrays that the rules change, and the outcome that they collect."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Settled marks: the record of a page's verdicts and checks on the settled topic.
 
-They rebuild a lost checkpoint: which halves are done, and how often the others were asked.
+A rebuild of a lost checkpoint reads from them which halves are done, and how often the pipeline has
+asked about the others.
 """
 
 from __future__ import annotations

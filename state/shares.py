@@ -1,6 +1,6 @@
 """Fair shares: what one producer group may take of a pass, so that the others find some left.
 
-Of a group the bits of its hash in an identity count: two groups of one hash have one share.
+A group is known by the bits of its hash in an identity, so two groups with one hash share a share.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which batches anything was written of: only those have to be finished as they were begun."""
+"""Tells whether a batch has output already: a restart must finish such a batch as it began."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many cores and state partitions the settings mean."""
+"""Computes the number of cores and of state partitions from the settings."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Whether an open Kafka transaction holds back records that a batch is taken to have read.
+"""Finds partitions in which an open Kafka transaction hides records that a batch should have read.
 
 The pipeline reads what is committed. So a transaction that any producer leaves open on the half or
 op topic hides everything that follows, a commit of another producer among it, and a batch that ends
 there has not read what the plans say (docs/decisions/035).
 
-The halves, ops and feedbacks of other partitions are not concerned.
+This is decided for each partition number: halves, ops and feedback of other numbers count as read.
 
-What the brokers answer changes with time, and a replay has to decide as the first try did. So the
-checkpoint has a note for each batch for which something was held back, and for the first batch of
-every run. No other batch needs one: the markers tell whether anything was written of a batch that
-is run again, and if so, and without a note, its first try found nothing held back.
+The brokers' answer changes with time, but a replay has to decide as the first try did. So the
+pipeline writes a note to the checkpoint for each batch that missed something, and for the first
+batch of every run. Other batches need no note. When a batch runs again, its markers tell whether
+the first try wrote anything; if it did, and left no note, it had found nothing hidden.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ READ_TOPIC_CONFIGS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
+class DescribedTopic:
     """What a topic is: its id and how many partitions it has."""
 
     topic_id: str
@@ -56,7 +56,7 @@ class ClusterFacts:
     """What the cluster says of itself and of the topics that the pipeline needs."""
 
     cluster_id: str
-    topics: dict[str, TopicFacts]
+    topics: dict[str, DescribedTopic]
     settled_records: int
     transaction_timeout_max_ms: int | None = None
     claim: Claim | None = None
@@ -244,9 +244,9 @@ def _cluster_id(admin: AdminClient) -> str:
 
 def _describe_topics(
     admin: AdminClient, needed: Sequence[str], pause: Callable[[float], object] = time.sleep
-) -> dict[str, TopicFacts]:
+) -> dict[str, DescribedTopic]:
     began_s = time.monotonic()
-    facts: dict[str, TopicFacts] = {}
+    facts: dict[str, DescribedTopic] = {}
     while True:
         unseen = _described(admin, [name for name in needed if name not in facts], facts)
         if not unseen:
@@ -258,7 +258,7 @@ def _describe_topics(
 
 
 def _described(
-    admin: AdminClient, names: list[str], facts: dict[str, TopicFacts]
+    admin: AdminClient, names: list[str], facts: dict[str, DescribedTopic]
 ) -> dict[str, KafkaError]:
     """Add the facts of these topics; return what hides the others for now."""
     unseen = {}
@@ -271,7 +271,7 @@ def _described(
             if not is_passing(error):
                 raise _missing(unseen) from error
         else:
-            facts[name] = TopicFacts(str(description.topic_id), len(description.partitions))
+            facts[name] = DescribedTopic(str(description.topic_id), len(description.partitions))
     return unseen
 
 

@@ -1,12 +1,12 @@
-"""Up to which time all halves and ops have been read, told from the plans of two batches.
+"""Computes up to which time a batch has read all halves and ops, from the plans of two batches.
 
-Only then does silence mean anything: a half is asked back or discarded, and an op refused for want
-of its half, in batches that read past the time in question (docs/decisions/035).
+Silence means something only up to that time: a batch asks about a half, discards it, or refuses an
+op whose half did not come, if it has read past the deadline in question (docs/decisions/035).
 
-A batch that its limit did not cut read both topics to the ends that Spark looked up before it
-planned the batch, which was after it had planned the batch before. So every record that the broker
-had stored when that one was planned has been read, unless an open transaction held it back
-(streaming/held_back.py). Spark makes a replay from the same plans, so a replay finds the same time.
+Spark plans batch N, then looks up the topics' ends, then plans batch N+1 up to them. So batch N+1
+reads every record that the brokers had stored when batch N was planned, with two exceptions: its
+limit cut the batch, or an open transaction hides records (streaming/held_back.py). A replay has the
+same plans and so computes the same time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A batch that several starts have not finished, and that is read with less at once from then on.
+"""Counts the starts that failed to finish a batch; from the second on, polls of it are small.
 
 Brokers take compressed records whose bodies are a thousand times as large as what they store. The
 Kafka client unpacks a whole poll at once, so a few hundred such records are more than a JVM's heap:

@@ -1,4 +1,4 @@
-"""What the settings mean for the sink."""
+"""Derives the settings of the sink from those of the pipeline."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Refuses to switch access control on while producers may still deliver what is pending.
 
-A delivered op is not signed, and no rule could check it before: with access control on it is
-refused. A half that its producer delivers then, or has said a verdict about, would stay pending,
-be asked in vain and be discarded, although its message is committed.
+With access control on, the pipeline refuses delivered ops, because nobody signs them. If a producer
+delivered a half after the switch, the half would stay pending, get no answer to its checks and be
+discarded, although consumers see its message.
 """
 
 from __future__ import annotations

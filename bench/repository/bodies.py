@@ -10,7 +10,7 @@ from checkback.bench.batches import Steady
 from checkback.bench.measures import Measure
 from checkback.bench.options import Say
 from checkback.bench.query import Query
-from checkback.bench.runs import Findings, run_of
+from checkback.bench.runs import BenchFindings, run_of
 from checkback.bench.stage import BenchSetting
 
 
@@ -41,7 +41,7 @@ class BodiesBench:
     options: BodiesOptions
     say: Say
 
-    def run(self) -> Findings:
+    def run(self) -> BenchFindings:
         """Do the run.
 
         Raises:
@@ -68,4 +68,4 @@ class BodiesBench:
         run = run_of(query, "bodies", 0, steady, commits, query.batches(), facts)
         trial.delete()
         measure = Measure("worker_rss_with_large_bodies", [query.watch.python_mib_max()], written)
-        return Findings([measure], [run])
+        return BenchFindings([measure], [run])

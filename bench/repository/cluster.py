@@ -29,7 +29,7 @@ SPARK_CLASS: Final = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class SparkCluster:
     """A running cluster.
 
     Args:
@@ -51,7 +51,7 @@ def standalone_cluster(
     environment: Mapping[str, str] | None = None,
     bind_to_cores: bool = False,
     cores_each: float | None = None,
-) -> Iterator[Cluster]:
+) -> Iterator[SparkCluster]:
     """Yield a cluster of workers with one core each.
 
     Args:
@@ -88,7 +88,7 @@ def standalone_cluster(
                 name = f"worker-{number}"
                 processes.append(_start(folder, name, worker, started_with, group))
         _wait_for_text(folder / "master.log", "Registering worker", workers)
-        yield Cluster(url, tuple(process.pid for process in processes[1:]))
+        yield SparkCluster(url, tuple(process.pid for process in processes[1:]))
     finally:
         _end(processes)
         groups.close()

@@ -17,7 +17,7 @@ from checkback.bench.measures import Measure
 from checkback.bench.options import Say, option
 from checkback.bench.query import Query
 from checkback.bench.repository.cluster import standalone_cluster
-from checkback.bench.runs import Findings, Run, run_of
+from checkback.bench.runs import BenchFindings, Run, run_of
 from checkback.bench.speed import work_of_two
 from checkback.bench.stage import BenchSetting
 from checkback.deploy.ports import LOOPBACK
@@ -63,7 +63,7 @@ class ScaleBench:
     say: Say
     runs: list[Run] = field(default_factory=list)
 
-    def run(self) -> Findings:
+    def run(self) -> BenchFindings:
         """Do all runs.
 
         Raises:
@@ -80,7 +80,7 @@ class ScaleBench:
             rates.setdefault(run.kind, []).append(run.transactions_per_s)
         ratios = [two / one for one, two in zip(rates[_kind(1)], rates[_kind(2)], strict=True)]
         measure = Measure("throughput_of_two_executors", ratios, self.options.transactions)
-        return Findings([measure], self.runs, {"work_of_two_processes": of_two})
+        return BenchFindings([measure], self.runs, {"work_of_two_processes": of_two})
 
     def _run(self, executors: int, number: int) -> None:
         trial = self.stage.trial(f"scale-{executors}-{number}").create()

@@ -1,7 +1,8 @@
 """Direct delivery as the producer uses it: binds halves to lanes, and ends them either way.
 
-Who comes back from a local transaction with a commit queues the half and goes on. Whatever is not
-delivered for certain gets a plain op: the pipeline knows what it saw, and settles it.
+A sender whose local transaction committed queues the half and goes on; a lane delivers it. Where
+it is not certain that the lane did, the producer sends a plain op: the pipeline reads what Kafka
+has, and settles the half.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fences the sessions of dead or silent processes, before a verdict is given in their place.
+"""Fences the session of a dead or silent process before another one answers for it.
 
 A fence is an InitProducerId on the session's transactional id. Once it succeeded, every transaction
 of that session is decided, and no other can commit. librdkafka has no call of that name:

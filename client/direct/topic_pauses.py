@@ -1,8 +1,9 @@
 """Which topics go the checked way for a while, because a transaction with them failed. Pure.
 
-A transaction fails as a whole, and Kafka does not always say for which topic. So all topics of the
-group pause, one a little longer than the other; the first success of a topic clears it, and the one
-that is to blame pauses twice as long each time.
+A transaction fails as a whole, and Kafka does not always say which topic is to blame. So all topics
+of the transaction pause, each longer than the one before, so that they are tried one by one. A
+topic that succeeds pauses no more. The one to blame fails again, and pauses twice as long each
+time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 PAUSE_FIRST_S: Final = 1.0
 PAUSE_MAX_S: Final = 300.0
 STAGGER: Final = 0.5
-"""Of a pause, by which the next topic of a group pauses longer."""
+"""Share of a pause by which the next topic pauses longer."""
 
 
 class TopicPauses:

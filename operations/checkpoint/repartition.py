@@ -48,7 +48,7 @@ BATCH_S: Final = 4.0
 LONGEST_LOOK_S: Final = 60.0
 
 
-class Step(StrEnum):
+class FirstStep(StrEnum):
     """The step at which a repartition has to begin."""
 
     FROM_THE_START = "from the start"
@@ -69,7 +69,7 @@ class RepartitionPlan:
 
     before: int
     after: int
-    step: Step
+    step: FirstStep
     dropped: int | None
 
 
@@ -125,7 +125,7 @@ def repartition(
     if plan.dropped is not None:
         # None of its output was written, so Spark plans it again.
         store.delete(f"offsets/{plan.dropped}")
-    if plan.step is not Step.OUR_FILE:
+    if plan.step is not FirstStep.OUR_FILE:
         rewrite_state(spark, store, partitions)
     if found.identity is not None:
         bound = replace(found.identity, state_partitions=partitions)
@@ -177,13 +177,13 @@ def plan_repartition(
         if planned == partitions:
             raise UsageError(f"The checkpoint already has {partitions} state partitions.")
         dropped = found.planned_batch if is_open else None
-        return RepartitionPlan(before, partitions, Step.FROM_THE_START, dropped)
+        return RepartitionPlan(before, partitions, FirstStep.FROM_THE_START, dropped)
     if planned != partitions:
         raise CheckpointError(
             f"A repartition to {planned} state partitions was interrupted.",
             remedy=f"Run `checkback checkpoint repartition {planned}` first.",
         )
-    step = Step.SPARK_AGAIN if is_open else Step.OUR_FILE
+    step = FirstStep.SPARK_AGAIN if is_open else FirstStep.OUR_FILE
     return RepartitionPlan(before, partitions, step, None)
 
 

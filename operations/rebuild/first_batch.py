@@ -3,7 +3,7 @@
 Nothing can give applyInPandasWithState an initial state (SPARK-40444). But Spark identifies a query
 by its checkpoint and its stateful operator, not by its source. So this module runs a query with the
 same operator and sink, and with the restored rows as source. That query makes batch 0 as the
-pipeline would have made it, and leaves an ordinary checkpoint. Then the module replaces the
+pipeline makes batches, and leaves an ordinary checkpoint. Then the module replaces the
 source's position in the plan with the positions on the Kafka topics, and the pipeline continues
 there with batch 1.
 """

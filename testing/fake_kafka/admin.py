@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[Result]):
+class AdminAnswer(Generic[Result]):
     """A future that has its result."""
 
     value: Result | None = None
@@ -100,52 +100,54 @@ class FakeAdminClient:
 
     def describe_configs(
         self, resources: Sequence[ConfigResource], **_: Any
-    ) -> dict[ConfigResource, Answer[dict[str, Config]]]:
+    ) -> dict[ConfigResource, AdminAnswer[dict[str, Config]]]:
         """Return the settings of topics."""
         refused = self._cluster.enter("describe_configs") is Fault.REFUSED
         found = {one: self._configs(str(one.name), refused=refused) for one in resources}
         self._cluster.awaits.after("describe_configs")
         return found
 
-    def create_topics(self, topics: Sequence[NewTopic], **_: Any) -> dict[str, Answer[None]]:
+    def create_topics(self, topics: Sequence[NewTopic], **_: Any) -> dict[str, AdminAnswer[None]]:
         """Make topics."""
         for one in topics:
             bytes_max = int((one.config or {}).get("max.message.bytes", 0))
             self._cluster.create_topic(one.topic, one.num_partitions, bytes_max)
-        return {one.topic: Answer() for one in topics}
+        return {one.topic: AdminAnswer() for one in topics}
 
     def create_partitions(
         self, topics: Sequence[NewPartitions], **_: Any
-    ) -> dict[str, Answer[None]]:
+    ) -> dict[str, AdminAnswer[None]]:
         """Give topics more partitions."""
         wanted: Any = topics  # the stubs know none of its attributes
         for one in wanted:
             logs = self._cluster.topics[one.topic].partitions
             for number in range(len(logs), one.new_total_count):
                 logs.append(PartitionLog(one.topic, number))
-        return {one.topic: Answer() for one in wanted}
+        return {one.topic: AdminAnswer() for one in wanted}
 
-    def delete_consumer_groups(self, groups: Sequence[str], **_: Any) -> dict[str, Answer[None]]:
+    def delete_consumer_groups(
+        self, groups: Sequence[str], **_: Any
+    ) -> dict[str, AdminAnswer[None]]:
         """Delete groups with all their offsets."""
         for name in groups:
             self._cluster.group(name).delete()
-        return {name: Answer() for name in groups}
+        return {name: AdminAnswer() for name in groups}
 
     def alter_consumer_group_offsets(
         self, requests: Sequence[ConsumerGroupTopicPartitions], **_: Any
-    ) -> dict[str, Answer[ConsumerGroupTopicPartitions]]:
+    ) -> dict[str, AdminAnswer[ConsumerGroupTopicPartitions]]:
         """Set offsets of groups without members."""
         for one in requests:
             self._cluster.reset_offsets(one.group_id, list(one.topic_partitions or []))
-        return {one.group_id: Answer(one) for one in requests}
+        return {one.group_id: AdminAnswer(one) for one in requests}
 
-    def _configs(self, name: str, *, refused: bool) -> Answer[dict[str, Config]]:
+    def _configs(self, name: str, *, refused: bool) -> AdminAnswer[dict[str, Config]]:
         topic = self._cluster.topics.get(name)
         if refused:
-            return Answer(error=timed_out("describe_configs"))
+            return AdminAnswer(error=timed_out("describe_configs"))
         if topic is None:
             error = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, name)
-            return Answer(error=KafkaException(error))
+            return AdminAnswer(error=KafkaException(error))
         policy = "compact" if topic.is_compacted else "delete"
         limit = str(topic.bytes_max)
-        return Answer({"max.message.bytes": Config(limit), "cleanup.policy": Config(policy)})
+        return AdminAnswer({"max.message.bytes": Config(limit), "cleanup.policy": Config(policy)})

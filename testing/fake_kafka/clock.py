@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Clock:
-    """Wall clock and monotonic clock in one; nobody's is wrong.
+    """Wall clock and monotonic clock in one, the same for all processes.
 
     Args:
         now_ms: milliseconds since 1970.

@@ -64,7 +64,7 @@ class FakeConsumer:
     def get_watermark_offsets(
         self, partition: TopicPartition, timeout: float = -1, *, cached: bool = False
     ) -> tuple[int, int]:
-        """Return the first offset and the end, for who reads committed that of what is stable.
+        """Return the first offset and the end; for read_committed the last stable offset.
 
         Raises:
             KafkaException: the partition has no leader.

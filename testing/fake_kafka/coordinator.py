@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from checkback.testing.fake_kafka.clock import Clock
 from checkback.testing.fake_kafka.errors import NEVER_MS
-from checkback.testing.fake_kafka.log import Phase, Transaction
+from checkback.testing.fake_kafka.log import Transaction, TransactionPhase
 
-PREPARED = (Phase.PREPARED_COMMIT, Phase.PREPARED_ABORT)
+PREPARED = (TransactionPhase.PREPARED_COMMIT, TransactionPhase.PREPARED_ABORT)
 
 
 class FencedByCoordinatorError(Exception):
@@ -19,7 +19,7 @@ class FencedByCoordinatorError(Exception):
 
 
 class IdExpiredError(FencedByCoordinatorError):
-    """INVALID_PRODUCER_ID_MAPPING: nobody used the id for so long that it was forgotten."""
+    """INVALID_PRODUCER_ID_MAPPING: Kafka forgets an id that nobody used for long."""
 
 
 class NoTransactionError(Exception):
@@ -80,9 +80,9 @@ class Coordinator:
             self.identities[transactional_id] = identity
         identity.used_ms = self.clock.now_ms
         found = identity.transaction
-        if found is not None and found.phase == Phase.OPEN:
+        if found is not None and found.phase == TransactionPhase.OPEN:
             identity.epoch += 1
-            self._decide(found, Phase.PREPARED_ABORT)
+            self._decide(found, TransactionPhase.PREPARED_ABORT)
         if found is not None and found.phase in PREPARED:
             return None
         identity.epoch += 1
@@ -99,7 +99,7 @@ class Coordinator:
         found = identity.transaction
         if found is not None and found.phase in PREPARED:
             self._write_markers(found)  # the client waits for that: CONCURRENT_TRANSACTIONS
-        if found is None or found.phase != Phase.OPEN:
+        if found is None or found.phase != TransactionPhase.OPEN:
             found = Transaction(transactional_id, self.clock.now_ms, identity.timeout_ms)
             identity.transaction = found
         return found
@@ -113,8 +113,11 @@ class Coordinator:
         """
         identity = self._own(transactional_id, epoch)
         found = identity.transaction
-        if found is not None and found.phase == Phase.OPEN:
-            self._decide(found, Phase.PREPARED_COMMIT if commits else Phase.PREPARED_ABORT)
+        if found is not None and found.phase == TransactionPhase.OPEN:
+            self._decide(
+                found,
+                TransactionPhase.PREPARED_COMMIT if commits else TransactionPhase.PREPARED_ABORT,
+            )
         elif found is None or found.is_committing != commits:
             raise NoTransactionError
 
@@ -156,9 +159,12 @@ class Coordinator:
             found = identity.transaction
             if found is None:
                 continue
-            if found.phase == Phase.OPEN and found.started_ms + found.timeout_ms <= now_ms:
+            if (
+                found.phase == TransactionPhase.OPEN
+                and found.started_ms + found.timeout_ms <= now_ms
+            ):
                 identity.epoch += 1
-                self._decide(found, Phase.PREPARED_ABORT)
+                self._decide(found, TransactionPhase.PREPARED_ABORT)
             if found.phase in PREPARED and found.markers_due_ms <= now_ms:
                 self._write_markers(found)
 
@@ -183,7 +189,7 @@ class Coordinator:
         identity.used_ms = self.clock.now_ms
         return identity
 
-    def _decide(self, found: Transaction, phase: Phase) -> None:
+    def _decide(self, found: Transaction, phase: TransactionPhase) -> None:
         found.phase = phase
         self.identities[found.transactional_id].used_ms = self.clock.now_ms
         delay_ms = self.marker_delay_ms()
@@ -201,16 +207,21 @@ class Coordinator:
         for group in found.groups:
             group.end(found)
         found.groups.clear()
-        found.phase = Phase.COMMITTED if found.is_committing else Phase.ABORTED
+        found.phase = (
+            TransactionPhase.COMMITTED if found.is_committing else TransactionPhase.ABORTED
+        )
 
 
 def _is_under_way(one: Identity) -> bool:
-    return one.transaction is not None and one.transaction.phase in (Phase.OPEN, *PREPARED)
+    return one.transaction is not None and one.transaction.phase in (
+        TransactionPhase.OPEN,
+        *PREPARED,
+    )
 
 
 def _due_ms(found: Transaction | None) -> float:
     if found is None:
         return NEVER_MS
-    if found.phase == Phase.OPEN:
+    if found.phase == TransactionPhase.OPEN:
         return found.started_ms + found.timeout_ms
     return found.markers_due_ms if found.phase in PREPARED else NEVER_MS

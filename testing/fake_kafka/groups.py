@@ -68,13 +68,13 @@ class GroupOffsets:
         return any(not wanted.isdisjoint(waiting) for waiting in self._pending.values())
 
     def delete(self) -> None:
-        """Delete the group: what is committed and what is pending."""
+        """Delete the group with its committed and its pending offsets."""
         self.committed.clear()
         for waiting in self._pending.values():
             waiting.clear()
 
     def expire(self, before_ms: float) -> None:
-        """Forget what was committed before then, but for what a transaction is about to set."""
+        """Forget offsets committed before a time, but none that a transaction is about to set."""
         for place, entry in list(self.committed.items()):
             if entry.at_ms < before_ms and not self.is_pending([place]):
                 del self.committed[place]

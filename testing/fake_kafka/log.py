@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Headers = list[tuple[str, bytes]]
 
 
-class Phase(IntEnum):
+class TransactionPhase(IntEnum):
     """How far a transaction is. From PREPARED_* on its end is decided, whatever happens."""
 
     OPEN = 0
@@ -35,7 +35,7 @@ class Transaction:
     transactional_id: str
     started_ms: float
     timeout_ms: float
-    phase: Phase = Phase.OPEN
+    phase: TransactionPhase = TransactionPhase.OPEN
     markers_due_ms: float = 0.0
     logs: list[PartitionLog] = field(default_factory=list)
     groups: list[GroupOffsets] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Transaction:
     @property
     def is_committing(self) -> bool:
         """Tell whether it is, or is about to be, committed."""
-        return self.phase in (Phase.PREPARED_COMMIT, Phase.COMMITTED)
+        return self.phase in (TransactionPhase.PREPARED_COMMIT, TransactionPhase.COMMITTED)
 
 
 @dataclass(slots=True, eq=False)

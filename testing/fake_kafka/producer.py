@@ -204,7 +204,7 @@ class FakeProducer:
         self._end("commit_transaction", fault, commits=True)
 
     def abort_transaction(self, timeout: float = -1) -> None:
-        """Abort what was sent; what is queued is dropped."""
+        """Abort the records that were sent, and drop those in the queue."""
         del timeout
         fault = self._enter("abort_transaction")
         if self._state != State.ABORTING:
@@ -320,7 +320,7 @@ class FakeProducer:
             log.append(Record(one.key, one.value, one.headers, one.timestamp_ms, transaction))
 
     def _keep(self, batch: list[Queued]) -> None:
-        """Wait for a leader, no longer than message.timeout.ms: that of the transaction."""
+        """Wait for a leader for message.timeout.ms, which is the timeout of the transaction."""
         too_old_ms = self._cluster.clock.now_ms - self._timeout_ms
         late = [one for one in batch if one.queued_ms <= too_old_ms]
         self._reject(late, KafkaError._MSG_TIMED_OUT)

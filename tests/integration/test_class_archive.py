@@ -23,6 +23,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly  # make setup runs the command each time
 @pytest.mark.skipif(sys.platform != "linux", reason="what is mapped stands in /proc")
 def test_a_driver_maps_the_archive_that_the_command_wrote(tmp_path: Path) -> None:
     for conf in USUAL_CONFS:

@@ -40,6 +40,7 @@ def send_compressed(topics: Topics, real: str) -> None:
     assert producer.flush(60) == 0
 
 
+@pytest.mark.nightly  # test_retried_batch.py holds the rule, without three starts of Spark
 def test_a_batch_that_does_not_fit_into_memory_holds_nobody_up_for_good(
     topics: Topics, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ SEED = 7
 TRANSACTIONS = 4_000
 
 
+@pytest.mark.nightly  # of the bench alone: fetches jars, compiles, and starts a JVM
 @pytest.mark.skipif(shutil.which("javac") is None, reason="runs from source: needs a JDK")
 def test_kafka_streams_resolves_as_the_job_does(
     bootstrap_servers: str, unique: str, tmp_path: Path

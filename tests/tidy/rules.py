@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,6 +109,16 @@ def modules_without_a_test(files: list[SourceFile]) -> Iterator[str]:
             continue
         if not any(one == file.module or one.startswith(f"{file.module}.") for one in named):
             yield file.name
+
+
+def names_of_two_classes(files: list[SourceFile]) -> Iterator[str]:
+    """Name the public classes of production code that share their name with another one."""
+    named: Counter[str] = Counter()
+    for file in files:
+        if file.is_production:
+            classes = [node.name for node in file.tree.body if isinstance(node, ast.ClassDef)]
+            named.update(name for name in classes if not name.startswith("_"))
+    yield from (name for name, times in named.items() if times > 1)
 
 
 def files_with_riddles(files: list[SourceFile]) -> Iterator[str]:

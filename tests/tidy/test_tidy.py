@@ -21,6 +21,7 @@ RULES: list[Callable[[list[SourceFile]], Iterator[str]]] = [
     rules.long_files,
     rules.modules_without_a_test,
     rules.files_with_riddles,
+    rules.names_of_two_classes,
 ]
 
 
@@ -52,7 +53,16 @@ def test_the_rules_find_what_they_are_for() -> None:
         ["state/odd.py"],
         ["state/odd.py"],
         ["state/odd.py"],
+        [],
     ]
+
+
+def test_a_name_of_two_classes_is_found() -> None:
+    text = "class Page: ...\nclass _Own: ...\n"
+    files = [SourceFile(name, text) for name in ("state/a.py", "sinks/b.py", "tests/c.py")]
+
+    assert list(rules.names_of_two_classes(files)) == ["Page"]
+    assert not list(rules.names_of_two_classes(files[1:]))
 
 
 def test_a_module_that_a_test_imports_is_named() -> None:

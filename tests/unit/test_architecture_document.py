@@ -26,7 +26,7 @@ def test_its_parts_stand_in_the_order_that_was_promised() -> None:
 
 def test_its_folders_are_the_layers_of_the_import_contract_in_their_order() -> None:
     contracts = PROJECT["tool"]["importlinter"]["contracts"]
-    # The second contract is about the parts of the sink.
+    # The first contract of layers; the other one is about the parts of the sink.
     layers = next(one["layers"] for one in contracts if one["type"] == "layers")
     # Neighbours share one entry, "checkback.state | checkback.client".
     rooms = [room.strip().removeprefix("checkback.") for one in layers for room in one.split("|")]

@@ -20,7 +20,7 @@ from checkback.testing.fake_kafka.coordinator import (
 )
 from checkback.testing.fake_kafka.errors import HangingCall
 from checkback.testing.fake_kafka.groups import GroupOffsets
-from checkback.testing.fake_kafka.log import Phase
+from checkback.testing.fake_kafka.log import TransactionPhase
 from checkback.testing.fake_kafka.producer import FakeProducer
 from checkback.testing.fake_kafka.seams import SEAMS, SeamError, call_within, installed
 
@@ -264,7 +264,7 @@ def test_only_the_latest_epoch_may_end_a_transaction() -> None:
     opened = coordinator.transaction("id", first)
     coordinator.initialise("id", TIMEOUT_MS)
 
-    assert opened.phase is Phase.ABORTED
+    assert opened.phase is TransactionPhase.ABORTED
     with pytest.raises(FencedByCoordinatorError):
         coordinator.end("id", first, commits=True)
 
@@ -284,8 +284,8 @@ def test_an_id_that_nobody_uses_is_forgotten_and_its_old_producer_shut_out() -> 
     again = coordinator.initialise("mine-1", TIMEOUT_MS) or 0
     with pytest.raises(IdExpiredError):
         coordinator.transaction("mine-1", first)
-    assert coordinator.transaction("mine-1", again).phase is Phase.OPEN
-    assert coordinator.transaction("other", other).phase is Phase.OPEN
+    assert coordinator.transaction("mine-1", again).phase is TransactionPhase.OPEN
+    assert coordinator.transaction("other", other).phase is TransactionPhase.OPEN
 
 
 def test_of_two_commits_of_an_offset_the_later_one_holds() -> None:

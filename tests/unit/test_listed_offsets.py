@@ -37,6 +37,9 @@ class Leaders:
     codes: dict[int, list[int]]
     asked: list[list[int]] = field(default_factory=list)
 
+    def list_topics(self, **_: Any) -> None:
+        """Name the leaders; here nobody asks for them."""
+
     def list_offsets(self, places: dict[TopicPartition, Any], **_: Any) -> dict[Any, Answer]:
         self.asked.append([place.partition for place in places])
         return {
@@ -61,6 +64,29 @@ def test_only_the_partition_whose_leader_changes_is_asked_for_again(code: int) -
     assert offsets(leaders, pauses=pauses) == {("t", 0): 7, ("t", 1): 7}
     assert leaders.asked == [[0, 1], [1], [1]]
     assert pauses == [PAUSE_S] * 2
+
+
+def test_the_leaders_are_looked_up_again_before_they_are_asked_again() -> None:
+    """Else librdkafka sends the old leader epoch, and leaders refuse it until its cache expires."""
+
+    class Restarted(Leaders):
+        def list_topics(self, **_: Any) -> None:
+            self.codes.clear()
+
+    leaders = Restarted({1: [KafkaError.FENCED_LEADER_EPOCH] * 100})
+
+    assert offsets(leaders) == {("t", 0): 7, ("t", 1): 7}
+    assert leaders.asked == [[0, 1], [1]]
+
+
+def test_brokers_that_do_not_name_the_leaders_are_asked_for_offsets_again() -> None:
+    class Silent(Leaders):
+        def list_topics(self, **_: Any) -> None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    leaders = Silent({1: [KafkaError.NOT_LEADER_FOR_PARTITION]})
+
+    assert offsets(leaders) == {("t", 0): 7, ("t", 1): 7}
 
 
 @pytest.mark.parametrize(
