@@ -114,11 +114,12 @@ class TopicRules:
     _at_end: bool = False
 
     def content(self) -> bytes:
-        """Return the value of the newest record; what was read before, where nobody answers."""
+        """Return the value of the newest record; nothing where nobody answers."""
         try:
             self._read()
         except (KafkaException, BrokerError):
             self.close()
+            return b""
         return self._content
 
     def rules(self) -> AccessControl:
