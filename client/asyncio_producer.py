@@ -12,7 +12,7 @@ from typing import Any, Final, Self, Unpack
 from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
 from checkback.client.direct.delivery import DELIVERED_S
-from checkback.client.half_producer import Half
+from checkback.client.half import Half
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt

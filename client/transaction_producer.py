@@ -19,7 +19,8 @@ from checkback.client.counters import ClientEvent
 from checkback.client.direct.delivery import DELIVERED_S
 from checkback.client.direct.side import DirectSide, is_delivered
 from checkback.client.doubts import Doubts
-from checkback.client.half_producer import ID_AT, Half, HalfProducer, Waiting
+from checkback.client.half import ID_AT, Half
+from checkback.client.half_producer import HalfProducer, Waiting
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageQueue
 from checkback.client.op_producer import OpProducer

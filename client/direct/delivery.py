@@ -26,7 +26,7 @@ from checkback.client.direct.lane import Lane
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.direct.session import DELIVERY_S, NotDelivered, Session
 from checkback.client.direct.topic_pauses import TopicPauses
-from checkback.client.half_producer import Half
+from checkback.client.half import Half
 from checkback.client.listener import LocalTransactionState
 from checkback.client.op_producer import OpProducer
 from checkback.client.polled_producer import Report

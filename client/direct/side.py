@@ -17,7 +17,7 @@ from checkback.client.direct.direct_checks import DirectChecks
 from checkback.client.direct.direct_half import HalfState
 from checkback.client.direct.fences import Fences
 from checkback.client.direct.own_halves import OwnHalves
-from checkback.client.half_producer import Half
+from checkback.client.half import Half
 from checkback.client.kafka_clients import KafkaClients
 from checkback.client.op_producer import OpProducer
 from checkback.client.topic_facts import TopicFacts

@@ -34,7 +34,7 @@ from checkback.client.direct.session import (
     NotDelivered,
 )
 from checkback.client.doubts import Doubts
-from checkback.client.half_producer import Half
+from checkback.client.half import Half
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt
 from checkback.client.polled_producer import ThreadReport

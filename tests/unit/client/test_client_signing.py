@@ -17,7 +17,8 @@ from checkback.client.direct.direct_checks import DirectChecks
 from checkback.client.direct.fences import Fences
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.doubts import Doubts
-from checkback.client.half_producer import Half, HalfProducer
+from checkback.client.half import Half
+from checkback.client.half_producer import HalfProducer
 from checkback.client.message import Message
 from checkback.client.op_producer import OpProducer
 from checkback.client.polled_producer import PolledProducer

@@ -22,7 +22,7 @@ from checkback.client.direct.delivery import DirectDelivery, DirectSettings
 from checkback.client.direct.direct_half import HalfState
 from checkback.client.direct.fences import Fences
 from checkback.client.direct.own_halves import OwnHalves
-from checkback.client.half_producer import Half
+from checkback.client.half import Half
 from checkback.client.message import Message
 from checkback.client.polled_producer import ThreadReport
 from checkback.protocol import properties as names

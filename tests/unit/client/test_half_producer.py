@@ -13,7 +13,8 @@ from confluent_kafka import KafkaError, KafkaException
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.doubts import Doubts
-from checkback.client.half_producer import Half, HalfProducer
+from checkback.client.half import Half
+from checkback.client.half_producer import HalfProducer
 from checkback.client.message import Message
 from checkback.client.results import SendStatus
 from checkback.client.topic_facts import Topic, TopicFacts

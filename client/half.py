@@ -1,0 +1,68 @@
+"""A half message from its making to its place on the half topic."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from checkback.client.direct.direct_half import DirectHalf
+from checkback.client.message import Message
+from checkback.client.results import SendStatus
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER, UNIQ_KEY, Headers
+
+ID_AT: Final = HALF_PROTOCOL_ORDER.index(UNIQ_KEY)
+
+
+class Half:
+    """A half message on its way, and where it is stored in the end.
+
+    Topic, body and transaction id are its own: the listener gets the message, and may write into
+    it.
+
+    Args:
+        message: a copy of the sender's message, with its transaction id.
+        key: the record's.
+        headers: the record's, the transaction id at its place in protocol order.
+        new_id: makes another transaction id.
+        budget_s: time for all tries.
+    """
+
+    __slots__ = (
+        "body", "deadline_s", "direct", "headers", "key", "message", "new_id", "offset",
+        "partition", "status", "timestamp_ms", "topic", "transaction_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        message: Message,
+        key: bytes | None,
+        headers: Headers,
+        new_id: Callable[[], str],
+        budget_s: float,
+    ) -> None:
+        self.message = message
+        self.topic = message.topic
+        self.body = message.body
+        self.transaction_id = message.transaction_id
+        self.key = key
+        self.headers = headers
+        self.new_id = new_id
+        self.deadline_s = time.monotonic() + budget_s
+        self.partition = -1
+        self.offset = -1
+        self.timestamp_ms = 0
+        self.direct: DirectHalf | None = None
+        """What is known of it where it may be delivered directly."""
+        self.status = SendStatus.SEND_OK
+
+    def left_s(self) -> float:
+        """Return the time that is left for its tries."""
+        return max(0.0, self.deadline_s - time.monotonic())
+
+    def rename(self) -> None:
+        """Give it another transaction id."""
+        transaction_id = self.new_id()
+        self.transaction_id = self.message.transaction_id = transaction_id
+        self.headers = list(self.headers)
+        self.headers[ID_AT] = (UNIQ_KEY, transaction_id.encode())
