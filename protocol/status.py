@@ -40,5 +40,5 @@ class PipelineStatus:
                 int(said["check_interval_ms"]),
                 int(said["time_ms"]),
             )
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             return None

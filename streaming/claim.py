@@ -55,12 +55,15 @@ class Claim:
 
     @classmethod
     def from_record(cls, record: Message) -> Claim | None:
-        """Return the claim in a record of the settled topic, None for a mark."""
+        """Return the claim in a record of the settled topic, None for a mark or a stranger's."""
         text = text_value(record.headers() or [], HEADER)
         if text is None:
             return None
-        said = json.loads(text)
-        return cls(said["id"], said["application_id"], said["checkpoint"])
+        try:
+            said = json.loads(text)
+            return cls(*(str(said[name]) for name in ("id", "application_id", "checkpoint")))
+        except (ValueError, TypeError, LookupError, RecursionError):
+            return None
 
 
 def claim_topics(settings: Settings, connection: dict[str, Any], store: CheckpointStore) -> None:
@@ -156,7 +159,7 @@ def _read(store: CheckpointStore) -> dict[str, Any]:
     text = store.read_own(FILE)
     try:
         return {} if text is None else dict(json.loads(text))
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise CheckpointError(
             f"The checkpoint's {FILE} can't be read: {error}.",
             remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",

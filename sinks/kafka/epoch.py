@@ -33,6 +33,8 @@ LATEST_EPOCH: Final = 2**62
 """Later than any: who opens a producer with it is let in by every marker but a retired one."""
 RETIRED: Final = LATEST_EPOCH + 1
 TRIES: Final = 10
+TRIES_S: Final = 150.0
+"""For how long one state partition is tried; a try without an answer takes three minutes."""
 PARALLEL: Final = 8
 LOOK_TIMEOUT_S: Final = 2.0
 
@@ -84,14 +86,16 @@ class _Fencing:
 
     def take(self, state_partition: int, epoch: int | None) -> int:
         """Write the epoch into one marker; None: the one after that which is found there."""
-        lost = ""
+        lost, until_s = "", time.monotonic() + TRIES_S
         for _ in range(TRIES):
             try:
                 return self._try(state_partition, epoch)
             except ProducerLostError as error:
                 lost = error.message
+            if time.monotonic() > until_s:
+                break
         raise BrokerError(
-            f"State partition {state_partition} could not be taken over in {TRIES} tries: {lost}",
+            f"State partition {state_partition} could not be taken over: {lost}",
             remedy="Check the brokers, and that no other job is starting over the same checkpoint.",
             state_partition=state_partition,
         )

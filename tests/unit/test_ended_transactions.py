@@ -69,3 +69,15 @@ def test_a_coordinator_that_stays_silent_is_no_other_job(cluster: Cluster) -> No
 
     assert ended.value.exit_code == 3
     assert finals(cluster) == []
+
+
+def test_a_start_waits_for_a_silent_coordinator_for_minutes_only(cluster: Cluster) -> None:
+    assert isinstance(cluster.awaits, SilentCoordinator)
+    cluster.awaits.is_silent = True
+    began_ms = cluster.clock.now_ms
+
+    with pytest.raises(BrokerError, match="no answer") as ended:
+        begin_epoch(BARE, 1, (), 0)
+
+    assert ended.value.exit_code == 3
+    assert cluster.clock.now_ms - began_ms <= 200_000

@@ -73,7 +73,12 @@ def test_the_last_status_counts_and_is_followed() -> None:
     assert topic.is_closed
 
 
-@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"{}", b'{"reject_transactions": 1}'])
+ENDLESS = b'{"reject_transactions": true, "check_interval_ms": 1e999, "time_ms": 1}'
+
+
+@pytest.mark.parametrize(
+    "value", [None, b"", b"{", b"[]", b"{}", b'{"reject_transactions": 1}', ENDLESS]
+)
 def test_what_is_no_status_changes_nothing(value: bytes | None) -> None:
     assert PipelineStatus.from_json(value) is None
     nothing_known, known = started(Topic(value)), started(Topic(REJECTING.to_json(), value))
