@@ -150,7 +150,7 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
         found["accounts"] = list(access.accounts)
     mistakes, warnings = found["mistakes"], found["warnings"]
     lines = [*_lines("mistake", mistakes), *_lines("warning", warnings)]
-    said = f"{len(mistakes)} mistakes, {len(warnings)} warnings."
+    said = f"Mistakes: {len(mistakes)}, warnings: {len(warnings)}."
     told = folded_lines([*lines, said], terminal_columns())
     output.show({**found, "source": str(file)}, "\n".join(told))
     return EXIT_FOUND if mistakes else EXIT_OK

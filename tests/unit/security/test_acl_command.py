@@ -137,7 +137,7 @@ def test_lint_prints_a_line_per_mistake(
             "warning in line 3: The secret itself stands in the file. Write {env: NAME} or"
             " {file: PATH}."
         ),
-        "2 mistakes, 1 warnings.",
+        "Mistakes: 2, warnings: 1.",
     ]
 
 
