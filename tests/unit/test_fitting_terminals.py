@@ -19,6 +19,7 @@ from checkback.operations.checkpoint.verification import Problem, Verification
 from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.positions import Position
 from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
+from checkback.protocol.errors import CheckbackError
 from checkback.security.decision import Decision, Outcome, Step
 
 TOPIC = "production-RMQ_SYS_TRANS_HALF_TOPIC"
@@ -55,6 +56,23 @@ def decision() -> Decision:
             Step(f"topic {TOPIC}", Outcome.DENIED, f"It needs SUB and has PUB for '{TOPIC}'. " * 2),
         )
     )
+
+
+def test_an_error_fits_the_terminal_and_is_a_line_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The terminal broke it in mid-word."""
+    error = CheckbackError(SAYS, remedy=REMEDY)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    CommandOutput().error(error)
+    assert capsys.readouterr().err == f"checkback: {SAYS} {REMEDY}\n"
+
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    CommandOutput().error(error)
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(line.strip() for line in lines) == f"checkback: {SAYS} {REMEDY}"
 
 
 def test_what_a_checkpoint_holds_fits_the_terminal() -> None:
