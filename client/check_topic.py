@@ -82,7 +82,9 @@ def _partitions(facts: TopicFacts, topic: str) -> int:
         raise BrokerError(error.message, remedy=_other_prefixes(facts), topic=topic) from error
     except BrokerError as error:
         raise BrokerError(
-            error.message, remedy="Check the brokers, and the rights on the topic.", topic=topic
+            error.message,
+            remedy="Check bootstrap_servers, and the rights on the topic.",
+            topic=topic,
         ) from error
 
 

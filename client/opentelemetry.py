@@ -1,4 +1,4 @@
-"""Spans of a producer for OpenTelemetry; needs `pip install checkback[opentelemetry]`.
+"""Spans of a producer for OpenTelemetry; needs `pip install 'checkback[opentelemetry]'`.
 
     producer = TransactionMQProducer("orders", ..., tracing=OpenTelemetryTracing())
 

@@ -1,4 +1,4 @@
-"""A producer's counters for prometheus-client; needs `pip install checkback[prometheus]`.
+"""A producer's counters for prometheus-client; needs `pip install 'checkback[prometheus]'`.
 
 expose(producer)
 """

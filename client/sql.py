@@ -6,7 +6,7 @@ a local transaction that is merely slow. So it writes a barrier row under the sa
 first: the slow one then fails on its own insert and rolls back, and only then is ROLLBACK the
 answer. A slow commit and a rollback can never both win.
 
-Needs SQLAlchemy (``pip install checkback[sql]``); tested on SQLite and PostgreSQL.
+Needs SQLAlchemy (``pip install 'checkback[sql]'``); tested on SQLite and PostgreSQL.
 """
 
 from __future__ import annotations

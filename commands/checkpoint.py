@@ -44,7 +44,9 @@ def verify(settings: Settings, output: CommandOutput, files_only: bool) -> int:
     from checkback.operations.checkpoint.verify import verify_checkpoint
     from checkback.streaming.preflight import require_settings
 
-    require_settings(settings)
+    require_settings(
+        settings, ["checkpoint"] if files_only else ["bootstrap_servers", "checkpoint"]
+    )
     found = verify_checkpoint(settings, with_markers=not files_only)
     data = {"checkpoint": settings.checkpoint, **found.as_data()}
     output.show(data, verification_text(settings.checkpoint, found, terminal_columns()))
@@ -72,7 +74,8 @@ def verification_text(path: str, found: Verification, columns: int | None) -> st
     if found.markers is not None:
         rows = [(number, at - 1) for number, at in sorted(found.markers.items())]
         lines += table_text(("state partition", "last batch written"), rows, columns).split("\n")
-    lines += [f"{one.code} {one.file}: {one.says} {one.remedy}" for one in found.problems]
+    for one in found.problems:
+        lines.append(f"{one.code} {one.file}".rstrip() + f": {one.says} {one.remedy}")
     return "\n".join(folded_lines(lines, columns))
 
 

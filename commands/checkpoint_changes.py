@@ -140,7 +140,9 @@ def inspection_text(data: dict[str, Any], columns: int | None) -> str:
         ("page size", data["page_size"]),
     ]
     parts = [table_text(("", ""), facts).strip("\n").split("\n")]
-    parts += [[f"{one['code']} {one['file']}: {one['says']}"] for one in data["problems"]]
+    parts += [
+        [f"{one['code']} {one['file']}".rstrip() + f": {one['says']}"] for one in data["problems"]
+    ]
     told, *problems = ["\n".join(folded_lines(part, columns)) for part in parts]
     tables = [_positions_text(data, columns), _state_text(data, columns)]
     return "\n\n".join([told, *tables, *problems])

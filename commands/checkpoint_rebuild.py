@@ -58,7 +58,8 @@ def rebuild(
 
 def report_text(report: RebuildReport) -> str:
     """Return the report as text for people."""
-    lines = [f"wrong: {one['file']}: {one['says']}" for one in report.problems]
+    wrong = [filter(None, ("wrong", one["file"], one["says"])) for one in report.problems]
+    lines = list(map(": ".join, wrong))
     if report.how == "nothing":
         return f"{report.checkpoint} is whole: there is nothing to rebuild."
     lines += _cut_lines(report) if report.how == "cut" else _topic_lines(report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -63,11 +64,14 @@ class CommandOutput:
         sys.stdout.flush()
 
     def error(self, error: CheckbackError) -> None:
-        """Print an error to standard error: one line, or one JSON object ``{"error": ...}``."""
+        """Print an error to standard error: one line, or one JSON object ``{"error": ...}``.
+
+        On a terminal the line is folded, so that no word of it is broken.
+        """
         if self.as_json:
             click.echo(error_document(error), err=True)
         else:
-            click.echo(f"checkback: {_one_line(str(error))}", err=True)
+            click.echo(_for_terminal(f"checkback: {_one_line(str(error))}"), err=True)
 
     def usage_error(self, error: click.ClickException) -> None:
         """Print to standard error what is wrong with the command line."""
@@ -200,6 +204,14 @@ def _leave_without_reader() -> NoReturn:
 
 def _one_line(text: str) -> str:
     return printable(" ".join(text.split()))
+
+
+def _for_terminal(line: str) -> str:
+    if not sys.stderr.isatty():
+        return line
+    from checkback.commands.table import folded  # late: rich loads slowly
+
+    return "\n".join(folded(line, shutil.get_terminal_size().columns))
 
 
 def _version_option() -> click.Option:

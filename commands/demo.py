@@ -23,6 +23,7 @@ from checkback.demo.stage import DemoSetting, demo_settings, shown_settings
 from checkback.demo.timeline import Timeline, folded
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.jars import ensure_jars
+from checkback.deploy.java import find_java
 from checkback.deploy.settings import LoadedSettings, load_with_sources
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import UsageError
@@ -67,6 +68,7 @@ def command(
 
     Exit code 1: a message is missing, doubled, or there though its order was not committed.
     """
+    find_java()
     planned = plan_orders(orders, seed)
     loaded = load_with_sources(config, {}, _flags(bootstrap_servers, kafka))
     console = Console(stderr=output.as_json, highlight=False)

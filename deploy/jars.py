@@ -218,7 +218,7 @@ def _spark_jars() -> Path:
     found = importlib.util.find_spec("pyspark")
     if found is None or not found.submodule_search_locations:
         raise PrerequisiteError(
-            "pyspark is not installed.", remedy="Run `pip install checkback[spark]`."
+            "pyspark is not installed.", remedy="Run `pip install 'checkback[spark]'`."
         )
     return Path(found.submodule_search_locations[0]) / "jars"
 

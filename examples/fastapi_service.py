@@ -1,6 +1,6 @@
 """A service whose POST /orders books an order and announces it, or does neither.
 
-    pip install checkback[sql] fastapi uvicorn
+    pip install 'checkback[sql]' fastapi uvicorn
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 uvicorn fastapi_service:app
 
 Every process of the service answers checks, also for orders that another one, now dead, took in.

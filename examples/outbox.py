@@ -1,6 +1,6 @@
 """Orders in a database: row and message both happen, or neither, whatever dies in between.
 
-    pip install checkback[sql]
+    pip install 'checkback[sql]'
     CHECKBACK_BOOTSTRAP_SERVERS=localhost:9092 python outbox.py
 
 Kill it anywhere and start it again: a check finds the truth in the database.

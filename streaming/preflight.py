@@ -62,13 +62,19 @@ class ClusterFacts:
     claim: Claim | None = None
 
 
-def require_settings(settings: Settings) -> None:
+def require_settings(
+    settings: Settings, keys: Sequence[str] = ("bootstrap_servers", "checkpoint")
+) -> None:
     """Refuse settings that the pipeline can't run with.
+
+    Args:
+        settings: in effect.
+        keys: those that have to be set.
 
     Raises:
         ConfigurationError: names the key.
     """
-    for key in ("bootstrap_servers", "checkpoint"):
+    for key in keys:
         if not getattr(settings, key):
             raise ConfigurationError(
                 f"{key} is not set.",

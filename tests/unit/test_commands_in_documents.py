@@ -112,3 +112,10 @@ def test_a_wrong_line_is_noticed(line: str, problem: str) -> None:
     found = problem_of(line)
 
     assert (problem in found) if problem else found == ""
+
+
+@pytest.mark.parametrize(
+    "file", [*DOCUMENTS, *sorted((ROOT / "examples").glob("*.py"))], ids=lambda path: path.name
+)
+def test_an_extra_is_quoted_as_some_shells_take_brackets_for_a_pattern(file: Path) -> None:
+    assert re.findall(r"pip install [^'\"\n`]*\[.*", file.read_text("utf-8")) == []

@@ -89,5 +89,15 @@ def test_after_a_failure_it_says_where_the_logs_are(
     assert "The pipeline ended." in said
 
 
+def test_without_java_it_says_so_and_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+
+    assert run_demo(monkeypatch, GREEN, "--data-dir", str(tmp_path / "new")) == 3
+    assert "contains no Java" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
 def test_too_few_orders_are_used_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_demo(monkeypatch, GREEN, "--orders", "3") == 2

@@ -11,6 +11,7 @@ from tests.unit.operations.records import half
 
 from checkback.commands import checkpoint_rebuild, discarded
 from checkback.commands.acl import command, decision_text
+from checkback.commands.checkpoint import command as checkpoint
 from checkback.commands.checkpoint import verification_text
 from checkback.commands.checkpoint_changes import inspection_text
 from checkback.commands.core import CommandOutput, execute
@@ -19,6 +20,7 @@ from checkback.operations.checkpoint.verification import Problem, Verification
 from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.positions import Position
 from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
+from checkback.protocol.errors import CheckbackError
 from checkback.security.decision import Decision, Outcome, Step
 
 TOPIC = "production-RMQ_SYS_TRANS_HALF_TOPIC"
@@ -57,6 +59,23 @@ def decision() -> Decision:
     )
 
 
+def test_an_error_fits_the_terminal_and_is_a_line_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The terminal broke it in mid-word."""
+    error = CheckbackError(SAYS, remedy=REMEDY)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    CommandOutput().error(error)
+    assert capsys.readouterr().err == f"checkback: {SAYS} {REMEDY}\n"
+
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    CommandOutput().error(error)
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(line.strip() for line in lines) == f"checkback: {SAYS} {REMEDY}"
+
+
 def test_what_a_checkpoint_holds_fits_the_terminal() -> None:
     lines = inspection_text(inspection(), 80).splitlines()
 
@@ -85,6 +104,18 @@ def test_what_is_wrong_with_a_checkpoint_fits_the_terminal() -> None:
     assert wide[0] == f"{path}: not whole, its pipeline runs"
     assert wide[-1] == f"torn {FILE}: {SAYS} {REMEDY}"
     assert " ".join(" ".join(narrow).split()) == " ".join(" ".join(wide).split())
+
+
+def test_a_folder_that_is_no_checkpoint_is_told_without_kafka(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--files-only` asked for the brokers all the same, and then said "missing : ..."."""
+    folder = str(tmp_path)
+
+    assert execute(checkpoint, ["verify", "--files-only", "--checkpoint", folder]) == 1
+    assert "missing: The folder is empty" in capsys.readouterr().out
+    assert execute(checkpoint, ["verify", "--checkpoint", folder]) == 2
+    assert "bootstrap_servers is not set" in capsys.readouterr().err
 
 
 def test_an_explained_decision_fits_the_terminal() -> None:
