@@ -31,6 +31,7 @@ from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
 from checkback.client.topic_facts import TopicFacts
 from checkback.protocol.errors import SendError
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, UNIQ_KEY, Headers
+from checkback.protocol.signed_content import BORN_TIME_TOLERANCE_MS
 from checkback.security.record_signer import RecordSigner
 
 _log = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Half:
 
     __slots__ = (
         "deadline_s", "direct", "headers", "key", "message", "new_id", "offset", "partition",
-        "status", "timestamp_ms",
+        "signed_at_ms", "status", "timestamp_ms",
     )  # fmt: skip
 
     def __init__(
@@ -80,6 +81,7 @@ class Half:
         self.partition = -1
         self.offset = -1
         self.timestamp_ms = 0
+        self.signed_at_ms: float | None = None
         self.direct: DirectHalf | None = None
         """What is known of it where it may be delivered directly."""
         self.status = SendStatus.SEND_OK
@@ -185,7 +187,12 @@ class HalfProducer:
                 if report.message is None and not (movable and self._is_left(partition, tried)):
                     yield report, half.left_s()
                 if self._is_stored(half, report):
-                    return
+                    if not self._is_untimely(half, report):
+                        return
+                    if left == 0:
+                        raise self._signed_at_wrong_time(half)
+                    self._try_anew(half)
+                    continue
                 problem = report.error
             tried.add(partition)
             code = None if problem is None else problem.code()
@@ -220,6 +227,7 @@ class HalfProducer:
         headers = half.headers
         if self._signer is not None:
             # At each try: the id may be another one, and the time is.
+            half.signed_at_ms = self._signer.now_ms()
             headers = self._signer.half(self._half_topic, half.key, half.message.body, headers)
         try:
             polled.producer.produce(
@@ -257,6 +265,19 @@ class HalfProducer:
         half.status = status
         self._doubts.add(half.message.transaction_id)
         self._counters.add(ClientEvent.SEND_IN_DOUBT)
+        return True
+
+    def _is_untimely(self, half: Half, report: Any) -> bool:
+        """Tell whether a pipeline would refuse the half: a clock that is far off has signed it.
+
+        Not after the first half, from which this process learns the brokers' time.
+        """
+        kind, stored_at_ms = report.message.timestamp()
+        if half.signed_at_ms is None or kind != TIMESTAMP_LOG_APPEND_TIME:
+            return False
+        if abs(stored_at_ms - half.signed_at_ms) <= BORN_TIME_TOLERANCE_MS:
+            return False
+        self._clock.learn(stored_at_ms, steady_ms())
         return True
 
     def _next_partition(self, tried: set[int]) -> int:
@@ -344,6 +365,17 @@ class HalfProducer:
         return SendError(
             f"It is in doubt whether the half message was stored: {said}. {NOT_RUN}",
             remedy="Send the message again when Kafka answers; a check settles the doubtful one.",
+            in_doubt=True,
+            transaction_id=half.message.transaction_id,
+        )
+
+    def _signed_at_wrong_time(self, half: Half) -> SendError:
+        self._doubts.add(half.message.transaction_id)
+        self._counters.add(ClientEvent.SEND_IN_DOUBT)
+        return SendError(
+            "The half message was signed by a clock that is far from the brokers', and a pipeline"
+            f" with access control refuses it. {NOT_RUN}",
+            remedy="Send the message again: the brokers' time is known now. Set the clock by NTP.",
             in_doubt=True,
             transaction_id=half.message.transaction_id,
         )
