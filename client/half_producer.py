@@ -31,7 +31,7 @@ from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
 from checkback.client.topic_facts import TopicFacts
 from checkback.protocol.errors import SendError
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, UNIQ_KEY, Headers
-from checkback.protocol.signed_content import BORN_TIME_TOLERANCE_MS
+from checkback.protocol.signed_content import is_in_time
 from checkback.security.record_signer import RecordSigner
 
 _log = logging.getLogger(__name__)
@@ -275,7 +275,7 @@ class HalfProducer:
         kind, stored_at_ms = report.message.timestamp()
         if half.signed_at_ms is None or kind != TIMESTAMP_LOG_APPEND_TIME:
             return False
-        if abs(stored_at_ms - half.signed_at_ms) <= BORN_TIME_TOLERANCE_MS:
+        if is_in_time(half.signed_at_ms, stored_at_ms):
             return False
         self._clock.learn(stored_at_ms, steady_ms())
         return True
