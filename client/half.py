@@ -30,7 +30,7 @@ class Half:
 
     __slots__ = (
         "body", "deadline_s", "direct", "headers", "key", "message", "new_id", "offset",
-        "partition", "status", "timestamp_ms", "topic", "transaction_id",
+        "partition", "signed_at_ms", "status", "timestamp_ms", "topic", "transaction_id",
     )  # fmt: skip
 
     def __init__(
@@ -54,6 +54,8 @@ class Half:
         self.timestamp_ms = 0
         self.direct: DirectHalf | None = None
         """What is known of it where it may be delivered directly."""
+        self.signed_at_ms: float | None = None
+        """What its last signature says; None where halves are not signed."""
         self.status = SendStatus.SEND_OK
 
     def left_s(self) -> float:

@@ -28,6 +28,7 @@ from checkback.client.queue_selection import choose_partition
 from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
 from checkback.client.topic_facts import TopicFacts
 from checkback.protocol.errors import SendError
+from checkback.protocol.signed_content import is_in_time
 from checkback.security.record_signer import RecordSigner
 
 _log = logging.getLogger(__name__)
@@ -133,7 +134,12 @@ class HalfProducer:
                 if report.message is None and not (movable and self._is_left(partition, tried)):
                     yield report, half.left_s()
                 if self._is_stored(half, report):
-                    return
+                    if not self._is_untimely(half, report):
+                        return
+                    if left == 0:
+                        raise self._signed_at_wrong_time(half)
+                    self._try_anew(half)
+                    continue
                 problem = report.error
             tried.add(partition)
             code = None if problem is None else problem.code()
@@ -168,6 +174,7 @@ class HalfProducer:
         headers = half.headers
         if self._signer is not None:
             # At each try: the id may be another one, and the time is.
+            half.signed_at_ms = self._signer.now_ms()
             headers = self._signer.half(self._half_topic, half.key, half.body, headers)
         try:
             polled.producer.produce(
@@ -205,6 +212,19 @@ class HalfProducer:
         half.status = status
         self._doubts.add(half.transaction_id)
         self._counters.add(ClientEvent.SEND_IN_DOUBT)
+        return True
+
+    def _is_untimely(self, half: Half, report: Any) -> bool:
+        """Tell whether a pipeline would refuse the half: a clock that is far off has signed it.
+
+        Not after the first half, from which this process learns the brokers' time.
+        """
+        kind, stored_at_ms = report.message.timestamp()
+        if half.signed_at_ms is None or kind != TIMESTAMP_LOG_APPEND_TIME:
+            return False
+        if is_in_time(half.signed_at_ms, stored_at_ms):
+            return False
+        self._clock.learn(stored_at_ms, steady_ms())
         return True
 
     def _next_partition(self, tried: set[int]) -> int:
@@ -292,6 +312,17 @@ class HalfProducer:
         return SendError(
             f"It is in doubt whether the half message was stored: {said}. {NOT_RUN}",
             remedy="Send the message again when Kafka answers; a check settles the doubtful one.",
+            in_doubt=True,
+            transaction_id=half.transaction_id,
+        )
+
+    def _signed_at_wrong_time(self, half: Half) -> SendError:
+        self._doubts.add(half.transaction_id)
+        self._counters.add(ClientEvent.SEND_IN_DOUBT)
+        return SendError(
+            "The half message was signed by a clock that is far from the brokers', and a pipeline"
+            f" with access control refuses it. {NOT_RUN}",
+            remedy="Send the message again: the brokers' time is known now. Set the clock by NTP.",
             in_doubt=True,
             transaction_id=half.transaction_id,
         )

@@ -13,7 +13,7 @@ from checkback.commands.settings import settings_options
 from checkback.commands.table import GAP, folded, folded_lines, table_text, terminal_columns
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
-from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
+from checkback.protocol.topics import RULES_ON_KAFKA, is_kafka_topic_name, rules_topic
 from checkback.security import AccessControl
 from checkback.security.access_control import rules_text
 from checkback.security.accounts import SecretReference
@@ -248,6 +248,9 @@ def _grants(
     is_pipeline: bool,
 ) -> list[Grant]:
     names = settings.topics
+    for one in (*groups, *topics):
+        if not is_kafka_topic_name(one):  # * would be all of them
+            raise UsageError(f"{one!r} is the name of no topic and no group.")
     if is_pipeline:
         if not topics:
             raise UsageError("Name the real topics that the pipeline delivers to: --topic.")

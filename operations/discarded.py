@@ -26,10 +26,12 @@ class DiscardedHalf:
     Args:
         record: the record itself; its timestamp is the half's.
         resumed_to: partition:offset of the new half, "" if the record was not resumed.
+        resumed_at_ms: when the note of it was written.
     """
 
     record: FoundRecord
     resumed_to: str = ""
+    resumed_at_ms: int = 0
 
     @property
     def transaction_id(self) -> str:
@@ -83,9 +85,10 @@ def discarded_halves(records: Iterable[FoundRecord]) -> list[DiscardedHalf]:
     """
     halves, resumed = [], {}
     for record in records:
-        if record.text(names.RESUME.target):
-            resumed[record.text(names.RESUME.source)] = record.text(names.RESUME.target)
+        to = record.text(names.RESUME.target)
+        if to:
+            resumed[record.text(names.RESUME.source)] = to, record.time_ms
         else:
             halves.append(record)
     halves.sort(key=lambda record: (record.time_ms, record.at))
-    return [DiscardedHalf(record, resumed.get(str(record.at), "")) for record in halves]
+    return [DiscardedHalf(record, *resumed.get(str(record.at), ("", 0))) for record in halves]

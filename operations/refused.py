@@ -13,11 +13,13 @@ from checkback.protocol.properties import text_value
 from checkback.protocol.refusals import (
     COMMITTED_REASONS,
     ID_BYTES_MAX,
+    VERDICT_REASONS,
     RecordOrigin,
     RefusalFacts,
     refusal_facts,
 )
 
+_TAKEN: Final = frozenset(one.name for one in VERDICT_REASONS)
 COMMITTED: Final = frozenset(reason.name for reason in COMMITTED_REASONS)
 
 
@@ -127,3 +129,18 @@ def refused_records(records: Iterable[FoundRecord]) -> list[RefusedRecord]:
             found.append((record, told))
     found.sort(key=lambda one: (one[0].time_ms, one[0].at))
     return [RefusedRecord(record, told, resent.get(str(record.at), "")) for record, told in found]
+
+
+def untaken_halves(records: Iterable[FoundRecord], half_topic: str) -> frozenset[str]:
+    """Return where halves stand that the pipeline did not take: they never were pending.
+
+    Args:
+        records: of the refused topic.
+        half_topic: its name.
+    """
+    found = refused_records(records)
+    return frozenset(
+        f"{one.origin.partition}:{one.origin.offset}"
+        for one in found
+        if one.origin is not None and one.origin.topic == half_topic and one.reason not in _TAKEN
+    )

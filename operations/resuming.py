@@ -7,25 +7,30 @@ resumption sees the first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message
 
 from checkback.operations.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.operator_producer import TIMEOUT_S, abort, explained, open_producer
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
+from checkback.operations.refused import untaken_halves
 from checkback.operations.scanning import TopicScanner
 from checkback.operations.signing import operator_signer
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
+from checkback.protocol.errors import PrerequisiteError
 from checkback.protocol.records import OperatorFacts, note_headers, resumed_half_headers
+from checkback.protocol.signed_content import is_in_time
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.sink_record import BY_KEY, sent_headers
 
 HALVES_PER_TRANSACTION: Final = 100
+CLOCKS_APART_MS: Final = 600_000
+"""More than an operator's clock may be wrong, whose time a note may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Resumer:
         self._topics = settings.topics
         self._signer = operator_signer(settings)
         self._half_partitions = half_partitions
+        self._is_untimely = False
         self._producer = open_producer(settings, connection, "resume")
 
     def resume(self, halves: Sequence[DiscardedHalf], facts: OperatorFacts) -> list[Resumed]:
@@ -73,6 +79,7 @@ class Resumer:
             FencedError: another operator resumes at the same time; none of these was resumed.
             BrokerError: Kafka refused, or did not confirm in time. The next Resumer ends the
                 transaction, and then the notes show whether it was committed.
+            PrerequisiteError: the pipeline would refuse what the clock of this machine has signed.
         """
         try:
             self._producer.begin_transaction()
@@ -81,6 +88,9 @@ class Resumer:
         except KafkaException as error:
             abort(self._producer)
             raise explained(error, "resume") from error
+        except PrerequisiteError:
+            abort(self._producer)
+            raise
         return resumed
 
     def _write(self, halves: Sequence[DiscardedHalf], facts: OperatorFacts) -> list[Resumed]:
@@ -90,6 +100,12 @@ class Resumer:
         self._producer.flush(TIMEOUT_S)
         if len(stored) < len(halves):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "not all halves were stored"))
+        if self._is_untimely:
+            raise PrerequisiteError(
+                "The clock of this machine is more than 5 minutes from the brokers', and the"
+                " pipeline would refuse what it has signed. Nothing was resumed.",
+                remedy="Set the clock by NTP.",
+            )
         resumed = [Resumed(half, stored[number]) for number, half in enumerate(halves)]
         for one in resumed:
             self._produce_note(one, facts)
@@ -98,14 +114,20 @@ class Resumer:
     def _produce_half(
         self, half: DiscardedHalf, facts: OperatorFacts, number: int, stored: dict[int, Position]
     ) -> None:
+        headers = resumed_half_headers(half.record.headers, str(half.record.at), facts)
+        key, value = half.record.key, half.record.value
+        signed_at_ms = None
+        if self._signer is not None:
+            signed_at_ms = self._signer.now_ms()
+            headers = self._signer.half(self._topics.half, key, value, headers)
+
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is None:
                 stored[number] = Position(message.partition() or 0, message.offset() or 0)
+                kind, stored_at_ms = message.timestamp()
+                if signed_at_ms is not None and kind == TIMESTAMP_LOG_APPEND_TIME:
+                    self._is_untimely |= not is_in_time(signed_at_ms, stored_at_ms)
 
-        headers = resumed_half_headers(half.record.headers, str(half.record.at), facts)
-        key, value = half.record.key, half.record.value
-        if self._signer is not None:
-            headers = self._signer.half(self._topics.half, key, value, headers)
         origin = half.half_at
         known = origin is not None and origin.partition < self._half_partitions
         self._producer.produce(
@@ -135,11 +157,19 @@ def chosen_halves(
 ) -> list[DiscardedHalf]:
     """Return the discarded halves that a filter chooses, oldest first.
 
+    One whose new half was refused was not resumed: its account is no admin, or new transactions
+    are rejected. It can be resumed once more.
+
     Raises:
         BrokerError: the brokers do not answer, or refuse.
     """
-    found = discarded_halves(scanner.scan(topics.discarded))
-    return [one for one in found if wanted.takes(one)]
+    found = [one for one in discarded_halves(scanner.scan(topics.discarded)) if wanted.takes(one)]
+    resumed_at_ms = [one.resumed_at_ms for one in found if one.resumed_to]
+    if not resumed_at_ms:
+        return found
+    refused = scanner.scan(topics.refused, from_ms=min(resumed_at_ms) - CLOCKS_APART_MS)
+    untaken = untaken_halves(refused, topics.half)
+    return [replace(one, resumed_to="") if one.resumed_to in untaken else one for one in found]
 
 
 def resume_chosen(

@@ -39,6 +39,11 @@ def signed_tail(access_key: str, born_host: str, born_timestamp_ms: int) -> Head
     ]
 
 
+def is_in_time(signed_at_ms: float, stored_at_ms: float) -> bool:
+    """Tell whether a half that was signed then is believed where the brokers stored it then."""
+    return abs(stored_at_ms - signed_at_ms) <= BORN_TIME_TOLERANCE_MS
+
+
 def signed_content(
     topic: str,
     partition: int | None,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 
 from checkback.client import LocalTransactionState
-from checkback.client.broker_clock import BrokerClock
+from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.counters import Counters
 from checkback.client.direct.direct_checks import DirectChecks
@@ -24,6 +26,7 @@ from checkback.client.op_producer import OpProducer
 from checkback.client.polled_producer import PolledProducer
 from checkback.client.stored_halves import HELD_MAX, StoredHalves
 from checkback.client.topic_facts import Topic
+from checkback.protocol.errors import SendError
 from checkback.protocol.records import Op, half_headers
 from checkback.security.record_signer import RecordSigner
 
@@ -42,12 +45,13 @@ class Producer:
 
     def __init__(self) -> None:
         self.sent: list[tuple[Any, ...]] = []
+        self.stored = STORED
 
     def produce(self, *record: Any) -> None:
         self.sent.append(record)
         report = record[4]
         if report is not None:
-            report(None, STORED)
+            report(None, self.stored)
 
     def poll(self, timeout_s: float) -> int:
         # As librdkafka: a thread that polls and finds nothing must not spin.
@@ -79,6 +83,70 @@ def test_a_half_is_signed_as_it_is_sent() -> None:
     [(topic, value, key, *_, sent)] = kafka.sent
     assert (topic, value, key) == ("half", b"body", b"k")
     assert sent == SIGNER.half("half", b"k", b"body", headers)
+
+
+class Guarded:
+    """A half producer whose process has a clock that is an hour off, and what it writes."""
+
+    BROKERS_MS = 3_600_000
+
+    def __init__(self, tries_max: int) -> None:
+        kafka: Any = Producer()
+        self.sent = kafka.sent
+        at_broker = SimpleNamespace(**vars(STORED))
+        at_broker.timestamp = lambda: (TIMESTAMP_LOG_APPEND_TIME, self.BROKERS_MS)
+        kafka.stored = at_broker
+        facts: Any = SimpleNamespace(topic=lambda _: Topic({0: 1}, (0,), 0.0))
+        self.doubts, clock = Doubts(), BrokerClock()
+        signer = replace(SIGNER, now_ms=lambda: clock.now_ms(steady_ms(), 0))
+        self.producer = HalfProducer(
+            lambda _: kafka, "half", facts, self.doubts, Counters(), clock,
+            budget_ms=5_000, tries_max=tries_max, avoid_faults=False, signer=signer,
+        )  # fmt: skip
+
+    def store(self) -> Half:
+        message = Message("t", b"body", transaction_id="first")
+        headers = half_headers(
+            producer_group="g", transaction_id="first", real_topic="t", properties={}
+        )
+        half = Half(message, b"k", headers, lambda: "second", 5)
+        try:
+            self.producer.store(half)
+        finally:
+            self.producer.close(1)
+        return half
+
+    def signed(self) -> list[tuple[str, int]]:
+        """The transaction ids that were written, and how far from the brokers' time, in minutes."""
+        told = [dict(record[-1]) for record in self.sent]
+        return [
+            (
+                one["UNIQ_KEY"].decode(),
+                round((int(one["BORN_TIMESTAMP"]) - self.BROKERS_MS) / 60_000),
+            )
+            for one in told
+        ]
+
+
+def test_a_half_that_was_signed_by_a_wrong_clock_is_sent_again_by_the_brokers() -> None:
+    """The pipeline would refuse it, and the local transaction would have run."""
+    world = Guarded(tries_max=2)
+
+    half = world.store()
+
+    assert world.signed() == [("first", -60), ("second", 0)]
+    assert half.message.transaction_id == "second"
+    assert ["first" in world.doubts, "second" in world.doubts] == [True, False]
+
+
+def test_with_no_try_left_its_local_transaction_does_not_run() -> None:
+    world = Guarded(tries_max=1)
+
+    with pytest.raises(SendError, match="far from the brokers'") as raised:
+        world.store()
+
+    assert raised.value.fields == {"in_doubt": True, "transaction_id": "first"}
+    assert "first" in world.doubts
 
 
 @pytest.mark.parametrize("is_confirmed", [False, True])

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 from tests.unit.operations.records import NAMES, discarded, half, record
 
+from checkback.operations import resuming
 from checkback.operations.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
+from checkback.operations.resuming import Resumer, chosen_halves
+from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties, records
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import PrerequisiteError
+from checkback.protocol.refusals import RefusedReason, refused_headers
 
 FACTS = records.OperatorFacts("ann", "the bank was down", 42)
 
@@ -45,6 +57,80 @@ def test_a_note_says_of_its_half_that_it_was_resumed() -> None:
     found = discarded_halves([note, second, first])
 
     assert [(one.transaction_id, one.resumed_to) for one in found] == [("a", "1:20"), ("b", "")]
+
+
+class Scanned:
+    """A scanner of topics that have these records."""
+
+    def __init__(self, **topics: list[FoundRecord]) -> None:
+        self._topics = {getattr(NAMES, name): found for name, found in topics.items()}
+
+    def scan(self, topic: str, from_ms: int = 0) -> Iterator[FoundRecord]:
+        return (one for one in self._topics.get(topic, []) if one.time_ms >= from_ms)
+
+
+@pytest.mark.parametrize(
+    ("reason", "resumed_to"),
+    [
+        # Nobody could resume it again: it stood there as resumed, and had no verdict.
+        (RefusedReason.ADMIN_NEEDED, ""),
+        (RefusedReason.BORN_TIME_WRONG, ""),
+        (RefusedReason.TRANSACTIONS_REJECTED, ""),
+        # Committed; `refused resend` is for these.
+        (RefusedReason.REAL_TOPIC_MISSING, "1:20"),
+        (RefusedReason.FINAL_TOO_LARGE, "1:20"),
+    ],
+)
+def test_whose_new_half_was_not_taken_was_not_resumed(
+    reason: RefusedReason, resumed_to: str
+) -> None:
+    old = discarded(half("a", at=Position(1, 7)), at=Position(0, 4))
+    new = half("a", at=Position(1, 20))
+    about = records.note_headers(old.headers, properties.RESUME, "0:4", "1:20", FACTS)
+    note = record(NAMES.discarded, about, at=Position(0, 6), value=None, time_ms=5_000)
+    headers = refused_headers(new.headers, reason, NAMES.half, 1, 20)
+    refused = record(NAMES.refused, headers, time_ms=6_000)
+    scanner: Any = Scanned(discarded=[old, note], refused=[refused])
+
+    [found] = chosen_halves(scanner, NAMES, RecordFilter())
+
+    assert found.resumed_to == resumed_to
+
+
+def test_what_a_wrong_clock_signs_is_not_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = TransactionOf(stored_at_ms=time.time() * 1_000 + 400_000)
+    monkeypatch.setattr(resuming, "open_producer", lambda *_: kafka)
+    secret = "secret-of-operators"  # noqa: S105 - of nobody
+    settings = Settings(bootstrap_servers="b:1", access_key="operators", secret_key=secret)
+    resumer = Resumer(settings, {}, 4)
+
+    with pytest.raises(PrerequisiteError, match="clock of this machine"):
+        resumer.resume([given_up()], FACTS)
+
+    assert kafka.steps == ["begin", "half", "abort"]
+
+
+class TransactionOf:
+    """A transactional producer whose brokers have a time of their own."""
+
+    def __init__(self, stored_at_ms: float) -> None:
+        self.steps: list[str] = []
+        self._stored_at_ms = round(stored_at_ms)
+
+    def begin_transaction(self) -> None:
+        self.steps.append("begin")
+
+    def produce(self, *_: Any, on_delivery: Any, **__: Any) -> None:
+        self.steps.append("half")
+        stored = TIMESTAMP_LOG_APPEND_TIME, self._stored_at_ms
+        message = SimpleNamespace(partition=lambda: 1, offset=lambda: 20, timestamp=lambda: stored)
+        on_delivery(None, message)
+
+    def flush(self, _: float) -> None:
+        pass
+
+    def abort_transaction(self, _: float) -> None:
+        self.steps.append("abort")
 
 
 def test_a_resumed_half_begins_at_zero_and_says_from_where() -> None:

@@ -184,6 +184,17 @@ def test_grants_need_to_know_for_whom(capsys: pytest.CaptureFixture[str], asked:
     assert run(capsys, "grants", *asked)[0] == 2
 
 
+@pytest.mark.parametrize("asked", [["--group", "*"], ["--topic", "*", "--pipeline"]])
+def test_no_grant_is_for_every_topic_or_group(
+    capsys: pytest.CaptureFixture[str], asked: list[str]
+) -> None:
+    """To Kafka the name * means all of them."""
+    code, text = run(capsys, "grants", "--principal", "User:x", *asked)
+
+    assert (code, "kafka-acls" in text) == (2, False)
+    assert "'*' is the name of no topic and no group." in text
+
+
 def test_who_reads_the_rules_from_a_topic_needs_the_right_to(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
