@@ -138,7 +138,7 @@ platform-wheel: $(RELEASE)/.ready
 # Attaches dist to a tag's release on GitHub.
 attach:
 	@cd dist && sha256sum * > SHA256SUMS
-	@gh release create "$(TAG)" --verify-tag --notes "See CHANGELOG.md." dist/*
+	@gh release create "$$TAG" --verify-tag --notes "See CHANGELOG.md." dist/*
 
 audit: $(RELEASE)/.ready
 	@$(RELEASE)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/extras.txt
