@@ -141,8 +141,8 @@ def _groups_table(groups: Sequence[GroupRow] | str) -> RenderableType:
         facts = row.facts
         age = duration_text(facts.oldest_age_ms) if facts.pending else "-"
         members = "?" if facts.members is None else str(facts.members)
-        name = Text(printable(facts.name))
-        table.add_row(name, f"{facts.pending:,}", age, members, _finding(row))
+        group = Text(printable(facts.name))
+        table.add_row(group, f"{facts.pending:,}", age, members, _finding(row))
     return table
 
 
