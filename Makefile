@@ -103,7 +103,7 @@ $(DOCS)/.ready: requirements/docs.txt
 	@touch $@
 
 # Documents link to each other from the top folder down; MkDocs reads a copy, in the same places.
-PAGES := '*.md' docs/pictures demo/database.py LICENSE NOTICE ':!tests/data'
+PAGES := '*.md' docs/pictures docs/site.css demo/database.py LICENSE NOTICE ':!tests/data'
 docs: $(DOCS)/.ready
 	@rm -rf build/docs/source && mkdir -p build/docs/source
 	@git ls-files -z -- $(PAGES) | tar --null -T - -cf - | tar -xf - -C build/docs/source
@@ -117,14 +117,18 @@ $(RELEASE)/.ready: requirements/release.txt
 	@$(RELEASE)/bin/pip install --quiet --require-hashes --requirement $<
 	@touch $@
 
-PACKAGE_ZIP := from pathlib import Path; from checkback.streaming.package import package_zip
+PACKAGE_ZIP := from pathlib import Path; from checkback.commands.version import known_commit; \
+	from checkback.streaming.package import package_zip; package_zip(Path('dist'), known_commit())
+VERSION := import checkback; print(checkback.__version__)
 release: setup $(RELEASE)/.ready
 	@rm -rf dist && mkdir dist
 	@.venv/bin/python -c "from setuptools import build_meta; build_meta.build_sdist('dist')" >/dev/null
 	@CHECKBACK_PURE=1 .venv/bin/pip wheel --quiet --no-deps --no-build-isolation \
 		--wheel-dir dist dist/checkback-*.tar.gz
-	@.venv/bin/python -c "$(PACKAGE_ZIP); package_zip(Path('dist'))"
-	@$(RELEASE)/bin/cyclonedx-py requirements requirements/extras.txt --pyproject pyproject.toml \
+	@.venv/bin/python -c "$(PACKAGE_ZIP)"
+	@sed "s/^dynamic = .*/version = \"$$(.venv/bin/python -c '$(VERSION)')\"/" pyproject.toml \
+		> $(RELEASE)/pyproject.toml
+	@$(RELEASE)/bin/cyclonedx-py requirements requirements/extras.txt --pyproject $(RELEASE)/pyproject.toml \
 		--output-reproducible --output-file dist/checkback.cdx.json
 	@ls dist
 
@@ -138,7 +142,7 @@ platform-wheel: $(RELEASE)/.ready
 # Attaches dist to a tag's release on GitHub.
 attach:
 	@cd dist && sha256sum * > SHA256SUMS
-	@gh release create "$(TAG)" --verify-tag --notes "See CHANGELOG.md." dist/*
+	@gh release create "$$TAG" --verify-tag --notes "See CHANGELOG.md." dist/*
 
 audit: $(RELEASE)/.ready
 	@$(RELEASE)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/extras.txt

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import click
 
 from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.version import known_commit
 from checkback.metrics.alerts import rule_text
 from checkback.protocol.errors import ConfigurationError
 
@@ -29,7 +30,7 @@ def pack(output: CommandOutput, folder: Path, *, has_s3: bool) -> None:
     """
     from checkback.deploy.pack import write_pack
 
-    written = write_pack(folder, ("spark", "s3") if has_s3 else ("spark",))
+    written = write_pack(folder, ("spark", "s3") if has_s3 else ("spark",), known_commit())
     options = [*written.submit_options, str(written.program)]
     output.show(
         {

@@ -31,9 +31,15 @@ EXTRAS: Final = {
             "yaml",
         }
     ),
-    "web": frozenset({"duckdb", "fastapi", "jinja2", "starlette", "uvicorn"}),
+    "web": frozenset(
+        {
+            "click", "deltalake", "duckdb", "fastapi", "jinja2", "kafka", "numpy",
+            "prometheus_client", "pyarrow", "pydantic", "rich", "rocksdict", "starlette", "uvicorn",
+            "yaml",
+        }
+    ),
 }  # fmt: skip
-"""The modules that each extra brings; ``web`` brings some of the first list, too."""
+"""The modules that each extra brings."""
 
 
 def explained(error: BaseException) -> CheckbackError | None:
@@ -48,14 +54,17 @@ def explained(error: BaseException) -> CheckbackError | None:
 def missing_package(error: ModuleNotFoundError) -> CheckbackError | None:
     """Return the error for a package that is not installed; None for a module of our own."""
     package = (error.name or "").partition(".")[0]
-    for extra, packages in EXTRAS.items():
-        if package in packages:
-            return PrerequisiteError(
-                f"The package {package}, which this command needs, is not installed.",
-                remedy=f"It comes with an extra of Checkback: pip install 'checkback[{extra}]'.",
-                package=package,
-            )
-    return None
+    extras = [extra for extra, packages in EXTRAS.items() if package in packages]
+    if not extras:
+        return None
+    remedy = f"It comes with an extra of Checkback: pip install 'checkback[{extras[0]}]'"
+    if len(extras) > 1:  # Spark is large, and who looks after a pipeline from elsewhere needs none
+        remedy += ", or 'checkback[web]' for the console and operators' commands without Spark"
+    return PrerequisiteError(
+        f"The package {package}, which this command needs, is not installed.",
+        remedy=f"{remedy}.",
+        package=package,
+    )
 
 
 def _of_librdkafka(error: Any) -> CheckbackError:

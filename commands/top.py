@@ -102,7 +102,7 @@ def view(history: History, groups: Sequence[GroupRow] | str) -> RenderableType:
         f"{event.replace('_', ' ')} {count:,.0f}" for event, count in snapshot.totals.items()
     )
     missing = [Text(f"no {one.what}: {one.says} {one.remedy}") for one in snapshot.missing]
-    return Group(head, figures, Text(totals), _groups_table(groups), *missing)
+    return Group(head, "", figures, Text(totals), "", _groups_table(groups), *missing)
 
 
 def bars(lines: Sequence[str]) -> str:
@@ -138,14 +138,26 @@ def _groups(sources: Sources) -> Sequence[GroupRow] | str:
 def _groups_table(groups: Sequence[GroupRow] | str) -> RenderableType:
     if isinstance(groups, str):
         return Text(groups)
-    table = Table("group", "pending", "oldest", "members", "finding", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("group", overflow="fold")
+    for name in ("pending", "oldest", "members"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("finding", overflow="fold")
     for row in groups:
         facts = row.facts
         age = duration_text(facts.oldest_age_ms) if facts.pending else "-"
         members = "?" if facts.members is None else str(facts.members)
-        finding = str(row.finding.result) if facts.pending else "idle"
-        table.add_row(Text(printable(facts.name)), f"{facts.pending:,}", age, members, finding)
+        group = Text(printable(facts.name))
+        table.add_row(group, f"{facts.pending:,}", age, members, _finding(row))
     return table
+
+
+def _finding(row: GroupRow) -> Text:
+    if not row.facts.pending:
+        return Text("idle")
+    if not row.finding.remedy:
+        return Text(str(row.finding.result))
+    return Text(f"{row.finding.result}: {row.finding.says.split(': ')[-1]}")
 
 
 def _groups_data(groups: Sequence[GroupRow] | str) -> list[dict[str, Any]] | None:

@@ -16,8 +16,13 @@ GIT_TIMEOUT_S: Final = 5.0
 
 def version_text() -> str:
     """Return ``checkback <version> (<commit>)``; without the commit where nobody knows it."""
-    commit = built_commit() or checkout_commit(Path(checkback.__file__).resolve().parents[2])
+    commit = known_commit()
     return f"checkback {checkback.__version__}" + (f" ({commit})" if commit else "")
+
+
+def known_commit() -> str:
+    """Return the commit that runs, "" where nobody knows it."""
+    return built_commit() or checkout_commit(Path(checkback.__file__).resolve().parents[2])
 
 
 def built_commit() -> str:

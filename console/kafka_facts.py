@@ -15,13 +15,12 @@ from confluent_kafka.admin import AdminClient
 from checkback.console.ledger_view import LedgerView
 from checkback.operations.broker_checks import TIMEOUT_S, BrokerChecks
 from checkback.operations.diagnosis import Diagnosis, GroupFacts, judge_group
-from checkback.operations.discarded import DiscardedHalf
+from checkback.operations.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.history import HistoryEvent, TransactionHistory, refused_event
 from checkback.operations.lag import ReadPosition, published_offsets, read_positions, topic_ends
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
-from checkback.operations.resuming import chosen_halves
 from checkback.operations.scanning import FoundRecord, TopicScanner
 from checkback.operations.transactions import open_finder, record_at
 from checkback.protocol import properties as names
@@ -39,6 +38,9 @@ from checkback.sinks.kafka.lookup import RecordReader
 from checkback.streaming.members import listed_members
 
 SHOWN_RECORDS_MAX: Final = 500
+SEARCHED_OFFSETS_MAX: Final = 10_000
+"""Of each partition, the last ones: whoever looks at a page would wait for a million records, whose
+bodies would fill the console's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,8 @@ class KafkaFacts:
             BrokerError: the brokers do not answer, or refuse.
         """
         with self.scanner() as scanner:
-            found = chosen_halves(scanner, self.settings.topics, wanted)
+            records = scanner.scan(self.settings.topics.discarded, newest=SEARCHED_OFFSETS_MAX)
+            found = [one for one in discarded_halves(records) if wanted.takes(one)]
         return found[: -SHOWN_RECORDS_MAX - 1 : -1]
 
     def refused(self, reason: str = "") -> list[dict[str, Any]]:
@@ -216,7 +219,8 @@ class KafkaFacts:
         kept: deque[dict[str, Any]] = deque(maxlen=SHOWN_RECORDS_MAX)
         resent: dict[str, str] = {}
         with self.scanner() as scanner:
-            for record in scanner.scan(self.settings.topics.refused):
+            topic = self.settings.topics.refused
+            for record in scanner.scan(topic, newest=SEARCHED_OFFSETS_MAX):
                 event = refused_event(record)
                 if event.kind == "resent":
                     resent[record.text(names.RESEND.source)] = event.facts["resent_to"]

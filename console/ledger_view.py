@@ -104,6 +104,22 @@ class PendingPage:
     total: int
 
 
+def unread_rows(newest_ms: int, seen: Mapping[str, int]) -> pc.Expression:
+    """Return which rows of the ledger the tables do not hold yet.
+
+    Chosen while the files are read: ten minutes of a busy pipeline are millions of rows.
+
+    Args:
+        newest_ms: the latest time of a row that they hold.
+        seen: by query, the last batch that they hold.
+    """
+    since = pa.scalar((newest_ms - LOOK_BACK_MS) * 1_000, pa.timestamp("us", "UTC"))
+    wanted = pc.field("event_time") >= since
+    for query_id, batch_id in seen.items():
+        wanted &= (pc.field("query_id") != query_id) | (pc.field("batch_id") > batch_id)
+    return wanted
+
+
 @dataclass(slots=True)
 class LedgerView:
     """Reads one ledger; several threads may ask at once.
@@ -260,14 +276,9 @@ class LedgerView:
         if self._version < 0:
             cursor.register("source", source)
         else:
-            since = pa.scalar((self._newest_ms - LOOK_BACK_MS) * 1_000, pa.timestamp("us", "UTC"))
-            recent = source.to_table(list(READ_COLUMNS), pc.field("event_time") >= since)
-            cursor.register("recent", recent)
-            cursor.execute(
-                "CREATE OR REPLACE TEMP TABLE source AS SELECT recent.* FROM recent "
-                "LEFT JOIN seen USING (query_id) "
-                "WHERE seen.batch_id IS NULL OR recent.batch_id > seen.batch_id"
-            )
+            seen = cursor.execute("SELECT query_id, batch_id FROM seen").fetchall()
+            wanted = unread_rows(self._newest_ms, dict(seen))
+            cursor.register("source", source.to_table(list(READ_COLUMNS), wanted))
         cursor.begin()
         try:
             for statement in _APPLY:

@@ -85,7 +85,7 @@ def transaction(request: Request, visitor: Reader, at: str) -> HTMLResponse:
 def discarded(
     request: Request, visitor: Reader, group: str = "", topic: str = "", reason: str = ""
 ) -> HTMLResponse:
-    """Show what was given up."""
+    """Show what was discarded."""
     query = urlencode({"group": group, "topic": topic, "reason": reason})
     chosen = {"group": group, "topic": topic, "reason": reason, "reasons": list(REASONS)}
     return page(request, visitor, "discarded.html", query=query, **chosen)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from checkback.console.kafka_facts import SEARCHED_OFFSETS_MAX
 from checkback.console.plots import HEIGHT, WIDTH, number_text
 from checkback.operations.timestamps import time_text
 from checkback.protocol.durations import duration_text
@@ -49,7 +50,12 @@ def _environment() -> Environment:
         "ms": _ms_of,
         "body": body_text,
     }
-    found.globals |= {"marks": MARKS, "plot_width": WIDTH, "plot_height": HEIGHT}
+    found.globals |= {
+        "marks": MARKS,
+        "plot_width": WIDTH,
+        "plot_height": HEIGHT,
+        "searched_max": SEARCHED_OFFSETS_MAX,
+    }
     return found
 
 

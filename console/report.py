@@ -20,7 +20,7 @@ from checkback.protocol.errors import CheckbackError, ConfigurationError
 PENDING_ROWS: Final = 200
 MINUTES: Final = 60
 MINUTE_MS: Final = 60_000
-PLOTTED: Final = {**RATES, "discarded": "Given up", "refused": "Refused"}
+PLOTTED: Final = {**RATES, "discarded": "Discarded", "refused": "Refused"}
 
 
 @dataclass(frozen=True, slots=True)

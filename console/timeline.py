@@ -88,7 +88,7 @@ def _undelivered(facts: Mapping[str, Any]) -> Words:
 
 
 def _fenced(_: Mapping[str, Any]) -> Words:
-    return "Direct session fenced", "", "nobody answered; the half is given up now", ""
+    return "Direct session fenced", "", "nobody answered; the half is discarded now", ""
 
 
 def _mark(facts: Mapping[str, Any]) -> Words:
@@ -105,7 +105,7 @@ def _final(facts: Mapping[str, Any]) -> Words:
 
 
 def _discarded(facts: Mapping[str, Any]) -> Words:
-    return f"Given up after {facts['check_times']} checks", "", facts["reason"], ""
+    return f"Discarded after {facts['check_times']} checks", "", facts["reason"], ""
 
 
 def _resumed(facts: Mapping[str, Any]) -> Words:

@@ -25,7 +25,7 @@ def waiting(history: TransactionHistory, group: GroupFacts, check_max: int) -> W
     Args:
         history: its events.
         group: its producer group.
-        check_max: check requests after which it is given up.
+        check_max: check requests after which it is discarded.
     """
     decided = [one for one in history.of_kind("op") if one.facts["says"] != UNKNOWN]
     if decided and not history.of_kind("refused"):

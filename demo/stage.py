@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -77,7 +79,7 @@ class DemoSetting:
 
     def console_command(self) -> str:
         """Return the command line that a person types to see the run in a browser."""
-        return shlex.join(["checkback", "console", "--config", str(self.config)])
+        return shlex.join([own_command(), "console", "--config", str(self.config)])
 
     def service_command(self, group: str, *, never_answered: bool) -> list[str]:
         """Return the command line of an order service."""
@@ -125,6 +127,14 @@ class DemoSetting:
     @property
     def _real_topics(self) -> list[str]:
         return [self.settings.topic_prefix + topic for topic in REAL_TOPICS]
+
+
+def own_command() -> str:
+    """Return how a person starts Checkback here: in a checkout by path, unless a PATH has it."""
+    started = Path(sys.argv[0])
+    if started.name != "checkback" or shutil.which("checkback"):
+        return "checkback"
+    return os.path.relpath(started) if started.is_relative_to(Path.cwd()) else str(started)
 
 
 def shown_settings(chosen: Settings, set_keys: Iterable[str], data_dir: Path) -> Settings:

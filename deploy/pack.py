@@ -44,12 +44,13 @@ class Pack:
         return ["--py-files", str(self.package), "--jars", ",".join(map(str, self.jars))]
 
 
-def write_pack(folder: Path, confs: Sequence[Conf] = ("spark",)) -> Pack:
+def write_pack(folder: Path, confs: Sequence[Conf] = ("spark",), commit: str = "") -> Pack:
     """Write the files to a folder, which is created if it is missing.
 
     Args:
         folder: where they go; files of the same names are replaced.
         confs: whose jars, as in ivy.xml.
+        commit: what a checkout is at, for `--version`.
 
     Raises:
         PrerequisiteError: the folder can't be written, or the jars can't be fetched.
@@ -60,7 +61,7 @@ def write_pack(folder: Path, confs: Sequence[Conf] = ("spark",)) -> Pack:
         jars = [Path(shutil.copy(jar, folder / "jars")) for jar in found]
         program = folder / "run_checkback.py"
         program.write_text(PROGRAM, "utf-8")
-        return Pack(package_zip(folder), program, jars)
+        return Pack(package_zip(folder, commit), program, jars)
     except OSError as error:
         raise PrerequisiteError(
             f"{folder} can't be written: {error.strerror or error}.",

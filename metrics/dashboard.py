@@ -14,6 +14,11 @@ PANEL_HEIGHT: Final = 8
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 OWN: Final = '{job=~"$job"}'
 QUANTILES: Final = (0.5, 0.99)
+OPTIONS: Final = {
+    "legend": {"showLegend": True, "displayMode": "list", "placement": "bottom", "calcs": []},
+    # All reasons or topics at once, the largest first.
+    "tooltip": {"mode": "multi", "sort": "desc"},
+}
 UNITS: Final = {"seconds": "s", "bytes": "bytes"}
 """Grafana's names for units; other units are plain numbers."""
 
@@ -102,7 +107,8 @@ def _panels() -> Iterator[dict[str, Any]]:
     number, y = 1, 0
     for title, metrics in ROWS.items():
         place = {"h": 1, "w": COLUMNS, "x": 0, "y": y}
-        yield {"id": number, "type": "row", "title": title, "gridPos": place, "panels": []}
+        row = {"type": "row", "title": title, "collapsed": False, "panels": []}
+        yield {"id": number, **row, "gridPos": place}
         number, y = number + 1, y + 1
         for index, (name, panel_title) in enumerate(metrics.items()):
             x = index * PANEL_WIDTH % COLUMNS
@@ -124,7 +130,7 @@ def _panel(metric: Metric, title: str) -> dict[str, Any]:
             "defaults": {"unit": _unit(metric), "min": 0},
             "overrides": [],
         },
-        "options": {"legend": {"displayMode": "list", "placement": "bottom"}},
+        "options": OPTIONS,
         "targets": [
             {"refId": chr(ord("A") + index), "expr": expression, "legendFormat": legend}
             for index, (expression, legend) in enumerate(_queries(metric))

@@ -113,6 +113,7 @@ class TopicScanner:
         *,
         partitions: Iterable[int] | None = None,
         from_ms: int | None = None,
+        newest: int | None = None,
     ) -> Iterator[FoundRecord]:
         """Yield the wanted records up to the present ends of the partitions.
 
@@ -121,6 +122,7 @@ class TopicScanner:
             wanted: returns whether a record is wanted; called often, so it should be quick.
             partitions: read only these; None for all.
             from_ms: begin at the first record with this timestamp or a later one.
+            newest: read at most this number of offsets of each partition, the last ones.
 
         Raises:
             BrokerError: the brokers do not answer, or refuse.
@@ -129,6 +131,8 @@ class TopicScanner:
         if partitions is not None:
             numbers = [one for one in numbers if one in set(partitions)]
         spans = self._spans(topic, numbers, from_ms)
+        if newest is not None:
+            spans = {one: (max(first, end - newest), end) for one, (first, end) in spans.items()}
         if spans:
             yield from self._read(topic, spans, wanted)
 

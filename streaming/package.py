@@ -11,15 +11,20 @@ import shutil
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Final
 
 import checkback
 
+STAMP: Final = "checkback/commit.txt"
+"""The commit, as wheels have it too; `checkback --version` reads it."""
 
-def package_zip(folder: Path | None = None) -> Path:
+
+def package_zip(folder: Path | None = None, commit: str = "") -> Path:
     """Write ``checkback-<version>.zip`` and return its path; of a zip that is imported, its own.
 
     Args:
         folder: the folder for the zip; default: a new temporary one.
+        commit: what a checkout is at; an installed package has it in a file of its own.
     """
     imported = _imported_zip()
     if imported is not None:
@@ -31,6 +36,8 @@ def package_zip(folder: Path | None = None) -> Path:
             for file in sorted(source.iterdir()):
                 if file.is_file() and file.suffix != ".pyc":
                     archive.write(file, f"{name.replace('.', '/')}/{file.name}")
+        if commit and STAMP not in archive.namelist():
+            archive.writestr(STAMP, f"{commit}\n")
     return path
 
 

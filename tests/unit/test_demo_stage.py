@@ -165,6 +165,27 @@ def test_a_command_stays_one_line_that_can_be_copied(tmp_path: Path) -> None:
     assert written.getvalue().count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("started", "on_path", "typed"),
+    [
+        (".venv/bin/checkback", None, ".venv/bin/checkback"),
+        ("{here}/.venv/bin/checkback", None, ".venv/bin/checkback"),
+        ("/opt/checkback/bin/checkback", None, "/opt/checkback/bin/checkback"),
+        ("/usr/bin/checkback", "/usr/bin/checkback", "checkback"),
+        ("/usr/lib/python3/pytest/__main__.py", None, "checkback"),
+    ],
+)
+def test_a_command_to_copy_works_in_a_checkout_too(
+    started: str, on_path: str | None, typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There nobody has put .venv/bin on the path: `make demo` is the first thing that they type."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [started.format(here=tmp_path), "demo"])
+    monkeypatch.setattr("shutil.which", lambda _: on_path)
+
+    assert DemoSetting(CHOSEN, tmp_path).console_command().split()[:2] == [typed, "console"]
+
+
 def test_a_run_has_what_the_console_shows_unless_somebody_set_it(tmp_path: Path) -> None:
     shown = shown_settings(CHOSEN, set(), tmp_path)
 

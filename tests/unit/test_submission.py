@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import checkback
 from checkback.commands.core import Frame
 from checkback.commands.deploy import command
 from checkback.deploy import jars, pack
@@ -95,6 +96,22 @@ def test_a_pack_has_the_package_the_jars_and_a_program(
     assert json.loads(told.output)["options"][0::2][:2] == ["--py-files", "--jars"]
     with pytest.raises(PrerequisiteError, match="can't be written"):
         pack.write_pack(tmp_path / "spark.jar" / "below")
+
+
+def test_a_zip_tells_the_commit_that_it_was_made_from(tmp_path: Path) -> None:
+    packed = package_zip(tmp_path, "0123456789ab")
+    program = """
+import sys
+sys.path.insert(0, sys.argv[1])
+sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
+from checkback.commands.version import version_text
+print(version_text())
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", program, packed], capture_output=True, text=True, check=False
+    )
+
+    assert ran.stdout == f"checkback {checkback.__version__} (0123456789ab)\n", ran.stderr
 
 
 def test_a_package_that_is_imported_from_a_zip_packs_itself(tmp_path: Path) -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 from tests.unit.console.console_stage import NOW_MS, new_ledger, write_batch
 
-from checkback.console.ledger_view import SORTS, LedgerView, PendingFilter
+from checkback.console.ledger_view import (
+    LOOK_BACK_MS,
+    SORTS,
+    LedgerView,
+    PendingFilter,
+    unread_rows,
+)
 from checkback.operations.positions import Position
 from checkback.protocol.errors import NotFoundError
 from checkback.sinks.ledger.maintenance import maintain
@@ -50,6 +56,23 @@ def test_it_follows_the_ledger_and_agrees_with_the_command(ledger: DeltaLedger) 
     }  # fmt: skip
     assert view.by_reason("refused") == {"OP_WITHOUT_HALF": 1}
     assert view.by_reason("discarded") == {"check limit": 1}
+
+
+def test_only_batches_that_are_new_are_read(ledger: DeltaLedger) -> None:
+    """With every row of the last ten minutes a look at a busy ledger took seconds of two."""
+    write_batch(ledger, 1, ("committed", 0))
+    write_batch(ledger, 2, ("committed", 1), ("prepared", 7))
+    rows = DeltaLedger.open(ledger.path).table.to_pyarrow_dataset()
+
+    def batches(seen: dict[str, int], newest_ms: int = NOW_MS) -> list[int]:
+        found = rows.to_table(["batch_id"], unread_rows(newest_ms, seen))
+        return sorted(set(found["batch_id"].to_pylist()))
+
+    assert batches({"query": 1}) == [2]
+    assert batches({"query": 1, "another": 7}) == [2]
+    assert batches({"another": 7}) == [0, 1, 2], "of a query that began since"
+    assert batches({"query": 2}) == []
+    assert batches({}, NOW_MS + LOOK_BACK_MS + 1) == []
 
 
 def test_rows_are_counted_once_when_files_are_joined(ledger: DeltaLedger) -> None:

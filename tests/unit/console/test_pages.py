@@ -130,7 +130,7 @@ def test_a_timeline_says_what_who_and_why(stage: Stage) -> None:
     assert places == sorted(places)
     assert "Decide it by hand" not in text
     gone = stage.client().get("/parts/transactions/1:3").text
-    assert "Given up after 15 checks" in gone
+    assert "Discarded after 15 checks" in gone
     assert "Resumed as 1:9" in gone
 
 
@@ -139,7 +139,9 @@ def test_without_a_ledger_the_pages_say_so_and_show_the_rest(tmp_path: Path) -> 
     stage.look()
     client = stage.client()
 
-    assert "No ledger is set" in client.get("/").text
+    overview = client.get("/").text
+    assert "No ledger is set" in overview
+    assert "plots" not in overview, "there is nothing to draw"
     assert "No ledger is set" in client.get("/pending").text
     assert "checkpoint is not set" in client.get("/parts/pending").text
     assert "order-service" in client.get("/parts/groups").text

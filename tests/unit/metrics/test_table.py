@@ -97,6 +97,14 @@ def test_the_dashboard_is_one_that_grafana_takes() -> None:
     assert document["uid"] == "checkback"
     assert len({panel["id"] for panel in panels}) == len(panels)
     for panel in panels:
+        # What Grafana's own schema requires besides what it needs for drawing.
+        if panel["type"] == "row":
+            assert panel["collapsed"] is False
+        else:
+            assert panel["options"].keys() == {"legend", "tooltip"}
+            legend = {"showLegend", "displayMode", "placement", "calcs"}
+            assert panel["options"]["legend"].keys() == legend
+            assert panel["options"]["tooltip"].keys() == {"mode", "sort"}
         place = panel["gridPos"]
         cells = {
             (x, y)

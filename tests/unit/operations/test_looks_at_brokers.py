@@ -132,6 +132,27 @@ def test_a_leader_that_changes_hides_no_record_and_ends_no_scan(
     assert scanned(monkeypatch, NOT_LEADER) == [b"v"]
 
 
+@pytest.mark.parametrize(("newest", "first"), [(None, 2), (3, 6), (100, 2)])
+def test_a_scan_of_the_newest_begins_that_much_before_the_end(
+    monkeypatch: pytest.MonkeyPatch, newest: int | None, first: int
+) -> None:
+    begun: list[tuple[int, int]] = []
+
+    class Long(Moving):
+        def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
+            return 2, 9
+
+        def assign(self, places: list[TopicPartition]) -> None:
+            begun.extend((one.partition, one.offset) for one in places)
+            make: Any = Message
+            self.left = [make(topic="t", partition=0, offset=8, headers=[], timestamp=(1, 1))]
+
+    monkeypatch.setattr(scanning, "Consumer", lambda _: Long(NOT_LEADER))
+    with scanning.TopicScanner({}) as scanner:
+        assert len(list(scanner.scan("t", newest=newest))) == 1
+    assert begun == [(0, first)]
+
+
 def test_a_scan_that_may_not_read_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BrokerError, match="can't be listed"):
         scanned(monkeypatch, KafkaError.TOPIC_AUTHORIZATION_FAILED)
