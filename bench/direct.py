@@ -84,8 +84,8 @@ class DirectMeasurement:
             way until the last op was handed over.
         processor_us: processor time of the sending process for each.
         fell_back: messages that went the checked way although they were bound to a session.
-        visible_p50_ms: half of the messages were seen so long after their commit; None without
-            a reader.
+        visible_p50_ms: half of the messages were seen within this time after their commit; None
+            without a reader.
         visible_p99_ms: 99 of 100 were.
         visible_max_ms: all were.
     """

@@ -59,7 +59,7 @@ class _Question:
     """A topic that is being asked about, once at a time.
 
     Args:
-        lock: held by who asks.
+        lock: held by the thread that asks.
         missing_s: when the answer was that there is no such topic, by the monotonic clock.
     """
 

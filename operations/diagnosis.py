@@ -173,7 +173,7 @@ def judge_direct_brokers(configs: Mapping[str, str]) -> Diagnosis:
     if interval_ms > SCAN_INTERVAL_WARNING_MS:
         every = duration_text(interval_ms)
         says = f"open transactions of dead producers are looked for every {every} only"
-        remedy = f"Lower {SCAN_INTERVAL}: readers wait so long after a producer was killed."
+        remedy = f"Lower {SCAN_INTERVAL}: readers wait for that time after a producer was killed."
         return Diagnosis(check, Result.WARNING, says, remedy)
     every = f", open transactions are looked for every {duration_text(interval_ms)}"
     told = every if interval_ms else ""

@@ -22,7 +22,7 @@ class StoppedBetweenBatchesError(Exception):
 
 
 def wait_for_end(query: StreamingQuery, timeout_s: float) -> bool:
-    """Wait so long for the query to end by itself; tell whether it did."""
+    """Wait up to a timeout for the query to end by itself; tell whether it did."""
     try:
         # Its annotation says whole seconds; it takes and documents fractions.
         return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]

@@ -50,7 +50,8 @@ class UnreadRecords:
     def partitions_with_older(self, ends: Offsets, than_ms: int) -> Numbers:
         """Return the partitions with an unread record that its broker stored before a time.
 
-        All of them where the brokers do not say: then nothing may be concluded from silence.
+        All partitions where the brokers do not answer: then a batch may conclude nothing from
+        silence.
 
         Args:
             ends: by topic and partition, the first offset that was not read.
@@ -78,7 +79,7 @@ class UnreadRecords:
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """Decides it for each batch, for a replay as for its first try.
+    """Decides what a batch missed; a replay gets the answer of the first try.
 
     Args:
         store: the checkpoint, which holds the notes.

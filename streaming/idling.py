@@ -85,7 +85,7 @@ class RecordWatch:
         )
 
     def sees_record(self, wait_s: float) -> bool:
-        """Wait so long for a record; also true for an error, of which Spark is to tell."""
+        """Wait up to a timeout for a record; true for an error, too, which Spark will report."""
         return self._consumer is not None and self._consumer.poll(wait_s) is not None
 
     def end(self) -> None:

@@ -99,7 +99,7 @@ class Job:
     _held: Future[list[PageStatus]] | None = None
     _idling: Idling | None = None
     _retried: RetriedBatch | None = None
-    """What is read with care; None: nothing."""
+    """The batch that is read in small polls; None: none."""
     _silent: set[str] = field(default_factory=set)
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
@@ -176,9 +176,10 @@ class Job:
     def _run_queries(
         self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, keys: PageKeys
     ) -> None:
-        """Run a query until stopped, a new one from where it was when access rules change.
+        """Run a query until the job is stopped.
 
-        Also when a batch is done that had to be read with care.
+        When access rules change, or a batch is done that was read in small polls, another query
+        goes on where the last one ended.
         """
         settings = self.settings
         history = record_rules(store, sink.epoch, self.now_ms(), Rules.from_settings(settings))

@@ -53,7 +53,7 @@ class Brokers:
 
 
 class Observation:
-    """Takes what the job tells, and answers who asks.
+    """Collects what the job reports, and answers scrapes and probes.
 
     Args:
         settings: the pipeline's.
@@ -97,7 +97,7 @@ class Observation:
             _log.debug("A batch was written in %.3f s", took_s)
 
     def looked(self, spark_progress: Mapping[str, Any] | None, held_ms: int) -> None:
-        """Take Spark's progress of the last batch, whose end was held for so long."""
+        """Take Spark's progress of the last batch, and for how long its end was held."""
         self._metrics.take_spark_progress(spark_progress, held_ms)
 
     def line_told(self, asked: set[str], line: ProgressLine) -> None:
@@ -106,7 +106,7 @@ class Observation:
         self._metrics.take_stalls(line.stalls)
 
     def rules_changed(self, facts: Mapping[str, Any]) -> None:
-        """Log that other access rules are in force: who reads only the log has to see it."""
+        """Log that other access rules are in force, for operators who read only the log."""
         _log.warning(
             "Access control is %s and was %s, by rules %s from batch %d on",
             facts["access_control"], facts["before"], facts["version"] or "none",

@@ -134,7 +134,7 @@ class StallWatch:
         self.history = StallHistory()
 
     def look(self, stalled_after_s: float = STALLED_AFTER_S) -> list[Stall]:
-        """Return what has stood still for so long; nothing where the brokers do not answer."""
+        """Return what has stood still for that time; nothing where the brokers do not answer."""
         now_s = self._clock_s()
         if now_s - self._looked_s >= self._pause_s:
             self._looked_s = now_s

@@ -124,5 +124,5 @@ class Cluster:
         return self.awaits.wait(is_now_so, until_ms, self.coordinator.next_event_ms)
 
     def sleep(self, pause_ms: float) -> None:
-        """Wait so long."""
+        """Let that time pass."""
         self.wait_until(lambda: False, pause_ms)

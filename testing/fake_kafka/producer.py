@@ -250,7 +250,7 @@ class FakeProducer:
         if fault in (Fault.LATE, Fault.TWICE) and self._has_written:
             delay_ms = self._cluster.awaits.request_delay_ms()
             coordinator.commit_late(self._id, self._epoch, delay_ms)
-            # librdkafka sends it again after its backoff, if its caller waits so long.
+            # librdkafka sends it again after its backoff, if its caller waits for that.
             self._cluster.sleep(self._backoff_ms)
             if fault is Fault.LATE:
                 raise timed_out(call)

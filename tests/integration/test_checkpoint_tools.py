@@ -7,7 +7,7 @@ import json
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer, TopicPartition
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
+from tests.integration.checkpoint_stage import (
+    GROUP,
+    HALF_PARTITIONS,
+    PATIENCE_S,
+    Stage,
+    wait_for_idle,
+)
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
-from tests.upgrade.store_release import check_counts
 
 from checkback.checkpoints.identity import CheckpointIdentity
-from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.checkpoints.state_rows import read_state
 from checkback.checkpoints.store import CheckpointStore
 from checkback.commands.core import LazyGroup
@@ -33,8 +37,6 @@ from checkback.operations.checkpoint.inspection import inspect, state_figures
 from checkback.operations.checkpoint.opening import marker_settings, read_markers
 from checkback.operations.checkpoint.repartition import repartition, rewrite_state
 from checkback.operations.checkpoint.verify import verify, verify_files
-from checkback.operations.lag import topic_ends
-from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.marker import Marker, MarkerStore
@@ -43,61 +45,6 @@ from checkback.sinks.ledger.table import transaction_name
 from checkback.streaming.state_size import fit_to_checkpoint
 
 pytestmark = pytest.mark.timeout(900)
-
-GROUP = "shop"
-PATIENCE_S = 240.0
-"""A first batch takes 9 s on a quiet machine, and minutes on one that is shared by many."""
-HALF_PARTITIONS = 6
-"""Enough pages that several state partitions have some."""
-
-
-@dataclass
-class Stage:
-    """Topics, and a checkpoint whose pipeline has ended."""
-
-    topics: Topics
-    settings: Settings
-    folder: Path
-    real: str
-    halves: dict[str, tuple[int, int]]
-    seen_at_work: dict[str, Any]
-
-    def local(self) -> LocalCheckpoint:
-        return LocalCheckpoint(Path(self.settings.checkpoint))
-
-    def checkpoint(self, spark: SparkSession) -> CheckpointStore:
-        return CheckpointStore.of(spark, self.settings.checkpoint)
-
-    def half(self, name: str, partition: int) -> None:
-        self.halves[name] = self.topics.send_half(
-            name.encode(), self.real, partition=partition, group=GROUP
-        )
-
-    def op(self, name: str, state: int) -> None:
-        self.topics.send_op(self.halves[name], name, state, group=GROUP)
-
-    def lag(self) -> int:
-        """What `kafka-consumer-groups --describe` would say of the application's group."""
-        names = self.topics.names
-        ends = topic_ends(self.settings, names.read)
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.settings.bootstrap_servers,
-                "group.id": self.settings.application_id,
-            }
-        )
-        found = consumer.committed([TopicPartition(*place) for place in ends], 20)
-        consumer.close()
-        read = {(one.topic, one.partition): max(0, one.offset) for one in found}
-        return sum(end - read[place] for place, end in ends.items())
-
-    def checks(self) -> dict[str, list[int]]:
-        """The counts that check requests bore, by transaction."""
-        return check_counts(self.topics, GROUP)
-
-
-def wait_for_idle(stage: Stage) -> None:
-    wait_until(lambda: stage.lag() == 0, PATIENCE_S, what="no lag")
 
 
 @pytest.fixture(scope="module")

@@ -98,17 +98,31 @@ def long_files(files: list[SourceFile]) -> Iterator[str]:
 
 
 def modules_without_a_test(files: list[SourceFile]) -> Iterator[str]:
-    """Name the modules of production code that no test names."""
-    tests = "\n".join(file.text for file in files if file.room == "tests")
-    named = set(re.findall(r"checkback(?:\.\w+)+", tests))
-    # `from checkback.sinks.kafka import routing` names checkback.sinks.kafka.routing.
-    for package, names in re.findall(r"from (checkback[\w.]*) import ([\w, ]+)", tests):
-        named |= {f"{package}.{name.split(' as ')[0].strip()}" for name in names.split(",")}
+    """Name the modules of production code that no test imports from, or names."""
+    defined_in = {
+        f"{file.module.removesuffix('.__init__')}.{name}": f"{module}.{name}"
+        for file in files
+        if file.is_production and file.name.endswith("__init__.py")
+        for module, name in _imports(file)
+    }
+    named: set[str] = set()
+    for file in files:
+        if file.room == "tests" and file.name.endswith(".py"):
+            imported = {f"{module}.{name}" for module, name in _imports(file)}
+            named |= {defined_in.get(one, one) for one in imported}
+            named |= set(re.findall(r"checkback(?:\.\w+)+", file.text))
     for file in files:
         if not file.is_production or file.name.endswith(("__init__.py", "__main__.py")):
             continue
         if not any(one == file.module or one.startswith(f"{file.module}.") for one in named):
             yield file.name
+
+
+def _imports(file: SourceFile) -> Iterator[tuple[str, str]]:
+    """Yield the modules and names of all imports of the form ``from checkback… import …``."""
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("checkback"):
+            yield from ((str(node.module), one.name) for one in node.names)
 
 
 def names_of_two_classes(files: list[SourceFile]) -> Iterator[str]:

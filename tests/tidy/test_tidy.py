@@ -69,3 +69,11 @@ def test_a_module_that_a_test_imports_is_named() -> None:
     module = SourceFile("state/odd.py", '"""Odd."""\n')
     for line in ("from checkback.state.odd import x", "from checkback.state import odd"):
         assert not list(rules.modules_without_a_test([module, SourceFile("tests/a.py", line)]))
+
+
+def test_a_module_is_named_by_what_its_package_offers_of_it() -> None:
+    module = SourceFile("state/odd.py", '"""Odd."""\n')
+    package = SourceFile("state/__init__.py", "from checkback.state.odd import x\n")
+    for line, without in (("from checkback.state import x", []), ("x = 1", ["state/odd.py"])):
+        files = [module, package, SourceFile("tests/a.py", line)]
+        assert list(rules.modules_without_a_test(files)) == without

@@ -48,6 +48,7 @@ class Owner:
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
         os.set_blocking(self._process.stdout.fileno(), False)
+        self._half_a_line = ""
         self.is_dead = False
 
     def command(self, **command: Any) -> None:
@@ -56,12 +57,21 @@ class Owner:
         self._process.stdin.write(json.dumps({"seed": 0, "sends": [], **command}) + "\n")
         self._process.stdin.flush()
 
+    def _line(self) -> str:
+        """Return the next line that it has written whole, empty where there is none."""
+        assert self._process.stdout is not None
+        # What does not block may find a line while it is being written.
+        self._half_a_line += self._process.stdout.readline()
+        if not self._half_a_line.endswith("\n"):
+            return ""
+        line, self._half_a_line = self._half_a_line, ""
+        return line
+
     def wait(self) -> str:
         """Wait until it is done, stopped or dead, and say which."""
-        assert self._process.stdout is not None
         deadline_s = time.monotonic() + WAIT_S
         while time.monotonic() < deadline_s:
-            if self._process.stdout.readline() == "done\n":
+            if self._line() == "done\n":
                 return "done"
             pid, status = os.waitpid(self._process.pid, os.WNOHANG | os.WUNTRACED)
             if pid and os.WIFSTOPPED(status):
@@ -75,10 +85,9 @@ class Owner:
 
     def wait_for_commit(self) -> str:
         """Wait until the commit begins that the command asked to be told of; return its session."""
-        assert self._process.stdout is not None
         deadline_s = time.monotonic() + WAIT_S
         while time.monotonic() < deadline_s:
-            said = self._process.stdout.readline().split()
+            said = self._line().split()
             assert said != ["done"], "done without that commit"
             if said:
                 return said[1]
