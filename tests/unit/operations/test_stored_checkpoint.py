@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -45,3 +47,37 @@ def test_a_file_in_a_folder_that_is_not_there_is_one_sentence(
     assert execute(checkpoint_command, ["export", str(file), "--format", form, *settings]) == 3
     said = capsys.readouterr().err
     assert said.startswith(f"checkback: {file}: No such file or directory. Check the path")
+
+
+WITHOUT_SPARK = """
+import sys
+for name in ("pyspark", "py4j", "pandas", "delta"):
+    sys.modules[name] = None
+import checkback.operations.doctor
+from checkback.commands import main
+sys.argv = ["checkback", *sys.argv[1:]]
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["checkpoint", "verify", "--files-only"], "whole up to 4"),
+        (["discarded", "list", "--help"], "resumed"),
+        (["refused", "resend", "--help"], "each once"),
+        (["tx", "resolve", "--help"], "by hand"),
+    ],
+)
+def test_operators_need_neither_spark_nor_py4j(
+    settings: list[str], words: list[str], said: str
+) -> None:
+    """As after `pip install 'checkback[web]'`: a type alone brought py4j in."""
+    named = [*settings, "--application-id", "release-0-1-0"]
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_SPARK, *words, *named],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert said in ran.stdout
