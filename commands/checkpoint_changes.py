@@ -14,7 +14,6 @@ from checkback.commands.table import folded_lines, table_text, terminal_columns,
 from checkback.deploy.java import find_java
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.durations import duration_text
 
 FORMATS = ("jsonl", "csv", "parquet")
@@ -61,12 +60,11 @@ def export(settings: Settings, output: CommandOutput, file: Path, form: str) -> 
     # Imported late: what reads Kafka and the state loads slowly.
     from checkback.operations.checkpoint.export import export_pending
     from checkback.operations.checkpoint.opening import open_state
-    from checkback.sinks.kafka.lookup import RecordReader
+    from checkback.operations.pending_transactions import half_reader
     from checkback.streaming.preflight import require_settings
 
     require_settings(settings)
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-    reader = RecordReader({**connection, "log_level": 2}, settings.topics.half)
+    reader = half_reader(settings)
     try:
         with open_state(settings) as store:
             exported = export_pending(store, reader, file, form, now_ms())

@@ -229,7 +229,7 @@ def _software() -> Findings:
         try:
             version = metadata.version(package)
         except metadata.PackageNotFoundError:
-            remedy = "Install checkback[spark]."
+            remedy = "Install it: pip install 'checkback[spark]'."
             yield Diagnosis(package, Result.FAILED, "not installed", remedy)
         else:
             library = f", librdkafka {libversion()[0]}" if package == "confluent-kafka" else ""

@@ -21,6 +21,8 @@ from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.source_record import PlacedRecord
 
 GROWTH: Final = 4
+SILENCE_POLLS_MAX: Final = 5
+"""Somebody waits for the answer; a job may wait longer for its brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +80,20 @@ def oldest_transactions(
         held = read_state(store)
     pages = () if held is None else held.pages
     read = partial(oldest_pending, pages, stored_until_ms=stored_until_ms, group=group)
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-    reader = RecordReader({**connection, "log_level": 2}, settings.topics.half)
+    reader = half_reader(settings)
     try:
         if group is None:
             return look_up(reader, read(most=most))
         return pending_of_group(lambda wanted: look_up(reader, read(most=wanted)), group, most)
     finally:
         reader.close()
+
+
+def half_reader(settings: Settings) -> RecordReader:
+    """Return what reads the half topic for people; whoever takes it closes it."""
+    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    quiet = {**connection, "log_level": 2}
+    return RecordReader(quiet, settings.topics.half, silence_polls_max=SILENCE_POLLS_MAX)
 
 
 def look_up(reader: RecordReader, halves: Iterable[PendingHalf]) -> list[PendingTransaction]:

@@ -12,12 +12,11 @@ import json
 import uuid
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.protocol.properties import text_value
@@ -26,6 +25,9 @@ from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import next_record
 from checkback.state import Counter, Outcome, pack_settled
 from checkback.streaming.one_record import append_one
+
+if TYPE_CHECKING:
+    from checkback.checkpoints.store import CheckpointStore
 
 FILE: Final = "claim.json"
 HEADER: Final = "__checkback.claim"

@@ -10,14 +10,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.identity import FILE, FORMAT, CheckpointIdentity
-from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
@@ -30,6 +29,9 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.claim import Claim, claimed_by, first_record
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.transaction_timeout import broker_limit_ms, choose_timeout_ms
+
+if TYPE_CHECKING:
+    from checkback.checkpoints.store import CheckpointStore
 
 TIMEOUT_S: Final = 10.0
 MADE_S: Final = 2.0

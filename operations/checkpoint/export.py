@@ -84,13 +84,13 @@ def _json_lines(path: Path) -> Iterator[Write]:
 
 @contextmanager
 def _csv(path: Path) -> Iterator[Write]:
-    with pyarrow.csv.CSVWriter(path, SCHEMA) as writer:
+    with path.open("wb") as file, pyarrow.csv.CSVWriter(file, SCHEMA) as writer:
         yield lambda rows: writer.write_table(pa.Table.from_pylist(list(rows), SCHEMA))
 
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[Write]:
-    with pyarrow.parquet.ParquetWriter(path, SCHEMA) as writer:
+    with path.open("wb") as file, pyarrow.parquet.ParquetWriter(file, SCHEMA) as writer:
         yield lambda rows: writer.write_table(pa.Table.from_pylist(list(rows), SCHEMA))
 
 

@@ -77,10 +77,12 @@ class RecordReader:
     Args:
         connection: librdkafka settings that reach the brokers.
         topic: the topic.
+        silence_polls_max: how many polls in a row may bring nothing; each takes one to two seconds.
     """
 
     connection: dict[str, Any]
     topic: str
+    silence_polls_max: int = SILENCE_POLLS_MAX
     _consumer: Consumer | None = None
     _partition: int = -1
     _position: int = -1
@@ -102,7 +104,7 @@ class RecordReader:
             offsets: int64[n], ascending, without repeats, all below the partition's end.
 
         Raises:
-            BrokerError: the brokers gave nothing for a minute.
+            BrokerError: the brokers gave nothing for all these polls.
         """
         for run in _runs(offsets):
             yield from self._read_run(partition, run)
@@ -171,7 +173,7 @@ class RecordReader:
 
         None when the partition holds nothing from here on, or the wanted record can't be read.
         """
-        for _ in range(SILENCE_POLLS_MAX):
+        for _ in range(self.silence_polls_max):
             told = self._poll()
             usable = list(takewhile(_is_readable, told))
             messages = [one for one in usable if _is_record(one) or _last_offset(one) >= wanted]
@@ -210,10 +212,10 @@ class RecordReader:
 
 
 def silence_error(position: TopicPartition) -> BrokerError:
-    """Return the error that nothing came for SILENCE_POLLS_MAX polls."""
+    """Return the error that poll after poll nothing came."""
     return BrokerError(
-        f"No record of {position.topic}-{position.partition} at offset {position.offset}"
-        " for a minute.",
+        f"The brokers gave nothing of {position.topic}-{position.partition} from offset"
+        f" {position.offset} on.",
         remedy="Check that the brokers are up and that the pipeline may read the topic.",
         topic=position.topic,
         partition=position.partition,

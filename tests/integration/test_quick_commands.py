@@ -31,7 +31,7 @@ sys.argv[0] = "checkback"
 try:
     main()
 finally:
-    assert not {"pyspark", "pandas"} & sys.modules.keys()
+    assert not {"pyspark", "py4j", "pandas"} & sys.modules.keys()
 """
 
 
