@@ -104,7 +104,7 @@ class Moving:
         error = self.fail_once("times")
         return [SimpleNamespace(partition=0, offset=-1001 if error else 0, error=error)]
 
-    def assign(self, _: list[TopicPartition]) -> None:
+    def assign(self, places: list[TopicPartition]) -> None:  # noqa: ARG002 - as in its subclass
         make: Any = Message  # the stubs are older than its constructor
         self.left = [
             make(topic="t", partition=0, offset=0, value=b"v", headers=[], timestamp=(1, 1))
