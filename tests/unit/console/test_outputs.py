@@ -131,7 +131,8 @@ def test_top_gives_the_age_as_a_duration_and_what_it_does_not_know_no_unit() -> 
 
     shown = text_of(view(history, "The brokers do not answer"))
 
-    rows = dict(line.rsplit(maxsplit=1) for line in shown.splitlines() if line and line[-1] in "m–")
+    ends = (UNKNOWN, "m")
+    rows = dict(one.rsplit(maxsplit=1) for one in shown.splitlines() if one.endswith(ends))
     assert (rows["Oldest pending"], rows["Batch time"]) == ("1h2m", UNKNOWN)
 
 
