@@ -219,3 +219,11 @@ def test_halves_in_any_order_become_one_ascending_table() -> None:
     story.batch(SENT, half(4), half(1))
     assert story.page.halves.index.tolist() == [1, 3, 4, 5]
     assert story.batch(DUE) == checks((1, 1), (3, 1), (4, 1), (5, 1))
+
+
+def test_while_nothing_is_known_to_be_read_not_even_the_oldest_half_is_asked_about() -> None:
+    at_once = replace(RULES, transaction_timeout_ms=0, half_retention_ms=2**62)
+    story = Story(at_once)
+
+    assert story.batch(SENT, half(0, time=0), read_until_ms=NOTHING_READ) == []
+    assert story.batch(SENT, read_until_ms=1) != []
