@@ -39,6 +39,15 @@ def error_of(pipeline: Pipeline) -> dict[str, Any]:
     return dict(json.loads(documents[-1])["error"])
 
 
+def traces_of(pipeline: Pipeline) -> str:
+    """Return what Spark printed: it goes to a file that the one line of the error names."""
+    (line,) = pipeline.errors().splitlines()
+    log = Path(line.rpartition("Spark's traces are in ")[2].split('"')[0].rstrip("."))
+    traces = log.read_text()
+    log.unlink()
+    return traces
+
+
 def commit(topics: Topics, name: str, partition: int = 0) -> None:
     at = topics.send_half(name.encode(), f"{topics.prefix}orders", partition=partition)
     topics.send_op(at, name, COMMIT)
@@ -163,6 +172,7 @@ def test_a_half_topic_that_vanishes_ends_the_job_and_a_new_one_is_not_taken_for_
         delete(topics, topics.names.half)
         assert pipeline.wait(120) == ENVIRONMENT
         assert error_of(pipeline)["kind"] == "BrokerError"
+        assert "UnknownTopicOrPartition" in traces_of(pipeline)
 
         pipeline.start()
         assert pipeline.wait(60) == ENVIRONMENT

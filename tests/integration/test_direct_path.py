@@ -107,9 +107,9 @@ def test_a_producer_that_hangs_in_its_transaction_delivers_nothing_that_others_d
     settings = topics.settings(tmp_path / "checkpoint", check_max=8)
     names, real = topics.names, f"{topics.prefix}orders"
     topics.create(settings, [real], [GROUP])
-    hanging, forgotten = DirectSession(topics), DirectSession(topics)
+    # While a transaction is open, nothing is concluded from silence, nor is the half given up.
+    hanging, forgotten = DirectSession(topics), DirectSession(topics, timeout_ms=5_000)
     answered = hanging.half(b"answered", real)
-    hanging.begin([answered])
 
     with Pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
@@ -117,6 +117,7 @@ def test_a_producer_that_hangs_in_its_transaction_delivers_nothing_that_others_d
         [asked] = [one for one in topics.read(names.check(GROUP)) if one.value() == b"answered"][:1]
         session = text_value(asked.headers() or [], DIRECT_ID) or ""
         assert session == hanging.name
+        hanging.begin([answered])
         fence_session(topics.connection, session, 30.0)
         hanging.say(answered, COMMIT)
         wait_until(lambda: "answered" in topics.bodies(real), what="the final")

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.integration.quickness import quick_run, run_without_spark
 from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
 
 from checkback.checkpoints.local_files import LocalCheckpoint
@@ -104,8 +105,11 @@ def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(topics: Topics, tmp_
 
         code, found = run_beside(settings, tmp_path, "checkpoint", "verify")
         assert (code, found["is_whole"], found["is_running"]) == (0, True, True)
-        code, found = run_beside(settings, tmp_path, "pending")
-        assert [one["transaction_id"] for one in found["pending"]] == ["silent"]
+        for words in (["doctor"], ["pending"], ["checkpoint", "inspect"]):
+            told = quick_run(pipeline.folder / "checkback.toml", *words)
+            run_without_spark(pipeline.folder / "checkback.toml", *words)
+            if words == ["pending"]:
+                assert [one["transaction_id"] for one in told.data["pending"]] == ["silent"]
         code, found = run_beside(settings, tmp_path, "checkpoint", "repartition", "3")
         assert "still runs" in str(found["error"])
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
-from checkback.deploy.admin import admin_client
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "checkback.service"
@@ -52,59 +51,53 @@ def is_process(pid: int) -> bool:
         return False
 
 
-def test_sigterm_to_every_process_ends_the_pipeline_in_order(
+def commit(topics: Topics, real: str, numbers: range) -> None:
+    for number in numbers:
+        topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
+
+
+def test_sigterm_ends_the_pipeline_in_order_and_only_its_driver_heeds_it(
     topics: Topics, tmp_path: Path
 ) -> None:
-    """systemd's default (KillMode=control-group); it ended with 3 and ninety lines of traces."""
-    settings = topics.settings(tmp_path / "checkpoint")
+    """The driver decides when the others end; systemd signals all of them (KillMode=control-group).
+
+    Workers ended at once, and a batch on five of them failed; a signal to all ended the job with 3
+    and ninety lines of traces.
+    """
+    settings = topics.settings(tmp_path / "checkpoint", transaction_timeout_ms=600_000)
     real = f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
-    sent = [topics.send_half(b"%d" % number, real) for number in range(50)]
 
     with Pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
+        for first in (0, 10):
+            before = commands_below(pipeline.pid).items()
+            commit(topics, real, range(first, first + 10))
+            wait_until(lambda: len(topics.bodies(real)) == first + 10, what="finals")  # noqa: B023
+        # Those that were there a batch ago: the JVM runs a chmod now and then, which ends.
+        commands = dict(before & commands_below(pipeline.pid).items())
+        assert any(b"worker_daemon" in command for command in commands.values())
+        for pid in commands:
+            os.kill(pid, signal.SIGTERM)
+        commit(topics, real, range(20, 40))
+        wait_until(lambda: len(topics.bodies(real)) == 40, what="finals")
+        assert [command for pid, command in commands.items() if not is_process(pid)] == []
+
+        sent = {number: topics.send_half(b"%d" % number, real) for number in range(40, 90)}
         wait_until(lambda: pipeline.wait_for("progress")["pending"] == 50, what="all pending")
-        for number, at in enumerate(sent):
+        for number, at in sent.items():
             topics.send_op(at, str(number), COMMIT)
         for pid in processes_below(pipeline.pid):
-            with suppress(ProcessLookupError):  # the JVM runs a chmod now and then
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
         assert pipeline.wait(120) == 0
         pipeline.wait_for("stopped")
         assert pipeline.errors() == ""
+        wait_until(lambda: not any(map(is_process, commands)), what="all ended")
         pipeline.start()
-        wait_until(lambda: len(topics.bodies(real)) == 50, what="finals after the restart")
+        wait_until(lambda: len(topics.bodies(real)) == 90, what="finals after the restart")
 
-    assert topics.bodies(real) == sorted(str(number) for number in range(50))
-
-
-def test_sigterm_to_all_but_the_driver_ends_none_of_them(topics: Topics, tmp_path: Path) -> None:
-    """The driver decides when they end. Workers ended, and a batch on five of them failed."""
-    settings = topics.settings(tmp_path / "checkpoint")
-    real = f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g"])
-
-    with Pipeline(settings, tmp_path) as pipeline:
-        pipeline.wait_for("started")
-        for number in range(10):
-            topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
-        wait_until(lambda: len(topics.bodies(real)) == 10, what="finals")
-        before = commands_below(pipeline.pid).items()
-        for number in range(10, 20):
-            topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
-        wait_until(lambda: len(topics.bodies(real)) == 20, what="finals")
-        # Those that were there a batch ago: the JVM runs a chmod now and then, which ends.
-        commands = dict(before & commands_below(pipeline.pid).items())
-        others = list(commands)
-        assert any(b"worker_daemon" in command for command in commands.values())
-        for pid in others:
-            os.kill(pid, signal.SIGTERM)
-        for number in range(20, 40):
-            topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
-        wait_until(lambda: len(topics.bodies(real)) == 40, what="finals")
-        assert [commands[pid] for pid in others if not is_process(pid)] == []
-        assert pipeline.terminate() == 0
-        wait_until(lambda: not any(map(is_process, others)), what="all ended")
+    assert topics.bodies(real) == sorted(str(number) for number in range(90))
 
 
 def sink_process_of(pid: int) -> int:
@@ -123,19 +116,15 @@ def test_sigterm_ends_a_job_that_gets_no_further(silent: str, tmp_path: Path) ->
         real = f"{topics.prefix}orders"
         topics.create(settings, [real], ["g"])
 
-        def commit(first: int, last: int) -> None:
-            for number in range(first, last):
-                topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
-
         with Pipeline(settings, tmp_path / "run") as pipeline:
             pipeline.wait_for("started")
-            commit(0, 20)
+            commit(topics, real, range(20))
             wait_until(lambda: len(topics.bodies(real)) == 20, what="finals")
             blocked = own.pid if silent == "broker" else sink_process_of(pipeline.pid)
             assert blocked is not None
             if silent == "sink":
                 os.kill(blocked, signal.SIGSTOP)
-            commit(20, 40)
+            commit(topics, real, range(20, 40))
             if silent == "broker":
                 os.kill(blocked, signal.SIGSTOP)
             began_s = time.monotonic()
@@ -156,23 +145,3 @@ def granted_s() -> float:
     found = re.search(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
     assert found is not None
     return float(found[1])
-
-
-def test_what_spark_says_goes_to_a_file_that_the_error_names(
-    topics: Topics, tmp_path: Path
-) -> None:
-    settings = topics.settings(tmp_path / "checkpoint")
-    topics.create(settings, [], [])
-
-    with Pipeline(settings, tmp_path) as pipeline:
-        pipeline.wait_for("started")
-        pipeline.wait_for("progress")
-        with admin_client(topics.bootstrap_servers, {}) as admin:
-            admin.delete_topics([topics.names.half])
-        assert pipeline.wait(200) == 3
-        (line,) = pipeline.errors().splitlines()
-
-    assert "Spark's traces are in" in line
-    log = Path(line.rpartition("Spark's traces are in ")[2].split('"')[0].rstrip("."))
-    assert "UnknownTopicOrPartition" in log.read_text()
-    log.unlink()

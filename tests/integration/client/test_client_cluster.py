@@ -239,6 +239,5 @@ def test_a_coordinator_that_moves_in_mid_commit_loses_and_doubles_nothing(
     finally:
         cluster.broker(moved).restart()
         direct.close()
-        direct.other.shutdown()
     print(dict(outcomes))
     assert outcomes["delivered"] >= 2

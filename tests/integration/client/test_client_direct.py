@@ -32,7 +32,7 @@ from checkback.client.counters import ClientEvent
 from checkback.protocol import properties as names
 from checkback.protocol.records import final_parts
 
-SCHEDULES = 50
+SCHEDULES = 25
 SCHEDULES_S = 60.0
 NIGHTLY_SCHEDULES = 1_000
 

@@ -33,7 +33,6 @@ def direct(mortal: EmbeddedBroker, unique: str, tmp_path: Path) -> Iterator[Dire
     made = Direct(checkback, folder)
     yield made
     made.close()
-    made.other.shutdown()
 
 
 def sends(chance: random.Random) -> list[tuple[str, bool]]:
