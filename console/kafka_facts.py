@@ -79,23 +79,26 @@ class KafkaFacts:
         """
         rows = [] if self.ledger is None else self.ledger.groups()
         pending = {row["producer_group"]: row for row in rows}
-        with _groups_listed():
+        try:
             known = self._topics()
             prefix = self.settings.topics.check("")
             asked = {one.removeprefix(prefix) for one in known if one.startswith(prefix)}
             found = [
                 self._group(one, pending.get(one), known) for one in sorted(asked | {*pending})
             ]
+        except KafkaException as error:
+            raise BrokerError(
+                f"The producer groups can't be listed: {cause_of(error).str()}.",
+                remedy="Check the brokers, and this user's rights.",
+            ) from error
         return sorted(found, key=lambda row: -row.facts.pending)
 
     def group(self, name: str) -> GroupFacts:
-        """Return what is known of one group's live members.
-
-        Raises:
-            BrokerError: the brokers do not answer.
-        """
-        with _groups_listed():
+        """Return what is known of one group's live members; nothing, if Kafka does not say it."""
+        try:
             return self._group(name, None, self._topics()).facts
+        except KafkaException:
+            return GroupFacts(name, 0, 0, has_check_topic=True, members=None)
 
     def _topics(self) -> set[str]:
         return set(self.admin().list_topics(timeout=TIMEOUT_S).topics)
@@ -273,14 +276,3 @@ class KafkaFacts:
             connection = confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
             self._admin = AdminClient({**connection, "log_level": 2})
         return self._admin
-
-
-@contextmanager
-def _groups_listed() -> Iterator[None]:
-    try:
-        yield
-    except KafkaException as error:
-        raise BrokerError(
-            f"The producer groups can't be listed: {said_by(error)}.",
-            remedy="Check the brokers, and this user's rights.",
-        ) from error

@@ -55,7 +55,7 @@ def _members(group: GroupFacts) -> tuple[str, str]:
     if not group.has_check_topic:
         return f"{group.name} has no check topic: no producer of it ever started.", start
     if group.members is None:
-        return f"Whether anybody of {group.name} lives may not be seen.", ""
+        return f"Whether {group.name} has live members is not known.", ""
     if group.members == 0:
         return f"{group.name} has no live member.", start
     live = "1 live member" if group.members == 1 else f"{group.members} live members"

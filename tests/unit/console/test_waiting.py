@@ -6,11 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from tests.unit.console.console_stage import half, make_stage, pending_history
 
+from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.waiting import waiting
 from checkback.operations.diagnosis import GroupFacts
 from checkback.operations.history import TransactionHistory
+from checkback.protocol.configuration import Settings
 
 ANSWERED = pending_history(half(4))
 
@@ -35,7 +38,7 @@ def group(members: int | None, *, has_check_topic: bool = True) -> GroupFacts:
         (ANSWERED, group(2), "the last answer was unknown. order-service has 2 live members.",
          "decide by hand"),
         (without(ANSWERED, "op"), group(1), "no answer came. order-service has 1 live member.", ""),
-        (without(ANSWERED, "op"), group(None), "may not be seen", ""),
+        (without(ANSWERED, "op"), group(None), "is not known", ""),
     ],
 )  # fmt: skip
 def test_it_says_what_was_asked_who_could_answer_and_what_to_do(
@@ -64,3 +67,13 @@ def test_the_page_of_a_pending_transaction_says_why_it_is_pending(tmp_path: Path
 
     assert "Why it is pending." in client.get("/parts/transactions/0:4").text
     assert "Why it is pending." not in client.get("/parts/transactions/1:5").text
+
+
+def test_brokers_that_do_not_name_members_take_no_history_away() -> None:
+    class Silent:
+        def list_topics(self, **_: object) -> object:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    facts = KafkaFacts(Settings(bootstrap_servers="localhost:1"), None, lambda: 0, Silent())
+
+    assert facts.group("order-service").members is None
