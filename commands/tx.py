@@ -65,8 +65,8 @@ def show(
 
 @command.command()
 @click.argument("transaction", metavar="ID")
-@click.option("--commit", "verdict", flag_value="commit", help="Deliver its message.")
-@click.option("--rollback", "verdict", flag_value="rollback", help="Drop its message.")
+@click.option("--commit", "is_commit", is_flag=True, help="Deliver its message.")
+@click.option("--rollback", "is_rollback", is_flag=True, help="Drop its message.")
 @click.option("--why", required=True, help="The reason; the op keeps it.")
 @click.option(
     "--wait", "wait_s", type=click.FloatRange(min=0), default=30.0, show_default=True,
@@ -81,7 +81,8 @@ def resolve(
     settings: Settings,
     output: CommandOutput,
     transaction: str,
-    verdict: str | None,
+    is_commit: bool,
+    is_rollback: bool,
     why: str,
     wait_s: float,
     newer_than: int | None,
@@ -97,8 +98,9 @@ def resolve(
     Exit code 1: the transaction had or got another verdict than you asked for, its final message
     was refused, or no verdict came in time.
     """
-    if verdict is None or not operator or not why.strip():
-        raise UsageError(_what_is_missing(verdict, operator))
+    if is_commit == is_rollback or not operator or not why.strip():
+        raise UsageError(_what_is_missing(operator, has_verdict=is_commit != is_rollback))
+    verdict = "commit" if is_commit else "rollback"
     signer = operator_signer(settings)
     with open_finder(settings) as finder:
         found = finder.find(transaction, stored_from_ms=_from_ms(newer_than))
@@ -123,9 +125,9 @@ def _from_ms(newer_than: int | None) -> int | None:
     return None if newer_than is None else now_ms() - newer_than
 
 
-def _what_is_missing(verdict: str | None, operator: str) -> str:
-    if verdict is None:
-        return "Give --commit or --rollback."
+def _what_is_missing(operator: str, *, has_verdict: bool) -> str:
+    if not has_verdict:
+        return "Give --commit or --rollback, one of them."
     return "Give your name with --operator." if not operator else "Give the reason with --why."
 
 

@@ -198,8 +198,9 @@ def read_tokens(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
+        said = getattr(error, "strerror", None) or error
         raise ConfigurationError(
-            f"The file of tokens {path} can't be read: {error}.",
+            f"The file of tokens {path} can't be read: {said}.",
             remedy="Check the path and its rights.",
         ) from error
     return parse_tokens(lines, str(path))

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from checkback.commands import tx
-from checkback.commands.core import CommandOutput
+from checkback.commands.core import CommandOutput, execute
 from checkback.operations.history import TransactionHistory
 from checkback.operations.positions import Position
 from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE as COMMIT
@@ -20,6 +20,12 @@ GIVEN = (
     "resolve", "id", "--commit", "--why", "it was paid", "--operator", "ann",
     "--bootstrap-servers", "127.0.0.1:1",
 )  # fmt: skip
+
+
+def test_both_verdicts_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last one was taken."""
+    assert execute(tx.command, [*GIVEN, "--rollback"]) == 2
+    assert "Give --commit or --rollback, one of them." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verdict", ["pending", "rollback"])
