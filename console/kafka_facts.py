@@ -88,7 +88,7 @@ class KafkaFacts:
             ]
         except KafkaException as error:
             raise BrokerError(
-                f"The producer groups can't be listed: {cause_of(error).str()}.",
+                f"The producer groups can't be listed: {said_by(error)}.",
                 remedy="Check the brokers, and this user's rights.",
             ) from error
         return sorted(found, key=lambda row: -row.facts.pending)

@@ -114,7 +114,7 @@ def test_the_file_of_tokens(tmp_path: Path) -> None:
     file.write_text(f"# operators\n\nkim {TOKEN}\n")
 
     assert read_tokens(file) == {digest(TOKEN): "kim"}
-    with pytest.raises(ConfigurationError, match="can't be read: No such file or directory[.]"):
+    with pytest.raises(ConfigurationError, match=r"can't be read: No such file or directory[.]"):
         read_tokens(tmp_path / "none")
     for line in ("kim", "kim short", f"kim {TOKEN} {TOKEN}"):
         with pytest.raises(ConfigurationError, match="Line 1 of") as caught:
