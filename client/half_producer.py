@@ -136,35 +136,33 @@ class HalfProducer:
         Raises:
             SendError: as :meth:`store`.
         """
-        self._under_way.append(None)
-        try:
-            yield from self._tries(half, new_report)
-        finally:
-            self._under_way.pop()
-
-    def _tries(
-        self, half: Half, new_report: Callable[[deque[Any]], Waiting]
-    ) -> Generator[tuple[Waiting, float], None, None]:
         tried: set[int] = set()
-        for left in range(self._tries_max - 1, -1, -1):
-            partition = self._next_partition(half, tried) if half.key is None else BY_KEY
-            polled = self._producer(half)
-            report: Any = new_report(polled.done)
-            problem = self._hand_over(polled, half, partition, report)
-            if problem is None:
-                movable = left > 0 and partition != BY_KEY
-                # Another try begins only when more than that is left.
-                yield report, self._share_s
-                if report.message is None and not (movable and self._is_left(partition, tried)):
-                    yield report, half.left_s()
-                if self._is_stored(half, report):
-                    return
-                problem = report.error
-            tried.add(partition)
-            code = None if problem is None else problem.code()
-            if not self._helps_elsewhere(polled, tried, partition, code, half, left):
-                raise self._given_up(half, problem)
-            self._try_anew(half)
+        under_way = self._under_way
+        under_way.append(None)
+        try:
+            for left in range(self._tries_max - 1, -1, -1):
+                are_many = len(under_way) >= MANY
+                by_turns = half.key is None
+                partition = self._next_partition(half, tried, are_many) if by_turns else BY_KEY
+                polled = self._gatherer() if are_many and half.direct is None else self.polled
+                report: Any = new_report(polled.done)
+                problem = self._hand_over(polled, half, partition, report)
+                if problem is None:
+                    movable = left > 0 and by_turns
+                    # Another try begins only when more than that is left.
+                    yield report, self._share_s
+                    if report.message is None and not (movable and self._is_left(partition, tried)):
+                        yield report, half.left_s()
+                    if self._is_stored(half, report):
+                        return
+                    problem = report.error
+                tried.add(partition)
+                code = None if problem is None else problem.code()
+                if not self._helps_elsewhere(polled, tried, partition, code, half, left):
+                    raise self._given_up(half, problem)
+                self._try_anew(half)
+        finally:
+            under_way.pop()
 
     def renew(self, used: PolledProducer) -> None:
         """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
@@ -187,14 +185,13 @@ class HalfProducer:
         for polled in opened:
             polled.close(max(0.0, deadline_s - time.monotonic()))
 
-    def _producer(self, half: Half) -> PolledProducer:
-        """Return the producer for a try: one that sends at once, or one that gathers."""
-        are_few = len(self._under_way) < MANY
-        if are_few or half.direct is not None or self._open_gathering is None:
-            return self.polled
+    def _gatherer(self) -> PolledProducer:
+        """Return the producer that gathers halves, where there is one."""
         gathering = self._gathering
         if gathering is not None:
             return gathering
+        if self._open_gathering is None:
+            return self.polled
         with self._renewing:
             if self._gathering is None and not self._is_closed:
                 try:
@@ -256,10 +253,11 @@ class HalfProducer:
         self._counters.add(ClientEvent.SEND_IN_DOUBT)
         return True
 
-    def _next_partition(self, half: Half, tried: set[int]) -> int:
+    def _next_partition(self, half: Half, tried: set[int], are_many: bool) -> int:
         """Return the partition whose turn it is, among those that are best to take."""
         topic = self._facts.topic(self._half_topic)
-        turn = self._turn(half)
+        shares = are_many == (half.direct is None)
+        turn = self._turn_of_last() if shares else next(self._turns)
         if not (tried or self._short_until_s or self._avoid_faults) and self.brokers.all_there():
             return topic.led[turn % len(topic.led)]
         now_s = time.monotonic()
@@ -276,11 +274,8 @@ class HalfProducer:
             now_ms=now_s * 1000,
         )
 
-    def _turn(self, half: Half) -> int:
-        """Return a turn of its own, or that of the halves shortly before it."""
-        are_many = len(self._under_way) >= MANY
-        if are_many == (half.direct is not None):
-            return next(self._turns)
+    def _turn_of_last(self) -> int:
+        """Return the turn of the halves shortly before, or another one."""
         now_s = time.monotonic()
         if now_s >= self._shared_until_s:
             self._shared_turn, self._shared_until_s = next(self._turns), now_s + SHARED_TURN_S
