@@ -28,7 +28,7 @@ FATAL = KafkaError(KafkaError._FATAL)
 
 
 class Kafka:
-    """A producer that says nothing of what it takes until it is told to."""
+    """A producer that says nothing of what it takes until a test says so."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[Any, ...]] = []
