@@ -20,6 +20,7 @@ from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.broker_watch import BrokerWatch
+from checkback.client.callback_result import remark_of
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.doubts import Doubts
 from checkback.client.half import Half
@@ -27,7 +28,7 @@ from checkback.client.polled_producer import PolledProducer, Report, ThreadRepor
 from checkback.client.queue_selection import choose_partition
 from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
 from checkback.client.topic_facts import TopicFacts
-from checkback.protocol.errors import SendError
+from checkback.protocol.errors import ConfigurationError, SendError
 from checkback.protocol.signed_content import is_in_time
 from checkback.security.record_signer import RecordSigner
 
@@ -41,6 +42,12 @@ SHARE_OF_A_TRY: Final = 0.3
 """Of the budget. After it a half whose broker is away is tried elsewhere."""
 LEAST_SHARE_OF_A_TRY: Final = SHARE_OF_A_TRY
 """Of the budget. A try with less would end in doubt for want of time, not of a broker."""
+MANY: Final = 40
+"""Halves under way at once from which on they are gathered: they wait a millisecond for each other,
+and stay with one partition. Fewer requests wake fewer threads."""
+SHARED_TURN_S: Final = 0.01
+"""How long gathered halves stay with a partition, and direct ones while they are few. Their ops go
+to the same one, and a Kafka transaction is the quicker the fewer partitions it writes to."""
 SHORT_OF_REPLICAS_S: Final = 5.0
 """How long a partition that had too few replicas is avoided."""
 
@@ -59,6 +66,8 @@ class HalfProducer:
         tries_max: how many tries there are in it.
         avoid_faults: whether slow and failing brokers are left alone for a while.
         signer: signs each half as it is sent, None for no signature.
+        open_gathering: opens one that gathers records for a moment, used while many halves are
+            under way that are not direct; None for never.
     """
 
     def __init__(
@@ -74,9 +83,14 @@ class HalfProducer:
         tries_max: int,
         avoid_faults: bool,
         signer: RecordSigner | None = None,
+        open_gathering: Callable[[Callable[[Any], None]], Producer] | None = None,
     ) -> None:
         self.brokers = BrokerWatch()
         self._open_producer = open_producer
+        self._open_gathering = open_gathering
+        self._gathering: PolledProducer | None = None
+        self._is_closed = False
+        self._under_way: deque[None] = deque()
         self._half_topic = half_topic
         self._facts = facts
         self._doubts = doubts
@@ -88,9 +102,11 @@ class HalfProducer:
         self._avoid_faults = avoid_faults
         self._signer = signer
         self._turns = itertools.count()
+        self._shared_turn = 0
+        self._shared_until_s = 0.0
         self._short_until_s: dict[int, float] = {}
-        self._renewing = threading.Lock()
-        self.polled = self._open()
+        self._renewing = threading.RLock()  # a signal handler may shut the producer down
+        self.polled = self._open(open_producer)
 
     def store(self, half: Half) -> None:
         """Store a half; the half then says where it is stored.
@@ -122,47 +138,77 @@ class HalfProducer:
             SendError: as :meth:`store`.
         """
         tried: set[int] = set()
-        for left in range(self._tries_max - 1, -1, -1):
-            partition = self._next_partition(tried) if half.key is None else BY_KEY
-            polled = self.polled
-            report: Any = new_report(polled.done)
-            problem = self._hand_over(polled, half, partition, report)
-            if problem is None:
-                movable = left > 0 and partition != BY_KEY
-                # Another try begins only when more than that is left.
-                yield report, self._share_s
-                if report.message is None and not (movable and self._is_left(partition, tried)):
-                    yield report, half.left_s()
-                if self._is_stored(half, report):
-                    if not self._is_untimely(half, report):
-                        return
-                    if left == 0:
-                        raise self._signed_at_wrong_time(half)
-                    self._try_anew(half)
-                    continue
-                problem = report.error
-            tried.add(partition)
-            code = None if problem is None else problem.code()
-            if not self._helps_elsewhere(polled, tried, partition, code, half, left):
-                raise self._given_up(half, problem)
-            self._try_anew(half)
+        under_way = self._under_way
+        under_way.append(None)
+        try:
+            for left in range(self._tries_max - 1, -1, -1):
+                are_many = len(under_way) >= MANY
+                by_turns = half.key is None
+                partition = self._next_partition(half, tried, are_many) if by_turns else BY_KEY
+                polled = self._gatherer() if are_many and half.direct is None else self.polled
+                report: Any = new_report(polled.done)
+                problem = self._hand_over(polled, half, partition, report)
+                if problem is None:
+                    movable = left > 0 and by_turns
+                    # Another try begins only when more than that is left.
+                    yield report, self._share_s
+                    if report.message is None and not (movable and self._is_left(partition, tried)):
+                        yield report, half.left_s()
+                    if self._is_stored(half, report):
+                        if not self._is_untimely(half, report):
+                            return
+                        if left == 0:
+                            raise self._signed_at_wrong_time(half)
+                        self._try_anew(half)
+                        continue
+                    problem = report.error
+                tried.add(partition)
+                code = None if problem is None else problem.code()
+                if not self._helps_elsewhere(polled, tried, partition, code, half, left):
+                    raise self._given_up(half, problem)
+                self._try_anew(half)
+        finally:
+            under_way.pop()
 
     def renew(self, used: PolledProducer) -> None:
         """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
         with self._renewing:
-            if self.polled is not used:
+            if used is self.polled:
+                self.polled = self._open(self._open_producer)
+            elif used is self._gathering:
+                self._gathering = None
+            else:
                 return
-            self.polled = self._open()
         _log.warning("librdkafka gave up a producer; opened another")
         threading.Thread(target=used.close, args=(0,), daemon=True).start()
 
-    def close(self, timeout_s: float) -> int:
-        """Send what is held, then close; return how many halves were given up."""
-        return self.polled.close(timeout_s)
+    def close(self, timeout_s: float) -> None:
+        """Send what is held, then close."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._renewing:
+            self._is_closed = True
+            opened = [self.polled] if self._gathering is None else [self.polled, self._gathering]
+        for polled in opened:
+            polled.close(max(0.0, deadline_s - time.monotonic()))
 
-    def _open(self) -> PolledProducer:
+    def _gatherer(self) -> PolledProducer:
+        """Return the producer that gathers halves, where there is one."""
+        gathering = self._gathering
+        if gathering is not None:
+            return gathering
+        if self._open_gathering is None:
+            return self.polled
+        with self._renewing:
+            if self._gathering is None and not self._is_closed:
+                try:
+                    self._gathering = self._open(self._open_gathering)
+                except (ConfigurationError, RuntimeError) as error:  # no thread is left
+                    _log.warning("Halves are not gathered: %s", remark_of(error))
+            return self._gathering or self.polled
+
+    def _open(self, open_producer: Callable[[Callable[[Any], None]], Producer]) -> PolledProducer:
         return PolledProducer(
-            lambda: self._open_producer(self.brokers.connection_failed),
+            lambda: open_producer(self.brokers.connection_failed),
             f"checkback-{self._half_topic}",
             self._sample,
         )
@@ -227,10 +273,11 @@ class HalfProducer:
         self._clock.learn(stored_at_ms, steady_ms())
         return True
 
-    def _next_partition(self, tried: set[int]) -> int:
+    def _next_partition(self, half: Half, tried: set[int], are_many: bool) -> int:
         """Return the partition whose turn it is, among those that are best to take."""
         topic = self._facts.topic(self._half_topic)
-        turn = next(self._turns)
+        shares = are_many == (half.direct is None)
+        turn = self._turn_of_last() if shares else next(self._turns)
         if not (tried or self._short_until_s or self._avoid_faults) and self.brokers.all_there():
             return topic.led[turn % len(topic.led)]
         now_s = time.monotonic()
@@ -246,6 +293,13 @@ class HalfProducer:
             faults=self.brokers.faults if self._avoid_faults else None,
             now_ms=now_s * 1000,
         )
+
+    def _turn_of_last(self) -> int:
+        """Return the turn of the halves shortly before, or another one."""
+        now_s = time.monotonic()
+        if now_s >= self._shared_until_s:
+            self._shared_turn, self._shared_until_s = next(self._turns), now_s + SHARED_TURN_S
+        return self._shared_turn
 
     def _is_left(self, partition: int, tried: set[int]) -> bool:
         """Tell whether a partition's broker is away while another partition's is not."""

@@ -41,6 +41,7 @@ Few, because only when they are used up does it show that a partition has too fe
 another partition may take the half.
 """
 RETRY_BACKOFF_MS: Final = 50
+GATHERING_LINGER_MS: Final = 1
 OP_LINGER_MS: Final = 5
 """Nobody waits for an op, and a batch of them costs as much as one."""
 MESSAGE_BYTES_LEAST: Final = 1_000
@@ -87,11 +88,20 @@ class KafkaClients:
         """The brokers as they were given."""
         return str(self._base["bootstrap.servers"])
 
-    def half_producer(self, on_error: Callable[[Any], None]) -> Producer:
+    def gathering_half_producer(self, on_error: Callable[[Any], None]) -> Producer:
+        """Open a producer of halves that gathers them for a moment.
+
+        Args:
+            on_error: called in the thread that polls with each error of a connection.
+        """
+        return self.half_producer(on_error, linger_ms=GATHERING_LINGER_MS)
+
+    def half_producer(self, on_error: Callable[[Any], None], *, linger_ms: int = 0) -> Producer:
         """Open a producer whose own tries on the same partition store a record at most once.
 
         Args:
             on_error: called in the thread that polls with each error of a connection.
+            linger_ms: how long a record waits for others.
         """
         return self._open_producer(
             on_error,
@@ -100,7 +110,7 @@ class KafkaClients:
                 "acks": "all",
                 "max.in.flight": 5,
                 "retries": HALF_RETRIES,
-                "linger.ms": 0,
+                "linger.ms": linger_ms,
             },
         )
 

@@ -175,6 +175,7 @@ class TransactionMQProducer(DefaultMQProducer):
             tries_max=self._tries_max,
             avoid_faults=options.send_latency_fault_enable,
             signer=signer,
+            open_gathering=self._clients.gathering_half_producer,
         )
         # Apart from the halves': a lost op must not cost them their producer.
         self._ops = OpProducer(

@@ -136,6 +136,9 @@ class Clients:
         self.halves.append(Producer())
         return self.halves[-1]
 
+    def gathering_half_producer(self, _: object) -> Producer:
+        return self.half_producer(_)
+
     def op_producer(self, *_: object) -> Producer:
         self.ops.append(Producer())
         return self.ops[-1]
