@@ -37,6 +37,15 @@ def test_a_final_has_none_of_our_names_but_its_own(name: str) -> None:
     ]  # fmt: skip
 
 
+def test_a_second_header_of_a_name_leads_nowhere_else() -> None:
+    """Verification looks at the first, which alone stands at its place in protocol order."""
+    twice = [*HALF, (names.REAL_TOPIC, b"another"), (names.PGROUP, b"h"), (names.UNIQ_KEY, b"v")]
+
+    assert records.final_parts(twice, 1, 7).real_topic == "orders"
+    for name in (names.REAL_TOPIC, names.PGROUP, names.UNIQ_KEY):
+        assert names.text_value(twice, name) == names.text_value(HALF, name)
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_what_a_check_request_adds_is_the_pipelines(name: str) -> None:
     session = [(names.DIRECT_ID, b"session")]
