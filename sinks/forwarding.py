@@ -57,6 +57,11 @@ class Forwarder:
             self._reader = NativeReader(self.native, settings, self.topic)
         return self._reader
 
+    def rest(self) -> None:
+        """Ask the brokers for nothing until the next call."""
+        if self._reader is not None:
+            self._reader.rest()
+
     def close(self) -> None:
         """Give the connection up."""
         if self._reader is not None:

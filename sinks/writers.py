@@ -59,6 +59,14 @@ class Writers:
 
     def write(self, request: WriteRequest) -> WriteAnswer:
         """Write what is asked for unless it is written. BatchWriter.write says what it raises."""
+        try:
+            return self._write(request)
+        finally:
+            readers: list[RecordReader | Forwarder] = [*self._readers.values()]
+            for reader in (*readers, *self._forwarders.values()):
+                reader.rest()
+
+    def _write(self, request: WriteRequest) -> WriteAnswer:
         writer = self._writer(request.settings, request.state_partition)
         writer.is_native = request.is_native
         outcomes = [Outcome.unpack(blob) for blob in request.outcomes]

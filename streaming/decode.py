@@ -22,6 +22,7 @@ from checkback.state.identity import digest_sql, identity_sql, rest_sql
 from checkback.streaming.decode_refusals import (
     as_bytes,
     body_refusal,
+    count_refusal,
     half_refusal,
     names_refusal,
     op_refusal,
@@ -40,10 +41,8 @@ POSITIONS: Final = range(len(names.HALF_PROTOCOL_ORDER))
 OF_FENCE: Final = 0
 """In place of a feedback's check times, which begin at 1."""
 WHOLE_NUMBER: Final = "^[0-9]{1,12}$"
-_HALF_NAMES: Final = (*names.HALF_PROTOCOL_ORDER, names.DIRECT_ID)
-_OP_NAMES: Final = (*names.OP_PROTOCOL_ORDER, names.DIRECT_CLOSED)
-"""What is looked for: the headers that are ordered, and the one that may follow them."""
 _DIRECT_AT: Final = len(POSITIONS)
+"""Where the header may follow that tells of a direct session."""
 
 
 def decode(
@@ -52,6 +51,7 @@ def decode(
     page_size: int,
     body_bytes_max: Column | None = None,
     verification: Verification | None = None,
+    tasks_max: int | None = None,
 ) -> DataFrame:
     """Return one event row per record of the half and both op topics and per feedback.
 
@@ -64,6 +64,7 @@ def decode(
         page_size: half offsets per page.
         body_bytes_max: how large a half's body may be; None for any size.
         verification: refuses what the rules of access control forbid; None where there are none.
+        tasks_max: how many tasks read and decode, at most; None for one per partition of the rows.
 
     Returns:
         page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
@@ -75,11 +76,21 @@ def decode(
     access = ("access_refusal",) if verification else ()
     # Delivered ops are not signed; with access control there is no direct delivery.
     takes_direct = verification is None
+
+    def loop_ends(decoded: DataFrame) -> DataFrame:
+        """Cut the loop over rows: Spark compiles none over the place where tasks are put together.
+
+        In one loop, decoding would have more bytecode than the JVM compiles at all (HotSpot's
+        DontCompileHugeMethods: 8,000 bytes).
+        """
+        return decoded if tasks_max is None else decoded.coalesce(tasks_max)
+
     records = _records_to_decode(rows, topics, ("key",) if verification else ())
     if verification is not None:
         records = verification.verified(records, topics)
-    ordered = _headers_in_order(_read_records(records, body_bytes_max, access), access)
-    events = _events(_judged(ordered, topics, access, takes_direct=takes_direct))
+    read = loop_ends(_read_records(records, body_bytes_max, access))
+    found = loop_ends(_found_by_name(read, access))
+    events = _events(_judged(found, topics, access, takes_direct=takes_direct))
     paged = events.withColumn("page", f.expr(f"offset div {page_size}"))
     return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
 
@@ -109,10 +120,11 @@ def _records_to_decode(rows: DataFrame, topics: TopicNames, keys: tuple[str, ...
 def _read_records(
     records: DataFrame, body_bytes_max: Column | None, access: tuple[str, ...]
 ) -> DataFrame:
-    """Return the records with what their values say, and without their values.
+    """Return the records with what their values say, and their headers where they stand in order.
 
-    What needs no header by name is done here: what follows comes near the bound on bytecode.
+    Of a record in order nothing is left that has its size: where a loop ends, rows are copied.
     """
+    in_order = f.col("in_order")
     of_body = f.when(f.col("is_half"), body_refusal(body_bytes_max)).otherwise(0)
     return records.select(
         "is_half",
@@ -122,26 +134,34 @@ def _read_records(
         _source_offset().alias("source_offset"),
         "time_ms",
         f.when(~f.col("is_half"), _named_offset()).alias("named_offset"),
-        f.when(_says_fenced(), OF_FENCE).otherwise(f.col("feedback_times")).alias("feedback_times"),
-        f.when(_says_fenced(), _fenced_identity()).alias("fenced_identity"),
+        "feedback_times",
         _stands_direct().alias("stands_direct"),
-        names_refusal().otherwise(of_body).alias("record_refusal"),
-        "headers",
+        count_refusal().otherwise(of_body).alias("record_refusal"),
+        f.when(~in_order | _may_be_fenced(), f.col("headers")).alias("odd_headers"),
+        *(
+            f.when(in_order, _header_at(position)["value"]).alias(f"stands_{position}")
+            for position in POSITIONS
+        ),
+        *([f.when(~in_order, _names_by_lambda()).alias("odd_names")] if access else []),
         *access,
     )
 
 
-def _headers_in_order(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
+def _found_by_name(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
     """Return the records with a column for each header that the protocol orders."""
-    return records.withColumn("found", _found_by_name()).select(
+    odd_names = f.when(~f.col("in_order"), f.col("odd_headers.key"))
+    names_too = {} if access else {"odd_names": odd_names}
+    named = records.withColumns({**names_too, "says_fenced": _says_fenced()})
+    is_fenced = f.col("says_fenced")
+    return named.select(
         "is_half",
         "partition",
         "source_offset",
         "time_ms",
         "named_offset",
-        "feedback_times",
-        "fenced_identity",
-        "record_refusal",
+        f.when(is_fenced, OF_FENCE).otherwise(f.col("feedback_times")).alias("feedback_times"),
+        f.when(is_fenced, _fenced_identity()).alias("fenced_identity"),
+        names_refusal().otherwise(f.col("record_refusal")).alias("record_refusal"),
         _says_direct().alias("says_direct"),
         *(_said(position).alias(f"said_{position}") for position in POSITIONS),
         *access,
@@ -192,6 +212,15 @@ def _header_at(position: int) -> Column:
     return f.get(f.col("headers"), f.lit(position))
 
 
+def _names_by_lambda() -> Column:
+    """Return the names of all headers, for the step that verifies signatures.
+
+    That one has twice the bytecode that a loop may have. Of a step with a lambda Spark makes no
+    loop, but many functions that are small enough; each task makes them again.
+    """
+    return f.transform("headers", lambda one: one["key"])
+
+
 def _is_ours(topics: TopicNames) -> Column:
     """Tell what is decoded: halves, ops and feedback, which reads as the sink writes it."""
     tag, times = _header_at(0), _header_at(1)
@@ -232,31 +261,20 @@ def _stand_in_order() -> Column:
     return f.coalesce(f.when(f.col("is_half"), half).otherwise(op), f.lit(False))
 
 
-def _found_by_name() -> Column:
-    """Return what headers in no order say, in the protocol's order.
-
-    A higher-order function is never compiled into the loop over rows, which has to stay below the
-    8,000 bytes of bytecode that the JVM compiles at all (HotSpot's DontCompileHugeMethods): with
-    a look-up by name for each part it had 18,000, was interpreted, and took 14 us a row, not 7.
-    """
-
-    def first_of_name(name: Column) -> Column:
-        at = f.array_position(f.col("headers.key"), name).cast("int") - 1
-        return f.get(f.col("headers"), at)["value"]
-
-    of_half = f.array(*map(f.lit, _HALF_NAMES))
-    of_direct_op = f.array(*map(f.lit, _OP_NAMES))
-    of_op = f.array(*map(f.lit, names.OP_PROTOCOL_ORDER))
-    wanted = (
-        f.when(f.col("is_half"), of_half).when(f.col("is_direct_op"), of_direct_op).otherwise(of_op)
-    )
-    return f.when(~f.col("in_order"), f.transform(wanted, first_of_name))
-
-
 def _said(position: int) -> Column:
     """Return what the header says whose place that is in the protocol's order."""
-    found = f.get(f.col("found"), f.lit(position))
-    return f.when(f.col("in_order"), _header_at(position)["value"]).otherwise(found)
+    half, op = names.HALF_PROTOCOL_ORDER[position], names.OP_PROTOCOL_ORDER[position]
+    return f.coalesce(f.col(f"stands_{position}"), _found(half, op))
+
+
+def _found(of_half: str, of_op: str) -> Column:
+    """Return what the first odd header of that name says.
+
+    No lambda: a step with one costs each task of a batch some milliseconds for the code around it.
+    """
+    name = f.when(f.col("is_half"), of_half).otherwise(of_op)
+    at = f.array_position(f.col("odd_names"), name).cast("int") - 1
+    return f.get(f.col("odd_headers"), at)["value"]
 
 
 def _stands_direct() -> Column:
@@ -272,8 +290,9 @@ def _says_direct() -> Column:
 
     A value that is null or empty names none, for the sink, the clients and `tx resolve` as well.
     """
-    found = f.get(f.col("found"), f.lit(_DIRECT_AT)) != as_bytes("")
-    return f.col("stands_direct") | f.coalesce(found, f.lit(False))
+    is_found = _found(names.DIRECT_ID, names.DIRECT_CLOSED) != as_bytes("")
+    may_be_direct = f.col("is_half") | f.col("is_direct_op")
+    return f.col("stands_direct") | f.coalesce(may_be_direct & is_found, f.lit(False))
 
 
 def _parts(*, takes_direct: bool) -> list[Column]:
@@ -301,16 +320,24 @@ def _parts(*, takes_direct: bool) -> list[Column]:
     ]
 
 
+def _may_be_fenced() -> Column:
+    """Tell whether a record has the tag of the sink's feedback of a fence."""
+    tag = _header_at(0)["value"]
+    return f.col("is_direct_op") & (tag == as_bytes(names.OP_TAG_FENCED))
+
+
 def _says_fenced() -> Column:
     """Tell whether a record reads as the sink's feedback of a fence."""
-    tag = _header_at(0)
+    tag = f.get(f.col("odd_headers"), f.lit(0))
     says = (tag["key"] == names.TAGS) & (tag["value"] == as_bytes(names.OP_TAG_FENCED))
-    return f.coalesce(f.col("is_direct_op") & says & (_named_offset() >= 0), f.lit(False))
+    is_one = f.col("is_direct_op") & says & (f.col("named_offset") >= 0)
+    return f.coalesce(is_one, f.lit(False))
 
 
 def _fenced_identity() -> Column:
     """Return which half the feedback of a fence speaks of; whoever does not say it, of none."""
-    return f.coalesce(_number(_header_at(1)["value"]), f.lit(0))
+    said = f.get(f.col("odd_headers"), f.lit(1))["value"]
+    return f.coalesce(_number(said), f.lit(0))
 
 
 def _number(said: Column) -> Column:

@@ -24,7 +24,7 @@ OP_STATES: Final = (
 
 
 def names_refusal() -> Column:
-    """Return why a record is refused for the names of its headers, open for what else it may be.
+    """Return why a record is refused for the names of odd headers, open for what else it may be.
 
     Kafka's clients in C end a name at a NUL, and some read no name that is not UTF-8 (the JVM reads
     a character of its own for what it can't): where headers are looked up by name, the sink would
@@ -34,13 +34,21 @@ def names_refusal() -> Column:
     is_half = f.col("is_half")
     of_half = f.lit(RefusedReason.HALF_HEADER_NAME_INVALID.value)
     invalid = f.when(is_half, of_half).otherwise(RefusedReason.OP_HEADER_NAME_INVALID.value)
-    all_names = f.array_join("headers.key", "\n")
+    all_names = f.array_join("odd_names", "\n")
     is_invalid = f.contains(all_names, f.lit("\0")) | f.contains(all_names, f.lit("\ufffd"))
-    has_others = ~f.col("in_order") | (f.size("headers") > len(names.HALF_PROTOCOL_ORDER))
-    is_counted = f.array_contains("headers.key", names.TRANSACTION_CHECK_TIMES)
-    return f.when(~f.col("in_order") & is_invalid, invalid).when(
-        is_half & has_others & is_counted, RefusedReason.HALF_WITH_CHECK_TIMES.value
-    )
+    counted = RefusedReason.HALF_WITH_CHECK_TIMES.value
+    return f.when(is_invalid, invalid).when(is_half & _has_check_times("odd_names"), counted)
+
+
+def count_refusal() -> Column:
+    """Return why a half in order is refused for what follows the headers in order, as above."""
+    has_others = f.size("headers") > len(names.HALF_PROTOCOL_ORDER)
+    is_counted = f.col("is_half") & f.col("in_order") & has_others & _has_check_times("headers.key")
+    return f.when(is_counted, RefusedReason.HALF_WITH_CHECK_TIMES.value)
+
+
+def _has_check_times(all_names: str) -> Column:
+    return f.array_contains(all_names, names.TRANSACTION_CHECK_TIMES)
 
 
 def body_refusal(bytes_max: Column | None) -> Column:

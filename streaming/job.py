@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.checkpoints.local_files import local_folder
+from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
 from checkback.checkpoints.rules import record_rules
 from checkback.checkpoints.running import told_as_running
 from checkback.checkpoints.status import read_page_statuses
@@ -217,7 +218,7 @@ class Job:
         verification = None if table is None else Verification.of(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(), self._ledger
-        told = ReadUntil(store, pages.rules, self._held_back(store, sink))
+        told = ReadUntil(self._plans(store), pages.rules, self._held_back(store, sink))
         write_batch = BatchSink(
             sink,
             self.progress,
@@ -230,6 +231,11 @@ class Job:
             self._clock,
         )
         return start_query(outcomes, settings, write_batch)
+
+    def _plans(self, store: CheckpointStore) -> ReadableCheckpoint:
+        # One is read in each batch, which took 7 ms through py4j and Hadoop.
+        folder = local_folder(self.settings.checkpoint, self.settings.spark)
+        return store if folder is None else LocalCheckpoint(folder)
 
     def _held_back(self, store: CheckpointStore, sink: SinkSettings) -> HeldBack:
         begun = partial(is_begun, sink, state_partitions(self.settings), self._ledger)

@@ -99,7 +99,7 @@ def outcomes_of(
 
     A task reads several Kafka partitions where there are many: Spark gives each a task of its own,
     which takes 10 ms of processor time with nothing to read (docs/decisions/030). Tasks
-    are put together behind the decoding, since rows are copied there, and before it have bodies.
+    are put together amid the decoding, where rows are copied and no longer have bodies.
 
     Args:
         rows: halves and ops as the Kafka source gives them.
@@ -109,10 +109,9 @@ def outcomes_of(
         verification: the rules of access control; None where it is off.
     """
     limit = body_bytes_max(pages.rules)
-    decoded = decode(rows, topics, pages.page_size, limit, verification)
+    decoded = decode(rows, topics, pages.page_size, limit, verification, tasks_max)
     events = packed(decoded, pages.page_size)
-    keyed = pages.keys.put_on(events).coalesce(tasks_max)
-    return decided(keyed, PageFunction(pages))
+    return decided(pages.keys.put_on(events), PageFunction(pages))
 
 
 def body_bytes_max(rules: RulesHistory) -> Column:

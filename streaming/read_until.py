@@ -17,8 +17,8 @@ from typing import Final
 
 from pyspark import SparkContext, TaskContext
 
+from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.logs import PlannedBatch
-from checkback.checkpoints.store import CheckpointStore
 from checkback.state import NOTHING_READ, RulesHistory
 from checkback.streaming.held_back import HeldBack
 
@@ -65,12 +65,12 @@ class ReadUntil:
     """Tells the tasks of each batch; called in the driver, before any of them runs.
 
     Args:
-        store: the checkpoint, which holds the plans.
+        plans: the checkpoint, which holds the plans of batches.
         rules: which limit was in force when.
         held_back: tells what the plans do not.
     """
 
-    store: CheckpointStore
+    plans: ReadableCheckpoint
     rules: RulesHistory
     held_back: HeldBack
     _last: tuple[int, PlannedBatch] | None = field(default=None)
@@ -86,7 +86,7 @@ class ReadUntil:
             PrerequisiteError: such a note can't be written.
             BrokerError: the markers can't be read.
         """
-        batch = self.store.planned(batch_id)
+        batch = self.plans.planned(batch_id)
         limit = self.rules.at(batch.timestamp_ms).batch_events_max
         before = self._before(batch_id)
         until_ms = read_until_ms(batch, before, limit)
@@ -100,7 +100,7 @@ class ReadUntil:
     def _before(self, batch_id: int) -> PlannedBatch | None:
         if self._last is not None and self._last[0] == batch_id - 1:
             return self._last[1]
-        return self.store.planned(batch_id - 1) if batch_id > 0 else None
+        return self.plans.planned(batch_id - 1) if batch_id > 0 else None
 
 
 def read_until_of_task(half_partition: int) -> int:

@@ -263,6 +263,10 @@ class NativeReader:
             self._functions.reader_forget(self._address)
             raise
 
+    def rest(self) -> None:
+        """Ask the brokers for nothing until the next call."""
+        self._functions.reader_rest(self._address)
+
     def close(self) -> None:
         """Give the connection up."""
         self._functions.reader_free(self._address)

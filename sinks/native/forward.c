@@ -117,7 +117,7 @@ static const char *const function_names[] = {LIBRDKAFKA(NAME) NULL};
 /* The names of the functions that use_librdkafka wants, in its order; NULL ends them. */
 const char *const *librdkafka_functions(void) { return function_names; }
 
-enum { INTERFACE = 3 }; /* of this file to sinks/native/library.py: raised with every change of it */
+enum { INTERFACE = 4 }; /* of this file to sinks/native/library.py: raised with every change of it */
 
 int interface_version(void) { return INTERFACE; }
 
@@ -205,6 +205,13 @@ void reader_forget(reader *from) {
     from->edited = NULL;
     from->count = from->next = 0;
     from->partition = -1;
+}
+
+/* To be called when nothing is read for a while: a consumer with partitions goes on asking for what
+ * comes next. */
+void reader_rest(reader *from) {
+    reader_forget(from);
+    kafka.assign(from->consumer, NULL);
 }
 
 /* Make the record at an offset, or the first after it, the next one. Returns librdkafka's code. */

@@ -30,7 +30,7 @@ from checkback.protocol.topics import HEADER_ROOM_BYTES
 
 FILE: Final = "forward.native.so"
 """A name that Python does not take for a module's: it is none."""
-INTERFACE: Final = 3
+INTERFACE: Final = 4
 TAKEN_OFF_MAX: Final = 64
 PLUGIN_SETTING: Final = "plugin.library.paths"
 
@@ -80,6 +80,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
     "newest_client": (c_void_p, ()),
     "reader_new": (c_void_p, (c_void_p, c_char_p, c_int64, c_void_p, c_int64)),
     "reader_forget": (None, (c_void_p,)),
+    "reader_rest": (None, (c_void_p,)),
     "reader_is_behind_end": (c_int, (c_void_p, c_int32, c_int64, c_int)),
     "reader_free": (None, (c_void_p,)),
     "sender_new": (c_void_p, (c_void_p, c_void_p, c_void_p)),

@@ -136,4 +136,5 @@ def written_by(world: World, batch: list[Any], *, native_sink: bool) -> tuple[An
     other.close()
     written = report.counts["finals"] + report.counts["finals_refused"]
     after = everything(world, sum(map(len, before.values())) + written)
-    return {part: after[part][len(before[part]) :] for part in after}, report
+    # A topic made a moment ago may not have been listed before.
+    return {part: after[part][len(before.get(part, [])) :] for part in after}, report

@@ -285,16 +285,38 @@ def test_a_pages_key_leads_back_to_the_page(spark: SparkSession, page: int) -> N
     assert row.key.to_bytes(8, "little", signed=True) == page.to_bytes(8, "big")
 
 
-def test_the_loop_over_rows_is_small_enough_for_the_jvm_to_compile(spark: SparkSession) -> None:
-    """Above 8,000 bytes of bytecode HotSpot never compiles a method (DontCompileHugeMethods)."""
+def planned(spark: SparkSession) -> Any:
+    """Return Spark's execution of the decoding, as far as the keys of pages."""
     lines = spark.createDataFrame([(half_row(5, time_ms=99).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
-
-    events = packed(decode(rows, TopicNames("some-prefix-"), 1024), 1024)
+    events = packed(decode(rows, TopicNames("some-prefix-"), 1024, f.lit(4), tasks_max=2), 1024)
     keyed: Any = PageKeys(4).put_on(events)
+    return keyed._jdf.queryExecution()
 
-    plan = keyed._jdf.queryExecution()
+
+def test_the_loop_over_rows_is_small_enough_for_the_jvm_to_compile(spark: SparkSession) -> None:
+    """Above 8,000 bytes of bytecode HotSpot never compiles a method (DontCompileHugeMethods)."""
+    plan = planned(spark)
+
     stages = plan.debug().codegenToSeq().mkString("\n")
     sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", stages)]
     assert sizes
     assert max(sizes) < 8_000
+
+
+def test_decoding_is_compiled_loops_and_none_hands_on_what_has_a_records_size(
+    spark: SparkSession,
+) -> None:
+    """Where a loop ends, its rows are written and read."""
+    node, steps = planned(spark).executedPlan(), []
+    while node is not None:
+        steps.append(node)
+        children = node.children()
+        node = children.apply(0) if children.size() else None
+
+    loops = [step for step in steps if step.nodeName().startswith("WholeStageCodegen")]
+    kept = {loop.output().apply(at).name() for loop in loops for at in range(loop.output().size())}
+    assert len(loops) == 3
+    assert sum(step.nodeName() == "Coalesce" for step in steps) == 2
+    assert "odd_headers" in kept
+    assert kept.isdisjoint({"key", "value", "headers"})

@@ -313,7 +313,7 @@ def test_the_loop_that_verifies_is_small_enough_for_the_jvm_to_compile(
     lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
 
-    events = packed(decode(rows, NAMES, 1024, None, verification), 1024)
+    events = packed(decode(rows, NAMES, 1024, f.lit(4), verification, tasks_max=2), 1024)
     keyed: Any = PageKeys(4).put_on(events)
 
     stages = keyed._jdf.queryExecution().debug().codegenToSeq().mkString("\n")
