@@ -16,7 +16,8 @@ WORDS = st.sampled_from(
     [
         *FILE_KEYS, *ACCOUNT_KEYS, "accounts:", "\n", "\n- ", "\n  ", "\n  - ", ": ", "{", "}",
         "[", "]", ",", "a=PUB", "=", "*", "&a", "*a", "!!str", "'", '"', "|", ">", "#", "---",
-        "...", "%", "<<", "env", "!env ", "${A}", "file", "algorithm", "HmacSHA1", "true", "null", "~",
+        "...", "%", "<<", "env", "file", "!env ", "${A}",
+        "algorithm", "HmacSHA1", "true", "null", "~",
         "\\U7fffffff", "\t", "?", "secret-77", "192.168.*.*", "10.0.0.1-", "orders-service",
         "\ufeff", "\x85", "\ud800",
     ]
