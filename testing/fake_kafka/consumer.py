@@ -44,6 +44,10 @@ class FakeConsumer:
         found = [(self._cluster.log(one.topic, one.partition), one.offset) for one in partitions]
         self._positions = [(log, offset) for log, offset in found if log is not None]
 
+    def unassign(self) -> None:
+        """Read nothing until the next assignment."""
+        self._positions = []
+
     def poll(self, timeout: float = -1) -> Message | None:
         """Return the next record; None when none came in time."""
         fault = self._cluster.enter("consumer.poll")

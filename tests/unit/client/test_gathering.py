@@ -163,7 +163,8 @@ def test_only_gathered_halves_wait_for_others() -> None:
     opened: list[dict[str, Any]] = []
 
     class Noted(KafkaClients):
-        def _open_producer(self, _on_error: Any, ours: dict[str, Any]) -> Any:
+        def _open_producer(self, on_error: Any, ours: dict[str, Any]) -> Any:
+            del on_error
             opened.append(ours)
 
     clients = Noted("b:1", "c", ProducerOptions())
