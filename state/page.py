@@ -17,8 +17,7 @@ from checkback.protocol.errors import UsageError
 from checkback.state.columns import Columns
 from checkback.state.packing import Reader, damaged, pack_narrow_columns, refuse_version
 
-PAGE_VERSION: Final = 2
-"""Version 2 knows direct halves: a job that does not would write their finals a second time."""
+PAGE_VERSION: Final = 1
 PLAIN: Final = 0
 DIRECT: Final = 1
 FENCING: Final = 2
@@ -153,7 +152,7 @@ class Page:
         return not (len(self.halves) or len(self.waiting) or len(self.settled.forget_at_ms))
 
     def pack(self) -> bytes:
-        """Return the packed form, version 2, little endian, its columns packed narrowly.
+        """Return the packed form, version 1, little endian, its columns packed narrowly.
 
         Some 16 bytes per pending half where all came within a minute, twelve of them its identity;
         two bits per offset from the first to the last verdict, and a few bytes per run of verdicts
@@ -198,7 +197,7 @@ class Page:
         reader = Reader(blob, "page")
         header = reader.header(_HEADER)
         column = reader.narrow_column
-        version, partition, page, page_size, halves, waiting, *rest_of_header = header
+        _, partition, page, page_size, halves, waiting, *rest_of_header = header
         forget_slots, start, quads, runs = rest_of_header
         forget_at_ms = column("<i8", forget_slots)
         store_time, deadline, identity, rest = (column("<i8", halves) for _ in range(4))
@@ -210,9 +209,7 @@ class Page:
         op_state = column("u1", waiting).astype(np.int64)
         verdict = _unpack_verdicts(column("u1", quads), start, page_size)
         forget_slot = _unpack_slots(verdict, run_lengths, run_slots)
-        direct = np.zeros(halves, np.int64)
-        if version > 1:
-            direct += column("u1", halves)
+        direct = column("u1", halves).astype(np.int64)
         reader.finish()
         return cls(
             partition,
