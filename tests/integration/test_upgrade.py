@@ -44,6 +44,19 @@ def restore(stored: dict[str, Any], release: Path, topics: Topics, settings: Set
     with zipfile.ZipFile(release / "checkpoint.zip") as archive:
         archive.extractall(checkpoint)
     rebind(checkpoint / "checkback" / "identity.json", settings)
+    fill_up(names.feedback, checkpoint, topics)
+
+
+def fill_up(topic: str, checkpoint: Path, topics: Topics) -> None:
+    """Write as many records as the release has read; read before, they decide nothing again.
+
+    Without them the new job's first tick would stand where the release had read, and wake no page.
+    """
+    newest = max((checkpoint / "offsets").iterdir(), key=lambda one: int(one.name))
+    read_up_to = json.loads(newest.read_text().splitlines()[-1])[topic]
+    for partition, offset in read_up_to.items():
+        for _ in range(offset):
+            topics.send_raw(topic, b"", [], int(partition), None)
 
 
 def contents(record: dict[str, Any]) -> tuple[Any, ...]:
