@@ -21,9 +21,9 @@ from checkback.sinks.kafka.kafka_error import cause_of
 
 TIMEOUT_S: Final = 30.0
 SETTINGS_TIMEOUT_S: Final = 10.0
-SETTINGS_WAIT_S: Final = 20.0
-"""For how long topics are asked about of which nothing is known. The client chooses a broker by
-chance; one that has just died fails a try at once, and five were too few on a busy machine."""
+SETTINGS_WAIT_S: Final = 30.0
+"""For how long topics are asked about of which nothing is known. librdkafka asks the controller
+that it has cached; a broker that has just died fails a try at once, or at its end."""
 SETTINGS_PAUSE_S: Final = 1.0
 LASTING_ERRORS: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -217,7 +217,13 @@ class TopicDirectory:
                     topic=unknown[0],
                 )
             self.pause(SETTINGS_PAUSE_S)
+            self._learn_controller()
             self._ask_for_settings(unknown)
+
+    def _learn_controller(self) -> None:
+        """Have librdkafka replace the controller that it has cached, for 5 minutes by default."""
+        with suppress(KafkaException):  # the next request says what is wrong
+            self.admin.list_topics(timeout=SETTINGS_TIMEOUT_S)
 
     def _ask_for_settings(self, topics: Sequence[str]) -> None:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]

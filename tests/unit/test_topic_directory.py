@@ -61,7 +61,8 @@ class Metadata:
 class Cluster:
     """A cluster with settings by topic; None: they may not be read.
 
-    The next `silent_looks` times that somebody asks for settings, no broker answers.
+    The next `silent_looks` times that somebody asks for settings, no broker answers. Where the
+    controller died after topics were listed that often, it does not until they are listed again.
     """
 
     topics: dict[str, dict[str, str] | None]
@@ -71,6 +72,7 @@ class Cluster:
     placed: dict[str, Placed] = field(default_factory=dict)
     described: list[str] = field(default_factory=list)
     silent_looks: int = 0
+    controller_died_after: int = 0
 
     def list_topics(self, timeout: float) -> Metadata:
         assert timeout
@@ -85,7 +87,7 @@ class Cluster:
     def describe_configs(self, resources: list[Any], request_timeout: float) -> dict[Any, Answer]:
         assert request_timeout
         self.described += [one.name for one in resources]
-        is_silent = self.silent_looks > 0
+        is_silent = self.silent_looks > 0 or self.listed == self.controller_died_after
         self.silent_looks -= 1
         return {one: Answer(self.topics[one.name], is_silent) for one in resources}
 
@@ -174,6 +176,13 @@ def test_settings_are_asked_for_again_until_a_broker_that_has_died_is_known_to_h
 
     assert found_in(cluster, clock) == KnownTopic(1, 10)
     assert clock.now_s == 19 * SETTINGS_PAUSE_S
+
+
+def test_a_controller_that_has_died_is_replaced_before_settings_are_asked_for_again() -> None:
+    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}}, controller_died_after=1), Clock()
+
+    assert found_in(cluster, clock) == KnownTopic(1, 10)
+    assert clock.now_s == SETTINGS_PAUSE_S
 
 
 def test_settings_that_are_known_are_not_waited_for() -> None:
