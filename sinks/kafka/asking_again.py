@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection
-from typing import Final, TypeVar
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -90,6 +91,20 @@ def asked_again(
             if not is_passing(error, codes) or time.monotonic() >= until_s:
                 raise
         pause(PAUSE_S)
+
+
+def renew_metadata(admin: Any, timeout_s: float) -> None:
+    """Have librdkafka replace what it has cached: the controller, leaders and their epochs.
+
+    Its admin client uses them for minutes after a broker has died or come back: it asks a dead
+    controller, and sends an epoch that the leader refuses. Asking again alone does not help.
+
+    Args:
+        admin: the client.
+        timeout_s: how long the brokers may take.
+    """
+    with suppress(KafkaException):  # the next request says what is wrong
+        admin.list_topics(timeout=timeout_s)
 
 
 def said_by(error: KafkaException | TimeoutError) -> str:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.asking_again import LEADER_MOVES, PAUSE_S, is_passing, said_by
+from checkback.sinks.kafka.asking_again import (
+    LEADER_MOVES,
+    PAUSE_S,
+    is_passing,
+    renew_metadata,
+    said_by,
+)
 
 Place = tuple[str, int]
 """Topic and partition."""
@@ -58,17 +63,8 @@ def listed_offsets(
                 left.append(place)
         if left:
             pause(PAUSE_S)
-            _learn_leaders(admin, timeout_s)
+            renew_metadata(admin, timeout_s)
     return found
-
-
-def _learn_leaders(admin: Any, timeout_s: float) -> None:
-    """Have librdkafka replace the leaders and epochs that it has cached, for 15 minutes by default.
-
-    Its admin client sends the cached epoch with each request, and a leader refuses an old one.
-    """
-    with suppress(KafkaException):  # the next request says what is wrong
-        admin.list_topics(timeout=timeout_s)
 
 
 def _explained(error: KafkaException | TimeoutError, place: Place) -> BrokerError:

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.asking_again import renew_metadata
 from checkback.sinks.kafka.kafka_error import cause_of
 
 TIMEOUT_S: Final = 30.0
@@ -217,13 +218,8 @@ class TopicDirectory:
                     topic=unknown[0],
                 )
             self.pause(SETTINGS_PAUSE_S)
-            self._learn_controller()
+            renew_metadata(self.admin, SETTINGS_TIMEOUT_S)
             self._ask_for_settings(unknown)
-
-    def _learn_controller(self) -> None:
-        """Have librdkafka replace the controller that it has cached, for 5 minutes by default."""
-        with suppress(KafkaException):  # the next request says what is wrong
-            self.admin.list_topics(timeout=SETTINGS_TIMEOUT_S)
 
     def _ask_for_settings(self, topics: Sequence[str]) -> None:
         resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
