@@ -126,6 +126,9 @@ class HalfProducer:
 
     def interrupted(self, half: Half) -> None:
         """Note that nobody waits for a half any more; its local transaction will not run."""
+        self._doubt(half)
+
+    def _doubt(self, half: Half) -> None:
         self._doubts.add(half.transaction_id)
         self._counters.add(ClientEvent.SEND_IN_DOUBT)
 
@@ -256,8 +259,7 @@ class HalfProducer:
         if status is None:
             return False
         half.status = status
-        self._doubts.add(half.transaction_id)
-        self._counters.add(ClientEvent.SEND_IN_DOUBT)
+        self._doubt(half)
         return True
 
     def _is_untimely(self, half: Half, report: Any) -> bool:
@@ -361,8 +363,7 @@ class HalfProducer:
                 remedy="Send it again when Kafka takes messages.",
                 in_doubt=False,
             )
-        self._doubts.add(half.transaction_id)
-        self._counters.add(ClientEvent.SEND_IN_DOUBT)
+        self._doubt(half)
         return SendError(
             f"It is in doubt whether the half message was stored: {said}. {NOT_RUN}",
             remedy="Send the message again when Kafka answers; a check settles the doubtful one.",
@@ -371,8 +372,7 @@ class HalfProducer:
         )
 
     def _signed_at_wrong_time(self, half: Half) -> SendError:
-        self._doubts.add(half.transaction_id)
-        self._counters.add(ClientEvent.SEND_IN_DOUBT)
+        self._doubt(half)
         return SendError(
             "The half message was signed by a clock that is far from the brokers', and a pipeline"
             f" with access control refuses it. {NOT_RUN}",
