@@ -38,6 +38,10 @@ _KAFKA_PYTHON_NUMBERS: Final = {
     "connections.max.idle.ms": "connections_max_idle_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
 }
+_RECONNECT_BACKOFF_MAX_MS: Final = 1_000
+"""As the Java client waits at most by default. kafka-python 3.0.12 waits up to 30 s for a broker that
+refuses connections, and tries no other one meanwhile.
+"""
 _HOST_NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
 _SECURITY_NAMES: Final = frozenset(
     {name for name in _KAFKA_PYTHON_NAMES if name.startswith(SECURITY_PREFIXES)}
@@ -77,7 +81,10 @@ def kafka_python_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> d
             be honoured.
     """
     known = _checked(bootstrap_servers, kafka)
-    found: dict[str, Any] = {"bootstrap_servers": _servers(bootstrap_servers)}
+    found: dict[str, Any] = {
+        "bootstrap_servers": _servers(bootstrap_servers),
+        "reconnect_backoff_max_ms": _RECONNECT_BACKOFF_MAX_MS,
+    }
     found |= {_KAFKA_PYTHON_NAMES[key]: known[key] for key in known.keys() & _KAFKA_PYTHON_NAMES}
     for key in known.keys() & _KAFKA_PYTHON_NUMBERS:
         found[_KAFKA_PYTHON_NUMBERS[key]] = _whole_number(key, known[key])

@@ -51,6 +51,7 @@ every_client = pytest.mark.parametrize("translate", ALL)
 def test_kafka_python_gets_its_own_names() -> None:
     assert kafka_python_settings("a:1, b:2", SASL) == {
         "bootstrap_servers": ["a:1", "b:2"],
+        "reconnect_backoff_max_ms": 1_000,
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_plain_username": "orders",
@@ -114,9 +115,17 @@ def test_numbers_are_numbers_for_kafka_python() -> None:
 
 
 def test_what_kafka_python_has_not_and_is_no_security_is_left_out() -> None:
-    assert kafka_python_settings("a:1", {"queue.buffering.max.ms": "5"}) == {
-        "bootstrap_servers": ["a:1"]
-    }
+    given = kafka_python_settings("a:1", {"queue.buffering.max.ms": "5"})
+
+    assert given == kafka_python_settings("a:1", {})
+
+
+def test_one_dead_broker_holds_kafka_python_up_for_a_second_unless_told_otherwise() -> None:
+    by_default = kafka_python_settings("a:1", {})
+    told = kafka_python_settings("a:1", {"reconnect.backoff.max.ms": "5000"})
+
+    assert by_default["reconnect_backoff_max_ms"] == 1_000
+    assert told["reconnect_backoff_max_ms"] == 5_000
 
 
 @every_client

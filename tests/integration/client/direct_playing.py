@@ -21,6 +21,7 @@ from tests.integration.client.playing import Checkback, header, partitions_of
 from checkback.client import TransactionMQProducer
 from checkback.client.check_request import read_check_request
 from checkback.protocol import properties as names
+from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.records import check_headers
 
 Place = tuple[int, int]
@@ -125,7 +126,7 @@ class Direct:
         self.owners: list[Owner] = []
 
     def _create_real_topic(self) -> None:
-        admin: Any = KafkaAdminClient(bootstrap_servers=self.checkback.bootstrap_servers)
+        admin: Any = KafkaAdminClient(**self.checkback.connection)
         admin.create_topics({self.real_topic: {"num_partitions": 2}}, wait_for_metadata=True)
         admin.close()
 
@@ -256,12 +257,11 @@ def read_committed(bootstrap_servers: str, topic: str) -> list[Any]:
     Raises:
         AssertionError: an open transaction held the reader up for a minute.
     """
+    connection = kafka_python_settings(bootstrap_servers, {})
     consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap_servers,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
+        isolation_level="read_committed", auto_offset_reset="earliest", **connection
     )
-    behind = KafkaConsumer(bootstrap_servers=bootstrap_servers)
+    behind = KafkaConsumer(**connection)
     try:
         partitions = partitions_of(behind, topic)
         ends = behind.end_offsets(partitions)

@@ -19,6 +19,7 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.client.options import ProducerKeywords
+from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.properties import TRANSACTION_CHECK_INTERVAL_MS, text_value
 from checkback.protocol.records import check_headers
 from checkback.protocol.topics import TopicNames, TopicPlan, plan_topics
@@ -49,6 +50,7 @@ class Checkback:
 
     def __init__(self, bootstrap_servers: str, prefix: str) -> None:
         self.bootstrap_servers = bootstrap_servers
+        self.connection = kafka_python_settings(bootstrap_servers, {})
         self.prefix = prefix
         self.names = TopicNames(prefix)
         self.started: list[TransactionMQProducer] = []
@@ -66,7 +68,7 @@ class Checkback:
 
     def create_real(self) -> None:
         """Create the real topics of tests and examples, which all tests on a broker share."""
-        admin: Any = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        admin: Any = KafkaAdminClient(**self.connection)
         for topic in ("paid", "done"):
             with suppress(TopicAlreadyExistsError):
                 admin.create_topics({topic: {"num_partitions": 4}}, wait_for_metadata=True)
@@ -76,7 +78,7 @@ class Checkback:
         self.create(TopicPlan(name, 2, configs))
 
     def create(self, *plans: TopicPlan, **changes: Any) -> None:
-        admin: Any = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        admin: Any = KafkaAdminClient(**self.connection)
         topics = {
             plan.name: {
                 "num_partitions": plan.partitions or 1,
@@ -89,7 +91,7 @@ class Checkback:
         admin.close()
 
     def grow(self, topic: str, partitions: int) -> None:
-        admin: Any = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        admin: Any = KafkaAdminClient(**self.connection)
         admin.create_partitions({topic: partitions})
         admin.close()
 
@@ -113,7 +115,7 @@ class Checkback:
 
     def read(self, topic: str, least: int = 0, timeout_s: float = 45.0) -> list[Any]:
         """Return all records of a topic, after waiting until it has that many."""
-        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap_servers)
+        consumer = KafkaConsumer(**self.connection)
         partitions = partitions_of(consumer, topic)
         consumer.assign(partitions)
         deadline_s = time.monotonic() + timeout_s
@@ -145,7 +147,7 @@ class Checkback:
         age_ms: int = 0,
     ) -> None:
         """Write a check request for a half, as the pipeline did `age_ms` ago."""
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers)
+        producer = KafkaProducer(**self.connection)
         headers = check_headers(half.headers, half.partition, half.offset, times)
         headers.append((TRANSACTION_CHECK_INTERVAL_MS, b"%d" % interval_ms))
         asked_ms = int(time.time() * 1000) - age_ms

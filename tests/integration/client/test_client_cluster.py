@@ -167,7 +167,7 @@ def test_plain_sends_go_round_a_dead_leader(cluster: EmbeddedCluster, unique: st
     checkback = Checkback(cluster.bootstrap_servers, unique)
     checkback.create_topics(num_partitions=-1, assignments={0: [1], 1: [2], 2: [3]})
     topic = f"{unique}plain"
-    admin: Any = KafkaAdminClient(bootstrap_servers=checkback.bootstrap_servers)
+    admin: Any = KafkaAdminClient(**checkback.connection)
     options = {"num_partitions": -1, "assignments": {0: [1], 1: [2], 2: [3]}}
     admin.create_topics({topic: options}, wait_for_metadata=True)
     admin.close()
