@@ -39,8 +39,8 @@ _KAFKA_PYTHON_NUMBERS: Final = {
     "metadata.max.age.ms": "metadata_max_age_ms",
 }
 _RECONNECT_BACKOFF_MAX_MS: Final = 1_000
-"""As the Java client waits at most by default. kafka-python 3.0.12 waits up to 30 s for a broker that
-refuses connections, and tries no other one meanwhile.
+"""As the Java client waits at most by default. kafka-python 3.0.12 waits up to 30 s for a broker
+that refuses connections, and tries no other one meanwhile.
 """
 _HOST_NAME_CHECK: Final = "ssl.endpoint.identification.algorithm"
 _SECURITY_NAMES: Final = frozenset(

@@ -172,3 +172,9 @@ def exception_key(access_key: str, kind: str, name: str) -> str:
         name: of the topic or group.
     """
     return f"{access_key}\n{kind}{name}"
+
+
+def exception_parts(key: str) -> tuple[str, str, str]:
+    """Return the access key, the kind and the name that the key of an exception is made of."""
+    access_key, _, rest = key.partition("\n")
+    return access_key, rest[:1], rest[1:]

@@ -2,21 +2,18 @@
 
 Spark's own ways rename a draft. On S3 that is a copy, which replaces what another driver wrote a
 moment ago, and six requests more. ``ConditionalFileManager.java`` writes in place, and what must be
-new only if there is nothing yet. The compiler that Spark ships makes its classes when a driver
-starts, so it needs no Java compiler and fits the Spark that is there.
+new only if there is nothing yet.
 """
 
 from __future__ import annotations
 
-import tempfile
-import zipfile
-from importlib import resources
-from pathlib import Path
 from typing import Any, Final
 
+from checkback.streaming.java_classes import PACKAGE, add_to_driver, compiled_jar
+
 FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
-CONDITIONAL_MANAGER: Final = "checkback.ConditionalFileManager"
-SOURCE: Final = "ConditionalFileManager.java"
+FILE_MANAGER_CLASS: Final = "ConditionalFileManager"
+CONDITIONAL_MANAGER: Final = f"{PACKAGE}.{FILE_MANAGER_CLASS}"
 SCHEME: Final = "s3a://"
 
 
@@ -34,26 +31,7 @@ def add_conditional_files(jvm: Any, chosen: dict[str, str]) -> None:
     """
     if FILE_MANAGER in chosen:
         return
-    jar = compiled_jar(jvm, Path(tempfile.mkdtemp(prefix="checkback-files-")))
-    jvm.Thread.currentThread().getContextClassLoader().addURL(
-        jvm.java.io.File(str(jar)).toURI().toURL()
-    )
+    jar = compiled_jar(jvm, FILE_MANAGER_CLASS)
+    add_to_driver(jvm, jar)
     chosen["spark.jars"] = ",".join(filter(None, (chosen.get("spark.jars"), str(jar))))
     chosen[FILE_MANAGER] = CONDITIONAL_MANAGER
-
-
-def compiled_jar(jvm: Any, folder: Path) -> Path:
-    """Compile the classes and return the jar with them.
-
-    Args:
-        jvm: py4j's view of a JVM that has Spark.
-        folder: folder for the jar.
-    """
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    source = resources.files("checkback.streaming").joinpath(SOURCE).read_text("utf-8")
-    compiler.cook(source)
-    jar = folder / "checkback-files.jar"
-    with zipfile.ZipFile(jar, "w") as archive:
-        for name, code in compiler.getBytecodes().items():
-            archive.writestr(f"{name.replace('.', '/')}.class", bytes(code))
-    return jar

@@ -136,13 +136,12 @@ def _read_records(
         f.when(~f.col("is_half"), _named_offset()).alias("named_offset"),
         "feedback_times",
         _stands_direct().alias("stands_direct"),
-        count_refusal().otherwise(of_body).alias("record_refusal"),
+        count_refusal(is_signed=bool(access)).otherwise(of_body).alias("record_refusal"),
         f.when(~in_order | _may_be_fenced(), f.col("headers")).alias("odd_headers"),
         *(
             f.when(in_order, _header_at(position)["value"]).alias(f"stands_{position}")
             for position in POSITIONS
         ),
-        *([f.when(~in_order, _names_by_lambda()).alias("odd_names")] if access else []),
         *access,
     )
 
@@ -150,8 +149,7 @@ def _read_records(
 def _found_by_name(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
     """Return the records with a column for each header that the protocol orders."""
     odd_names = f.when(~f.col("in_order"), f.col("odd_headers.key"))
-    names_too = {} if access else {"odd_names": odd_names}
-    named = records.withColumns({**names_too, "says_fenced": _says_fenced()})
+    named = records.withColumns({"odd_names": odd_names, "says_fenced": _says_fenced()})
     is_fenced = f.col("says_fenced")
     return named.select(
         "is_half",
@@ -210,15 +208,6 @@ def _or_access(refusal: Column) -> Column:
 def _header_at(position: int) -> Column:
     """Return the header at a position; field by field, since `headers.value` builds an array."""
     return f.get(f.col("headers"), f.lit(position))
-
-
-def _names_by_lambda() -> Column:
-    """Return the names of all headers, for the step that verifies signatures.
-
-    That one has twice the bytecode that a loop may have. Of a step with a lambda Spark makes no
-    loop, but many functions that are small enough; each task makes them again.
-    """
-    return f.transform("headers", lambda one: one["key"])
 
 
 def _is_ours(topics: TopicNames) -> Column:

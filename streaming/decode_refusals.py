@@ -40,9 +40,14 @@ def names_refusal() -> Column:
     return f.when(is_invalid, invalid).when(is_half & _has_check_times("odd_names"), counted)
 
 
-def count_refusal() -> Column:
-    """Return why a half in order is refused for what follows the headers in order, as above."""
-    has_others = f.size("headers") > len(names.HALF_PROTOCOL_ORDER)
+def count_refusal(*, is_signed: bool) -> Column:
+    """Return why a half in order is refused for what follows the headers in order, as above.
+
+    Args:
+        is_signed: whether it is refused anyway unless the last headers are those of a signature.
+    """
+    of_signature = len(names.SIGNED_TAIL) if is_signed else 0
+    has_others = f.size("headers") > len(names.HALF_PROTOCOL_ORDER) + of_signature
     is_counted = f.col("is_half") & f.col("in_order") & has_others & _has_check_times("headers.key")
     return f.when(is_counted, RefusedReason.HALF_WITH_CHECK_TIMES.value)
 

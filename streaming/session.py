@@ -68,8 +68,6 @@ REQUIRED: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     # With this value Spark skips measuring every column of every row (BaseStreamingArrowWriter).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    # Accounts are looked up by hash, however few there are (streaming/verification.py).
-    "spark.sql.optimizer.mapLookupHashThreshold": "0",
     # Our own files are in the folder before Spark's first; checkpoints.identity guards it instead.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }

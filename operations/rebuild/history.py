@@ -113,7 +113,7 @@ def restored_rows(
         return _read(spark, source, name, positions)
 
     # What no mark speaks of, no job has judged: it is believed by the rules of today.
-    verification = None if rules is None else Verification.of(spark, AccessTable.of(rules))
+    verification = None if rules is None else Verification(spark, AccessTable.of(rules))
     events = decode(topic(names.half), names, history.page_size, verification=verification)
     op_topics = topic(names.op).unionByName(topic(names.direct_op))
     ops = decode(op_topics, names, history.page_size, verification=verification)

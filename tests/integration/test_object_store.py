@@ -16,7 +16,8 @@ from tests.integration.s3 import BUCKET, S3Server, s3_server
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.opening import open_files
 from checkback.protocol.configuration import Settings
-from checkback.streaming.conditional_files import CONDITIONAL_MANAGER, compiled_jar
+from checkback.streaming.conditional_files import CONDITIONAL_MANAGER, FILE_MANAGER_CLASS
+from checkback.streaming.java_classes import add_to_driver, compiled_jar
 
 CHECKPOINT = f"s3a://{BUCKET}/checkpoint"
 LEDGER = f"s3a://{BUCKET}/ledger"
@@ -115,7 +116,7 @@ def test_of_two_writers_of_a_file_that_must_be_new_one_is_refused(
         store.replace_own("identity.json", "new")
 
         path = store.jvm.org.apache.hadoop.fs.Path(f"{CHECKPOINT}/offsets/7")
-        manager = file_manager(store, tmp_path)
+        manager = file_manager(store)
         ours, theirs = (manager.createAtomic(path, False) for _ in range(2))
         for stream, text in ((ours, b"ours"), (theirs, b"theirs")):
             stream.write(bytearray(text))
@@ -139,11 +140,11 @@ def test_of_two_writers_of_a_file_that_must_be_new_one_is_refused(
     ]
 
 
-def file_manager(store: CheckpointStore, folder: Path) -> Any:
+def file_manager(store: CheckpointStore) -> Any:
     """Return the manager as Spark makes one for the checkpoint."""
     jvm = store.jvm
     loader = jvm.Thread.currentThread().getContextClassLoader()
-    loader.addURL(jvm.java.io.File(str(compiled_jar(jvm, folder))).toURI().toURL())
+    add_to_driver(jvm, compiled_jar(jvm, FILE_MANAGER_CLASS))
     kind = loader.loadClass(CONDITIONAL_MANAGER)
     root = jvm.org.apache.hadoop.fs.Path(CHECKPOINT)
     kinds = to_array(jvm, kind.getClass(), root.getClass(), jvm_configuration(jvm))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,15 +14,15 @@ from tests.spark.harness import NAMES, KafkaRow, kafka_rows
 from checkback.protocol.properties import Headers
 from checkback.protocol.records import Op, OperatorFacts, half_headers, resumed_half_headers
 from checkback.protocol.refusals import RefusedReason
-from checkback.security import AccessControl, SignatureAlgorithm, sign
+from checkback.security import AccessControl, SignatureAlgorithm
+from checkback.security.accounts import Account, Secret
 from checkback.security.record_signer import RecordSigner
 from checkback.state import EventKind
 from checkback.streaming.access_table import AccessTable, Pads
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
-from checkback.streaming.literals import LiteralMaps
 from checkback.streaming.page_keys import PageKeys
-from checkback.streaming.verification import Verification, _hmac
+from checkback.streaming.verification import Verification
 
 NOW_MS = 1_700_000_000_000
 RULES = """
@@ -109,7 +108,7 @@ def changed(row: KafkaRow, name: str, value: bytes) -> KafkaRow:
 
 @pytest.fixture(scope="module")
 def verification(spark: SparkSession) -> Verification:
-    return Verification.of(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
+    return Verification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
 
 
 def refusals(spark: SparkSession, verification: Verification, rows: list[KafkaRow]) -> list[int]:
@@ -269,7 +268,7 @@ def test_a_global_list_takes_the_place_of_permissions_only(spark: SparkSession) 
         "globalWhiteRemoteAddresses: []",
         'globalWhiteRemoteAddresses: ["10.7.*.*", "fe80::1-ff"]',
     )
-    verification = Verification.of(spark, AccessTable.of(AccessControl.parse(rules, "rules")))
+    verification = Verification(spark, AccessTable.of(AccessControl.parse(rules, "rules")))
     listed = signer(born_host="10.7.0.1")
     behind = signer(born_host="10.7.0.1")
     # The client would not take this for an address.
@@ -309,7 +308,10 @@ def test_feedback_needs_no_signature(spark: SparkSession, verification: Verifica
 def test_the_loop_that_verifies_is_small_enough_for_the_jvm_to_compile(
     spark: SparkSession, verification: Verification
 ) -> None:
-    """Above 8,000 bytes of bytecode HotSpot never compiles a method (DontCompileHugeMethods)."""
+    """Above 8,000 bytes of bytecode HotSpot never compiles a method (DontCompileHugeMethods).
+
+    Kafka's scan adds some 460 to the first loop, which these rows' one does not.
+    """
     lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
 
@@ -319,24 +321,23 @@ def test_the_loop_that_verifies_is_small_enough_for_the_jvm_to_compile(
     stages = keyed._jdf.queryExecution().debug().codegenToSeq().mkString("\n")
     sizes = [int(size) for size in re.findall(r"ByteCodeStats\((\d+),", stages)]
     assert sizes
-    assert max(sizes) < 8_000
+    assert max(sizes) < 8_000 - 500
 
 
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 200])
 @pytest.mark.parametrize("algorithm", list(SignatureAlgorithm))
-def test_an_hmac_of_sparks_functions_is_pythons(
+def test_a_secret_of_any_size_signs_as_in_python(
     spark: SparkSession, algorithm: SignatureAlgorithm, size: int
 ) -> None:
-    content, secret = bytes(range(256)) * 3, "s" * size
-    hashed: Callable[[Any], Any] = (
-        f.sha1 if algorithm is SignatureAlgorithm.HMAC_SHA1 else lambda data: f.sha2(data, 256)
-    )
-    pads = Pads.of(secret, algorithm)
+    secret = "s" * size
+    account = Account("a", (Secret(secret, algorithm),), is_admin=True)
+    rules = AccessControl("rules", "version", (), {"a": account})
+    verification = Verification(spark, AccessTable.of(rules))
+    by = signer("a", secret, algorithm=algorithm)
 
-    made = _hmac(f.lit(pads.inner), f.lit(pads.outer), [f.lit(content)], hashed)
-    [row] = spark.range(1).select(f.base64(made).alias("signature")).collect()
+    found = refusals(spark, verification, [half(by, value=bytes(range(256)) * 3)])
 
-    assert row.signature == sign(secret, content, algorithm)
+    assert found == [0]
 
 
 def test_no_plan_shows_a_secret(spark: SparkSession, verification: Verification) -> None:
@@ -352,21 +353,8 @@ def test_no_plan_shows_a_secret(spark: SparkSession, verification: Verification)
     shown["json"] = query.executedPlan().toJSON()
     shown["representation"] = repr(verification)
 
-    assert "orders-service" in shown["extended"]
+    assert "RecordVerifier of 5 accounts" in shown["extended"]
     assert {where: secrets_in(text) for where, text in shown.items()} == {key: [] for key in shown}
-
-
-def test_a_literal_map_is_looked_up_by_key(spark: SparkSession) -> None:
-    maps = LiteralMaps(spark)
-    rows = maps.of_rows({"a": [1, b"x"], "b": [2, None]}, "number int, data binary")
-    truths = maps.of_truths({"a": False})
-    keys = spark.createDataFrame([("a",), ("b",), ("c",)], "key string")
-
-    found = keys.select(rows[f.col("key")].alias("row"), truths[f.col("key")].alias("truth"))
-
-    assert [(row.row and tuple(row.row), row.truth) for row in found.collect()] == [
-        ((1, b"x"), False), ((2, None), None), (None, None),
-    ]  # fmt: skip
 
 
 def secrets_in(text: str) -> list[str]:

@@ -116,7 +116,7 @@ def meaning(row: KafkaRow) -> object:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_record_that_nobody_signed_so_is_refused(spark: SparkSession, seed: int) -> None:
     chance = random.Random(seed)
-    verification = Verification.of(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
+    verification = Verification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
     originals = [signed(chance) for _ in range(RECORDS)]
     changed = [forged(chance, row, originals) for row in originals]
     are_signed = [meaning(row) for row in originals]

@@ -1,0 +1,53 @@
+"""Classes of ours in Java, which Spark's own compiler makes when a driver starts.
+
+So they need no Java compiler, and fit the Spark that is there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import zipfile
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.java_gateway import JavaClass
+from pyspark.sql import SparkSession
+
+PACKAGE: Final = "checkback"
+
+
+def compiled_jar(jvm: Any, name: str) -> Path:
+    """Compile a class with those nested in it, and return the jar with them.
+
+    Args:
+        jvm: py4j's view of a JVM that has Spark.
+        name: of the class; its source is beside this module.
+    """
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    source = resources.files("checkback.streaming").joinpath(f"{name}.java").read_text("utf-8")
+    compiler.cook(source)
+    jar = Path(tempfile.mkdtemp(prefix="checkback-classes-")) / f"checkback-{name}.jar"
+    with zipfile.ZipFile(jar, "w") as archive:
+        for one, code in compiler.getBytecodes().items():
+            archive.writestr(f"{one.replace('.', '/')}.class", bytes(code))
+    return jar
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """Return a class of ours that the driver and all executors of a session have from now on."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no public way to classes
+    found = getattr(getattr(jvm, PACKAGE), name)
+    if isinstance(found, JavaClass):
+        return found
+    jar = compiled_jar(jvm, name)
+    add_to_driver(jvm, jar)
+    spark.sparkContext._jsc.sc().addJar(str(jar))  # noqa: SLF001 - as above
+    return getattr(getattr(jvm, PACKAGE), name)
+
+
+def add_to_driver(jvm: Any, jar: Path) -> None:
+    """Let the driver find the classes of a jar."""
+    jvm.Thread.currentThread().getContextClassLoader().addURL(
+        jvm.java.io.File(str(jar)).toURI().toURL()
+    )

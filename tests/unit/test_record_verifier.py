@@ -1,0 +1,66 @@
+"""The constants of RecordVerifier.java are Python's: each stands in two languages."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+
+import pytest
+
+from checkback.protocol import properties as names
+from checkback.protocol.refusals import RefusedReason
+from checkback.protocol.signed_content import BORN_TIME_TOLERANCE_MS, SEPARATOR
+from checkback.streaming import access_table
+
+SOURCE = resources.files("checkback.streaming").joinpath("RecordVerifier.java").read_text("utf-8")
+FOUND = dict(re.findall(r"static final \w+ (\w+) =\s+([^;]+);", SOURCE))
+REFUSALS = (
+    RefusedReason.ACCESS_KEY_MISSING, RefusedReason.ACCESS_KEY_UNKNOWN,
+    RefusedReason.SIGNATURE_WRONG, RefusedReason.BORN_TIME_WRONG,
+    RefusedReason.TOPIC_NOT_PERMITTED, RefusedReason.GROUP_NOT_PERMITTED,
+    RefusedReason.ADMIN_NEEDED,
+)  # fmt: skip
+HALF, OP = names.HALF_PROTOCOL_ORDER, names.OP_PROTOCOL_ORDER
+NUMBERS = {
+    **{one.name: one.value for one in REFUSALS},
+    "BELIEVED": 0,
+    "PGROUP_OF_HALF": HALF.index(names.PGROUP),
+    "REAL_TOPIC_OF_HALF": HALF.index(names.REAL_TOPIC),
+    "PGROUP_OF_OP": OP.index(names.PGROUP),
+    "ANSWERS_CHECK_OF_OP": OP.index(names.FROM_TRANSACTION_CHECK),
+    "HEADERS_IN_ORDER": len(HALF),
+    "SIGNED_TAIL": len(names.SIGNED_TAIL),
+}
+TEXTS = {
+    "ACCESS_KEY": names.ACCESS_KEY,
+    "BORN_TIMESTAMP": names.BORN_TIMESTAMP,
+    "SIGNATURE": names.SIGNATURE,
+    "BORN_HOST": names.BORN_HOST,
+    "RESUME_HEADER_PREFIX": names.RESUME_HEADER_PREFIX,
+    "MANUAL_OPERATOR": names.MANUAL_OPERATOR,
+    "TRUE": "true",
+    "TAGS": names.TAGS,
+    "OP_TAG_FENCED": names.OP_TAG_FENCED,
+}
+KINDS = {"TOPIC": access_table.TOPIC, "GROUP": access_table.GROUP}
+EXPECTED = {
+    **{name: str(value) for name, value in NUMBERS.items()},
+    **{name: f'UTF8String.fromString("{text}")' for name, text in TEXTS.items()},
+    **{name: f'"{text}"' for name, text in KINDS.items()},
+    "BORN_TIME_TOLERANCE_MS": f"{BORN_TIME_TOLERANCE_MS}L",
+    "SEPARATOR": f"(byte) 0x{SEPARATOR.hex()}",
+}
+
+
+def test_no_constant_of_the_class_is_left_out() -> None:
+    assert FOUND.keys() == EXPECTED.keys()
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_constant_of_the_class_is_pythons(name: str) -> None:
+    assert FOUND[name] == EXPECTED[name]
+
+
+def test_both_orders_are_as_long_and_the_tail_is_in_its_order() -> None:
+    assert len(HALF) == len(OP)
+    assert names.SIGNED_TAIL == (names.ACCESS_KEY, names.BORN_TIMESTAMP, names.SIGNATURE)
