@@ -18,7 +18,7 @@ from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt
 from checkback.client.options import ProducerKeywords
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
-from checkback.client.tracing import UNTRACED, Step
+from checkback.client.tracing import UNTRACED, TracedStep
 from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
 from checkback.client.validation import check_message_class, check_topic
 from checkback.protocol.errors import BrokerError, ConfigurationError, NotFoundError, SendError
@@ -180,15 +180,15 @@ class _LoopProducer(TransactionMQProducer):
         tracing = self.options.tracing or UNTRACED
         with self._running, tracing.transaction(message) as carrying:
             half = self._begin(carrying)
-            with tracing.step(Step.HALF, half.message):
+            with tracing.step(TracedStep.HALF, half.message):
                 await self._store_half(half)
             self._note_stored(half)
             outcome = NOT_RUN
             if half.status is SendStatus.SEND_OK:
-                with tracing.step(Step.LOCAL_TRANSACTION, half.message) as told:
+                with tracing.step(TracedStep.LOCAL_TRANSACTION, half.message) as told:
                     outcome = await self._await_listener(listener, half.message, arg)
                     told.ended(outcome.state, outcome.exception)
-            with tracing.step(Step.OP, half.message):
+            with tracing.step(TracedStep.OP, half.message):
                 delivery = self._begin_end(half, outcome, self.inbox.report)
                 if delivery is not None:
                     await delivery.wait(DELIVERED_S)

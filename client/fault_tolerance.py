@@ -24,7 +24,7 @@ def not_available_for_ms(latency_ms: float) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class FaultItem:
     """What is known of a broker.
 
     Args:
@@ -42,7 +42,7 @@ class FaultTable:
     """Latency and availability per leader broker. Threads may share it."""
 
     def __init__(self) -> None:
-        self._faults: dict[int, Fault] = {}
+        self._faults: dict[int, FaultItem] = {}
         self._lock = threading.RLock()  # a signal handler may shut the producer down
 
     def answered(self, broker: int, latency_ms: float, now_ms: float) -> None:
@@ -51,13 +51,13 @@ class FaultTable:
         with self._lock:
             known = self._faults.get(broker)
             until_ms = now_ms + ban if ban or known is None else known.available_at_ms
-            self._faults[broker] = Fault(latency_ms, until_ms, reachable=True)
+            self._faults[broker] = FaultItem(latency_ms, until_ms, reachable=True)
 
     def failed(self, broker: int, now_ms: float, *, reachable: bool) -> None:
         """Note a failure: the broker is isolated."""
         until_ms = now_ms + not_available_for_ms(ISOLATION_LATENCY_MS)
         with self._lock:
-            self._faults[broker] = Fault(ISOLATION_LATENCY_MS, until_ms, reachable)
+            self._faults[broker] = FaultItem(ISOLATION_LATENCY_MS, until_ms, reachable)
 
     def available(self, broker: int, now_ms: float) -> bool:
         """Tell whether a broker is not banned."""
@@ -69,7 +69,7 @@ class FaultTable:
         fault = self._faults.get(broker)
         return fault is None or fault.reachable
 
-    def snapshot(self) -> dict[int, Fault]:
+    def snapshot(self) -> dict[int, FaultItem]:
         """Return what is known, by broker."""
         with self._lock:
             return dict(self._faults)

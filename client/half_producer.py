@@ -24,7 +24,7 @@ from checkback.client.callback_result import remark_of
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.doubts import Doubts
 from checkback.client.half import Half
-from checkback.client.polled_producer import PolledProducer, Report, ThreadReport
+from checkback.client.polled_producer import DeliveryReport, PolledProducer, ThreadReport
 from checkback.client.queue_selection import choose_partition
 from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
 from checkback.client.topic_facts import TopicFacts
@@ -34,7 +34,7 @@ from checkback.security.record_signer import RecordSigner
 
 _log = logging.getLogger(__name__)
 
-Waiting = TypeVar("Waiting", bound=Report)
+Waiting = TypeVar("Waiting", bound=DeliveryReport)
 
 NOT_RUN: Final = "The local transaction did not run."
 BY_KEY: Final = -1

@@ -18,7 +18,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 
 from checkback.client.listener import LocalTransactionState
 from checkback.client.message import Message, MessageExt
-from checkback.client.tracing import Step, Told, Tracing
+from checkback.client.tracing import Told, TracedStep, Tracing
 
 
 class _SpanTold:
@@ -57,7 +57,7 @@ class OpenTelemetryTracing(Tracing):
             yield replace(message, properties={**message.properties, **carried})
 
     @contextmanager
-    def step(self, step: Step, message: Message) -> Iterator[Told]:
+    def step(self, step: TracedStep, message: Message) -> Iterator[Told]:
         """Enclose a step."""
         attributes = {"checkback.transaction_id": message.transaction_id}
         with self._tracer.start_as_current_span(step.value, attributes=attributes) as span:

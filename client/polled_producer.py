@@ -22,7 +22,7 @@ DRAIN_LOOK_S: Final = 0.005
 JOIN_S: Final = 1.0
 
 
-class Report(Protocol):
+class DeliveryReport(Protocol):
     """What waits for the report of one record. Each is for one record, and never used twice."""
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:

@@ -40,7 +40,7 @@ SECOND_LOOK_S: Final = 0.3
 
 
 @dataclass(slots=True)
-class Topic:
+class TopicLeaders:
     """What is known of a topic's partitions.
 
     Args:
@@ -87,7 +87,7 @@ class TopicFacts:
         self._open_admin = open_admin
         self._admin: AdminClient | None = None
         self._timeout_s = timeout_s
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicLeaders] = {}
         self._limits: dict[str, tuple[int | None, float]] = {}
         self._transactional: dict[str, Transactional] = {}
         self._learning: dict[str, _Question] = {}
@@ -114,7 +114,7 @@ class TopicFacts:
         """
         self._learn_limit(topic)
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> TopicLeaders:
         """Return what is known of a topic's partitions.
 
         Raises:
@@ -227,7 +227,7 @@ class TopicFacts:
             self._asking.discard((name, ask))
             _log.warning("Nothing new can be learned of %s: %s", name, remark_of(error))
 
-    def _ask(self, name: str) -> Topic:
+    def _ask(self, name: str) -> TopicLeaders:
         """Ask for a topic's partitions, and remember them."""
         found = self._metadata(name)
         if found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -241,7 +241,7 @@ class TopicFacts:
             for number, one in sorted(found.partitions.items())
         }
         led = tuple(number for number, leader in leaders.items() if leader is not None)
-        found_now = Topic(leaders, led or tuple(leaders), now_s + LEADERS_KEPT_S)
+        found_now = TopicLeaders(leaders, led or tuple(leaders), now_s + LEADERS_KEPT_S)
         self._topics[name] = found_now
         return found_now
 

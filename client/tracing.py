@@ -14,7 +14,7 @@ from checkback.client.listener import LocalTransactionState
 from checkback.client.message import Message, MessageExt
 
 
-class Step(StrEnum):
+class TracedStep(StrEnum):
     """What happens inside a transaction; the values name the spans."""
 
     HALF = "half"
@@ -37,7 +37,7 @@ class Tracing(ABC):
         """Enclose a transaction; yield the message to send, with the trace in its properties."""
 
     @abstractmethod
-    def step(self, step: Step, message: Message) -> AbstractContextManager[Told]:
+    def step(self, step: TracedStep, message: Message) -> AbstractContextManager[Told]:
         """Enclose a step of the transaction that encloses it."""
 
     @abstractmethod
@@ -56,7 +56,7 @@ class _Untraced(Tracing):
     def transaction(self, message: Message) -> AbstractContextManager[Message]:
         return nullcontext(message)
 
-    def step(self, step: Step, message: Message) -> AbstractContextManager[Told]:  # noqa: ARG002
+    def step(self, step: TracedStep, message: Message) -> AbstractContextManager[Told]:  # noqa: ARG002
         return _NOBODY
 
     def check(self, request: MessageExt) -> AbstractContextManager[Told]:  # noqa: ARG002

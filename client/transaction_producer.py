@@ -30,7 +30,7 @@ from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
 from checkback.client.status_watch import StatusWatch
 from checkback.client.stored_halves import StoredHalves
-from checkback.client.tracing import UNTRACED, Step, Tracing
+from checkback.client.tracing import UNTRACED, TracedStep, Tracing
 from checkback.client.validation import (
     IMMUNITY_TIME_MAX_S,
     asks_for_delay,
@@ -128,14 +128,14 @@ class TransactionMQProducer(DefaultMQProducer):
         check_message_class(message)
         with tracing.transaction(message) as carrying:
             half = self._begin(carrying)
-            with tracing.step(Step.HALF, half.message):
+            with tracing.step(TracedStep.HALF, half.message):
                 self._store(half)
             outcome = NOT_RUN
             if half.status is SendStatus.SEND_OK:
-                with tracing.step(Step.LOCAL_TRANSACTION, half.message) as told:
+                with tracing.step(TracedStep.LOCAL_TRANSACTION, half.message) as told:
                     outcome = self._run_local_transaction(half.message, arg)
                     told.ended(outcome.state, outcome.exception)
-            with tracing.step(Step.OP, half.message):
+            with tracing.step(TracedStep.OP, half.message):
                 self._end(half, outcome)
             return self._result(half, outcome)
 

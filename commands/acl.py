@@ -17,7 +17,7 @@ from checkback.protocol.topics import RULES_ON_KAFKA, is_kafka_topic_name, rules
 from checkback.security import AccessControl
 from checkback.security.access_control import rules_text
 from checkback.security.accounts import SecretReference
-from checkback.security.decision import AccessRequest, Decision, Need, ResourceKind
+from checkback.security.decision import AccessDecision, AccessRequest, Need, ResourceKind
 from checkback.security.grants import (
     READ,
     Grant,
@@ -97,7 +97,7 @@ def check(
     return EXIT_OK if decision.is_allowed else EXIT_FOUND
 
 
-def _decision_data(decision: Decision, assumed: str) -> dict[str, Any]:
+def _decision_data(decision: AccessDecision, assumed: str) -> dict[str, Any]:
     steps = [
         {"rule": one.rule, "outcome": one.outcome.value, "says": one.says} for one in decision.steps
     ]
@@ -109,7 +109,7 @@ def _decision_data(decision: Decision, assumed: str) -> dict[str, Any]:
     }
 
 
-def decision_text(decision: Decision, assumed: str, columns: int | None) -> str:
+def decision_text(decision: AccessDecision, assumed: str, columns: int | None) -> str:
     """Return the steps and the decision for people, none wider than the terminal.
 
     Args:

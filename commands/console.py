@@ -86,7 +86,7 @@ def command(
     import uvicorn
 
     from checkback.console.application import new_application
-    from checkback.console.history import Sampler
+    from checkback.console.history import FigureSampler
     from checkback.console.live import ConsoleServer
     from checkback.console.opening import new_console, open_sources
 
@@ -97,7 +97,7 @@ def command(
         output.line(entry.as_data(), audit_text(entry))
 
     console = new_console(settings, sources, chosen, tell, is_secure=https)
-    sampler = Sampler(sources.snapshots, console.history)
+    sampler = FigureSampler(sources.snapshots, console.history)
     names = allowed_hosts(host, hostnames, chosen)
     server = ConsoleServer(
         uvicorn.Config(

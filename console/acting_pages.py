@@ -8,7 +8,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from checkback.console.access import SESSION_S, TooManyFailuresError, Visitor
-from checkback.console.actions import Action, Wish, checked_wish
+from checkback.console.actions import OperatorAction, Wish, checked_wish
 from checkback.console.audit import AuditEntry
 from checkback.console.serving import (
     SESSION_COOKIE,
@@ -94,7 +94,7 @@ def perform(request: Request, visitor: Operator, form: Form, name: str) -> HTMLR
     return page(request, visitor, "deed.html", action=action, wish=wish, deed=deed)
 
 
-def _action(request: Request, name: str) -> Action:
+def _action(request: Request, name: str) -> OperatorAction:
     found = console_of(request).actions.get(name)
     if found is None:
         raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such action.")

@@ -81,7 +81,7 @@ class Deed:
     transaction: str = ""
 
 
-class Action(Protocol):
+class OperatorAction(Protocol):
     """One thing that operators do."""
 
     title: ClassVar[str]
@@ -235,12 +235,12 @@ class Resend:
         return one
 
 
-def all_actions(facts: KafkaFacts) -> dict[str, Action]:
+def all_actions(facts: KafkaFacts) -> dict[str, OperatorAction]:
     """Return the actions by name."""
     return {"resolve": Resolve(facts), "resume": Resume(facts), "resend": Resend(facts)}
 
 
-def checked_wish(action: Action, form: Mapping[str, str], operator: str) -> Wish:
+def checked_wish(action: OperatorAction, form: Mapping[str, str], operator: str) -> Wish:
     """Return what a form asks for.
 
     Args:

@@ -17,7 +17,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from checkback.console import acting_pages, live, part_pages, reading_pages
-from checkback.console.history import Sampler
+from checkback.console.history import FigureSampler
 from checkback.console.rendering import STATIC
 from checkback.console.serving import Console, SignInNeededError, page, visitor_of
 from checkback.protocol.errors import CheckbackError, NotFoundError, UsageError
@@ -62,7 +62,7 @@ class SecurityHeaders:
 
 
 def new_application(
-    console: Console, sampler: Sampler | None = None, hosts: Sequence[str] = ("*",)
+    console: Console, sampler: FigureSampler | None = None, hosts: Sequence[str] = ("*",)
 ) -> FastAPI:
     """Return the application.
 

@@ -92,7 +92,7 @@ def batch_times_ms(kept: Sequence[Snapshot]) -> list[Point]:
     return points
 
 
-class Sampler:
+class FigureSampler:
     """Takes a snapshot every INTERVAL_S in a thread of its own.
 
     Args:

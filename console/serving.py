@@ -12,7 +12,7 @@ from fastapi import Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
 from checkback.console.access import Access, Visitor
-from checkback.console.actions import Action
+from checkback.console.actions import OperatorAction
 from checkback.console.audit import Audit
 from checkback.console.history import History
 from checkback.console.kafka_facts import KafkaFacts
@@ -45,7 +45,7 @@ class Console:
     facts: KafkaFacts
     ledger: LedgerView | None
     history: History
-    actions: Mapping[str, Action]
+    actions: Mapping[str, OperatorAction]
     audit: Audit
     now_ms: Callable[[], int]
     is_secure: bool = False

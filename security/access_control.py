@@ -17,7 +17,7 @@ from typing import Final
 from checkback.protocol.errors import ConfigurationError
 from checkback.security.accounts import Account, SecretReader, SecretReference
 from checkback.security.addresses import RemoteAddressStrategy
-from checkback.security.decision import AccessRequest, Decision, decide
+from checkback.security.decision import AccessDecision, AccessRequest, decide
 from checkback.security.findings import Finding, Findings
 
 RULES_LENGTH_MAX: Final = 1_000_000
@@ -131,7 +131,9 @@ class AccessControl:
         except LookupError:
             return True
 
-    def decide(self, request: AccessRequest, is_signed_by: Callable[[Account], bool]) -> Decision:
+    def decide(
+        self, request: AccessRequest, is_signed_by: Callable[[Account], bool]
+    ) -> AccessDecision:
         """Decide whether a request is allowed; the result lists its steps.
 
         Args:

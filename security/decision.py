@@ -81,7 +81,7 @@ class Denial(Enum):
     NO_PERMISSION = "no permission"
 
 
-class Outcome(Enum):
+class StepOutcome(Enum):
     """What a step leads to."""
 
     ALLOWED = "allowed"
@@ -90,7 +90,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DecisionStep:
     """One rule, and what it said.
 
     Args:
@@ -101,25 +101,25 @@ class Step:
     """
 
     rule: str
-    outcome: Outcome
+    outcome: StepOutcome
     says: str
     denial: Denial | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AccessDecision:
     """Whether a request is allowed, and how that was found.
 
     Args:
         steps: the rules that were looked at, in their order; the last one decided.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[DecisionStep, ...]
 
     @property
     def is_allowed(self) -> bool:
         """Whether the request is allowed."""
-        return self.steps[-1].outcome is Outcome.ALLOWED
+        return self.steps[-1].outcome is StepOutcome.ALLOWED
 
     @property
     def denial(self) -> Denial | None:
@@ -137,7 +137,7 @@ def decide(
     accounts: Mapping[str, Account],
     request: AccessRequest,
     is_signed_by: Callable[[Account], bool],
-) -> Decision:
+) -> AccessDecision:
     """Decide whether a request is allowed.
 
     Args:
@@ -150,9 +150,9 @@ def decide(
     steps = []
     for step in _steps(global_white_addresses, accounts, request, is_signed_by):
         steps.append(step)
-        if step.outcome is not Outcome.NEXT:
+        if step.outcome is not StepOutcome.NEXT:
             break
-    return Decision(tuple(steps))
+    return AccessDecision(tuple(steps))
 
 
 def _steps(
@@ -160,7 +160,7 @@ def _steps(
     accounts: Mapping[str, Account],
     request: AccessRequest,
     is_signed_by: Callable[[Account], bool],
-) -> Iterator[Step]:
+) -> Iterator[DecisionStep]:
     everybodys = _white("global white list", global_white_addresses, request.address)
     if request.is_address_proven:
         yield everybodys
@@ -176,45 +176,49 @@ def _steps(
         yield own
     for need in request.needs:
         yield _permission(account, need)
-    yield Step("permissions", Outcome.ALLOWED, "Every permission that it needs is there.")
+    yield DecisionStep(
+        "permissions", StepOutcome.ALLOWED, "Every permission that it needs is there."
+    )
 
 
-def _white(rule: str, patterns: Sequence[RemoteAddressStrategy], address: str) -> Step:
+def _white(rule: str, patterns: Sequence[RemoteAddressStrategy], address: str) -> DecisionStep:
     shown = repr(address) if address else "an unknown address"
     for one in patterns:
         if one.match(address):
-            return Step(rule, Outcome.ALLOWED, f"{one.pattern!r} has {shown}.")
-    return Step(rule, Outcome.NEXT, f"It does not have {shown}.")
+            return DecisionStep(rule, StepOutcome.ALLOWED, f"{one.pattern!r} has {shown}.")
+    return DecisionStep(rule, StepOutcome.NEXT, f"It does not have {shown}.")
 
 
-def _known(accounts: Mapping[str, Account], access_key: str) -> Step:
+def _known(accounts: Mapping[str, Account], access_key: str) -> DecisionStep:
     if not access_key:
         says, why = "There is no access key.", Denial.NO_ACCESS_KEY
     elif access_key not in accounts:
         says, why = f"No account has the access key {access_key!r}.", Denial.UNKNOWN_ACCESS_KEY
     else:
-        return Step("access key", Outcome.NEXT, f"There is an account {access_key!r}.")
-    return Step("access key", Outcome.DENIED, says, why)
+        return DecisionStep("access key", StepOutcome.NEXT, f"There is an account {access_key!r}.")
+    return DecisionStep("access key", StepOutcome.DENIED, says, why)
 
 
-def _signature(is_right: bool) -> Step:
+def _signature(is_right: bool) -> DecisionStep:
     if is_right:
-        return Step("signature", Outcome.NEXT, "It was made with the account's secret.")
+        return DecisionStep("signature", StepOutcome.NEXT, "It was made with the account's secret.")
     says = "It was not made with a secret of the account, or something else was signed."
-    return Step("signature", Outcome.DENIED, says, Denial.WRONG_SIGNATURE)
+    return DecisionStep("signature", StepOutcome.DENIED, says, Denial.WRONG_SIGNATURE)
 
 
-def _admin(account: Account, request: AccessRequest) -> Step:
+def _admin(account: Account, request: AccessRequest) -> DecisionStep:
     if account.is_admin:
-        return Step("admin", Outcome.ALLOWED, "The account is an admin.")
+        return DecisionStep("admin", StepOutcome.ALLOWED, "The account is an admin.")
     system = [one.name for one in request.needs if _is_system_topic(one)]
     if system:
         says = f"{system[0]!r} is a system topic, and the account is no admin."
     elif request.needs_admin:
         says = "This is for admins, and the account is none."
     else:
-        return Step("admin", Outcome.NEXT, "The account is no admin, and need not be one.")
-    return Step("admin", Outcome.DENIED, says, Denial.ADMIN_NEEDED)
+        return DecisionStep(
+            "admin", StepOutcome.NEXT, "The account is no admin, and need not be one."
+        )
+    return DecisionStep("admin", StepOutcome.DENIED, says, Denial.ADMIN_NEEDED)
 
 
 def _is_system_topic(need: Need) -> bool:
@@ -222,7 +226,7 @@ def _is_system_topic(need: Need) -> bool:
     return need.kind is ResourceKind.TOPIC and SYSTEM_TOPIC.search(need.name) is not None
 
 
-def _permission(account: Account, need: Need) -> Step:
+def _permission(account: Account, need: Need) -> DecisionStep:
     is_topic = need.kind is ResourceKind.TOPIC
     named = account.topic_permissions if is_topic else account.group_permissions
     default = account.default_topic_permission if is_topic else account.default_group_permission
@@ -232,5 +236,5 @@ def _permission(account: Account, need: Need) -> Step:
     rule = f"{need.kind.value} {need.name}"
     says = f"It needs {word_of(need.permission)} and has {word_of(owned)} {where}."
     if is_granted(need.permission, owned):
-        return Step(rule, Outcome.NEXT, says)
-    return Step(rule, Outcome.DENIED, says, Denial.NO_PERMISSION)
+        return DecisionStep(rule, StepOutcome.NEXT, says)
+    return DecisionStep(rule, StepOutcome.DENIED, says, Denial.NO_PERMISSION)

@@ -28,7 +28,7 @@ from checkback.streaming.decode_refusals import (
     op_refusal,
 )
 from checkback.streaming.page_keys import page_key_of
-from checkback.streaming.verification import Verification
+from checkback.streaming.verification import RecordVerification
 
 EVENT_COLUMNS: Final = (
     "page_key", "partition", "kind", "offset", "time_ms", "identity", "detail", "source_offset",
@@ -50,7 +50,7 @@ def decode(
     topics: TopicNames,
     page_size: int,
     body_bytes_max: Column | None = None,
-    verification: Verification | None = None,
+    verification: RecordVerification | None = None,
     tasks_max: int | None = None,
 ) -> DataFrame:
     """Return one event row per record of the half and both op topics and per feedback.

@@ -9,10 +9,10 @@ import tempfile
 import zipfile
 from importlib import resources
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from py4j.java_gateway import JavaClass
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PACKAGE: Final = "checkback"
 
@@ -37,6 +37,9 @@ def compiled_jar(jvm: Any, name: str) -> Path:
 def java_class(spark: SparkSession, name: str) -> Any:
     """Return a class of ours that the driver and all executors of a session have from now on."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no public way to classes
+    # Imported late: the console, which reads checkpoints too, has no Spark.
+    from py4j.java_gateway import JavaClass
+
     found = getattr(getattr(jvm, PACKAGE), name)
     if isinstance(found, JavaClass):
         return found

@@ -66,7 +66,7 @@ from checkback.streaming.start_records import publish_status, write_tick
 from checkback.streaming.state_size import fit_to_checkpoint
 from checkback.streaming.stop_signals import stop_signals
 from checkback.streaming.switching_on import require_nothing_deliverable
-from checkback.streaming.verification import Verification
+from checkback.streaming.verification import RecordVerification
 
 if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger
@@ -215,7 +215,7 @@ class Job:
         settings, table = self.settings, self._access.table
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
         rows = read_topics(spark, settings, source, with_care=self._retried is not None)
-        verification = None if table is None else Verification(spark, table)
+        verification = None if table is None else RecordVerification(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(), self._ledger
         told = ReadUntil(self._plans(store), pages.rules, self._held_back(store, sink))

@@ -24,7 +24,7 @@ from checkback.streaming.pages import (
     PageFunction,
     PageSettings,
 )
-from checkback.streaming.verification import Verification
+from checkback.streaming.verification import RecordVerification
 
 READ_AT_ONCE: Final = {
     "kafka.max.poll.records": "20000",
@@ -93,7 +93,7 @@ def outcomes_of(
     topics: TopicNames,
     pages: PageSettings,
     tasks_max: int,
-    verification: Verification | None = None,
+    verification: RecordVerification | None = None,
 ) -> DataFrame:
     """Return what the pages decide: one row (partition, page, outcome) per page and batch.
 

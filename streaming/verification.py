@@ -32,7 +32,7 @@ HASHES: Final = {
 
 
 @dataclass(frozen=True)
-class Verification:
+class RecordVerification:
     """The rules of one version, in the session's JVM.
 
     Args:

@@ -29,7 +29,7 @@ from checkback.client.direct.topic_pauses import TopicPauses
 from checkback.client.half import Half
 from checkback.client.listener import LocalTransactionState
 from checkback.client.op_producer import OpProducer
-from checkback.client.polled_producer import Report
+from checkback.client.polled_producer import DeliveryReport
 from checkback.client.topic_facts import TopicFacts
 from checkback.protocol.direct import direct_transactional_id
 from checkback.protocol.errors import BrokerError, NotFoundError
@@ -45,7 +45,7 @@ DELIVERED_S: Final = 3 * DELIVERY_S
 """At most; a group under way takes DELIVERY_S, then comes the one that waits."""
 END_OWN_S: Final = 2.0
 
-Waiting = TypeVar("Waiting", bound=Report)
+Waiting = TypeVar("Waiting", bound=DeliveryReport)
 
 
 @dataclass(frozen=True, kw_only=True)

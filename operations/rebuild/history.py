@@ -31,7 +31,7 @@ from checkback.streaming.access_table import AccessTable
 from checkback.streaming.decode import EVENT_COLUMNS, decode
 from checkback.streaming.event_rows import events_in
 from checkback.streaming.page_keys import page_key_of, page_of_key
-from checkback.streaming.verification import Verification
+from checkback.streaming.verification import RecordVerification
 
 RESTORED_PAGE: Final = 0
 """Kinds of rows that hold a page, or a page's marks; the other kinds are those of EventKind."""
@@ -113,7 +113,7 @@ def restored_rows(
         return _read(spark, source, name, positions)
 
     # What no mark speaks of, no job has judged: it is believed by the rules of today.
-    verification = None if rules is None else Verification(spark, AccessTable.of(rules))
+    verification = None if rules is None else RecordVerification(spark, AccessTable.of(rules))
     events = decode(topic(names.half), names, history.page_size, verification=verification)
     op_topics = topic(names.op).unionByName(topic(names.direct_op))
     ops = decode(op_topics, names, history.page_size, verification=verification)

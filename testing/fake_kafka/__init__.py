@@ -30,7 +30,7 @@ by time or size, and librdkafka's own threads: what they would do happens inside
 """
 
 from checkback.testing.fake_kafka.admin import FakeAdminClient
-from checkback.testing.fake_kafka.awaits import Awaits, Crash, Fault
+from checkback.testing.fake_kafka.awaits import Awaits, Fault, SimulatedCrash
 from checkback.testing.fake_kafka.clock import Clock
 from checkback.testing.fake_kafka.cluster import Cluster
 from checkback.testing.fake_kafka.consumer import FakeConsumer
@@ -42,11 +42,11 @@ __all__ = [
     "Awaits",
     "Clock",
     "Cluster",
-    "Crash",
     "FakeAdminClient",
     "FakeConsumer",
     "FakeProducer",
     "Fault",
     "SeamError",
+    "SimulatedCrash",
     "installed",
 ]

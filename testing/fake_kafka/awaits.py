@@ -13,7 +13,7 @@ from enum import Enum, auto
 from checkback.testing.fake_kafka.clock import Clock
 
 
-class Crash(BaseException):
+class SimulatedCrash(BaseException):
     """The process that made the call is dead: no handler of its own may go on."""
 
 

@@ -21,7 +21,7 @@ from checkback.console.access import AccessRules, digest
 from checkback.console.actions import Resend, Resolve, Resume, checked_wish
 from checkback.console.application import new_application
 from checkback.console.audit import AuditEntry
-from checkback.console.history import Sampler
+from checkback.console.history import FigureSampler
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.opening import new_console, open_sources
 from checkback.deploy.broker import EmbeddedBroker
@@ -95,7 +95,7 @@ def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> I
         rules = AccessRules({digest(TOKEN): "kim"})
         console = new_console(settings, sources, rules, told.append)
         wait_until(lambda: topics.bodies(real) == ["paid"], what="the first final")
-        sampler = Sampler(sources.snapshots, console.history, interval_s=0.3)
+        sampler = FigureSampler(sources.snapshots, console.history, interval_s=0.3)
         app = new_application(console, sampler)
         with TestClient(app, base_url="http://localhost") as client:
             client.post("/sign-in", data={"token": TOKEN})

@@ -91,7 +91,7 @@ def test_the_runs_meet_whatever_can_happen() -> None:
     faults = {f"{call} {one.name.lower()}" for call, possible in FAULTS.items() for one in possible}
     assert set(met) >= faults | {"zombies", "slow markers", "two drivers", "leader changed"}
     assert set(met) >= {"markers deleted", "markers expired", "markers moved", "coordinator moves"}
-    known = {"Crash", "NoneType", "CheckpointError", "FencedError", "BrokerError"}
+    known = {"SimulatedCrash", "NoneType", "CheckpointError", "FencedError", "BrokerError"}
     assert set(ends) >= known
 
 

@@ -22,7 +22,7 @@ from checkback.streaming.access_table import AccessTable, Pads
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
 from checkback.streaming.page_keys import PageKeys
-from checkback.streaming.verification import Verification
+from checkback.streaming.verification import RecordVerification
 
 NOW_MS = 1_700_000_000_000
 RULES = """
@@ -107,11 +107,13 @@ def changed(row: KafkaRow, name: str, value: bytes) -> KafkaRow:
 
 
 @pytest.fixture(scope="module")
-def verification(spark: SparkSession) -> Verification:
-    return Verification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
+def verification(spark: SparkSession) -> RecordVerification:
+    return RecordVerification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
 
 
-def refusals(spark: SparkSession, verification: Verification, rows: list[KafkaRow]) -> list[int]:
+def refusals(
+    spark: SparkSession, verification: RecordVerification, rows: list[KafkaRow]
+) -> list[int]:
     """Return why each record is refused, 0 where it is not."""
     lines = spark.createDataFrame([(row.to_json(),) for row in rows], "value string")
     found = decode(kafka_rows(lines), NAMES, 1024, None, verification).collect()
@@ -246,7 +248,7 @@ BAD: dict[str, tuple[KafkaRow, RefusedReason]] = {
 
 
 def test_what_is_signed_and_permitted_is_believed(
-    spark: SparkSession, verification: Verification
+    spark: SparkSession, verification: RecordVerification
 ) -> None:
     found = refusals(spark, verification, list(GOOD.values()))
 
@@ -254,7 +256,7 @@ def test_what_is_signed_and_permitted_is_believed(
 
 
 def test_each_forgery_is_refused_for_its_own_reason(
-    spark: SparkSession, verification: Verification
+    spark: SparkSession, verification: RecordVerification
 ) -> None:
     found = refusals(spark, verification, [row for row, _ in BAD.values()])
 
@@ -268,7 +270,7 @@ def test_a_global_list_takes_the_place_of_permissions_only(spark: SparkSession) 
         "globalWhiteRemoteAddresses: []",
         'globalWhiteRemoteAddresses: ["10.7.*.*", "fe80::1-ff"]',
     )
-    verification = Verification(spark, AccessTable.of(AccessControl.parse(rules, "rules")))
+    verification = RecordVerification(spark, AccessTable.of(AccessControl.parse(rules, "rules")))
     listed = signer(born_host="10.7.0.1")
     behind = signer(born_host="10.7.0.1")
     # The client would not take this for an address.
@@ -297,7 +299,7 @@ def test_a_global_list_takes_the_place_of_permissions_only(spark: SparkSession) 
     }
 
 
-def test_feedback_needs_no_signature(spark: SparkSession, verification: Verification) -> None:
+def test_feedback_needs_no_signature(spark: SparkSession, verification: RecordVerification) -> None:
     undelivered = [("TAGS", b"u"), ("TRANSACTION_CHECK_TIMES", b"4")]
 
     assert refusals(
@@ -306,7 +308,7 @@ def test_feedback_needs_no_signature(spark: SparkSession, verification: Verifica
 
 
 def test_the_loop_that_verifies_is_small_enough_for_the_jvm_to_compile(
-    spark: SparkSession, verification: Verification
+    spark: SparkSession, verification: RecordVerification
 ) -> None:
     """Above 8,000 bytes of bytecode HotSpot never compiles a method (DontCompileHugeMethods).
 
@@ -332,7 +334,7 @@ def test_a_secret_of_any_size_signs_as_in_python(
     secret = "s" * size
     account = Account("a", (Secret(secret, algorithm),), is_admin=True)
     rules = AccessControl("rules", "version", (), {"a": account})
-    verification = Verification(spark, AccessTable.of(rules))
+    verification = RecordVerification(spark, AccessTable.of(rules))
     by = signer("a", secret, algorithm=algorithm)
 
     found = refusals(spark, verification, [half(by, value=bytes(range(256)) * 3)])
@@ -340,7 +342,7 @@ def test_a_secret_of_any_size_signs_as_in_python(
     assert found == [0]
 
 
-def test_no_plan_shows_a_secret(spark: SparkSession, verification: Verification) -> None:
+def test_no_plan_shows_a_secret(spark: SparkSession, verification: RecordVerification) -> None:
     lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
     frame: Any = decode(kafka_rows(lines), NAMES, 1024, None, verification)
     query = frame._jdf.queryExecution()

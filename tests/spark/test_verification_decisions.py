@@ -14,7 +14,7 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.security import AccessControl, SignatureAlgorithm
 from checkback.security.accounts import Account, Secret
 from checkback.security.addresses import RemoteAddressStrategy
-from checkback.security.decision import AccessRequest, Decision, Denial
+from checkback.security.decision import AccessDecision, AccessRequest, Denial
 from checkback.security.permissions import WORDS
 from checkback.security.record_signer import RecordSigner
 from checkback.security.requests import (
@@ -24,7 +24,7 @@ from checkback.security.requests import (
     operator_request,
 )
 from checkback.streaming.access_table import AccessTable
-from checkback.streaming.verification import Verification
+from checkback.streaming.verification import RecordVerification
 
 RECORDS = 400
 # Some are parts of others, or mean something in an expression, or begin as a permission's key does.
@@ -152,7 +152,7 @@ def expected(rules: AccessControl, sent: Sent) -> int:
     return OF_DENIALS[denial] if denial else 0
 
 
-def missing_permission(decision: Decision) -> int:
+def missing_permission(decision: AccessDecision) -> int:
     is_topic = decision.steps[-1].rule.startswith("topic ")
     return RefusedReason.TOPIC_NOT_PERMITTED if is_topic else RefusedReason.GROUP_NOT_PERMITTED
 
@@ -163,7 +163,9 @@ def test_both_ways_to_decide_come_to_the_same(spark: SparkSession, seed: int) ->
     rules = random_rules(chance)
     sent = [random_record(chance, rules) for _ in range(RECORDS)]
 
-    found = refusals(spark, Verification(spark, AccessTable.of(rules)), [one.row for one in sent])
+    found = refusals(
+        spark, RecordVerification(spark, AccessTable.of(rules)), [one.row for one in sent]
+    )
 
     wanted = [int(expected(rules, one)) for one in sent]
     differing = [

@@ -25,7 +25,7 @@ from tests.spark.test_verification import (
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER, SIGNED_TAIL
 from checkback.security import AccessControl
 from checkback.streaming.access_table import AccessTable
-from checkback.streaming.verification import Verification
+from checkback.streaming.verification import RecordVerification
 
 RECORDS = 400
 Header = tuple[str, bytes | None]
@@ -116,7 +116,7 @@ def meaning(row: KafkaRow) -> object:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_record_that_nobody_signed_so_is_refused(spark: SparkSession, seed: int) -> None:
     chance = random.Random(seed)
-    verification = Verification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
+    verification = RecordVerification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
     originals = [signed(chance) for _ in range(RECORDS)]
     changed = [forged(chance, row, originals) for row in originals]
     are_signed = [meaning(row) for row in originals]

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from checkback.sinks.kafka import transaction
 from checkback.sinks.kafka.deadline import HangingCallError
-from checkback.testing.fake_kafka.awaits import Awaits, Crash, Fault
+from checkback.testing.fake_kafka.awaits import Awaits, Fault, SimulatedCrash
 from checkback.testing.fake_kafka.clock import Clock
 from checkback.testing.fake_kafka.cluster import DAY_MS, Cluster
 from checkback.testing.fake_kafka.consumer import FakeConsumer
@@ -42,7 +42,7 @@ class Scripted(Awaits):
 
     def after(self, call: str) -> None:
         if call == self.dies_after:
-            raise Crash
+            raise SimulatedCrash
 
     def marker_delay_ms(self) -> float:
         return self.delay_ms
@@ -207,7 +207,7 @@ def test_a_decided_commit_stands_though_its_process_dies_and_its_markers_come_la
     producer = open_producer(cluster)
     send(cluster, producer)
     awaits.delay_ms, awaits.dies_after = 500.0, "commit_transaction"
-    with pytest.raises(Crash):
+    with pytest.raises(SimulatedCrash):
         producer.commit_transaction(1)
 
     assert (visible(cluster, 0), visible(cluster, 1)) == ([b"a"], [])

@@ -21,7 +21,7 @@ from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.positions import Position
 from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
 from checkback.protocol.errors import CheckbackError
-from checkback.security.decision import Decision, Outcome, Step
+from checkback.security.decision import AccessDecision, DecisionStep, StepOutcome
 
 TOPIC = "production-RMQ_SYS_TRANS_HALF_TOPIC"
 FILE = "state/0/12/1234567_0123456789abcdef-0123456789abcdef.changelog"
@@ -50,11 +50,15 @@ def verification() -> Verification:
     return Verification(markers={0: 5, 1: 6}, problems=(problem, problem), is_running=True)
 
 
-def decision() -> Decision:
-    return Decision(
+def decision() -> AccessDecision:
+    return AccessDecision(
         (
-            Step("access key", Outcome.NEXT, "There is an account."),
-            Step(f"topic {TOPIC}", Outcome.DENIED, f"It needs SUB and has PUB for '{TOPIC}'. " * 2),
+            DecisionStep("access key", StepOutcome.NEXT, "There is an account."),
+            DecisionStep(
+                f"topic {TOPIC}",
+                StepOutcome.DENIED,
+                f"It needs SUB and has PUB for '{TOPIC}'. " * 2,
+            ),
         )
     )
 

@@ -18,7 +18,7 @@ from checkback.sinks.kafka.epoch import begin_epoch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
-from checkback.testing.fake_kafka import Awaits, Clock, Cluster, Crash, Fault, installed
+from checkback.testing.fake_kafka import Awaits, Clock, Cluster, Fault, SimulatedCrash, installed
 
 HALVES = 4
 
@@ -40,7 +40,7 @@ class SentTwice(Awaits):
     def after(self, call: str) -> None:
         self.flushes_left -= call == "flush"
         if not self.flushes_left:
-            raise Crash
+            raise SimulatedCrash
 
     def request_delay_ms(self) -> float:
         return 3_000.0
@@ -75,7 +75,7 @@ def request(settings: SinkSettings, batch: int, *numbers: int) -> WriteRequest:
 def test_the_next_batch_is_not_committed_half_way(cluster: Cluster) -> None:
     settings, writers = begin(cluster, BARE), Writers()
     writers.write(request(settings, 0, 0))
-    with pytest.raises(Crash):
+    with pytest.raises(SimulatedCrash):
         writers.write(request(settings, 1, 1))
 
     cluster.sleep(5_000)  # the first request of the first commit arrives
@@ -85,7 +85,7 @@ def test_the_next_batch_is_not_committed_half_way(cluster: Cluster) -> None:
 
 def test_the_next_part_of_a_batch_is_not_committed_half_way(cluster: Cluster) -> None:
     settings = begin(cluster, replace(BARE, transaction_rows_max=2))
-    with pytest.raises(Crash):
+    with pytest.raises(SimulatedCrash):
         Writers().write(request(settings, 0, 0, 1, 2, 3))
 
     cluster.sleep(5_000)

@@ -1,8 +1,8 @@
 """Drivers and tasks as threads of which only one runs at a time, in an order that a seed makes.
 
 An actor runs until it waits, and the stage picks the next one by chance. An actor whose process is
-dead is woken once more, and every await of its raises `Crash` until it has ended: what `finally`
-and `except` do on the way reaches nothing, as after a kill.
+dead is woken once more, and every await of its raises `SimulatedCrash` until it has ended: what
+`finally` and `except` do on the way reaches nothing, as after a kill.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from checkback.testing.fake_kafka import Clock, Crash
+from checkback.testing.fake_kafka import Clock, SimulatedCrash
 
 FOR_EVER = float("inf")
 
@@ -104,7 +104,7 @@ class Stage:
         """Wait, as the current actor, for something or until then.
 
         Raises:
-            Crash: its process died meanwhile.
+            SimulatedCrash: its process died meanwhile.
         """
         actor = self.current
         assert actor is not None
@@ -112,13 +112,13 @@ class Stage:
         self._gate.release()
         actor.gate.acquire()
         if actor.process.is_dead:
-            raise Crash
+            raise SimulatedCrash
 
     def wait(self, is_so: Callable[[], bool], timeout_s: float | None = None) -> None:
         """Wait, as the current actor, for something or so long.
 
         Raises:
-            Crash: its process died meanwhile.
+            SimulatedCrash: its process died meanwhile.
         """
         self.pause(is_so, FOR_EVER if timeout_s is None else self.clock.now_ms + timeout_s * 1_000)
 
@@ -126,7 +126,7 @@ class Stage:
         """Wait for work: nothing is to be expected of the actor before there is some.
 
         Raises:
-            Crash: its process died meanwhile.
+            SimulatedCrash: its process died meanwhile.
         """
         actor = self.current
         assert actor is not None
@@ -148,7 +148,7 @@ class Stage:
         if actor.is_started:
             actor.gate.release()
         elif actor.process.is_dead:
-            actor.is_done, actor.failure = True, Crash()
+            actor.is_done, actor.failure = True, SimulatedCrash()
             self.current = None
             return
         else:

@@ -15,7 +15,7 @@ from zlib import crc32
 from tests.simulation.exactly_once.actors import Actor, Process, Stage
 
 from checkback.client.direct.session import RETRY_BACKOFF_MS
-from checkback.testing.fake_kafka import Awaits, Crash, Fault
+from checkback.testing.fake_kafka import Awaits, Fault, SimulatedCrash
 
 STEP_MS = 1.0
 SPOKEN_FOR_WITHIN_MS = 600_000.0
@@ -157,13 +157,13 @@ class Fates(Awaits):
         """Have the process of the current actor die here.
 
         Raises:
-            Crash: always.
+            SimulatedCrash: always.
         """
         actor.process.is_dead = True
         counted = self.services_died_at if actor.process.is_service else self.crashed_at
         counted[call, side] += 1
         self.tell(f"{actor.name} dies {side} {call}")
-        raise Crash
+        raise SimulatedCrash
 
     def tell(self, what: str) -> None:
         """Add a line to what the run did: it is hashed, and kept where somebody wants to read."""
@@ -173,7 +173,7 @@ class Fates(Awaits):
 
     def _reached(self, actor: Actor, call: str) -> None:
         if actor.process.is_dead:
-            raise Crash
+            raise SimulatedCrash
         self.clock.now_ms += STEP_MS
         self.tell(f"{actor.name} {call}")
 

@@ -35,7 +35,7 @@ from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.state import ALL_READ
 from checkback.streaming.preflight import ClusterFacts
-from checkback.testing.fake_kafka import Clock, Cluster, Crash, FakeAdminClient, installed
+from checkback.testing.fake_kafka import Clock, Cluster, FakeAdminClient, SimulatedCrash, installed
 from checkback.testing.fake_kafka.groups import Committed, Place
 
 CRASHES = 60
@@ -178,7 +178,7 @@ class Run:
         failure = actor.failure
         if failure is None:
             return
-        known = (Crash, ConcurrentLogError, FencedError, BrokerError, CheckpointError)
+        known = (SimulatedCrash, ConcurrentLogError, FencedError, BrokerError, CheckpointError)
         if not isinstance(failure, known):
             raise failure
 

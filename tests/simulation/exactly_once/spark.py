@@ -21,7 +21,7 @@ from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.streaming.fencing import fence_older
-from checkback.testing.fake_kafka import Crash
+from checkback.testing.fake_kafka import SimulatedCrash
 
 if TYPE_CHECKING:
     from tests.simulation.exactly_once.run import Run
@@ -132,7 +132,7 @@ class Driver:
             tasks.running.remove(actor)
             if actor.failure is None:
                 return True
-            if not isinstance(actor.failure, Crash):
+            if not isinstance(actor.failure, SimulatedCrash):
                 tasks.failures += 1
                 if tasks.failures == FAILURES_MAX:
                     raise actor.failure

@@ -20,7 +20,7 @@ from checkback.client.doubts import Doubts
 from checkback.client.half_producer import HalfProducer
 from checkback.client.listener import LocalTransactionState
 from checkback.client.op_producer import OpProducer
-from checkback.client.topic_facts import Topic
+from checkback.client.topic_facts import TopicLeaders
 
 BROKERS_TIME_MS = 1_700_000_000_000
 FATAL = KafkaError(KafkaError._FATAL)
@@ -78,7 +78,7 @@ class Stage:
     def __init__(self, *kafkas: Kafka) -> None:
         opened: Any = iter(kafkas)
         facts: Any = SimpleNamespace(
-            topic=lambda _: Topic({0: 1}, (0,), float("inf")), refresh=lambda _: None
+            topic=lambda _: TopicLeaders({0: 1}, (0,), float("inf")), refresh=lambda _: None
         )
         clock, doubts, counters = BrokerClock(), Doubts(), Counters()
         self.counters = counters

@@ -25,7 +25,7 @@ from checkback.client.message import Message
 from checkback.client.op_producer import OpProducer
 from checkback.client.polled_producer import PolledProducer
 from checkback.client.stored_halves import HELD_MAX, StoredHalves
-from checkback.client.topic_facts import Topic
+from checkback.client.topic_facts import TopicLeaders
 from checkback.protocol.errors import SendError
 from checkback.protocol.records import Op, half_headers
 from checkback.security.record_signer import RecordSigner
@@ -70,7 +70,7 @@ class Producer:
 
 def test_a_half_is_signed_as_it_is_sent() -> None:
     kafka: Any = Producer()
-    facts: Any = SimpleNamespace(topic=lambda _: Topic({0: 1}, (0,), 0.0))
+    facts: Any = SimpleNamespace(topic=lambda _: TopicLeaders({0: 1}, (0,), 0.0))
     producer = HalfProducer(
         lambda _: kafka, "half", facts, Doubts(), Counters(), BrokerClock(),
         budget_ms=5_000, tries_max=1, avoid_faults=False, signer=SIGNER,
@@ -96,7 +96,7 @@ class Guarded:
         at_broker = SimpleNamespace(**vars(STORED))
         at_broker.timestamp = lambda: (TIMESTAMP_LOG_APPEND_TIME, self.BROKERS_MS)
         kafka.stored = at_broker
-        facts: Any = SimpleNamespace(topic=lambda _: Topic({0: 1}, (0,), 0.0))
+        facts: Any = SimpleNamespace(topic=lambda _: TopicLeaders({0: 1}, (0,), 0.0))
         self.doubts, clock = Doubts(), BrokerClock()
         signer = replace(SIGNER, now_ms=lambda: clock.now_ms(steady_ms(), 0))
         self.producer = HalfProducer(

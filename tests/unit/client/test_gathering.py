@@ -20,7 +20,7 @@ from checkback.client.kafka_clients import KafkaClients
 from checkback.client.message import Message
 from checkback.client.options import ProducerOptions
 from checkback.client.polled_producer import ThreadReport
-from checkback.client.topic_facts import Topic
+from checkback.client.topic_facts import TopicLeaders
 from checkback.protocol.errors import SendError
 from checkback.protocol.records import half_headers
 
@@ -57,7 +57,7 @@ class World:
         self.at_once: list[Kafka] = []
         self.gathering: list[Kafka] = []
         facts: Any = SimpleNamespace(
-            topic=lambda _: Topic({0: 1, 1: 1}, (0, 1), 0.0), refresh=lambda _: None
+            topic=lambda _: TopicLeaders({0: 1, 1: 1}, (0, 1), 0.0), refresh=lambda _: None
         )
         self.producer = HalfProducer(
             lambda _: self._opened(self.at_once), "half", facts, Doubts(), Counters(),

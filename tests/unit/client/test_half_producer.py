@@ -19,7 +19,7 @@ from checkback.client.half import Half
 from checkback.client.half_producer import HalfProducer
 from checkback.client.message import Message
 from checkback.client.results import SendStatus
-from checkback.client.topic_facts import Topic, TopicFacts
+from checkback.client.topic_facts import TopicFacts, TopicLeaders
 from checkback.protocol.errors import SendError
 from checkback.protocol.records import half_headers
 
@@ -101,7 +101,7 @@ class World:
         self.doubts = Doubts()
         self.counters = Counters()
         facts: Any = SimpleNamespace(
-            topic=lambda _: Topic({0: 1, 1: 2, 2: 3}, (0, 1, 2), 0.0), refresh=lambda _: None
+            topic=lambda _: TopicLeaders({0: 1, 1: 2, 2: 3}, (0, 1, 2), 0.0), refresh=lambda _: None
         )
         self.ids = (f"id-{number}" for number in range(9))
         self.producer = HalfProducer(

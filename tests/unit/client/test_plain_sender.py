@@ -14,7 +14,7 @@ from checkback.client.counters import Counters
 from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerOptions
 from checkback.client.plain_sender import PlainSender
-from checkback.client.topic_facts import Topic
+from checkback.client.topic_facts import TopicLeaders
 from checkback.protocol.errors import InvalidMessageError, SendError
 from checkback.testing.waiting import wait_until
 
@@ -51,7 +51,7 @@ class Kafka:
 
 def sender_of(kafka: Kafka, **options: Any) -> PlainSender:
     facts: Any = SimpleNamespace(
-        topic=lambda _: Topic({0: 1}, (0,), float("inf")), refresh=lambda _: None
+        topic=lambda _: TopicLeaders({0: 1}, (0,), float("inf")), refresh=lambda _: None
     )
     open_producer: Any = lambda _: kafka  # noqa: E731
     return PlainSender(open_producer, facts, lambda: "id", ProducerOptions(**options), Counters())

@@ -12,7 +12,7 @@ from opentelemetry.trace import NoOpTracerProvider
 
 from checkback.client import LocalTransactionState, Message, MessageExt
 from checkback.client.opentelemetry import OpenTelemetryTracing
-from checkback.client.tracing import UNTRACED, Step
+from checkback.client.tracing import UNTRACED, TracedStep
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -38,11 +38,11 @@ def send(tracing: OpenTelemetryTracing, message: Message) -> Message:
     """Go through the steps as a producer does; return what would be sent."""
     with tracing.transaction(message) as carrying:
         carrying.transaction_id = "t-1"
-        with tracing.step(Step.HALF, carrying):
+        with tracing.step(TracedStep.HALF, carrying):
             pass
-        with tracing.step(Step.LOCAL_TRANSACTION, carrying) as told:
+        with tracing.step(TracedStep.LOCAL_TRANSACTION, carrying) as told:
             told.ended(COMMIT, None)
-        with tracing.step(Step.OP, carrying):
+        with tracing.step(TracedStep.OP, carrying):
             pass
     return carrying
 
@@ -100,5 +100,5 @@ def test_untraced_changes_nothing() -> None:
     message = Message("paid", b"x")
     with UNTRACED.transaction(message) as carrying:
         assert carrying is message
-        with UNTRACED.step(Step.OP, message) as told:
+        with UNTRACED.step(TracedStep.OP, message) as told:
             told.ended(COMMIT, None)

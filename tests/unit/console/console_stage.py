@@ -12,7 +12,7 @@ import pyarrow as pa
 from fastapi.testclient import TestClient
 
 from checkback.console.access import AccessRules, digest
-from checkback.console.actions import Action, Deed, Preview, Wish
+from checkback.console.actions import Deed, OperatorAction, Preview, Wish
 from checkback.console.application import new_application
 from checkback.console.audit import AuditEntry
 from checkback.console.kafka_facts import GroupRow, KafkaFacts
@@ -304,6 +304,6 @@ def make_stage(
     chosen = rules or AccessRules({digest(TOKEN): OPERATOR})
     console = new_console(settings, sources, chosen, told.append)
     action = MadeUpAction()
-    actions: dict[str, Action] = {**console.actions, "resolve": action}
+    actions: dict[str, OperatorAction] = {**console.actions, "resolve": action}
     console.actions = actions
     return Stage(console, sources, action, told)

@@ -22,7 +22,7 @@ from checkback.commands.report import command as report_command
 from checkback.commands.top import bars, text_of, view
 from checkback.console import report
 from checkback.console.audit import Audit, AuditEntry
-from checkback.console.history import History, Sampler
+from checkback.console.history import FigureSampler, History
 from checkback.console.opening import open_sources
 from checkback.console.plots import UNKNOWN
 from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text
@@ -157,7 +157,7 @@ def test_a_sampler_goes_on_when_a_look_fails(tmp_path: Path) -> None:
             return stage.sources.snapshots.read()
 
     history = History()
-    sampler = Sampler(Failing(), history, interval_s=0.001)  # type: ignore[arg-type]
+    sampler = FigureSampler(Failing(), history, interval_s=0.001)  # type: ignore[arg-type]
     sampler.start()
     while not history.taken:
         pass

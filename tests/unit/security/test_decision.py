@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from checkback.security import AccessControl
-from checkback.security.decision import AccessRequest, Denial, Need, Outcome, ResourceKind
+from checkback.security.decision import AccessRequest, Denial, Need, ResourceKind, StepOutcome
 from checkback.security.permissions import Permission
 from checkback.security.requests import half_request, op_request, operator_request
 
@@ -131,7 +131,7 @@ def test_the_first_rule_that_knows_decides(
     assert decision.is_allowed is (denial is None)
     rules = [step.rule for step in decision.steps]
     assert rules[: len(ORDER)] == ORDER[: len(rules)]
-    assert all(step.outcome is Outcome.NEXT for step in decision.steps[:-1])
+    assert all(step.outcome is StepOutcome.NEXT for step in decision.steps[:-1])
     assert decision.says == decision.steps[-1].says != ""
 
 
