@@ -1,9 +1,8 @@
 """What of a record is signed, byte for byte, and the headers that carry a signature.
 
 Every byte has one meaning: sizes stand first, the separator is a byte that no UTF-8 text holds, and
-Signature is the last name. So no other record has the content of a signed one. Spark computes the
-same content from its columns without looking at headers one by one
-(checkback.streaming.verification).
+Signature is the last name. So no other record has the content of a signed one. The pipeline makes
+the same content in Java (streaming/RecordVerifier.java).
 """
 
 from __future__ import annotations
