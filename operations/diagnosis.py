@@ -232,7 +232,7 @@ def judge_group(facts: GroupFacts) -> Diagnosis:
     if facts.members == 0:
         remedy = "Start a producer of the group: its checks count although nobody answers."
         return Diagnosis(check, Result.WARNING, f"{waits}: it has no live member", remedy)
-    return Diagnosis(check, Result.OK, f"{waits}; {facts.members} live members")
+    return Diagnosis(check, Result.OK, f"{waits}; live members: {facts.members}")
 
 
 def judge_compiled_sink(*, is_usable: bool) -> Diagnosis:

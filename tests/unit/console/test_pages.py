@@ -104,6 +104,15 @@ def test_commands_in_a_sentence_are_shown_as_code(stage: Stage) -> None:
     shown = stage.client().get("/parts/doctor").text
 
     assert "missing. <em>Run <code>checkback topics create</code>.</em>" in shown
+    assert "hold 3 open transactions. <em>" in shown
+
+
+def test_a_discarded_transaction_leads_to_where_it_is_resumed(stage: Stage) -> None:
+    of_a_discarded = stage.signed_in().get("/parts/transactions/1:3").text
+    of_a_pending = stage.signed_in().get("/parts/transactions/0:4").text
+
+    assert '<a href="/discarded?group=' in of_a_discarded
+    assert "/discarded?group=" not in of_a_pending
 
 
 def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:
