@@ -102,7 +102,8 @@ def view(history: History, groups: Sequence[GroupRow] | str) -> RenderableType:
         f"{event.replace('_', ' ')} {count:,.0f}" for event, count in snapshot.totals.items()
     )
     missing = [Text(f"no {one.what}: {one.says} {one.remedy}") for one in snapshot.missing]
-    return Group(head, "", figures, Text(totals), "", _groups_table(groups), *missing)
+    counted = [Text(snapshot.counted_how)] if snapshot.counted_how else []
+    return Group(head, "", figures, Text(totals), *counted, "", _groups_table(groups), *missing)
 
 
 def bars(lines: Sequence[str]) -> str:

@@ -28,6 +28,11 @@ BATCH: Final = "checkback_batch_write_seconds"
 READ: Final = "checkback_records_read_total"
 HALVES: Final = "halves"
 LAG: Final = "checkback_lag_records"
+COUNTED_HOW: Final[Mapping[str, str]] = {
+    "metrics": "counted since the pipeline started",
+    "ledger": "counted over the whole ledger, without finals that their topics refused",
+}
+"""By where totals come from: what they count. The ledger has what the rules decided only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,11 @@ class Snapshot:
     lag: float | None = None
     counted_by: str = ""
     missing: tuple[Missing, ...] = ()
+
+    @property
+    def counted_how(self) -> str:
+        """What the totals count; "" where there are none."""
+        return COUNTED_HOW.get(self.counted_by, "")
 
     def as_data(self) -> dict[str, Any]:
         """Return it as plain data."""

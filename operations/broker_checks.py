@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, TopicCollection
@@ -26,6 +25,7 @@ from checkback.operations.scanning import FoundRecord, TopicScanner
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import CheckbackError
+from checkback.protocol.properties import RESEND
 from checkback.protocol.refusals import refusal_facts
 from checkback.protocol.topics import DAY_MS, TopicNames
 from checkback.sinks.kafka.asking_again import said_by
@@ -152,14 +152,22 @@ def _broker_configs(admin: Any) -> dict[str, str]:
 
 
 def refused_reasons(records: Iterable[FoundRecord], most: int) -> Counter[str]:
-    """Count why records were refused, as the pipeline says; notes about resends are none.
+    """Count why records were refused, as the pipeline says; those sent again do not count.
 
     Args:
         records: of the refused topic.
-        most: no more refused records than this many are looked at.
+        most: no more refused records than this many are counted.
     """
-    told = (refusal_facts(record.headers).facts.get("reason") for record in records)
-    return Counter(islice(filter(None, told), most))
+    left: dict[str, str] = {}
+    for record in records:
+        reason = refusal_facts(record.headers).facts.get("reason")
+        if reason:
+            left[str(record.at)] = reason
+        else:
+            left.pop(record.text(RESEND.source), None)
+        if len(left) >= most:
+            break
+    return Counter(left.values())
 
 
 def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:

@@ -107,17 +107,17 @@ def judge_refused(reasons: Mapping[str, int], topic: str, most: int) -> Diagnosi
     """Return how many records were refused in the last day, and why.
 
     Args:
-        reasons: their number by the name of the reason.
+        reasons: their number by the name of the reason, without those that were sent again.
         topic: the refused topic.
         most: no more than this many were counted.
     """
     number = sum(reasons.values())
     if not number:
-        return Diagnosis("refused records", Result.OK, "none in the last day")
+        return Diagnosis("refused records", Result.OK, "none in the last day, or all sent again")
     by_reason = sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
     named = ", ".join(f"{name} {count:,}" for name, count in by_reason)
     so_far = "at least " if number >= most else ""
-    says = f"{so_far}{number:,} in the last day: {named}"
+    says = f"{so_far}{number:,} in the last day and not sent again: {named}"
     remedy = f"See `checkback docs alerts`; the records are on {topic}."
     return Diagnosis("refused records", Result.WARNING, says, remedy)
 
@@ -232,7 +232,7 @@ def judge_group(facts: GroupFacts) -> Diagnosis:
     if facts.members == 0:
         remedy = "Start a producer of the group: its checks count although nobody answers."
         return Diagnosis(check, Result.WARNING, f"{waits}: it has no live member", remedy)
-    return Diagnosis(check, Result.OK, f"{waits}; {facts.members} live members")
+    return Diagnosis(check, Result.OK, f"{waits}; live members: {facts.members}")
 
 
 def judge_compiled_sink(*, is_usable: bool) -> Diagnosis:

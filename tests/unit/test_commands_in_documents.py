@@ -90,6 +90,13 @@ def test_a_step_of_a_runbook_does_what_the_page_says(page: Path) -> None:
     assert lacking == []
 
 
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_tool_of_kafka_is_told_where_the_brokers_are(document: Path) -> None:
+    spans = re.findall(r"`(kafka-[a-z-]+(?:\.sh)? --describe[^`]*)`", document.read_text("utf-8"))
+
+    assert spans == [], "begin with --bootstrap-server HOST:9092"
+
+
 def test_command_lines_are_found() -> None:
     alerts = list(command_lines(ROOT / "docs" / "operating" / "alerts.md"))
 

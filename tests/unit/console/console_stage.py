@@ -192,6 +192,7 @@ class MadeUpFacts(KafkaFacts):
                 f"topic {NAMES.op}", Result.FAILED, "missing", "Run `checkback topics create`."
             ),
             Diagnosis("half retention", Result.OK, "halves are kept for 7d"),
+            Diagnosis("stalls", Result.FAILED, "hold 3 open transactions.", "Abort them."),
         ]
 
     def checkpoint(self) -> dict[str, Any]:

@@ -117,6 +117,7 @@ def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
 
     for said in ("orders  2026-", "Pending", "11", "payment-service", "warning", "no metrics:"):
         assert said in shown, shown
+    assert "counted over the whole ledger, without finals that their topics refused\n" in shown
     assert "payment-service        3      7m        0  warning: it has no live member\n" in shown
     assert "order-service          4      9m        2  ok\n" in shown
     assert "The brokers do not answer" in text_of(

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from zipfile import ZipFile
@@ -103,6 +104,15 @@ def test_commands_in_a_sentence_are_shown_as_code(stage: Stage) -> None:
     shown = stage.client().get("/parts/doctor").text
 
     assert "missing. <em>Run <code>checkback topics create</code>.</em>" in shown
+    assert "hold 3 open transactions. <em>" in shown
+
+
+def test_a_discarded_transaction_leads_to_where_it_is_resumed(stage: Stage) -> None:
+    of_a_discarded = stage.signed_in().get("/parts/transactions/1:3").text
+    of_a_pending = stage.signed_in().get("/parts/transactions/0:4").text
+
+    assert '<a href="/discarded?group=' in of_a_discarded
+    assert "/discarded?group=" not in of_a_pending
 
 
 def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:
@@ -199,6 +209,18 @@ def test_an_operator_previews_confirms_and_is_noted(stage: Stage) -> None:
         ("sign in", OPERATOR, "done"), ("resolve", OPERATOR, "done"),
     ]  # fmt: skip
     assert "paid by phone" in client.get("/actions").text
+
+
+def test_the_refused_page_counts_only_the_reasons_that_there_were(stage: Stage) -> None:
+    latest = stage.console.history.latest
+    assert latest is not None
+    counted = {"REAL_TOPIC_MISSING": 4.0, "HALF_LOST": 0.0}
+    stage.console.history.add(replace(latest, refused=counted))
+
+    shown = stage.client().get("/refused").text
+
+    assert '<a href="/refused?reason=REAL_TOPIC_MISSING">4</a>' in shown
+    assert "/refused?reason=HALF_LOST" not in shown
 
 
 def test_only_an_operator_may_send_a_refused_final_and_only_once(stage: Stage) -> None:

@@ -24,6 +24,7 @@ from checkback.operations.diagnosis import (
     judge_rights,
     judge_topics,
 )
+from checkback.operations.positions import Position
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import RESEND
 from checkback.protocol.refusals import RefusedReason, refused_headers
@@ -134,7 +135,7 @@ def test_a_missing_right_is_named() -> None:
 @pytest.mark.parametrize(
     ("facts", "result", "says"),
     [
-        (GroupFacts("g", 3, 60_000, True, 2), Result.OK, "2 live members"),
+        (GroupFacts("g", 3, 60_000, True, 2), Result.OK, "live members: 2"),
         (GroupFacts("g", 3, 60_000, True, 0), Result.WARNING, "no live member"),
         (GroupFacts("g", 3, 60_000, False, 0), Result.WARNING, "no check topic"),
         (GroupFacts("g", 3, 60_000, True, None), Result.WARNING, "may not be seen"),
@@ -163,8 +164,8 @@ def test_refused_records_are_counted_by_reason_the_most_frequent_first() -> None
 
     assert none.result is Result.OK
     assert some.result is Result.WARNING
-    assert some.says == "8 in the last day: REAL_TOPIC_MISSING 7, HALF_LOST 1"
-    assert many.says == "at least 100 in the last day: HALF_LOST 100"
+    assert some.says == "8 in the last day and not sent again: REAL_TOPIC_MISSING 7, HALF_LOST 1"
+    assert many.says == "at least 100 in the last day and not sent again: HALF_LOST 100"
 
 
 def test_why_a_record_was_refused_is_what_the_pipeline_says() -> None:
@@ -174,9 +175,19 @@ def test_why_a_record_was_refused_is_what_the_pipeline_says() -> None:
     honest = refused_headers([], RefusedReason.HALF_LOST, NAMES.half, 0, 8)
     note = [(RESEND.target, b"orders:0:3"), (RESEND.operator, b"o"), (RESEND.reason, b"r")]
 
-    found = [record(NAMES.refused, headers) for headers in (note, hostile, honest, honest)]
+    headers = (note, hostile, honest, honest)
+    found = [record(NAMES.refused, one, at=Position(0, at)) for at, one in enumerate(headers)]
 
     assert refused_reasons(found, most=2) == {"SIGNATURE_WRONG": 1, "HALF_LOST": 1}
+
+
+def test_a_refused_final_that_was_sent_again_warns_nobody_any_more() -> None:
+    missing = refused_headers([], RefusedReason.REAL_TOPIC_MISSING, NAMES.half, 0, 7)
+    note = [(RESEND.source, b"0:4"), (RESEND.target, b"orders:0:3")]
+    headers = {4: missing, 5: missing, 6: note}
+    found = [record(NAMES.refused, one, at=Position(0, at)) for at, one in headers.items()]
+
+    assert refused_reasons(found, most=9) == {"REAL_TOPIC_MISSING": 1}
 
 
 @pytest.mark.parametrize(
