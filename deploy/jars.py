@@ -22,6 +22,7 @@ from typing import Final, Literal, cast, get_args
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError, PrerequisiteError
+from checkback.streaming.conditional_files import is_on_s3
 from checkback.streaming.jars_folder import jars_folder, sha256
 from checkback.streaming.submission import is_submitted
 
@@ -80,9 +81,6 @@ def store_jars(settings: Settings) -> list[Path]:
     Raises:
         PrerequisiteError, OperationalError: as for ensure_jars.
     """
-    # It needs py4j, which is missing where only the console is installed.
-    from checkback.streaming.conditional_files import is_on_s3
-
     return ensure_jars("s3") if is_on_s3(settings.checkpoint) else []
 
 
