@@ -47,6 +47,7 @@ class Health:
     _state: str = "starts"
     _beat_s: float | None = None
     _batch_s: float = 0.0
+    _has_written: bool = False
     _reached: tuple[float, str] | None = None
     _asking: Lock = field(default_factory=Lock)
 
@@ -54,6 +55,7 @@ class Health:
         """Note that the query runs."""
         self._state = "runs"
         self._batch_s = self._beat_s = self.now_s()
+        self._has_written = False
 
     def beat(self) -> None:
         """Note that the driver's loop turns."""
@@ -61,7 +63,7 @@ class Health:
 
     def batch_written(self) -> None:
         """Note that a batch was written."""
-        self._batch_s = self.now_s()
+        self._batch_s, self._has_written = self.now_s(), True
 
     def ending(self) -> None:
         """Note that the job is about to end; what it still waits for is no hang."""
@@ -80,12 +82,16 @@ class Health:
             return Answer(False, f"the job {self._state}")
         age_s = self.now_s() - self._batch_s
         if age_s > self.age_s_max:
-            says = f"the last batch is {_span(age_s)} old, more than {_span(self.age_s_max)}"
-            return Answer(False, says)
+            return Answer(False, f"{self._age_text(age_s)}, more than {_span(self.age_s_max)}")
         unreached = self._unreached()
         if unreached:
             return Answer(False, f"the brokers can't be reached: {unreached}")
-        return Answer(True, f"ready; the last batch is {_span(age_s)} old")
+        return Answer(True, f"ready; {self._age_text(age_s)}")
+
+    def _age_text(self, age_s: float) -> str:
+        if self._has_written:
+            return f"the last batch is {_span(age_s)} old"
+        return f"no batch was written since the query started {_span(age_s)} ago"
 
     def _unreached(self) -> str:
         with self._asking:

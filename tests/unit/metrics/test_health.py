@@ -36,13 +36,20 @@ def test_a_job_that_starts_is_alive_and_not_ready() -> None:
 def test_a_job_whose_query_runs_is_ready() -> None:
     world = World()
     world.health.started()
+    world.now_s += 21
+    before_the_first = world.health.ready()
+    world.health.batch_written()
 
+    assert before_the_first == (
+        True, "ready; no batch was written since the query started 21s ago",
+    )  # fmt: skip
     assert world.health.ready() == (True, "ready; the last batch is 0s old")
 
 
 def test_a_late_batch_makes_it_unready_and_the_next_batch_ready() -> None:
     world = World()
     world.health.started()
+    world.health.batch_written()
     world.now_s += 61
     late = world.health.ready()
     world.health.batch_written()
