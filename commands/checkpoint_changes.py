@@ -92,11 +92,12 @@ def repartition(
     find_java()
     # Imported late, because Spark loads slowly.
     from checkback.operations.checkpoint.opening import open_checkpoint
-    from checkback.operations.checkpoint.repartition import look_ahead
+    from checkback.operations.checkpoint.repartition import look_ahead, require_not_running
     from checkback.operations.checkpoint.repartition import repartition as change
     from checkback.streaming.preflight import require_settings
 
     require_settings(settings)
+    require_not_running(settings)  # before Spark, which takes ten seconds to start
     with open_checkpoint(settings) as (spark, store):
         if not is_certain:
             plan = look_ahead(settings, store, partitions)

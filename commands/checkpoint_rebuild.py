@@ -90,7 +90,7 @@ def _cut_lines(report: RebuildReport) -> list[str]:
 def _topic_lines(report: RebuildReport) -> list[str]:
     lines = []
     if report.moved_to:
-        lines.append(f"The damaged checkpoint is now {report.moved_to}.")
+        lines.append(f"The old checkpoint is now {report.moved_to}.")
     if report.ended_queries:
         does = "would be ended" if report.dry_run else "were ended"
         lines.append(f"Queries that {does} for good: {', '.join(report.ended_queries)}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
@@ -58,7 +58,7 @@ def judge_topics(
         found: the topics that exist.
         names: the topics' names.
     """
-    findings = [_judge_topic(plan, found.get(plan.name)) for plan in plans]
+    findings = [_judge_topic(plan, found.get(plan.name), names) for plan in plans]
     half = found.get(names.half)
     for topic in names.read[1:]:
         other = found.get(topic)
@@ -69,11 +69,19 @@ def judge_topics(
     return findings
 
 
-def _judge_topic(plan: TopicPlan, found: FoundTopic | None) -> Diagnosis:
+def _judge_topic(plan: TopicPlan, found: FoundTopic | None, names: TopicNames) -> Diagnosis:
     check = f"topic {plan.name}"
     if found is None:
         return Diagnosis(check, Result.FAILED, "missing", "Run `checkback topics create`.")
-    differences = list(compare(plan, found))
+    if not found.partitions:
+        remedy = f"Grant DESCRIBE and DESCRIBECONFIGS on {plan.name} to whoever runs this."
+        result = Result.WARNING if plan.name == names.status else Result.FAILED
+        return Diagnosis(check, result, "this user may not see it", remedy)
+    differences = list(compare(plan if found.configs else replace(plan, configs={}), found))
+    if not differences and not found.configs:
+        says = f"partitions: {found.partitions}; this user may not see its settings"
+        remedy = f"Grant DESCRIBECONFIGS on {plan.name} to have them compared with their plan."
+        return Diagnosis(check, Result.WARNING, says, remedy)
     if not differences:
         return Diagnosis(check, Result.OK, f"as planned, partitions: {found.partitions}")
     breaks = any(one.name in BREAKING or _is_too_narrow(one) for one in differences)
@@ -94,6 +102,10 @@ def judge_retention(settings: Settings, half: FoundTopic, window_ms: int) -> Dia
         half: the half topic.
         window_ms: how long a half may be pending.
     """
+    if not half.configs:
+        says = "this user may not see how long halves are kept"
+        remedy = f"Grant DESCRIBECONFIGS on {settings.topics.half}."
+        return Diagnosis("half retention", Result.WARNING, says, remedy)
     kept_ms = int(half.configs.get("retention.ms", "-1"))
     kept = "for ever" if kept_ms < 0 else f"for {duration_text(kept_ms)}"
     says = f"halves are kept {kept}, may be pending for {duration_text(window_ms)}"

@@ -48,7 +48,7 @@ from checkback.streaming.preflight import require_markers
 from checkback.streaming.rule_source import present_rules
 from checkback.streaming.sink_choices import sink_settings
 from checkback.streaming.stalls import StallWatch
-from checkback.streaming.state_size import fitted
+from checkback.streaming.state_size import fitted, require_same_settings
 
 LOG_APPEND_TIME: Final = 2
 MOST_AT_ONCE: Final = 7
@@ -165,9 +165,16 @@ class Doctor:
                 says, remedy = "not started yet", "Run `checkback run`; it makes the checkpoint."
                 yield Diagnosis("checkpoint", Result.WARNING, says, remedy)
                 return
-            yield from guarded("markers", lambda: self._markers(store))
+            differing = list(guarded("checkpoint", lambda: self._settings_that_differ(store)))
+            # Under another application id, or of other state partitions, no marker is found.
+            yield from differing or guarded("markers", lambda: self._markers(store))
             yield from guarded("position", self._position)
             yield from guarded("groups", lambda: self._groups(store))
+
+    def _settings_that_differ(self, store: ReadableCheckpoint) -> Findings:
+        """Refuse settings with which the pipeline would not start over its checkpoint."""
+        require_same_settings(self._settings, store)
+        yield from ()
 
     def _markers(self, store: ReadableCheckpoint) -> Findings:
         sink = sink_settings(self._settings, self._connection, store.query_id() or "")

@@ -160,7 +160,8 @@ def _checked(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]
     if not _servers(bootstrap_servers):
         raise ConfigurationError(
             "bootstrap_servers is not set.",
-            remedy="Name the Kafka brokers: --bootstrap-servers host:port.",
+            remedy="Name the Kafka brokers: in the file that --config names, or with "
+            "--bootstrap-servers host:port.",
             key="bootstrap_servers",
         )
     known = {_SYNONYMS.get(key, key): str(value) for key, value in kafka.items()}

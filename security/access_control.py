@@ -156,7 +156,7 @@ def rules_text(path: str | os.PathLike[str]) -> str:
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             f"The access rules {file} can't be read: {_reason(error)}.",
-            remedy="Check acl_file and the rights of the file.",
+            remedy="Check its path and its rights.",
             source=str(file),
         ) from error
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -74,7 +75,7 @@ class OffsetPublisher:
         while self._is_asked and self.now_s() < until_s:
             self._take_answer(ANSWER_POLL_S)
         if self._consumer is not None:
-            self._consumer.close()
+            close_for(self._consumer, LAST_WAIT_S)
             self._consumer = None
 
     def _new_consumer(self) -> Consumer:
@@ -89,6 +90,18 @@ class OffsetPublisher:
     def _take_answer(self, wait_s: float) -> None:
         if self._consumer is not None and self._is_asked:
             self._consumer.poll(wait_s)
+
+
+def close_for(consumer: Consumer, wait_s: float) -> None:
+    """Close a consumer, and leave it to itself if that takes longer.
+
+    librdkafka waits for a commit that has no answer. Who may not read the group never gets one, and
+    to give that right is optional.
+    """
+    # A daemon: the process ends without it.
+    closing = Thread(target=consumer.close, name="closing-offsets", daemon=True)
+    closing.start()
+    closing.join(wait_s)
 
 
 def end_offsets(progress: Mapping[str, Any] | None) -> Ends:

@@ -80,8 +80,8 @@ def require_settings(
         if not getattr(settings, key):
             raise ConfigurationError(
                 f"{key} is not set.",
-                remedy=f"Set it in the file, as CHECKBACK_{key.upper()}, or with "
-                f"--{key.replace('_', '-')}.",
+                remedy=f"Set it in the file that --config names, as CHECKBACK_{key.upper()}, or "
+                f"with --{key.replace('_', '-')}.",
                 key=key,
             )
 

@@ -10,6 +10,7 @@ from checkback.checkpoints.identity import FILE, CheckpointIdentity
 from checkback.checkpoints.logs import SHUFFLE_PARTITIONS, BrokenLogError
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
+from checkback.streaming.cores import state_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,6 +60,26 @@ def fitted(settings: Settings, store: ReadableCheckpoint) -> Settings:
     if settings.state_partitions is not None:
         return settings
     return replace(settings, state_partitions=bound)
+
+
+def require_same_settings(settings: Settings, store: ReadableCheckpoint) -> None:
+    """Refuse settings that a checkpoint was not made with; asks no broker.
+
+    Raises:
+        CheckpointError: names the first that differs; or as for `fitted`.
+    """
+    text = store.read_own(FILE)
+    if text is None:
+        return
+    fitting, bound = fitted(settings, store), CheckpointIdentity.from_json(text)
+    now = replace(
+        bound,
+        application_id=fitting.application_id,
+        page_size=fitting.offsets_per_page,
+        state_partitions=state_partitions(fitting),
+        order=fitting.order_of_pages,
+    )
+    bound.require_same(now)
 
 
 def _planned_partitions(store: ReadableCheckpoint) -> int | None:

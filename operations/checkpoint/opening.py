@@ -93,6 +93,9 @@ def open_checkpoint(settings: Settings) -> Iterator[tuple[SparkSession, Checkpoi
     from checkback.checkpoints.store import CheckpointStore
     from checkback.streaming.session import start_session
 
+    folder = local_folder(settings.checkpoint, settings.spark)
+    if folder is not None:
+        _require_pipeline(LocalCheckpoint(folder))  # before Spark, which takes ten seconds to start
     spark_here = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", **settings.spark}
     here = replace(settings, master="local[2]", spark=spark_here)
     spark = start_session(here, store_jars(settings))

@@ -112,7 +112,7 @@ def repartition(
         CheckpointError: a job is using it, it is damaged, or its last batch is written in part.
         BrokerError: Kafka refused a change.
     """
-    _require_not_running(settings)
+    require_not_running(settings)
     found, plan = _plan_of(store, partitions)
     require_stopped(store, settings)
     sink = marker_settings(settings, found.query_id or "", found.identity)
@@ -140,7 +140,7 @@ def look_ahead(settings: Settings, store: CheckpointStore, partitions: int) -> R
     Raises:
         UsageError, CheckpointError: as for repartition.
     """
-    _require_not_running(settings)
+    require_not_running(settings)
     return _plan_of(store, partitions)[1]
 
 
@@ -203,7 +203,7 @@ def require_stopped(
     Raises:
         CheckpointError: one runs.
     """
-    _require_not_running(settings)
+    require_not_running(settings)
     first = _last_batches(store)
     looks = int(min(LONGEST_LOOK_S, BATCH_S + settings.trigger_interval_ms / 1_000) / LOOK_S)
     for _ in range(looks):
@@ -212,7 +212,12 @@ def require_stopped(
             raise _still_runs(settings)
 
 
-def _require_not_running(settings: Settings) -> None:
+def require_not_running(settings: Settings) -> None:
+    """Refuse a checkpoint on this machine's disks over which a pipeline runs; needs no Spark.
+
+    Raises:
+        CheckpointError: one runs.
+    """
     if is_running(local_folder(settings.checkpoint, settings.spark)):
         raise _still_runs(settings)
 

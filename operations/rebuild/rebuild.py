@@ -158,6 +158,7 @@ class Rebuild:
             BrokerError: Kafka is not as needed.
             OperationalError: the first batch failed.
         """
+        require_settings(self.settings)  # before Spark, which takes ten seconds to start
         with _session(self.settings, self.jars) as spark:
             return self.run_in(spark)
 
@@ -167,7 +168,6 @@ class Rebuild:
 
     def _work(self, spark: SparkSession) -> _Work:
         settings = self.settings
-        require_settings(settings)
         connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
         facts = look_at_cluster(settings, connection)
         if settings.sink_transaction_timeout_ms is None:

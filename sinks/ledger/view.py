@@ -19,9 +19,11 @@ FROM {table} AS prepared
 LEFT JOIN (
   SELECT half_partition, half_offset,
          max(check_times) AS check_times, max(event_time) AS asked_time
-  FROM {table} WHERE event = 'checked' GROUP BY half_partition, half_offset
+  FROM {table} WHERE event = 'checked'
+  GROUP BY half_partition, half_offset
 ) AS asked
-  ON asked.half_partition = prepared.half_partition AND asked.half_offset = prepared.half_offset
+  ON asked.half_partition = prepared.half_partition
+  AND asked.half_offset = prepared.half_offset
 WHERE prepared.event = 'prepared' AND NOT EXISTS (
   SELECT 1 FROM {table} AS settled
   WHERE settled.event IN ('committed', 'rolled_back', 'discarded')

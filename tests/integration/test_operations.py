@@ -285,6 +285,21 @@ def own_config(stage: Stage) -> list[str]:
     return ["--config", str(stage.pipeline.folder / "checkback.toml")]
 
 
+@pytest.mark.parametrize(
+    ("option", "other"), [("--state-partitions", "7"), ("--application-id", "another")]
+)
+def test_the_doctor_names_a_setting_that_the_checkpoint_was_not_made_with(
+    stage: Stage, option: str, other: str
+) -> None:
+    """It said that markers are gone, and to rebuild a whole checkpoint."""
+    told = stage.checkback("doctor", option, other, code=1)
+
+    by_check = {one["check"]: one for one in told["checks"]}
+    assert "The checkpoint was made with" in by_check["checkpoint"]["says"]
+    assert "rebuild" not in by_check["checkpoint"]["remedy"]
+    assert "markers" not in by_check
+
+
 def test_the_doctor_fails_where_topics_are_missing(stage: Stage) -> None:
     told = stage.checkback("doctor", "--topic-prefix", "nobodys-", "--checkpoint", "", code=1)
 

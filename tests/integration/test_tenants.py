@@ -199,3 +199,19 @@ def test_a_tenant_that_is_attacked_goes_on(stage: Stage) -> None:
         producer.shutdown()
 
     assert stage.refused() == refused
+
+
+def test_rules_change_and_the_job_ends_where_it_may_not_show_its_position(stage: Stage) -> None:
+    """Its consumer, whose commit Kafka never answers, took forever to close."""
+    alices = f"secretKey: {SECRETS[ALICE]}"
+    both = f"secretKey: [the-next-secret-of-alice, {SECRETS[ALICE]}]"
+    stage.rules.write_text(rules(PREFIX).replace(alices, both))
+
+    changed = stage.pipeline.wait_for("access_rules", ANSWER_S)
+    alice = stage.signer(ALICE)
+    as_alice = written_by(stage, "alice")
+    as_alice.op(as_alice.half("by the old secret", alice), "by the old secret", alice)
+    wait_until(lambda: "by the old secret" in stage.bodies(), PATIENCE_S, "the final")
+
+    assert changed["from_batch"] > 0
+    assert stage.pipeline.terminate(ANSWER_S) == 0

@@ -52,7 +52,7 @@ def test_a_rebuild_says_what_was_found_what_was_done_and_what_is_at_risk() -> No
 
     for said in (
         "wrong: commits/3: It is gone.",
-        "The damaged checkpoint is now /c.replaced-1.",
+        "The old checkpoint is now /c.replaced-1.",
         "were ended for good: q.",
         "9 halves, 4 settled, 5 pending (2 asked back)",
         "At risk: 3 halves or ops",

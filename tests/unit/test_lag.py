@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, cast
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from checkback.streaming.offset_publisher import OffsetPublisher, end_offsets
@@ -92,6 +95,23 @@ def test_the_end_of_a_job_waits_for_nothing_where_nothing_is_asked() -> None:
     brokers.publisher.publish_last(None)
 
     assert (brokers.polls, brokers.now_s) == (0, 100.0)
+
+
+def test_the_end_of_a_job_leaves_a_consumer_that_does_not_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the right to read the group it never does; the job hung when its rules changed."""
+    is_over = Event()
+    brokers = Brokers()
+    monkeypatch.setattr(brokers, "close", lambda: is_over.wait(20))
+    monkeypatch.setattr("checkback.streaming.offset_publisher.LAST_WAIT_S", 0.2)
+
+    began_s = time.monotonic()
+    brokers.publisher.publish_last(progress(7))
+
+    took_s = time.monotonic() - began_s
+    is_over.set()
+    assert took_s < 10
 
 
 def test_offsets_that_were_not_stored_are_committed_again() -> None:

@@ -244,3 +244,9 @@ def test_the_documented_view_is_the_one_that_is_used() -> None:
     assert {name for name in LEDGER_SCHEMA.names if f"| `{name}` |" in text} == set(
         LEDGER_SCHEMA.names
     )
+
+
+def test_a_terminal_breaks_no_line_of_the_statement() -> None:
+    lines = PENDING_SQL.format(table="delta.`/data/ledger`").splitlines()
+
+    assert max(map(len, lines)) <= 80

@@ -66,6 +66,19 @@ def test_a_difference_warns_and_one_that_loses_records_fails() -> None:
     assert told[f"topic {NAMES.half}"] is Result.FAILED
 
 
+def test_settings_that_the_user_may_not_see_are_not_called_wrong() -> None:
+    """`cleanup.policy is , wanted delete` failed, and was to be changed."""
+    found = {name: replace(one, configs={}) for name, one in as_planned().items()}
+    found[NAMES.status] = FoundTopic(0, 0, {})
+
+    told = judge_topics(PLANS, found, NAMES)
+
+    assert {one.result for one in told} == {Result.WARNING}
+    assert all("may not see" in one.says and "Grant DESCRIBE" in one.remedy for one in told)
+    retention = judge_retention(SETTINGS, found[NAMES.half], DAY_MS)
+    assert (retention.result, "for ever" in retention.says) == (Result.WARNING, False)
+
+
 def test_more_partitions_than_planned_warn_fewer_fail_and_unequal_ones_fail() -> None:
     found = as_planned()
     found[NAMES.half] = replace(found[NAMES.half], partitions=8)
