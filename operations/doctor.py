@@ -18,7 +18,9 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer, libversion
 
 from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.local_files import local_folder
 from checkback.checkpoints.pending_halves import pending_groups
+from checkback.checkpoints.running import is_running
 from checkback.checkpoints.state_rows import read_state
 from checkback.deploy.java import find_java, java_version
 from checkback.operations.broker_checks import TIMEOUT_S, BrokerChecks, Findings, guarded
@@ -165,11 +167,24 @@ class Doctor:
                 says, remedy = "not started yet", "Run `checkback run`; it makes the checkpoint."
                 yield Diagnosis("checkpoint", Result.WARNING, says, remedy)
                 return
+            yield from self._pipeline()
             differing = list(guarded("checkpoint", lambda: self._settings_that_differ(store)))
             # Under another application id, or of other state partitions, no marker is found.
             yield from differing or guarded("markers", lambda: self._markers(store))
             yield from guarded("position", self._position)
             yield from guarded("groups", lambda: self._groups(store))
+
+    def _pipeline(self) -> Findings:
+        """Tell whether the pipeline runs, where the lock of its checkpoint can be seen."""
+        runs = is_running(local_folder(self._settings.checkpoint, self._settings.spark))
+        if runs:
+            yield Diagnosis("pipeline", Result.OK, "runs")
+        elif runs is False:
+            says = "none runs over the checkpoint, so nothing is decided or delivered"
+            remedy = (
+                "Run `checkback run`; what it printed last, and its log_file, say why it ended."
+            )
+            yield Diagnosis("pipeline", Result.WARNING, says, remedy)
 
     def _settings_that_differ(self, store: ReadableCheckpoint) -> Findings:
         """Refuse settings with which the pipeline would not start over its checkpoint."""

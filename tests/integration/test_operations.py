@@ -242,6 +242,7 @@ def test_a_group_that_never_registered_burns_no_checks(stage: Stage) -> None:
     assert "no check topic" in by_check[f"group {group}"]["says"]
     assert by_check["half retention"]["result"] == "ok"
     assert by_check["checkpoint"]["says"].endswith("markers there")
+    assert by_check["pipeline"]["result"] == "ok"
 
     listener = Scripted()
     producer = TransactionMQProducer(
@@ -278,6 +279,8 @@ def test_every_command_of_the_runbooks_runs(stage: Stage, tmp_path: Path) -> Non
 
     assert ran.pop("checkback tx resolve")[0] == 2, "it is named there without what it needs"
     assert len(ran) >= 8
+    # Nothing was refused here, and that is no fault of the page.
+    assert "has no record paid" in ran.pop("checkback refused show ID")[1]
     assert {line: one for line, one in ran.items() if one[0] not in (0, 1, 3, 4)} == {}
 
 

@@ -122,3 +122,6 @@ def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(topics: Topics, tmp_
 
     code, found = run_beside(settings, tmp_path, "checkpoint", "verify")
     assert (code, found["is_whole"], found["is_running"]) == (0, True, False)
+    code, found = run_beside(settings, tmp_path, "doctor")
+    (pipeline_found,) = [one for one in found["checks"] if one["check"] == "pipeline"]
+    assert (code, pipeline_found["result"]) == (0, "warning")
