@@ -42,6 +42,7 @@ from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.records import tick_headers
 from checkback.sinks.kafka.asking_again import asked_again, is_passing, said_by
 from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.sessions import fence_session
 from checkback.sinks.native.library import native
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.members import live_members
@@ -136,27 +137,17 @@ class Doctor:
             yield Diagnosis("clock", Result.WARNING, "the broker's time can't be told", remedy)
 
     def _transactional_ids(self) -> Findings:
-        self._take(f"{self._settings.application_id}-doctor")
+        name = f"{self._settings.application_id}-doctor"
+        Producer({**self._connection, "transactional.id": name}).init_transactions(TIMEOUT_S)
         yield Diagnosis(
             "transactional ids", Result.OK, f"{self._settings.application_id}-* allowed"
         )
-
-    def _take(self, transactional_id: str) -> None:
-        """Take a transactional id that nobody uses, as a producer that starts.
-
-        Connected first: else librdkafka 2.16 looks for the coordinator before it has a connection
-        in half of all tries, and again only after 0.5 s.
-        """
-        named = {"log_level": 0, **self._connection, "transactional.id": transactional_id}
-        producer = Producer(named)
-        producer.list_topics(timeout=TIMEOUT_S)
-        producer.init_transactions(TIMEOUT_S)
 
     def _direct_delivery(self) -> Findings:
         """Try to fence a session that nobody has, and look at what brokers do with open ones."""
         prefix = f"{DIRECT_ID_PREFIX}{self._settings.topic_prefix}"
         try:
-            self._take(f"{prefix}-doctor")
+            fence_session(self._connection, f"{prefix}-doctor", TIMEOUT_S)
         except KafkaException as error:
             remedy = (
                 f"Grant WRITE on the transactional ids {prefix}*, if producers deliver directly."
