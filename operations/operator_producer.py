@@ -15,6 +15,7 @@ from confluent_kafka import KafkaException, Producer
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
+from checkback.sinks.kafka.initialising import initialise
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.transaction import FENCED_CODES
 
@@ -41,10 +42,11 @@ def open_producer(settings: Settings, connection: dict[str, Any], command: str) 
             "delivery.timeout.ms": int(TIMEOUT_S * 1_000),
             "transaction.timeout.ms": int(TIMEOUT_S * 1_000),
             "log_level": 2,
+            "allow.auto.create.topics": False,
         }
     )
     try:
-        producer.init_transactions(TIMEOUT_S)
+        initialise(producer, settings.topics.half, TIMEOUT_S)
     except KafkaException as error:
         raise explained(error, command) from error
     return producer

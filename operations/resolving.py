@@ -231,7 +231,7 @@ class Resolver:
         if not is_direct_id_of(session, self.topics.prefix, op.producer_group):
             return
         try:
-            fence_session(self.connection, session, FENCE_TIMEOUT_S)
+            fence_session(self.connection, self.topics.half, session, FENCE_TIMEOUT_S)
         except KafkaException as error:
             cause = cause_of(error)
             may_not = cause.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

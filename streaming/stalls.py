@@ -143,8 +143,9 @@ class StallWatch:
 
     def _look(self, now_s: float, stalled_after_s: float) -> list[Stall]:
         try:
-            stable = self._offsets(IsolationLevel.READ_COMMITTED)
+            # The ends first: a record that is written in between is no open transaction.
             ends = self._offsets(IsolationLevel.READ_UNCOMMITTED)
+            stable = self._offsets(IsolationLevel.READ_COMMITTED)
         except (KafkaException, BrokerError):
             self.brokers_answer = False
             return []

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException, Producer
 from checkback.protocol.direct import is_direct_id_of
 from checkback.protocol.properties import DIRECT_ID, PGROUP, text_value
 from checkback.protocol.refusals import RecordOrigin
+from checkback.sinks.kafka.initialising import initialise
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.settings import SinkSettings
@@ -98,7 +99,7 @@ class SessionFencer:
             return True
         timeout_s = min(FENCE_S, deadline_s - time.monotonic())
         try:
-            fence_session(self.settings.connection, session, timeout_s)
+            fence_session(self.settings.connection, self.settings.topics.half, session, timeout_s)
         except KafkaException as error:
             _log.warning(
                 "The direct session %s could not be fenced, its halves stay pending: %s",
@@ -112,11 +113,12 @@ class SessionFencer:
         return True
 
 
-def fence_session(connection: Any, session: str, timeout_s: float) -> None:
+def fence_session(connection: Any, half_topic: str, session: str, timeout_s: float) -> None:
     """Fence a transactional id for ever; what it left open is aborted, what it decided is ended.
 
     Args:
         connection: librdkafka settings that reach the brokers.
+        half_topic: where its halves stand.
         session: the transactional id.
         timeout_s: how long to try; meanwhile "concurrent transactions" is tried again.
 
@@ -126,6 +128,7 @@ def fence_session(connection: Any, session: str, timeout_s: float) -> None:
     producer = Producer(
         {
             "log_level": 0,
+            "allow.auto.create.topics": False,
             **connection,
             "transactional.id": session,
             "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -134,7 +137,7 @@ def fence_session(connection: Any, session: str, timeout_s: float) -> None:
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:
-            producer.init_transactions(max(0.1, deadline_s - time.monotonic()))
+            initialise(producer, half_topic, deadline_s - time.monotonic())
         except KafkaException as error:
             if not cause_of(error).retriable() or time.monotonic() >= deadline_s:
                 raise

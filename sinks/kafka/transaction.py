@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.deadline import HangingCallError, call_within
+from checkback.sinks.kafka.initialising import initialise
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.marker import Marker, MarkerStore, require_own_epoch
 from checkback.sinks.kafka.settings import SinkSettings
@@ -165,15 +166,15 @@ class MarkedProducer:
             ProducerLostError: anything else.
         """
 
-        def initialise() -> None:
+        def call() -> None:
             try:
-                self._producer.init_transactions(self.init_timeout_s)
+                initialise(self._producer, self.settings.topics.half, self.init_timeout_s)
             except KafkaException as error:
                 if cause_of(error).code() == KafkaError.CONCURRENT_TRANSACTIONS:
                     require_endable(self.settings, self.state_partition)
                 raise
 
-        self._guard(initialise)
+        self._guard(call)
 
     def _look_at(self, markers: dict[int, Marker]) -> None:
         self.marker = markers.get(self.state_partition)
@@ -339,10 +340,10 @@ class MarkedProducer:
             "message.max.bytes": self.settings.message_bytes_max,
             # The Java client's and kafka-python's partitioner, so that a key stays where it was.
             "partitioner": "murmur2_random",
-            # How long a topic that vanished is waited for; its default holds a batch up for 30 s.
-            "topic.metadata.propagation.max.ms": 2_000,
+            "topic.metadata.propagation.max.ms": 2_000,  # a topic that vanished holds up so long
             # A partition that was added must be known by when somebody asks for it.
             "topic.metadata.refresh.interval.ms": 30_000,
+            "allow.auto.create.topics": False,
             # Being fenced is all in a day's work here, and whatever else goes wrong is raised.
             "log_level": 0,
             **self.settings.connection,
@@ -365,9 +366,9 @@ class MarkedProducer:
             self._rejections.append(rejection)
 
     def _raise_rejections(self) -> None:
-        if not self._rejections:
-            return
         rejections = list(self._rejections)
+        if not rejections:
+            return
         if any(one.code in FENCED_CODES for one in rejections):
             raise ProducerLostError(f"Fenced while writing: {rejections[0].text}.")
         if any(one.code in ABORTED_CODES for one in rejections):

@@ -118,7 +118,7 @@ def test_a_producer_that_hangs_in_its_transaction_delivers_nothing_that_others_d
         session = text_value(asked.headers() or [], DIRECT_ID) or ""
         assert session == hanging.name
         hanging.begin([answered])
-        fence_session(topics.connection, session, 30.0)
+        fence_session(topics.connection, names.half, session, 30.0)
         hanging.say(answered, COMMIT)
         wait_until(lambda: "answered" in topics.bodies(real), what="the final")
         given_up = forgotten.half(b"given up", real, 1)

@@ -56,7 +56,7 @@ def test_sessions_without_number_hold_a_batch_up_for_seconds_only(
     now_s = 100.0
     fenced: list[str] = []
 
-    def fence(_: Any, session: str, timeout_s: float) -> None:
+    def fence(_: Any, _topic: str, session: str, timeout_s: float) -> None:
         nonlocal now_s
         assert timeout_s > 0
         fenced.append(session)

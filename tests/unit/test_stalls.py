@@ -111,3 +111,22 @@ def test_a_partition_that_gets_another_leader_does_not_make_the_brokers_silent(
 
     assert watch.look() == []
     assert watch.brokers_answer
+
+
+def test_what_is_written_between_two_questions_is_no_open_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The ends of partitions and what is stable there are two questions."""
+    written = 0
+
+    def offsets(_: StallWatch, __: object) -> dict[tuple[str, int], int]:
+        nonlocal written
+        written += 1
+        return {HALF: written}
+
+    monkeypatch.setattr(StallWatch, "_offsets", offsets)
+    watch = StallWatch(Settings(), AdminClient({}), lambda: 100.0, pause_s=0)
+
+    watch.look(0)
+
+    assert not watch.history.is_anything_open
