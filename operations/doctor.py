@@ -15,7 +15,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer, libversion
+from confluent_kafka import KafkaError, KafkaException, libversion
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.local_files import local_folder
@@ -41,7 +41,6 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.records import tick_headers
 from checkback.sinks.kafka.asking_again import asked_again, is_passing, said_by
-from checkback.sinks.kafka.initialising import initialise
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.sessions import fence_session
 from checkback.sinks.native.library import native
@@ -144,14 +143,7 @@ class Doctor:
 
     def _transactional_ids(self) -> Findings:
         name = f"{self._settings.application_id}-doctor"
-        producer = Producer(
-            {
-                **self._connection,
-                "transactional.id": name,
-                "allow.auto.create.topics": False,
-            }
-        )
-        initialise(producer, self._settings.topics.half, TIMEOUT_S)
+        fence_session(self._connection, self._settings.topics.half, name, TIMEOUT_S)
         yield Diagnosis(
             "transactional ids", Result.OK, f"{self._settings.application_id}-* allowed"
         )

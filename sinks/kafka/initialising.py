@@ -16,21 +16,24 @@ def initialise(producer: Producer, topic: str, timeout_s: float) -> None:
     """Have the brokers end what the transactional id left open, and give it its next epoch.
 
     `init_transactions` asks for the coordinator at once. Where no broker can be asked yet,
-    librdkafka asks again half a second later: that met half of all new producers on loopback.
-    Asking for a topic waits for a connection instead. The answer tells the broker's name, and while
+    librdkafka asks again half a second later: that met 6 of 30 new producers on loopback. Asking
+    for a topic waits for a connection instead. The answer tells the broker's name, and while
     librdkafka takes it over, the connection can't be used (6 of 40); a second answer comes after
     that (0 of 80).
 
     Args:
         producer: a new one, with a transactional id.
         topic: any that exists, since brokers may create one that they are asked for.
-        timeout_s: how long the brokers may take.
+        timeout_s: how long the brokers may take; INIT_LEAST_S at least.
 
     Raises:
         KafkaException: they did not do it, or refuse it.
     """
-    deadline_s = time.monotonic() + timeout_s
+    begun_s = time.monotonic()
+    deadline_s = begun_s + timeout_s
+    connected_by_s = begun_s + min(timeout_s, CONNECTED_WITHIN_S)
     with suppress(KafkaException):
         for _ in range(2):
-            producer.list_topics(topic, min(timeout_s, CONNECTED_WITHIN_S))
+            # librdkafka takes a negative time for one without end.
+            producer.list_topics(topic, max(0.0, connected_by_s - time.monotonic()))
     producer.init_transactions(max(INIT_LEAST_S, deadline_s - time.monotonic()))

@@ -118,7 +118,7 @@ def fence_session(connection: Any, half_topic: str, session: str, timeout_s: flo
 
     Args:
         connection: librdkafka settings that reach the brokers.
-        half_topic: where its halves stand.
+        half_topic: the topic of halves.
         session: the transactional id.
         timeout_s: how long to try; meanwhile "concurrent transactions" is tried again.
 

@@ -340,7 +340,7 @@ class MarkedProducer:
             "message.max.bytes": self.settings.message_bytes_max,
             # The Java client's and kafka-python's partitioner, so that a key stays where it was.
             "partitioner": "murmur2_random",
-            "topic.metadata.propagation.max.ms": 2_000,  # a topic that vanished holds up so long
+            "topic.metadata.propagation.max.ms": 2_000,  # waits for a vanished topic; else 30 s
             # A partition that was added must be known by when somebody asks for it.
             "topic.metadata.refresh.interval.ms": 30_000,
             "allow.auto.create.topics": False,
