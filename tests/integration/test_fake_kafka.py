@@ -25,6 +25,7 @@ from checkback.testing.fake_kafka.clock import Clock
 from checkback.testing.fake_kafka.cluster import Cluster
 from checkback.testing.fake_kafka.consumer import FakeConsumer
 from checkback.testing.fake_kafka.producer import FakeProducer
+from checkback.testing.waiting import wait_until
 
 TIMEOUT_S = 30.0
 SHORT_S = 2.0
@@ -107,6 +108,10 @@ class Clients:
     def end(self) -> int:
         return int(self.consumer().get_watermark_offsets(self.place(), TIMEOUT_S)[1])
 
+    def wait_for_end(self, offset: int) -> None:
+        """Wait for the markers: a transaction is ended before brokers have written its last one."""
+        wait_until(lambda: self.end() >= offset, what=f"end {offset}")
+
 
 @pytest.fixture(params=["in memory", "broker"])
 def clients(request: pytest.FixtureRequest, unique: str) -> Clients:
@@ -150,6 +155,7 @@ def test_records_of_an_aborted_transaction_are_never_seen(clients: Clients) -> N
         producer.begin_transaction()
         clients.send(producer, body)
         getattr(producer, ended)(TIMEOUT_S)
+    clients.wait_for_end(4)
 
     assert clients.bodies() == [b"b"]
     assert clients.end() == 4  # two records, two markers
@@ -162,6 +168,7 @@ def test_an_open_transaction_holds_readers_up(clients: Clients) -> None:
 
     assert (clients.bodies(), clients.end()) == ([], 0)
     producer.commit_transaction(TIMEOUT_S)
+    clients.wait_for_end(3)
     assert (clients.bodies(), clients.end()) == ([b"a", b"b"], 3)
 
 
@@ -284,5 +291,6 @@ def test_a_producer_that_is_closed_ends_what_it_has_open(clients: Clients) -> No
     producer.flush(TIMEOUT_S)
 
     producer.close()
+    clients.wait_for_end(2)
 
     assert (clients.bodies(), clients.end()) == ([], 2)  # the record, and that it was aborted
