@@ -1,6 +1,6 @@
 """Every alert on trial: it fires on what the job reports of its fault, and ends with the fault.
 
-The job's own part that reports answers a real Prometheus here, and is told of the faults. On a
+A real Prometheus reads what the part of the job that is observed says of the faults. On a
 running job test_metrics.py fires what a job brings about within seconds.
 """
 
