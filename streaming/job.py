@@ -60,7 +60,7 @@ from checkback.streaming.read_until import ReadUntil
 from checkback.streaming.retried_batch import RetriedBatch, count_start
 from checkback.streaming.rule_source import rule_source
 from checkback.streaming.session import spare_processes, start_session
-from checkback.streaming.sink_choices import sink_settings
+from checkback.streaming.sink_choices import open_ledger, sink_settings
 from checkback.streaming.stalls import Stall, StallWatch
 from checkback.streaming.start_records import publish_status, write_tick
 from checkback.streaming.state_size import fit_to_checkpoint
@@ -351,25 +351,6 @@ class Job:
 
     def _connection(self) -> dict[str, Any]:
         return confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
-
-
-def open_ledger(settings: Settings, facts: preflight.ClusterFacts) -> DeltaLedger | None:
-    """Return the ledger in the settings, made if it is new; None where none is set.
-
-    Raises:
-        ConfigurationError: the table there is another's.
-        PrerequisiteError: it can't be written.
-    """
-    if not settings.ledger:
-        return None
-    from checkback.sinks.ledger.table import (  # delta-rs is for those with one
-        DeltaLedger,
-        LedgerOwner,
-    )
-
-    topic_id = facts.topics[settings.topics.half].topic_id
-    owner = LedgerOwner(settings.application_id, topic_id)
-    return DeltaLedger.open_or_create(settings.ledger, owner)
 
 
 def held_pages(spark: SparkSession, store: CheckpointStore) -> Future[list[PageStatus]]:

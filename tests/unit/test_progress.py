@@ -8,7 +8,8 @@ from dataclasses import asdict
 import pytest
 
 from checkback.sinks.batch_report import BatchReport, PageStatus
-from checkback.streaming.progress import PendingIndex, Progress, is_quiet, line_text
+from checkback.streaming.progress import PendingIndex, Progress
+from checkback.streaming.progress_text import is_quiet, line_text
 
 
 def report(*pages: PageStatus, **counts: int) -> BatchReport:
