@@ -10,10 +10,12 @@ from typing import Final, NamedTuple
 
 from checkback.metrics.table import RECORD_KINDS
 from checkback.sinks.batch_report import BatchReport, PageStatus, merged_counts
+from checkback.sinks.kafka.unended import ShortTopic
 from checkback.streaming.stalls import Stall
 
 GROUPS_TOLD_MAX: Final = 100
 """Of the groups without a check topic."""
+SLOW_S: Final = 30.0
 GROUPS_SHOWN_MAX: Final = 3
 
 
@@ -120,6 +122,8 @@ class ProgressLine:
         refused_groups: the groups that most of them name, with how many.
         stalls: partitions that are not read further; see streaming.stalls.
         brokers_answer: whether the brokers answered when the line was made.
+        short_topics: topics that lack replicas, so that a batch waits until the brokers can end its
+            transaction there.
     """
 
     time_ms: int
@@ -137,6 +141,7 @@ class ProgressLine:
     stalls: list[Stall] = field(default_factory=list)
     refused_groups: dict[str, int] = field(default_factory=dict)
     brokers_answer: bool = True
+    short_topics: list[ShortTopic] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -156,14 +161,24 @@ class Progress:
     _asked: set[str] = field(default_factory=set)
     _batches: int = 0
     _batch_id: int | None = None
+    _begun_s: float | None = None
     _line_ms: int | None = None
     _lock: Lock = field(default_factory=Lock)
+
+    def begin(self, now_s: float) -> None:
+        """Note that a batch was begun, by a clock that is never set."""
+        self._begun_s = now_s
+
+    def is_slow(self, now_s: float) -> bool:
+        """Tell whether a batch is at work for so long that it may wait for something."""
+        begun_s = self._begun_s
+        return begun_s is not None and now_s - begun_s >= SLOW_S
 
     def add(self, batch_id: int, reports: list[BatchReport]) -> None:
         """Add the reports of a batch's tasks."""
         counts = merged_counts(reports)
         with self._lock:
-            self._batch_id = batch_id
+            self._batch_id, self._begun_s = batch_id, None
             self._batches += 1
             self._since.update(counts)
             self.totals.update(counts)
@@ -201,6 +216,7 @@ class Progress:
         batch_ms: int | None,
         groups_without_members: Sequence[str] = (),
         stalls: Sequence[Stall] = (),
+        short_topics: Sequence[ShortTopic] = (),
         *,
         brokers_answer: bool = True,
     ) -> ProgressLine:
@@ -235,6 +251,7 @@ class Progress:
                 list(stalls),
                 groups,
                 brokers_answer,
+                list(short_topics),
             )
 
     def held(self) -> Held | None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from checkback.protocol.durations import duration_text
 from checkback.protocol.printable import printable
+from checkback.sinks.kafka.unended import TOPICS_NAMED_MAX, ShortTopic
 from checkback.streaming.stalls import Stall
 
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
@@ -72,6 +73,7 @@ def _amiss(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
         "checks waiting": [True] if facts["check_backlog"] else [],
         "no check topic": sorted(facts["undelivered_groups"]),
         "nobody answers": facts["groups_without_members"],
+        "short of replicas": [one["topic"] for one in facts.get("short_topics", ())],
         "stalled": [(one["topic"], one["partition"]) for one in facts.get("stalls", ())],
     }
     return [(what, one) for what, those in found.items() for one in those]
@@ -108,6 +110,8 @@ def _warnings(facts: Mapping[str, Any]) -> list[str]:
     if facts["groups_without_members"]:
         parts.append(f"nobody answers for {_named(facts['groups_without_members'])}")
     parts += [Stall(**stall).says() for stall in facts.get("stalls", ())]
+    short = facts.get("short_topics", ())
+    parts += [ShortTopic(**one).says() for one in short[:TOPICS_NAMED_MAX]]
     return parts
 
 
