@@ -20,7 +20,7 @@ from checkback.testing.broker import Cluster
 PROPERTIES = {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "3000"}
 WAITS = "waits until the brokers can end its last transaction"
 BACKLOG = 30_000
-"""To write them takes a second, in which the broker can be killed."""
+"""To write them takes seconds without the compiled part; in these the broker can be killed."""
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1_200)]
 
 
@@ -62,13 +62,13 @@ class Outage:
 
     def begin_under(self, job: Pipeline) -> None:
         """Kill the broker while a transaction that wrote to its topic is open."""
-        wait_until(lambda: self._is_open(), 120, "an open transaction")
+        admin = AdminClient(self.topics.connection)
+        wait_until(lambda: self._is_open(admin), 120, "an open transaction")
         self.cluster.broker(1).kill()
         wait_until(lambda: job.wait_for("progress")["short_topics"], 240, "a line that names it")
 
-    def _is_open(self) -> bool:
+    def _is_open(self, admin: Any) -> bool:
         place = TopicPartition(self.lone, 0)
-        admin: Any = AdminClient(self.topics.connection)  # its stubs know little of offsets
         asked = {place: OffsetSpec.latest()}
         open_end = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_UNCOMMITTED)
         end = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
@@ -100,8 +100,9 @@ def outage(tmp_path: Path) -> Iterator[Outage]:
 
 def job_over(outage: Outage, folder: Path, **changes: Any) -> Pipeline:
     # Nothing is asked or discarded meanwhile: this is about what was committed.
-    patient = {"transaction_timeout_ms": 3_600_000, "log_file": "-", **changes}
-    return Pipeline(outage.topics.settings(folder / "checkpoint", **patient), folder / "run")
+    patient = {"transaction_timeout_ms": 3_600_000, "log_file": "-", "native_sink": False}
+    changes = {**patient, **changes}
+    return Pipeline(outage.topics.settings(folder / "checkpoint", **changes), folder / "run")
 
 
 def lines_that_wait(job: Pipeline) -> int:
