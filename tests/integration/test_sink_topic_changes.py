@@ -113,7 +113,7 @@ def block(world: World, topic: str) -> None:
     producer = Producer({**world.settings.connection, "transactional.id": name})
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce(topic, b"x", timestamp=int(time.time() * 1_000) + 60_000)
+    producer.produce(topic, b"x", timestamp=ahead_ms())
     producer.flush(30)
     set_config(world, topic, max_message_bytes="1")
     wait_until(lambda: takes_nothing(world, topic), 30, "the topic takes no record")
@@ -123,7 +123,11 @@ def block(world: World, topic: str) -> None:
 def takes_nothing(world: World, topic: str) -> bool:
     errors: list[KafkaError | None] = []
     producer = Producer(dict(world.settings.connection))
-    ahead_ms = int(time.time() * 1_000) + 60_000
-    producer.produce(topic, b"x", timestamp=ahead_ms, on_delivery=lambda e, _: errors.append(e))
+    producer.produce(topic, b"x", timestamp=ahead_ms(), on_delivery=lambda e, _: errors.append(e))
     producer.flush(30)
     return errors[0] is not None and errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+def ahead_ms() -> int:
+    """Return a time that no topic finds too old, however small its bound is."""
+    return int(time.time() * 1_000) + 60_000
