@@ -158,7 +158,7 @@ def awaited_topics(
 def _obstacles(
     settings: SinkSettings, awaited: set[str] | None
 ) -> tuple[list[str], list[ShortTopic]]:
-    """Return the topics that reject the ends of transactions, and those that lack replicas.
+    """Return what bounds of which topics reject the ends of transactions, and who lacks replicas.
 
     Args:
         settings: the sink's.
@@ -172,15 +172,19 @@ def _obstacles(
     found: dict[str, KnownTopic] = TopicDirectory(client).find_all()
     known = found if awaited is None else {one: found[one] for one in sorted(awaited & {*found})}
     short = [ShortTopic(topic, one.shortage) for topic, one in known.items() if one.shortage]
-    bounded = [topic for topic, one in known.items() if one.rejects_markers]
+    bounded = [
+        f"{' and '.join(one.marker_bounds)} of {topic}"
+        for topic, one in known.items()
+        if one.marker_bounds
+    ]
     return ([] if short and awaited is None else bounded), short
 
 
-def _to_raise_bounds(topics: list[str]) -> str:
+def _to_raise_bounds(bounds: list[str]) -> str:
     return (
-        f"Raise message.timestamp.before.max.ms of {', '.join(topics[:TOPICS_NAMED_MAX])}, then "
-        "restart the brokers: with so small a bound they reject the end of their own transactions "
-        "there, and try it again only after a restart."
+        f"Raise {', '.join(bounds[:TOPICS_NAMED_MAX])}, then restart the brokers: with so small a "
+        "bound they reject the end of their own transactions there, and try it again only after a "
+        "restart."
     )
 
 

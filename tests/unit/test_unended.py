@@ -24,7 +24,7 @@ from checkback.sinks.kafka.unended import (
 )
 
 SETTINGS = SinkSettings("app", "q", "", {"bootstrap.servers": "none:1"}, 1_000, 1_000)
-TIMELESS = KnownTopic(1, 1, rejects_markers=True)
+TIMELESS = KnownTopic(1, 1, marker_bounds=("message.timestamp.before.max.ms",))
 LONE = KnownTopic(1, 1, shortage="partition 0 has no leader")
 SHORT = ShortTopic("lone", "partition 0 has no leader")
 
