@@ -139,7 +139,7 @@ def test_a_pipeline_that_is_down_is_the_first_that_is_told(tmp_path: Path) -> No
     down = "None runs over the checkpoint, so nothing is decided or delivered."
     lines = text_of(view(stage.console.history, stage.sources.facts.groups())).splitlines()
     page = stage.client().get("/parts/live").text
-    assert lines[1].startswith(f"no pipeline: {down} Run `checkback run`;")
+    assert lines[1].startswith(f"no pipeline: {down}")
     assert page.index(down) < page.index("Oldest pending")
 
     with told_as_running(tmp_path / "checkpoint"):
