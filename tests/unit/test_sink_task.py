@@ -1,0 +1,16 @@
+"""The sink's task knows its state partition from Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkback.protocol.errors import OperationalError
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.streaming.sink_task import sink_function
+
+
+def test_outside_of_a_spark_task_nothing_is_written() -> None:
+    write = sink_function(SinkSettings("app", "q", "", {}, 1_000, 1_000), 0, 0)
+
+    with pytest.raises(OperationalError, match="inside Spark tasks only"):
+        next(write(iter(())))
