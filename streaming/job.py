@@ -31,6 +31,7 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.access_watch import AccessWatch
+from checkback.streaming.batch_bytes import BatchBytes
 from checkback.streaming.batch_sink import BatchSink
 from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
@@ -99,9 +100,11 @@ class Job:
     _stalls: StallWatch | None = None
     _held: Future[list[PageStatus]] | None = None
     _idling: Idling | None = None
+    _told: ReadUntil = field(init=False)
     _retried: RetriedBatch | None = None
     """The batch that is read in small polls; None: none."""
     _silent: set[str] = field(default_factory=set)
+    _bytes: BatchBytes = field(init=False)
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
     _clock: AheadWatch = field(init=False)
@@ -141,6 +144,7 @@ class Job:
         # First of all: this job must neither fence one whose clock is right nor record a time.
         self._clock.require_agreement()
         self._ledger = open_ledger(settings, facts)
+        self._bytes = BatchBytes.of(settings, connection)
         spark = start_session(settings, self.jars)
         try:
             spare_processes(spark, settings.checkpoint)
@@ -154,6 +158,7 @@ class Job:
                 self._run_queries(spark, store, sink, PageKeys.of(bound))
         finally:
             spark.stop()
+            self._bytes.close()
             self._stopping.set()  # nothing is held any longer
             if self._epoch is not None:
                 self._epoch.close()
@@ -212,25 +217,29 @@ class Job:
     def _start(
         self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, pages: PageSettings
     ) -> StreamingQuery:
-        settings, table = self.settings, self._access.table
+        settings, table, plans = self.settings, self._access.table, self._plans(store)
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        rows = read_topics(spark, settings, source, with_care=self._retried is not None)
+        events_max, with_care = self._bytes.begin(plans), self._retried is not None
+        rows = read_topics(spark, settings, source, events_max, with_care=with_care)
         verification = None if table is None else RecordVerification(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(), self._ledger
-        told = ReadUntil(self._plans(store), pages.rules, self._held_back(store, sink))
+        self._told = ReadUntil(plans, pages.rules, self._held_back(store, sink))
         write_batch = BatchSink(
             sink,
             self.progress,
             self._stopping,
             ledger,
-            told,
+            self._told,
             self._epoch,
             self._idling,
             self._observed,
             self._clock,
+            self._bytes,
         )
-        return start_query(outcomes, settings, write_batch)
+        query = start_query(outcomes, settings, write_batch)
+        self._bytes.runs(query)
+        return query
 
     def _plans(self, store: CheckpointStore) -> ReadableCheckpoint:
         # One is read in each batch, which took 7 ms through py4j and Hadoop.
@@ -267,6 +276,7 @@ class Job:
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             self._complete_progress()
             self._observed.beat()
+            self._bytes.look(self._told.ends)
             if read.is_due():
                 last = query.lastProgress
                 read.publish(last)
