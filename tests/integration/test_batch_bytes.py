@@ -104,13 +104,13 @@ def test_no_batch_of_a_backlog_of_large_halves_is_larger_than_twice_the_bound(
 
 
 def send_committed(topics: Topics, real: str, sizes: list[int]) -> list[str]:
-    """Store halves of those sizes, then a commit of each."""
+    """Store halves of those sizes, then a commit of each, that of the first half last."""
     ids = [f"{number:04}" for number in range(len(sizes))]
     at = [
         topics.send_half(b"v" * size, real, transaction_id=one)
         for one, size in zip(ids, sizes, strict=True)
     ]
-    for position, one in zip(at, ids, strict=True):
+    for position, one in reversed(list(zip(at, ids, strict=True))):
         topics.send_op(position, one, COMMIT)
     return ids
 
