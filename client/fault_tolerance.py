@@ -28,18 +28,16 @@ class FaultItem:
     """What is known of a broker.
 
     Args:
-        latency_ms: of its last answer.
         available_at_ms: when it may be used again.
         reachable: whether it answered at all.
     """
 
-    latency_ms: float
     available_at_ms: float
     reachable: bool
 
 
 class FaultTable:
-    """Latency and availability per leader broker. Threads may share it."""
+    """Availability per leader broker. Threads may share it."""
 
     def __init__(self) -> None:
         self._faults: dict[int, FaultItem] = {}
@@ -51,13 +49,13 @@ class FaultTable:
         with self._lock:
             known = self._faults.get(broker)
             until_ms = now_ms + ban if ban or known is None else known.available_at_ms
-            self._faults[broker] = FaultItem(latency_ms, until_ms, reachable=True)
+            self._faults[broker] = FaultItem(until_ms, reachable=True)
 
     def failed(self, broker: int, now_ms: float, *, reachable: bool) -> None:
         """Note a failure: the broker is isolated."""
         until_ms = now_ms + not_available_for_ms(ISOLATION_LATENCY_MS)
         with self._lock:
-            self._faults[broker] = FaultItem(ISOLATION_LATENCY_MS, until_ms, reachable)
+            self._faults[broker] = FaultItem(until_ms, reachable)
 
     def available(self, broker: int, now_ms: float) -> bool:
         """Tell whether a broker is not banned."""

@@ -139,16 +139,6 @@ class TransactionMQProducer(DefaultMQProducer):
                 self._end(half, outcome)
             return self._result(half, outcome)
 
-    def broker_latencies_ms(self) -> dict[int, float]:
-        """Return how long each leader broker took for its last answer to half messages.
-
-        Raises:
-            LifeCycleError: not started, shut down, or forked.
-        """
-        self._require_running()
-        faults = self._halves.brokers.faults.snapshot()
-        return {broker: fault.latency_ms for broker, fault in faults.items()}
-
     def _open(self) -> None:
         # First: under a wrong prefix a check topic would be left behind that nobody reads.
         require_half_and_op(self._facts, self.topics)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from checkback.commands.checkpoint_changes import export, inspect, repartition
+from checkback.commands.checkpoint_changes import export, inspect, problem_line, repartition
 from checkback.commands.checkpoint_rebuild import rebuild
 from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
 from checkback.commands.settings import settings_options
@@ -75,7 +75,7 @@ def verification_text(path: str, found: Verification, columns: int | None) -> st
         rows = [(number, at - 1) for number, at in sorted(found.markers.items())]
         lines += table_text(("state partition", "last batch written"), rows, columns).split("\n")
     for one in found.problems:
-        lines.append(f"{one.code} {one.file}".rstrip() + f": {one.says} {one.remedy}")
+        lines.append(problem_line(one.code, one.file, f"{one.says} {one.remedy}"))
     return "\n".join(folded_lines(lines, columns))
 
 

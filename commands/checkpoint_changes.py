@@ -139,12 +139,15 @@ def inspection_text(data: dict[str, Any], columns: int | None) -> str:
         ("page size", data["page_size"]),
     ]
     parts = [table_text(("", ""), facts).strip("\n").split("\n")]
-    parts += [
-        [f"{one['code']} {one['file']}".rstrip() + f": {one['says']}"] for one in data["problems"]
-    ]
+    parts += [[problem_line(one["code"], one["file"], one["says"])] for one in data["problems"]]
     told, *problems = ["\n".join(folded_lines(part, columns)) for part in parts]
     tables = [_positions_text(data, columns), _state_text(data, columns)]
     return "\n\n".join([told, *tables, *problems])
+
+
+def problem_line(code: str, file: str, says: str) -> str:
+    """Return one of a checkpoint's problems for people; `file` is empty where it has none."""
+    return f"{code} {file}".rstrip() + f": {says}"
 
 
 def _positions_text(data: dict[str, Any], columns: int | None) -> str:

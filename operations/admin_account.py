@@ -9,8 +9,7 @@ from typing import Final
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.security.decision import Denial
-from checkback.security.requests import operator_request
+from checkback.security.decision import AccessRequest, Denial
 from checkback.streaming.rule_source import present_rules
 
 _SAYS: Final = {
@@ -34,7 +33,7 @@ def require_admin(settings: Settings) -> None:
     if rules is None:
         return
     decision = rules.decide(
-        operator_request(settings.access_key, ""),
+        AccessRequest(settings.access_key, "", needs_admin=True),
         lambda account: account.has_secret(settings.secret_key),
     )
     if decision.denial is None:

@@ -6,13 +6,14 @@ import time
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import NewPartitions
 from tests.integration.bad_records import admin, bodies, make_topic, send, set_config
 from tests.integration.sinking import World, commits
 
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.testing.waiting import wait_until
 
 
 def test_partitions_that_were_added_are_asked_for_within_a_minute(either: World) -> None:
@@ -103,15 +104,30 @@ def test_a_transaction_that_the_brokers_can_not_end_is_named_and_not_waited_for(
 
 
 def block(world: World, topic: str) -> None:
-    """Write to the topic until a broker rejects the end of a transaction: it has to be late."""
+    """Write to the topic, and have a broker reject the end of the transaction.
+
+    The end is a record as any other. A topic that takes no record of its size keeps the transaction
+    open as one does whose end comes too late for its bound, but without luck.
+    """
     name = world.settings.transactional_id(0)
-    for _ in range(100):
-        producer = Producer({**world.settings.connection, "transactional.id": name})
-        try:
-            producer.init_transactions(3)
-        except KafkaException:
-            return
-        producer.begin_transaction()
-        producer.produce(topic, b"x", timestamp=int(time.time() * 1_000) + 500)
-        producer.commit_transaction(5)
-    pytest.fail("every transaction ended")
+    producer = Producer({**world.settings.connection, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, b"x", timestamp=ahead_ms())
+    producer.flush(30)
+    set_config(world, topic, max_message_bytes="1")
+    wait_until(lambda: takes_nothing(world, topic), 30, "the topic takes no record")
+    producer.commit_transaction(30)
+
+
+def takes_nothing(world: World, topic: str) -> bool:
+    errors: list[KafkaError | None] = []
+    producer = Producer(dict(world.settings.connection))
+    producer.produce(topic, b"x", timestamp=ahead_ms(), on_delivery=lambda e, _: errors.append(e))
+    producer.flush(30)
+    return errors[0] is not None and errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+
+
+def ahead_ms() -> int:
+    """Return a time that no topic finds too old, however small its bound is."""
+    return int(time.time() * 1_000) + 60_000

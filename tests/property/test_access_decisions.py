@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-
-from checkback.security import AccessControl, RemoteAddressStrategy, SignatureAlgorithm
-from checkback.security.accounts import Account, Secret
-from checkback.security.decision import AccessRequest, Denial
-from checkback.security.permissions import NOTHING, WORDS, Permission
-from checkback.security.requests import (
+from tests.access_requests import (
     check_answer_request,
     half_request,
     op_request,
     operator_request,
 )
+
+from checkback.security import AccessControl, RemoteAddressStrategy, SignatureAlgorithm
+from checkback.security.accounts import Account, Secret
+from checkback.security.decision import AccessRequest, Denial
+from checkback.security.permissions import NOTHING, WORDS, Permission
 from checkback.streaming.access_table import ANSWER, GROUP, TOPIC, AccessTable, AccountFlag
 from checkback.streaming.access_table import exception_key as key_of
 from checkback.streaming.address_pattern import SEPARATOR

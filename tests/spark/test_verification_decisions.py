@@ -7,6 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.access_requests import (
+    check_answer_request,
+    half_request,
+    op_request,
+    operator_request,
+)
 from tests.spark.harness import NAMES, KafkaRow
 from tests.spark.test_verification import NOW_MS, half, op, refusals
 
@@ -17,12 +23,6 @@ from checkback.security.addresses import RemoteAddressStrategy
 from checkback.security.decision import AccessDecision, AccessRequest, Denial
 from checkback.security.permissions import WORDS
 from checkback.security.record_signer import RecordSigner
-from checkback.security.requests import (
-    check_answer_request,
-    half_request,
-    op_request,
-    operator_request,
-)
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.verification import RecordVerification
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.access_requests import half_request, op_request, operator_request
 
 from checkback.security import AccessControl
 from checkback.security.decision import AccessRequest, Denial, Need, ResourceKind, StepOutcome
 from checkback.security.permissions import Permission
-from checkback.security.requests import half_request, op_request, operator_request
 
 RULES = """
 globalWhiteRemoteAddresses:

@@ -1,4 +1,4 @@
-"""What each kind of record and command needs."""
+"""What each kind of record needs, as the pipeline asks it in Java."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_answer_request(access_key: str, address: str, *, group: str) -> Access
 
 
 def operator_request(access_key: str, address: str) -> AccessRequest:
-    """Return what an operator's command needs: an admin."""
+    """Return what an operator's record needs: an admin."""
     return AccessRequest(access_key, address, needs_admin=True)
 
 
