@@ -82,11 +82,10 @@ class BatchSink:
         if self.observed is not None:
             self.observed.batch_written(batch_id, reports, time.monotonic() - began_s)
         if self.idling is not None and plan is not None:
-            done = finished(batch_id, *plan, reports)
-            self.idling.hold(done)
-            if self.bound is not None:
-                # Much may have come at once after a time without records.
-                self.bound.look(done.ends, again=done.did_nothing)
+            self.idling.hold(finished(batch_id, *plan, reports))
+        if self.bound is not None and plan is not None:
+            # Also where the job is to stop: its next start runs what Spark plans now.
+            self.bound.look(plan[0].ends)
         # Spark plans the next batch now, and on some object stores over another job's plan.
         if self.epoch is not None:
             self.epoch.require_own()

@@ -100,7 +100,6 @@ class Job:
     _stalls: StallWatch | None = None
     _held: Future[list[PageStatus]] | None = None
     _idling: Idling | None = None
-    _told: ReadUntil = field(init=False)
     _retried: RetriedBatch | None = None
     """The batch that is read in small polls; None: none."""
     _silent: set[str] = field(default_factory=set)
@@ -144,7 +143,6 @@ class Job:
         # First of all: this job must neither fence one whose clock is right nor record a time.
         self._clock.require_agreement()
         self._ledger = open_ledger(settings, facts)
-        self._bytes = BatchBytes.of(settings, connection)
         spark = start_session(settings, self.jars)
         try:
             spare_processes(spark, settings.checkpoint)
@@ -154,11 +152,11 @@ class Job:
             sink = self._fence_older(spark, store, facts, connection)
             publish_status(settings, connection, self.now_ms())
             folder = local_folder(settings.checkpoint, settings.spark)
-            with stop_signals(self.stop), told_as_running(folder):
+            self._bytes = BatchBytes.of(spark, settings, connection, self._group_admin())
+            with stop_signals(self.stop), told_as_running(folder), closing(self._bytes):
                 self._run_queries(spark, store, sink, PageKeys.of(bound))
         finally:
             spark.stop()
-            self._bytes.close()
             self._stopping.set()  # nothing is held any longer
             if self._epoch is not None:
                 self._epoch.close()
@@ -217,29 +215,27 @@ class Job:
     def _start(
         self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, pages: PageSettings
     ) -> StreamingQuery:
-        settings, table, plans = self.settings, self._access.table, self._plans(store)
+        settings, table = self.settings, self._access.table
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        events_max, with_care = self._bytes.begin(plans), self._retried is not None
+        events_max, with_care = self._bytes.events, self._retried is not None
         rows = read_topics(spark, settings, source, events_max, with_care=with_care)
         verification = None if table is None else RecordVerification(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(), self._ledger
-        self._told = ReadUntil(plans, pages.rules, self._held_back(store, sink))
+        told = ReadUntil(self._plans(store), pages.rules, self._held_back(store, sink))
         write_batch = BatchSink(
             sink,
             self.progress,
             self._stopping,
             ledger,
-            self._told,
+            told,
             self._epoch,
             self._idling,
             self._observed,
             self._clock,
             self._bytes,
         )
-        query = start_query(outcomes, settings, write_batch)
-        self._bytes.runs(query)
-        return query
+        return start_query(outcomes, settings, write_batch)
 
     def _plans(self, store: CheckpointStore) -> ReadableCheckpoint:
         # One is read in each batch, which took 7 ms through py4j and Hadoop.
@@ -276,7 +272,7 @@ class Job:
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             self._complete_progress()
             self._observed.beat()
-            self._bytes.look(self._told.ends)
+            self._bytes.look_again()
             if read.is_due():
                 last = query.lastProgress
                 read.publish(last)

@@ -18,7 +18,7 @@ from typing import Final
 from pyspark import SparkContext, TaskContext
 
 from checkback.checkpoints.files import ReadableCheckpoint
-from checkback.checkpoints.logs import Offsets, PlannedBatch
+from checkback.checkpoints.logs import PlannedBatch
 from checkback.state import NOTHING_READ, RulesHistory
 from checkback.streaming.held_back import HeldBack
 
@@ -74,11 +74,6 @@ class ReadUntil:
     rules: RulesHistory
     held_back: HeldBack
     _last: tuple[int, PlannedBatch] | None = field(default=None)
-
-    @property
-    def ends(self) -> Offsets | None:
-        """Where the last batch that tasks were told of ends, None before the first."""
-        return None if self._last is None else self._last[1].ends
 
     def tell_tasks(self, context: SparkContext, batch_id: int) -> tuple[PlannedBatch, bool]:
         """Work it out for a batch that is planned, and hand it to the tasks that run it.

@@ -1,4 +1,4 @@
-"""Looks ahead of a batch: how many records are unread, and how large some of them are.
+"""Looks at what no batch has read: how many records, and how large some of them are.
 
 Kafka tells no sizes without the records. So a few are read at chosen offsets, and their sizes taken
 as Spark will have them in memory: unpacked.
@@ -7,8 +7,9 @@ as Spark will have them in memory: unpacked.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -27,6 +28,7 @@ from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
 
 ANSWER_S_MAX: Final = 2.0
+SIZES_S_MAX: Final = 5.0
 RECORDS_EACH: Final = 32
 """Of those that come along with the one at an offset, in the same batch of their producer's."""
 SAMPLE: Final = {
@@ -48,34 +50,15 @@ class RecordsAhead:
     """What the topics hold that no batch has read.
 
     Args:
-        group: names the consumer; it joins no group.
-        connection: librdkafka's settings for the connection.
-        topics: what the pipeline reads.
-        bytes_max: what a record counts as that librdkafka does not take.
+        connection: librdkafka's settings for the consumer's connection; it joins no group.
+        largest: how large a record may be; one that librdkafka does not take counts as that.
+        admin: asks for offsets.
     """
 
-    group: str
     connection: Mapping[str, Any]
-    topics: Collection[str]
-    bytes_max: int
-    _admin: AdminClient | None = field(default=None, repr=False)
-    _consumer: Consumer | None = field(default=None, repr=False)
-
-    def begins(self) -> Offsets:
-        """Return where the partitions of the topics begin.
-
-        Raises:
-            BrokerError: the brokers do not tell it.
-        """
-        try:
-            known = self._asked().list_topics(timeout=ANSWER_S_MAX).topics
-        except KafkaException as error:
-            raise BrokerError(f"No topics are listed: {cause_of(error).str()}.") from error
-        places = [(one, at) for one in self.topics if one in known for at in known[one].partitions]
-        begins: dict[str, dict[int, int]] = {}
-        for (topic, at), first in self._listed(places, OffsetSpec.earliest()).items():
-            begins.setdefault(topic, {})[at] = first
-        return begins
+    largest: int
+    admin: AdminClient
+    _consumer: Consumer | None = None
 
     def unread(self, ends: Offsets) -> dict[Place, int]:
         """Return how many offsets can be read from these on, of each partition that has any.
@@ -84,40 +67,47 @@ class RecordsAhead:
             BrokerError: the brokers do not tell it.
         """
         read = {(topic, at): end for topic, parts in ends.items() for at, end in parts.items()}
-        stored = self._listed(read, OffsetSpec.latest())
+        latest, readable = OffsetSpec.latest(), IsolationLevel.READ_COMMITTED
+        stored = listed_offsets(self.admin, read, latest, readable, ANSWER_S_MAX, retry_s=0.0)
         return {place: stored[place] - end for place, end in read.items() if stored[place] > end}
 
-    def sizes(self, offsets: Mapping[Place, int]) -> dict[Place, float]:
-        """Return the mean size of a few records of each partition, from an offset on.
+    def sizes(self, points: Iterable[Mapping[Place, int]]) -> list[dict[Place, float]]:
+        """Return the mean size of a few records of each partition, from each offset on.
+
+        Args:
+            points: sets of offsets, which are looked at one after the other.
 
         Raises:
             BrokerError: not all of them came in time.
         """
+        if self._consumer is None:
+            self._consumer = Consumer({"log_level": 0, **self.connection, **SAMPLE})
+        until_s = time.monotonic() + SIZES_S_MAX
         try:
-            found = self._sampled(offsets)
+            return [self._sizes(self._consumer, offsets, until_s) for offsets in points]
         except KafkaException as error:
             raise BrokerError(f"No records are read: {cause_of(error).str()}.") from error
-        if not all(found.values()):
-            raise BrokerError("Not all partitions gave a record in time.")
-        return {place: sum(sizes) / len(sizes) for place, sizes in found.items()}
+        finally:
+            with suppress(KafkaException):
+                self._consumer.unassign()
 
-    def _sampled(self, offsets: Mapping[Place, int]) -> dict[Place, list[int]]:
-        consumer, until_s = self._sampling(), time.monotonic() + ANSWER_S_MAX
+    def _sizes(
+        self, consumer: Consumer, offsets: Mapping[Place, int], until_s: float
+    ) -> dict[Place, float]:
         consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
         found: dict[Place, list[int]] = {place: [] for place in offsets}
         while not all(found.values()):
             message = consumer.poll(max(0.0, until_s - time.monotonic()))
             if message is None:
-                break
+                raise BrokerError("Not all partitions gave a record in time.")
             place = (str(message.topic()), int(message.partition() or 0))
             if place not in found:
                 continue
-            found[place].append(self._size(message))
+            found[place].append(size_of(message, self.largest))
             if len(found[place]) == RECORDS_EACH:
                 # The other thousands that came with it need not be gone through.
                 consumer.incremental_unassign([TopicPartition(*place)])
-        consumer.unassign()
-        return found
+        return {place: sum(sizes) / len(sizes) for place, sizes in found.items()}
 
     def close(self) -> None:
         """Leave the brokers."""
@@ -125,28 +115,15 @@ class RecordsAhead:
             self._consumer.close()
             self._consumer = None
 
-    def _size(self, message: Message) -> int:
-        error = message.error()
-        if error is not None:
-            return 0 if error.code() == KafkaError._PARTITION_EOF else self.bytes_max
-        try:
-            headers = message.headers() or []
-        except UnicodeDecodeError:  # the name of one is no text
-            return self.bytes_max
-        of_headers = sum(len(name) + len(value or b"") for name, value in headers)
-        return len(message.key() or b"") + len(message.value() or b"") + of_headers
 
-    def _listed(self, places: Iterable[Place], which: OffsetSpec) -> dict[Place, int]:
-        readable = IsolationLevel.READ_COMMITTED
-        return listed_offsets(self._asked(), places, which, readable, ANSWER_S_MAX, retry_s=0.0)
-
-    def _asked(self) -> AdminClient:
-        if self._admin is None:
-            self._admin = AdminClient({"log_level": 0, **self.connection})
-        return self._admin
-
-    def _sampling(self) -> Consumer:
-        if self._consumer is None:
-            own = {"group.id": self.group, **SAMPLE}
-            self._consumer = Consumer({"log_level": 0, **self.connection, **own})
-        return self._consumer
+def size_of(message: Message, largest: int) -> int:
+    """Return how large a record is, unpacked; nothing at a partition's end."""
+    error = message.error()
+    if error is not None:
+        return 0 if error.code() == KafkaError._PARTITION_EOF else largest
+    try:
+        headers = message.headers() or []
+    except UnicodeDecodeError:  # the name of one is no text, and its size unknown
+        headers = []
+    of_headers = sum(len(name) + len(value or b"") for name, value in headers)
+    return len(message.key() or b"") + len(message.value() or b"") + of_headers

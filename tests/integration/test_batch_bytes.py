@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.checkpoints.local_files import LocalCheckpoint
@@ -19,7 +22,8 @@ SMALL_HALVES, LARGE_HALVES = 400, 300
 
 
 def looking_at(topics: Topics) -> RecordsAhead:
-    return RecordsAhead("watch", topics.connection, topics.names.read, bytes_max=4_000_000)
+    own = {"group.id": "watch", **topics.connection}
+    return RecordsAhead(own, 4_000_000, AdminClient(topics.connection))
 
 
 def test_sizes_are_those_of_the_records_at_the_offsets(topics: Topics) -> None:
@@ -30,14 +34,12 @@ def test_sizes_are_those_of_the_records_at_the_offsets(topics: Topics) -> None:
     topics.send_raw(op, None, [], 0, b"key")
     ahead = looking_at(topics)
 
-    begins = ahead.begins()
-    assert begins[half] == {0: 0, 1: 0}
-    assert ahead.unread(begins) == {(half, 1): 4, (op, 0): 1}
+    assert ahead.unread({half: {0: 0, 1: 0}, op: {0: 0}}) == {(half, 1): 4, (op, 0): 1}
     assert ahead.unread({half: {1: 3}}) == {(half, 1): 1}
-    found = ahead.sizes({(half, 1): 3, (op, 0): 0})
+    found = ahead.sizes([{(half, 1): 3, (op, 0): 0}, {(half, 1): 2}])
     ahead.close()
 
-    assert found == {(half, 1): 212, (op, 0): 3}
+    assert found == [{(half, 1): 212, (op, 0): 3}, {(half, 1): pytest.approx(2_612)}]
 
 
 def test_an_end_of_a_transaction_with_nothing_behind_it_has_no_size(topics: Topics) -> None:
@@ -50,23 +52,31 @@ def test_an_end_of_a_transaction_with_nothing_behind_it_has_no_size(topics: Topi
     producer.commit_transaction(10)
     ahead = looking_at(topics)
 
-    sizes = [ahead.sizes({(feedback, 0): offset}) for offset in (0, 1)]
+    sizes = ahead.sizes([{(feedback, 0): offset} for offset in (0, 1)])
     ahead.close()
 
     assert sizes == [{(feedback, 0): 5}, {(feedback, 0): 0}]
 
 
-def test_records_that_do_not_come_are_said_to_be_missing(
+def test_a_silent_broker_holds_nobody_up_for_long(
     topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One that takes connections, and answers nothing."""
     monkeypatch.setattr("checkback.streaming.records_ahead.ANSWER_S_MAX", 0.2)
-    ahead = RecordsAhead("watch", {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}, [], 1)
+    monkeypatch.setattr("checkback.streaming.records_ahead.SIZES_S_MAX", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        connection = {"bootstrap.servers": address, "log_level": 0}
+        ahead = RecordsAhead({"group.id": "watch", **connection}, 1, AdminClient(connection))
+        begun_s = time.monotonic()
 
-    with pytest.raises(BrokerError):
-        ahead.sizes({(topics.names.half, 0): 0})
-    with pytest.raises(BrokerError):
-        ahead.begins()
-    ahead.close()
+        with pytest.raises(BrokerError):
+            ahead.sizes([{(topics.names.half, 0): 0}])
+        with pytest.raises(BrokerError):
+            ahead.unread({topics.names.half: {0: 0}})
+        ahead.close()
+
+    assert time.monotonic() - begun_s < 10
 
 
 def test_no_batch_of_a_backlog_of_large_halves_is_larger_than_twice_the_bound(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -14,25 +14,31 @@ from py4j.protocol import Py4JError
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.streaming import batch_bytes
-from checkback.streaming.batch_bytes import POINTS, BatchBytes, events_within
+from checkback.streaming.batch_bytes import (
+    PARTITIONS,
+    POINTS,
+    BatchBytes,
+    events_within,
+    put_in_force,
+)
+from checkback.streaming.records_ahead import size_of
 
 MB = 1_000_000
 LARGEST = 4 * MB
+FOR_SURE = 500
+"""How many of the largest records fit into a batch."""
 Place = tuple[str, int]
 
 
 class Ahead:
     """Partitions whose records have the size that a function of their offset tells."""
 
-    bytes_max = LARGEST
+    largest = LARGEST
 
     def __init__(self, stored: Mapping[Place, int], size: Callable[[Place, int], float]) -> None:
         self.stored, self.size = dict(stored), size
-        self.looks = 0
+        self.looked_at: list[list[Place]] = []
         self.is_silent = False
-
-    def begins(self) -> dict[str, dict[int, int]]:
-        return {topic: {at: 0} for topic, at in self.stored}
 
     def unread(self, ends: Mapping[str, Mapping[int, int]]) -> dict[Place, int]:
         if self.is_silent:
@@ -40,9 +46,10 @@ class Ahead:
         left = {place: end - ends[place[0]][place[1]] for place, end in self.stored.items()}
         return {place: count for place, count in left.items() if count > 0}
 
-    def sizes(self, offsets: Mapping[Place, int]) -> dict[Place, float]:
-        self.looks += 1
-        return {place: self.size(place, offset) for place, offset in offsets.items()}
+    def sizes(self, points: Iterable[Mapping[Place, int]]) -> list[dict[Place, float]]:
+        found = [{place: self.size(place, at) for place, at in one.items()} for one in points]
+        self.looked_at.extend(map(list, found))
+        return found
 
 
 def halves(count: int, size: Callable[[int], float]) -> Ahead:
@@ -57,37 +64,36 @@ class Rig:
     """A bound, and what it puts in force."""
 
     def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, ahead: Ahead, bytes_max: int = 2_000 * MB
+        self, monkeypatch: pytest.MonkeyPatch, ahead: Ahead, bytes_max: int = FOR_SURE * LARGEST
     ) -> None:
-        self.now_s = 0.0
-        self.bound = BatchBytes(ahead, bytes_max, 1_000_000, lambda: self.now_s)  # type: ignore[arg-type]
+        self.now_s = 100.0
+        clock: Any = lambda: self.now_s  # noqa: E731
+        self.bound = BatchBytes(MagicMock(), ahead, bytes_max, 1_000_000, True, clock)  # type: ignore[arg-type]
         self.in_force: list[int] = []
-        self.bound.runs(MagicMock())
-        monkeypatch.setattr(batch_bytes, "put_in_force", self._put)
         self.failure: Exception | None = None
+        monkeypatch.setattr(batch_bytes, "put_in_force", self._put)
 
     def _put(self, _: object, events: int) -> None:
         if self.failure is not None:
             raise self.failure
         self.in_force.append(events)
 
-    def look(self, half: int, op: int = 0, after_s: float = 0.0, *, again: bool = False) -> int:
-        self.now_s += after_s
-        self.bound.look({"half": {0: half}, "op": {0: op}}, again=again)
+    def look(self, half: int, op: int = 0) -> int:
+        self.bound.look({"half": {0: half}, "op": {0: op}})
         return self.bound.events
 
 
-def started(last: int | None = None) -> Any:
-    plan = MagicMock(ends={"half": {0: last}, "op": {0: last}})
-    return MagicMock(last_batch=lambda _: last, planned=lambda _: plan)
+def test_the_first_batch_of_a_job_reads_what_fits_for_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Rig(monkeypatch, halves(0, lambda _: 1)).bound.events == FOR_SURE
+    assert Rig(monkeypatch, halves(0, lambda _: 1), bytes_max=MB).bound.events == 1
 
 
 def test_small_records_are_limited_by_their_number_only(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch, halves(5_000_000, lambda _: 1_200))
 
-    assert rig.bound.begin(started()) == 1_000_000
+    assert rig.look(0) == 1_000_000
     assert rig.look(500_000, 500_000) == 1_000_000
-    assert rig.in_force == []
+    assert rig.in_force == [1_000_000]
 
 
 def test_a_million_halves_of_a_kibibyte_are_less_than_the_default() -> None:
@@ -95,13 +101,6 @@ def test_a_million_halves_of_a_kibibyte_are_less_than_the_default() -> None:
     with_headers = 1_024 + 200
 
     assert settings.batch_events_max * with_headers < settings.batch_bytes_max
-
-
-def test_the_first_batch_of_a_start_is_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(monkeypatch, halves(100_000, lambda _: MB))
-
-    assert rig.bound.begin(started()) == pytest.approx(4_000, rel=0.01)
-    assert rig.bound.begin(started(last=50_000)) == pytest.approx(4_000, rel=0.01)
 
 
 def test_large_records_lower_the_limit_and_small_ones_raise_it_again(
@@ -128,73 +127,66 @@ def test_large_records_behind_small_ones_end_the_batch_before_them(
     assert large * MB < 2_000 * MB
 
 
-def test_few_records_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    ahead = halves(2_000 * MB // LARGEST // 2, lambda _: LARGEST)
+def test_what_fits_for_sure_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = halves(FOR_SURE // 2, lambda _: LARGEST)
     rig = Rig(monkeypatch, ahead)
 
     assert rig.look(0) == 1_000_000
-    assert ahead.looks == 0
+    assert ahead.looked_at == []
 
 
-def test_a_limit_stays_while_little_is_there_to_tell_of_another(
+def test_the_fewer_records_there_are_the_fewer_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ahead = halves(10_000, lambda _: MB)
-    rig = Rig(monkeypatch, ahead)
+    ahead = halves(3 * FOR_SURE // 2, lambda _: 1_000)
 
-    lowered = rig.look(0)
-
-    assert rig.look(9_999, 9_999) == lowered
+    assert Rig(monkeypatch, ahead).look(0) == 1_000_000
+    assert len(ahead.looked_at) == 3
 
 
-def test_what_was_looked_at_is_looked_at_again_when_twice_as_much_is_there(
+def test_of_many_partitions_some_are_looked_at_for_each_point_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ahead = halves(10_000, lambda _: 1_000)
+    stored = {(topic, number): 10_000 for topic in ("half", "op") for number in range(40)}
+    ahead = Ahead(stored, lambda place, _: MB if place[0] == "half" else 100)
     rig = Rig(monkeypatch, ahead)
-    rig.look(0)
-    ahead.stored = dict.fromkeys(ahead.stored, 19_000)
 
-    rig.look(0, after_s=2.0)
-    assert ahead.looks == POINTS
-    ahead.stored = dict.fromkeys(ahead.stored, 20_000)
-    rig.look(0, after_s=0.5)
-    assert ahead.looks == POINTS
-    rig.look(0, after_s=1.0)
-    assert ahead.looks == 2 * POINTS
+    rig.bound.look({topic: dict.fromkeys(range(40), 0) for topic in ("half", "op")})
+
+    assert {len(places) for places in ahead.looked_at} == {PARTITIONS}
+    assert {place for places in ahead.looked_at for place in places} == set(stored)
+    assert rig.bound.events == pytest.approx(4_000, rel=0.01)
 
 
-def test_what_came_at_once_after_a_quiet_time_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_much_that_comes_between_two_batches_is_looked_at_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     ahead = halves(10, lambda _: MB)
     rig = Rig(monkeypatch, ahead)
-    rig.look(10, 10)
+    rig.bound.look_again()
+    assert rig.in_force == []
+    assert rig.look(10, 10) == 1_000_000
     ahead.stored = dict.fromkeys(ahead.stored, 100_000)
 
-    assert rig.look(10, 10) == 1_000_000
-    assert rig.look(10, 10, again=True) == pytest.approx(4_000, rel=0.01)
+    rig.now_s += 0.9
+    rig.bound.look_again()
+    assert rig.bound.events == 1_000_000
+    rig.now_s += 0.2
+    rig.bound.look_again()
+    assert rig.bound.events == pytest.approx(4_000, rel=0.01)
 
 
-def test_the_next_query_of_a_job_begins_with_the_limit_in_force(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rig = Rig(monkeypatch, halves(100_000, lambda _: MB))
-    lowered = rig.look(0)
-
-    assert rig.bound.begin(started(last=99_999)) == lowered
-
-
-def test_brokers_that_do_not_answer_end_neither_a_start_nor_a_job(
+def test_while_brokers_tell_no_sizes_each_batch_may_read_twice_as_many_as_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ahead = halves(100_000, lambda _: MB)
     rig = Rig(monkeypatch, ahead)
     ahead.is_silent = True
 
-    assert rig.bound.begin(started()) == 1_000_000
-    rig.bound.runs(MagicMock())
-    assert rig.look(0) == 1_000_000
+    assert [rig.look(0), rig.look(0)] == [2 * FOR_SURE, 4 * FOR_SURE]
+    assert [rig.look(0) for _ in range(12)][-1] == 1_000_000
     ahead.is_silent = False
-    assert rig.look(0, after_s=1.0) == pytest.approx(4_000, rel=0.01)
+    assert rig.look(0) == pytest.approx(4_000, rel=0.01)
 
 
 def test_a_limit_that_spark_did_not_take_is_handed_over_again(
@@ -203,9 +195,38 @@ def test_a_limit_that_spark_did_not_take_is_handed_over_again(
     rig = Rig(monkeypatch, halves(100_000, lambda _: MB))
     rig.failure = Py4JError("no such variable")
 
-    assert rig.look(0) == 1_000_000
+    assert rig.look(0) == FOR_SURE
     rig.failure = None
-    assert rig.look(0, after_s=1.0) == rig.in_force[0] == pytest.approx(4_000, rel=0.01)
+    assert rig.look(0) == rig.in_force[0] == pytest.approx(4_000, rel=0.01)
+
+
+def test_a_spark_that_keeps_its_limit_elsewhere_reads_as_many_records_as_it_may() -> None:
+    spark = MagicMock()
+    spark.sparkContext._jvm.java.lang.Class.forName.side_effect = Py4JError("no such class")
+
+    bound = BatchBytes.of(spark, Settings(batch_bytes_max=1_048_576), {}, MagicMock())
+
+    assert bound.events == Settings().batch_events_max
+
+
+def test_a_limit_is_set_for_each_query_that_runs() -> None:
+    spark, query = MagicMock(), MagicMock()
+    execution = MagicMock(**{"uniqueSources_$eq": MagicMock()})
+    query._jsq.streamingQuery.return_value = execution
+    spark.streams.active = [query]
+
+    put_in_force(spark, 7)
+
+    limits = spark.sparkContext._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+    limits.maxRows.assert_called_once_with(7)
+    getattr(execution, "uniqueSources_$eq").assert_called_once()
+
+
+def test_a_header_whose_name_is_no_text_does_not_make_a_record_large() -> None:
+    message = MagicMock(error=lambda: None, key=lambda: None, value=lambda: b"12345")
+    message.headers.side_effect = UnicodeDecodeError("utf-8", b"", 0, 1, "no text")
+
+    assert size_of(message, LARGEST) == 5
 
 
 def test_one_record_is_read_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,4 +247,5 @@ def test_no_more_records_than_fit_if_each_is_as_large_as_those_around_it(
 
     step = reach / len(means)
     read = [max(0.0, min(step, events - number * step)) for number in range(len(means))]
+    assert events <= reach
     assert sum(count * size for count, size in zip(read, means, strict=True)) <= bytes_max * 1.001
