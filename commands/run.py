@@ -15,7 +15,7 @@ from checkback.commands.settings import settings_options
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
-from checkback.streaming.progress import is_quiet, line_text
+from checkback.streaming.progress_text import is_quiet, line_text
 
 Emit = Callable[[str, dict[str, Any]], None]
 REPLACE_LINE: Final = "\x1b[1A\r\x1b[2K"

@@ -31,6 +31,7 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "checkback_lag_records": "Lag",
         "checkback_stalled_partitions": "Partitions that stand still",
         "checkback_stall_seconds": "Longest stall",
+        "checkback_short_topics": "Topics whose replicas are awaited",
         "checkback_discarded_total": "Discarded",
         "checkback_access_rules_broken": "Access rules broken",
     },

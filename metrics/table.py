@@ -210,6 +210,13 @@ TABLE: Final = (
         "For how long the longest of these partitions has not been read further; 0 if there is"
         " none.",
     ),
+    Metric(
+        "checkback_short_topics",
+        Kind.GAUGE,
+        "topics",
+        "Topics that lack replicas, so that a batch waits until the brokers can end its transaction"
+        " there; the progress line names them.",
+    ),
     Metric("checkback_batches_total", Kind.COUNTER, "batches", "Batches written."),
     Metric(
         "checkback_batch_write_seconds",

@@ -153,7 +153,7 @@ class BatchOutputs:
         known = self._find(topic)
         if known is None or known.is_system or topic in self._rooms:
             return None
-        return None if known.rejects_markers or known.shortage else known
+        return None if known.marker_bounds or known.shortage else known
 
     def _of_half(
         self,

@@ -115,6 +115,7 @@ class BatchWriter:
             except ProducerLostError as error:
                 self.close()
                 _log.warning("The producer is lost, trying again: %s", error)
+                self.directory.expect_change()  # hours may have passed
                 self._known.is_wary |= error.was_rejected
                 self._lost += not self._takes_smaller_steps(outcomes)
                 if self._lost == LOST_TRIES:

@@ -70,6 +70,7 @@ class BatchSink:
             if self.clock is not None:
                 self.clock.require_credible(plan[0].timestamp_ms)
         began_s, settings = time.monotonic(), self.settings
+        self.progress.begin(began_s)
         if self.observed is not None:
             settings = replace(settings, log_level=self.observed.log_level)
         function = sink_function(settings, batch_id, 0)

@@ -28,6 +28,7 @@ from checkback.protocol.connection import confluent_settings, spark_settings
 from checkback.sinks.batch_report import PageStatus
 from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.unended import ShortTopic, short_topics
 from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.access_watch import AccessWatch
@@ -61,7 +62,7 @@ from checkback.streaming.read_until import ReadUntil
 from checkback.streaming.retried_batch import RetriedBatch, count_start
 from checkback.streaming.rule_source import rule_source
 from checkback.streaming.session import spare_processes, start_session
-from checkback.streaming.sink_choices import sink_settings
+from checkback.streaming.sink_choices import open_ledger, sink_settings
 from checkback.streaming.stalls import Stall, StallWatch
 from checkback.streaming.start_records import publish_status, write_tick
 from checkback.streaming.state_size import fit_to_checkpoint
@@ -319,25 +320,34 @@ class Job:
         batch_ms = self._batch_ms(query.lastProgress)
         # A group is asked once a minute; the warning stays until somebody answers.
         asked = self.progress.take_asked_groups() | self._silent
-        silent, stalls = self._looked_at_brokers(asked)
+        silent, stalls, short = self._looked_at_brokers(asked)
         answer = self._stalls is None or self._stalls.brokers_answer
-        line = self.progress.line(self.now_ms(), batch_ms, silent, stalls, brokers_answer=answer)
+        now_ms = self.now_ms()
+        line = self.progress.line(now_ms, batch_ms, silent, stalls, short, brokers_answer=answer)
         self._silent = set(silent) if line.pending else set()
         self._observed.line_told(asked, line)
         self.emit("progress", asdict(line))
 
-    def _looked_at_brokers(self, asked: set[str]) -> tuple[list[str], list[Stall]]:
-        """Return the groups nobody answers for, and the partitions that stand still.
+    def _looked_at_brokers(
+        self, asked: set[str]
+    ) -> tuple[list[str], list[Stall], list[ShortTopic]]:
+        """Return silent groups, partitions that stand still, and topics whose replicas are awaited.
 
         The last line of a job asks no more: brokers that are silent would each time keep it from
         ending, and whoever sent SIGTERM waits.
         """
         if self._is_over:
-            return [], []
+            return [], [], []
         silent = groups_without_members(self._group_admin(), asked) if asked else []
         if self._stalls is None:
             self._stalls = StallWatch(self.settings, self._group_admin())
-        return silent, self._stalls.look()
+        return silent, self._stalls.look(), self._awaited_for_replicas()
+
+    def _awaited_for_replicas(self) -> list[ShortTopic]:
+        answer = self._stalls is not None and self._stalls.brokers_answer
+        if self._epoch is None or not answer or not self.progress.is_slow(time.monotonic()):
+            return []
+        return short_topics(self._epoch.settings, state_partitions(self.settings))
 
     def _held_ms(self, last: StreamingQueryProgress | None) -> int:
         if last is None or self._idling is None:
@@ -357,25 +367,6 @@ class Job:
 
     def _connection(self) -> dict[str, Any]:
         return confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
-
-
-def open_ledger(settings: Settings, facts: preflight.ClusterFacts) -> DeltaLedger | None:
-    """Return the ledger in the settings, made if it is new; None where none is set.
-
-    Raises:
-        ConfigurationError: the table there is another's.
-        PrerequisiteError: it can't be written.
-    """
-    if not settings.ledger:
-        return None
-    from checkback.sinks.ledger.table import (  # delta-rs is for those with one
-        DeltaLedger,
-        LedgerOwner,
-    )
-
-    topic_id = facts.topics[settings.topics.half].topic_id
-    owner = LedgerOwner(settings.application_id, topic_id)
-    return DeltaLedger.open_or_create(settings.ledger, owner)
 
 
 def held_pages(spark: SparkSession, store: CheckpointStore) -> Future[list[PageStatus]]:

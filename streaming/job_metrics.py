@@ -162,6 +162,10 @@ class JobMetrics:
         longest_s = max((stall.stalled_s for stall in found), default=0.0)
         self._fill.set("checkback_stall_seconds", longest_s)
 
+    def take_short_topics(self, number: int) -> None:
+        """Take for how many topics' replicas a batch waits."""
+        self._fill.set("checkback_short_topics", number)
+
     def _add_report(self, report: BatchReport) -> None:
         fill, counts = self._fill, report.counts
         for name, metric in COUNTS.items():

@@ -104,6 +104,7 @@ class Observation:
         """Take a progress line, and the groups that were asked since the one before."""
         self._metrics.take_groups(asked, line.groups_without_members, line.undelivered_groups)
         self._metrics.take_stalls(line.stalls)
+        self._metrics.take_short_topics(len(line.short_topics))
 
     def rules_changed(self, facts: Mapping[str, Any]) -> None:
         """Log that other access rules are in force, for operators who read only the log."""

@@ -1,14 +1,18 @@
-"""Derives the settings of the sink from those of the pipeline."""
+"""What the sink is given: its settings and its ledger, by the settings of the pipeline."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.cores import executor_cores
 from checkback.streaming.transaction_timeout import LEAST_MS
+
+if TYPE_CHECKING:
+    from checkback.sinks.ledger.table import DeltaLedger
+    from checkback.streaming.preflight import ClusterFacts
 
 
 def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str) -> SinkSettings:
@@ -28,3 +32,22 @@ def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str)
         rules_topic=settings.topics.rules,
         processes=executor_cores(settings),
     )
+
+
+def open_ledger(settings: Settings, facts: ClusterFacts) -> DeltaLedger | None:
+    """Return the ledger in the settings, made if it is new; None where none is set.
+
+    Raises:
+        ConfigurationError: the table there is another's.
+        PrerequisiteError: it can't be written.
+    """
+    if not settings.ledger:
+        return None
+    from checkback.sinks.ledger.table import (  # delta-rs is for those with one
+        DeltaLedger,
+        LedgerOwner,
+    )
+
+    topic_id = facts.topics[settings.topics.half].topic_id
+    owner = LedgerOwner(settings.application_id, topic_id)
+    return DeltaLedger.open_or_create(settings.ledger, owner)

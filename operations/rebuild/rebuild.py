@@ -61,7 +61,6 @@ from checkback.streaming.claim import mark_won
 from checkback.streaming.driver_jvm import log_path
 from checkback.streaming.failure import explain
 from checkback.streaming.fencing import fence_older
-from checkback.streaming.job import open_ledger
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.pem_files import pem_text
@@ -74,7 +73,7 @@ from checkback.streaming.preflight import (
 from checkback.streaming.progress import Progress
 from checkback.streaming.rule_source import present_rules
 from checkback.streaming.session import start_session
-from checkback.streaming.sink_choices import sink_settings
+from checkback.streaming.sink_choices import open_ledger, sink_settings
 
 WATCH_S: Final = 3.0
 TRIGGER_WATCH_S_MAX: Final = 30.0

@@ -37,7 +37,9 @@ KEPT_S: Final = 30.0
 """How long knowledge is believed: a partition that is added may be asked for at once."""
 MARKER_AGE_MAX_MS: Final = 10_000
 """A broker gives the end of a transaction its own time and then checks it against the topic's bound
-of age. When it rejects that, it tries for ever, and the transactional id is blocked."""
+of age. When it rejects that, the transactional id is blocked until the broker restarts."""
+MARKER_BYTES: Final = 78
+"""What the end of a transaction takes up on a topic, as a batch of one record: Kafka 4.2."""
 MILLISECONDS_MAX: Final = 2**62
 """A bound of time that is as large or larger is none."""
 SHORTAGE_WAIT_S: Final = 10.0
@@ -58,7 +60,8 @@ class KnownTopic:
         batch_cut_bytes: batches of several records are to be smaller than that; None where
             record_batch_bytes_max is all that is known.
         is_system: no final may go there; this Checkback's or another's.
-        rejects_markers: brokers may not end a transaction there, and who wrote to it hangs.
+        marker_bounds: its settings by which brokers may not end a transaction there, so that who
+            wrote to it hangs; empty where none do.
         shortage: which replicas are missing, without which a partition takes neither records nor
             the end of a transaction; empty where none are.
     """
@@ -69,7 +72,7 @@ class KnownTopic:
     before_max_ms: int | None = None
     batch_cut_bytes: int | None = None
     is_system: bool = False
-    rejects_markers: bool = False
+    marker_bounds: tuple[str, ...] = ()
     shortage: str = ""
 
 
@@ -248,14 +251,17 @@ def _known_topic(partitions: Mapping[int, Any], settings: Mapping[str, str]) -> 
     is_timed_by_sender = settings.get("message.timestamp.type") != "LogAppendTime"
     is_bounded = is_timed_by_sender and before_max_ms < MILLISECONDS_MAX
     bound_ms = before_max_ms if is_bounded else None
-    rejects_markers = bound_ms is not None and bound_ms < MARKER_AGE_MAX_MS
+    small = {
+        "message.timestamp.before.max.ms": bound_ms is not None and bound_ms < MARKER_AGE_MAX_MS,
+        "max.message.bytes": bytes_max < MARKER_BYTES,
+    }
     shortage = _shortage(partitions, int(settings.get("min.insync.replicas") or 1))
     return KnownTopic(
         len(partitions),
         bytes_max,
         needs_key,
         bound_ms,
-        rejects_markers=rejects_markers,
+        marker_bounds=tuple(name for name, is_small in small.items() if is_small),
         shortage=shortage,
     )
 

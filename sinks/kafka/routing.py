@@ -168,8 +168,8 @@ class Router:
         if known.shortage:
             detail = f"{topic}: {known.shortage}"
             return Refusal(RefusedReason.REAL_TOPIC_UNAVAILABLE, detail)
-        if known.rejects_markers:
-            detail = f"message.timestamp.before.max.ms of {topic} keeps transactions from ending"
+        if known.marker_bounds:
+            detail = f"{known.marker_bounds[0]} of {topic} keeps transactions from ending"
             return Refusal(RefusedReason.FINAL_REJECTED, detail)
         if known.needs_key and output.key is None:
             detail = f"{topic} is compacted and takes no record without a key"

@@ -18,12 +18,11 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.deadline import HangingCallError, call_within
-from checkback.sinks.kafka.initialising import initialise
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.marker import Marker, MarkerStore, require_own_epoch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import BY_KEY, SentHeaders, SinkRecord
-from checkback.sinks.kafka.unended import require_endable
+from checkback.sinks.kafka.unended import initialise_once_ended
 
 Result = TypeVar("Result")
 
@@ -151,7 +150,7 @@ class MarkedProducer:
     def __post_init__(self) -> None:
         self._markers = MarkerStore(self.settings)
         # Before init, too: a job that is over must not fence its successor.
-        self._look_at(self._markers.read_hastily([self.state_partition]))
+        self._look_hastily()
         self._producer = Producer(self._configuration())
         if self.native is not None:
             self.client = self.native.newest_client()
@@ -163,18 +162,18 @@ class MarkedProducer:
 
         Raises:
             BrokerError: a topic that rejects the end of a transaction keeps them from it.
+            FencedError: the job was superseded while it waited for lost replicas.
             ProducerLostError: anything else.
         """
+        mine, number = self.settings, self.state_partition
+        self._guard(
+            lambda: initialise_once_ended(
+                self._producer, mine, number, self.init_timeout_s, self._look_hastily
+            )
+        )
 
-        def call() -> None:
-            try:
-                initialise(self._producer, self.settings.topics.half, self.init_timeout_s)
-            except KafkaException as error:
-                if cause_of(error).code() == KafkaError.CONCURRENT_TRANSACTIONS:
-                    require_endable(self.settings, self.state_partition)
-                raise
-
-        self._guard(call)
+    def _look_hastily(self) -> None:
+        self._look_at(self._markers.read_hastily([self.state_partition]))
 
     def _look_at(self, markers: dict[int, Marker]) -> None:
         self.marker = markers.get(self.state_partition)

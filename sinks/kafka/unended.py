@@ -1,62 +1,196 @@
-"""Why the brokers do not end a transaction: which topics keep them from it."""
+"""Transactions that the brokers do not end: what keeps them from it, and the wait for replicas."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+import logging
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from typing import Any, Final
 
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.initialising import initialise
+from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.settings import SinkSettings
 
+_log = logging.getLogger(__name__)
+
 TOPICS_NAMED_MAX: Final = 10
+ANSWER_MS_MAX: Final = 10_000
+ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort"})
+"""The coordinator's states of a transaction that is decided and not ended in all its partitions."""
 
 
-def require_endable(settings: SinkSettings, state_partition: int) -> None:
-    """Refuse to wait for a transaction that the brokers can't end; do nothing if they may.
+@dataclass(frozen=True, slots=True)
+class ShortTopic:
+    """A topic on which the brokers can't end a transaction, until its replicas are back.
+
+    Args:
+        topic: the topic.
+        shortage: which of its partitions lacks what.
+    """
+
+    topic: str
+    shortage: str
+
+    def says(self) -> str:
+        """Return what to do."""
+        return (
+            f"waits for replicas of {self.topic} ({self.shortage}): bring its brokers back, or "
+            "lower min.insync.replicas there"
+        )
+
+
+def initialise_once_ended(
+    producer: Producer,
+    settings: SinkSettings,
+    state_partition: int,
+    timeout_s: float,
+    look: Callable[[], object],
+) -> None:
+    """Initialise a producer; wait for as long as lost replicas keep its id's transaction open.
+
+    Args:
+        producer: a new one.
+        settings: the sink's.
+        state_partition: number of the state partition.
+        timeout_s: how long the brokers may take to end a transaction that nothing keeps open.
+        look: called between two tries; raises what is to end the wait.
+
+    Raises:
+        BrokerError: the brokers can't end the transaction, and never will by themselves.
+        KafkaException: they do not do it, or refuse it.
+    """
+    while True:
+        try:
+            initialise(producer, settings.topics.half, timeout_s)
+        except KafkaException as error:
+            if cause_of(error).code() != KafkaError.CONCURRENT_TRANSACTIONS:
+                raise
+            short = require_endable(settings, state_partition)
+            if not short:
+                raise
+            _log.warning(
+                "State partition %d waits until the brokers can end its last transaction. %s",
+                state_partition,
+                _to_bring_back(short),
+            )
+        else:
+            return
+        with suppress(BrokerError):  # the next try says more
+            look()
+
+
+def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortTopic]:
+    """Return the topics for whose replicas the end of a transaction waits.
 
     Args:
         settings: the sink's.
         state_partition: number of the state partition.
 
     Raises:
-        BrokerError: there are topics on which they can't end any; names them.
+        BrokerError: it will never end by itself; names the topics.
     """
+    name = settings.transactional_id(state_partition)
     try:
-        client = AdminClient({**settings.connection, "log_level": 0})
-        known = TopicDirectory(client).find_all()
+        bounded, short = _obstacles(settings, awaited_topics(settings.connection, [name]))
     except BrokerError:
-        return
-    remedies = [*_to_raise_bounds(known), *_to_bring_back(known)]
-    if remedies:
+        return []
+    if bounded:
+        remedies = [_to_raise_bounds(bounded), *([_to_bring_back(short)] if short else [])]
         raise BrokerError(
-            f"The brokers do not end the last transaction of state partition {state_partition} "
-            f"({settings.transactional_id(state_partition)}).",
+            "The brokers do not end the last transaction of state partition "
+            f"{state_partition} ({name}).",
             remedy=" ".join(remedies),
             state_partition=state_partition,
         )
+    return short
 
 
-def _to_raise_bounds(known: Mapping[str, KnownTopic]) -> Iterator[str]:
-    topics = [topic for topic, one in known.items() if one.rejects_markers]
-    if topics:
-        yield (
-            f"Raise message.timestamp.before.max.ms of {_named(topics)}, then restart the brokers: "
-            "with so small a bound they reject the end of their own transactions there, and try "
-            "it again only after a restart."
-        )
+def short_topics(settings: SinkSettings, state_partitions: int) -> list[ShortTopic]:
+    """Return the topics for whose replicas the pipeline's transactions wait, if the brokers tell.
+
+    Args:
+        settings: the sink's.
+        state_partitions: how many there are.
+    """
+    names = [settings.transactional_id(number) for number in range(state_partitions)]
+    awaited = awaited_topics(settings.connection, names)
+    try:
+        return _obstacles(settings, awaited)[1] if awaited else []
+    except BrokerError:
+        return []
 
 
-def _to_bring_back(known: Mapping[str, KnownTopic]) -> Iterator[str]:
-    topics = [f"{topic} ({one.shortage})" for topic, one in known.items() if one.shortage]
-    if topics:
-        yield (
-            f"Bring back the brokers of {_named(topics)}, or lower min.insync.replicas there: "
-            "until then they can't end a transaction that wrote there; then they do by themselves."
-        )
+def awaited_topics(
+    connection: Mapping[str, Any], transactional_ids: Collection[str]
+) -> set[str] | None:
+    """Return the topics on which decided transactions are not ended yet.
+
+    Args:
+        connection: librdkafka settings that reach the brokers.
+        transactional_ids: whose transactions.
+
+    Returns:
+        The topics; None where the brokers do not tell: before Kafka 3.0, or who asks may not know.
+    """
+    # Not in every sink process: it is needed on bad days only.
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError as KafkaPythonError
+
+    known = kafka_python_settings(connection["bootstrap.servers"], connection)
+    try:
+        with closing(KafkaAdminClient(**{**known, "request_timeout_ms": ANSWER_MS_MAX})) as admin:
+            described = admin.describe_transactions(transactional_ids)
+    except (KafkaPythonError, OSError, ValueError):
+        return None
+    ending = [one for one in described.values() if one.state.value in ENDING]
+    if any(not one.topic_partitions for one in ending):
+        return None
+    return {place.topic for one in ending for place in one.topic_partitions}
 
 
-def _named(topics: list[str]) -> str:
-    return ", ".join(topics[:TOPICS_NAMED_MAX])
+def _obstacles(
+    settings: SinkSettings, awaited: set[str] | None
+) -> tuple[list[str], list[ShortTopic]]:
+    """Return what bounds of which topics reject the ends of transactions, and who lacks replicas.
+
+    Args:
+        settings: the sink's.
+        awaited: the topics that may be meant. None: any; then a lack of replicas counts before a
+            bound, because it passes.
+
+    Raises:
+        BrokerError: the topics can't be listed.
+    """
+    client = AdminClient({**settings.connection, "log_level": 0})
+    found: dict[str, KnownTopic] = TopicDirectory(client).find_all()
+    known = found if awaited is None else {one: found[one] for one in sorted(awaited & {*found})}
+    short = [ShortTopic(topic, one.shortage) for topic, one in known.items() if one.shortage]
+    bounded = [
+        f"{' and '.join(one.marker_bounds)} of {topic}"
+        for topic, one in known.items()
+        if one.marker_bounds
+    ]
+    return ([] if short and awaited is None else bounded), short
+
+
+def _to_raise_bounds(bounds: list[str]) -> str:
+    return (
+        f"Raise {', '.join(bounds[:TOPICS_NAMED_MAX])}, then restart the brokers: with so small a "
+        "bound they reject the end of their own transactions there, and try it again only after a "
+        "restart."
+    )
+
+
+def _to_bring_back(short: list[ShortTopic]) -> str:
+    named = ", ".join(f"{one.topic} ({one.shortage})" for one in short[:TOPICS_NAMED_MAX])
+    return (
+        f"Bring back the brokers of {named}, or lower min.insync.replicas there: until then they "
+        "can't end a transaction that wrote there; then they do by themselves."
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -22,6 +23,8 @@ Final = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], tuple[
 SEED = 20
 RANDOM_HALVES = 300
 REAL_TOPIC, REAL_QID = "REAL_TOPIC", "REAL_QID"
+FIRST_SENT_MS = int(time.time() * 1_000)
+"""Each half has the time of the one before it, and 1 ms. Brokers delete records of 1970 at once."""
 
 
 def to(topic: str, *more: tuple[str, bytes | None]) -> list[tuple[str, bytes | None]]:
@@ -87,7 +90,9 @@ def send(world: World, halves: Sequence[Half]) -> None:
     producer = Producer({**world.settings.connection, "message.max.bytes": 4_000_000})
     for number, (key, value, headers) in enumerate(halves):
         sent: Any = headers
-        producer.produce(world.names.half, value, key, 0, headers=sent, timestamp=1_000 + number)
+        producer.produce(
+            world.names.half, value, key, 0, headers=sent, timestamp=FIRST_SENT_MS + number
+        )
     producer.flush()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kafka import KafkaProducer
 from tests.integration.bad_records import RawName, make_topic
-from tests.integration.forwarded import SEED, Half, to, written_by
+from tests.integration.forwarded import FIRST_SENT_MS, SEED, Half, to, written_by
 from tests.integration.sinking import World, commits
 
 from checkback.protocol.record_size import record_bytes_max
@@ -37,7 +37,7 @@ def send_as_is(world: World, halves: Sequence[Half]) -> None:
     )
     for number, (key, value, headers) in enumerate(halves):
         raw = [(RawName(name), content or b"") for name, content in headers]
-        producer.send(world.names.half, value, key, raw, 0, 1_000 + number)
+        producer.send(world.names.half, value, key, raw, 0, FIRST_SENT_MS + number)
     producer.flush()
     producer.close()
 

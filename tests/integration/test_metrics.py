@@ -3,86 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
-import urllib.parse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.scraping import NEEDS_PROMETHEUS, Prometheus, fetch, prometheus
 
 from checkback.deploy.ports import free_ports
-from checkback.protocol.properties import text_value
+from checkback.protocol.properties import CHECK_IMMUNITY_TIME_IN_SECONDS, text_value
 
-ROOT = Path(__file__).parents[2]
 PRINTED = ("WARNING: ", "OpenJDK ", "Picked up ", "Setting ", "To adjust logging ")
 """How lines begin that the JVM and Spark print without logging."""
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
-
-
-class Prometheus:
-    """A real Prometheus that reads the job's metrics with our rules."""
-
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-
-    def ask(self, query: str) -> dict[str, float]:
-        """Return the values of a query, by the value of its first label besides Prometheus' own."""
-        given = urllib.parse.urlencode({"query": query})
-        code, answer = fetch(f"{self.url}/api/v1/query?{given}")
-        if code != 200:
-            return {}  # it starts, or a busy machine let it wait for too long
-        found = json.loads(answer)["data"]["result"]
-        own = {"__name__", "instance", "job"}
-        return {
-            next((text for name, text in one["metric"].items() if name not in own), ""): float(
-                one["value"][1]
-            )
-            for one in found
-        }
-
-    def last(self, name: str) -> dict[str, float]:
-        """Return what a metric said last, also where the look after it did not come in time."""
-        return self.ask(f"last_over_time({name}[15m])")
-
-    def get(self, name: str) -> float:
-        """Return the one value that a metric had last, 0 where there is none."""
-        return next(iter(self.last(name).values()), 0.0)
-
-
-@contextmanager
-def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
-    config = folder / "prometheus.yml"
-    document = {
-        "global": {"scrape_interval": "1s", "evaluation_interval": "500ms"},
-        "rule_files": [str(ROOT / "deploy" / "prometheus" / "checkback.rules.yml")],
-        "scrape_configs": [{"job_name": "checkback", "static_configs": [{"targets": [target]}]}],
-    }
-    config.write_text(json.dumps(document), "utf-8")
-    (port,) = free_ports(1)
-    command = [
-        "prometheus", f"--config.file={config}", f"--storage.tsdb.path={folder / 'tsdb'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-    ]  # fmt: skip
-    with (folder / "prometheus.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-    try:
-        yield Prometheus(port)
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def fetch(url: str, method: str = "GET", body: bytes | None = None) -> tuple[int, str]:
-    try:
-        answer = httpx.request(method, url, content=body, timeout=30)
-    except httpx.TransportError as error:
-        return 0, str(error)
-    return answer.status_code, answer.text
 
 
 def send_one_of_each(topics: Topics, real: str) -> None:
@@ -94,10 +27,27 @@ def send_one_of_each(topics: Topics, real: str) -> None:
     topics.send_half(b"silent", real, properties={"traceparent": TRACE})
 
 
-@pytest.mark.skipif(
-    shutil.which("prometheus") is None,
-    reason="prometheus is missing; `make programs` fetches it from Debian's package",
-)
+FIRED = {
+    "CheckbackDown", "CheckbackNotReady", "CheckbackOldestPending", "CheckbackNoLiveMember",
+    "CheckbackMessagesRefused", "CheckbackDiscarded",
+}  # fmt: skip
+"""What fires at least: before the start, while it lasts, of what `send_one_of_each` sends, and of
+a half that is not asked about for long."""
+
+
+def assert_alerts_fire_and_end(topics: Topics, real: str, found: Prometheus) -> None:
+    """Leave a half pending for too long, until the alerts fired; decide it, until none fires."""
+    slow = topics.send_half(b"slow", real, properties={CHECK_IMMUNITY_TIME_IN_SECONDS: "3600"})
+    try:
+        wait_until(lambda: found.fired() >= FIRED, what="alerts")
+    except AssertionError as error:
+        error.add_note(f"Only these fired: {found.fired()}")
+        raise
+    topics.send_op(slow, "slow", ROLLBACK)
+    wait_until(lambda: found.last("up") and not found.firing(), what="the end of every alert")
+
+
+@NEEDS_PROMETHEUS
 @pytest.mark.timeout(900)  # a busy machine answers late; each wait has a limit of its own
 def test_prometheus_reads_what_a_running_pipeline_did(topics: Topics, tmp_path: Path) -> None:
     port = free_ports(1)[0]
@@ -113,26 +63,29 @@ def test_prometheus_reads_what_a_running_pipeline_did(topics: Topics, tmp_path: 
     real, base = f"{topics.prefix}orders", f"http://127.0.0.1:{port}"
     topics.create(settings, [real], ["g"])
 
-    with prometheus(tmp_path, f"127.0.0.1:{port}") as found, Pipeline(settings, tmp_path) as job:
-        starts = (503, "the job starts\n")
-        wait_until(lambda: fetch(f"{base}/readyz") == starts, what="an answer before Spark's")
-        assert fetch(f"{base}/healthz")[0] == 200
-        # An alert sees a counter rise, so its first value has to be there before.
-        wait_until(lambda: found.last("checkback_refused_total"), what="that nothing is refused")
-        wait_until(lambda: found.last("checkback_discarded_total"), what="nor discarded")
-        started = job.wait_for("started")
-        send_one_of_each(topics, real)
-        wait_for_figures(found)
-        wait_until(lambda: fetch(f"{base}/readyz")[0] == 200, what="that it is ready")
-        fired = {"CheckbackMessagesRefused", "CheckbackDiscarded"}
-        wait_until(lambda: fired <= found.ask('ALERTS{alertstate="firing"}').keys(), what="alerts")
-        assert fetch(f"{base}/loglevel/spark", "PUT", b"INFO")[0] == 200
-        assert fetch(f"{base}/loglevel/checkback", "PUT", b"DEBUG")[0] == 200
-        batches = found.get("checkback_batches_total")
-        topics.send_half(b"one more", real)
-        wait_until(lambda: found.get("checkback_batches_total") > batches + 1, what="more")
-        assert job.terminate() == 0
-        job.wait_for_jvm()
+    with prometheus(tmp_path, [f"127.0.0.1:{port}"], minute_ms=200) as found:
+        wait_until(lambda: found.firing() == {"CheckbackDown"}, what="an alert before the start")
+        with Pipeline(settings, tmp_path) as job:
+            starts = (503, "the job starts\n")
+            wait_until(lambda: fetch(f"{base}/readyz") == starts, what="an answer before Spark's")
+            assert fetch(f"{base}/healthz")[0] == 200
+            # An alert sees a counter rise, so its first value has to be there before.
+            wait_until(
+                lambda: found.last("checkback_refused_total"), what="that nothing is refused"
+            )
+            wait_until(lambda: found.last("checkback_discarded_total"), what="nor discarded")
+            started = job.wait_for("started")
+            send_one_of_each(topics, real)
+            wait_for_figures(found)
+            wait_until(lambda: fetch(f"{base}/readyz")[0] == 200, what="that it is ready")
+            assert fetch(f"{base}/loglevel/spark", "PUT", b"INFO")[0] == 200
+            assert fetch(f"{base}/loglevel/checkback", "PUT", b"DEBUG")[0] == 200
+            batches = found.get("checkback_batches_total")
+            assert_alerts_fire_and_end(topics, real, found)
+            assert found.get("checkback_batches_total") > batches + 1
+            assert job.terminate() == 0
+            job.wait_for_jvm()
+        wait_until(lambda: found.firing() == {"CheckbackDown"}, what="an alert after its end")
 
     assert started["metrics_url"] == base
     assert_traced(topics, real)

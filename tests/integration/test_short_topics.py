@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -12,10 +14,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.bad_records import admin, bodies, refused
 from tests.integration.sinking import World, commits, make_world, outcome
 
-from checkback.protocol.errors import BrokerError
 from checkback.sinks import writer as sinks_writer
 from checkback.sinks.kafka import real_topics
 from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.unended import short_topics
 from checkback.state import Action
 from checkback.testing.broker import Cluster
 from checkback.testing.waiting import wait_until
@@ -35,6 +37,14 @@ def spread(cluster: Cluster, unique: str) -> Iterator[World]:
     made = make_world(cluster.bootstrap_servers, unique, replicas=3)
     yield made
     made.close()
+
+
+def told_by_the_wait(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that takes each line of a sink that waits for replicas."""
+    lines: list[str] = []
+    logger = logging.getLogger("checkback.sinks.kafka.unended")
+    monkeypatch.setattr(logger, "handle", lambda record: lines.append(record.getMessage()))
+    return lines
 
 
 @pytest.fixture
@@ -102,7 +112,7 @@ def test_topics_that_are_short_of_replicas_cost_what_is_for_them_only(
     assert [bodies(spread, topic) for topic in (lone, narrow)] == [[b"later"], [b"later"]]
 
 
-def test_a_broker_that_is_lost_in_mid_transaction_is_named_and_nothing_is_lost(
+def test_a_broker_that_is_lost_in_mid_transaction_is_named_and_waited_for(
     spread: World, cluster: Cluster, lone: str, narrow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = partial(MarkedProducer, init_timeout_s=10)
@@ -113,13 +123,19 @@ def test_a_broker_that_is_lost_in_mid_transaction_is_named_and_nothing_is_lost(
     writer = spread.writer()
     writer.write([commits(0, 2)], 0, 0)
     monkeypatch.setattr(real_topics, "KEPT_S", 3600)  # it does not see that they become short
-    with broker_killed(cluster, spread, lone, narrow), pytest.raises(BrokerError) as ended:
-        writer.write([commits(1, 3, 4)], 1, 0)
+    lines = told_by_the_wait(monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        with broker_killed(cluster, spread, lone, narrow):
+            written = pool.submit(writer.write, [commits(1, 3, 4)], 1, 0)
+            wait_until(lambda: len(lines) >= 2 or written.done(), 180)
+            assert not written.done()
+            short = {one.topic: one.shortage for one in short_topics(spread.settings, 1)}
+        report = written.result(120)
 
-    assert ended.value.exit_code == 3
-    assert f"{lone} (partition 0 has no leader)" in ended.value.remedy
-    assert f"{narrow} (partition 0 has 1 of the 2 replicas in sync" in ended.value.remedy
-    spread.writer().write([commits(1, 3, 4)], 1, 0)
+    assert f"{lone} (partition 0 has no leader)" in lines[0]
+    assert f"{narrow} (partition 0 has 1 of the 2 replicas in sync" in lines[0]
+    assert short.keys() == {lone, narrow}
+    assert report.counts["finals"] == 3
     for topic in (lone, narrow):
         assert bodies(spread, topic) == [b"first", b"second"]
     assert bodies(spread, spread.real) == [b"healthy"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,8 +13,12 @@ from tests.integration.bad_records import admin, bodies, make_topic, send, set_c
 from tests.integration.sinking import World, commits
 
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.real_topics import MARKER_BYTES
 from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.testing.waiting import wait_until
+
+BARE_BYTES = 68
+"""What a batch of one record takes up without a body."""
 
 
 def test_partitions_that_were_added_are_asked_for_within_a_minute(either: World) -> None:
@@ -92,19 +97,21 @@ def test_a_transaction_that_the_brokers_can_not_end_is_named_and_not_waited_for(
     world: World,
 ) -> None:
     timeless = make_topic(world, "timeless", message_timestamp_before_max_ms="0")
-    block(world, timeless)
+    narrow = make_topic(world, "narrow")
+    block(world, timeless, narrow)
     begun_s = time.monotonic()
 
     with pytest.raises(BrokerError) as raised:
         MarkedProducer(world.settings, 0, init_timeout_s=3)
 
     assert time.monotonic() - begun_s < 20
-    assert timeless in raised.value.remedy
+    bounds = "message.timestamp.before.max.ms and max.message.bytes"
+    assert f"Raise max.message.bytes of {narrow}, {bounds} of {timeless}" in raised.value.remedy
     assert raised.value.exit_code == 3
 
 
-def block(world: World, topic: str) -> None:
-    """Write to the topic, and have a broker reject the end of the transaction.
+def block(world: World, *topics: str) -> None:
+    """Write to topics, and have a broker reject the end of the transaction.
 
     The end is a record as any other. A topic that takes no record of its size keeps the transaction
     open as one does whose end comes too late for its bound, but without luck.
@@ -113,17 +120,20 @@ def block(world: World, topic: str) -> None:
     producer = Producer({**world.settings.connection, "transactional.id": name})
     producer.init_transactions(30)
     producer.begin_transaction()
-    producer.produce(topic, b"x", timestamp=ahead_ms())
+    for topic in topics:
+        producer.produce(topic, b"x", timestamp=ahead_ms())
     producer.flush(30)
-    set_config(world, topic, max_message_bytes="1")
-    wait_until(lambda: takes_nothing(world, topic), 30, "the topic takes no record")
+    for topic in topics:
+        set_config(world, topic, max_message_bytes=str(MARKER_BYTES - 1))
+        wait_until(partial(takes_no_marker, world, topic), 30, "no record of that size is taken")
     producer.commit_transaction(30)
 
 
-def takes_nothing(world: World, topic: str) -> bool:
+def takes_no_marker(world: World, topic: str) -> bool:
+    body = bytes(MARKER_BYTES - BARE_BYTES)
     errors: list[KafkaError | None] = []
     producer = Producer(dict(world.settings.connection))
-    producer.produce(topic, b"x", timestamp=ahead_ms(), on_delivery=lambda e, _: errors.append(e))
+    producer.produce(topic, body, timestamp=ahead_ms(), on_delivery=lambda e, _: errors.append(e))
     producer.flush(30)
     return errors[0] is not None and errors[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
 

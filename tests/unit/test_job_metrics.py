@@ -193,3 +193,12 @@ def test_partitions_that_stand_still_are_counted_until_they_move() -> None:
     assert story.value("stalled_partitions", topic="half") == 0
     assert story.value("stalled_partitions", topic="op") == 0
     assert story.value("stall_seconds") == 0
+
+
+def test_topics_whose_replicas_are_awaited_are_counted_until_they_are_back() -> None:
+    story = Story()
+
+    story.metrics.take_short_topics(2)
+    assert story.value("short_topics") == 2
+    story.metrics.take_short_topics(0)
+    assert story.value("short_topics") == 0

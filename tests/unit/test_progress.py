@@ -8,7 +8,9 @@ from dataclasses import asdict
 import pytest
 
 from checkback.sinks.batch_report import BatchReport, PageStatus
-from checkback.streaming.progress import PendingIndex, Progress, is_quiet, line_text
+from checkback.sinks.kafka.unended import ShortTopic
+from checkback.streaming.progress import SLOW_S, PendingIndex, Progress
+from checkback.streaming.progress_text import is_quiet, line_text
 
 
 def report(*pages: PageStatus, **counts: int) -> BatchReport:
@@ -254,3 +256,28 @@ def test_groups_that_anybody_names_neither_fill_the_line_nor_command_the_termina
     assert "no check topic for \\x1b[2Jevil\\n, g000, g001" in text
     assert "and 90 more" in text
     assert "\x1b" not in text
+
+
+def test_a_line_names_the_topics_whose_replicas_a_batch_waits_for() -> None:
+    short = [ShortTopic(f"t{number:02}", "partition 0 has no leader") for number in range(12)]
+    waiting = asdict(Progress().line(0, None, (), (), short))
+    text = line_text("progress", waiting, 200)
+
+    assert "waits for replicas of t00 (partition 0 has no leader): bring its brokers back" in text
+    assert "min.insync.replicas" in text
+    assert "t09" in text
+    assert "t10" not in text
+    assert not is_quiet(waiting)
+    assert is_quiet(waiting, before=waiting)
+
+
+def test_a_batch_is_slow_from_half_a_minute_until_it_is_written() -> None:
+    progress = Progress()
+    assert not progress.is_slow(1_000)
+
+    progress.begin(1_000)
+    assert not progress.is_slow(1_000 + SLOW_S - 1)
+    assert progress.is_slow(1_000 + SLOW_S)
+
+    progress.add(0, [])
+    assert not progress.is_slow(2_000)

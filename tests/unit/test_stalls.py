@@ -14,7 +14,8 @@ from confluent_kafka.admin import AdminClient
 from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka import listed_offsets
 from checkback.streaming import stalls
-from checkback.streaming.progress import Progress, is_quiet, line_text
+from checkback.streaming.progress import Progress
+from checkback.streaming.progress_text import is_quiet, line_text
 from checkback.streaming.stalls import Stall, StallHistory, StallWatch, named
 
 HALF, OP = ("half", 0), ("op", 1)

@@ -13,12 +13,15 @@ from checkback.sinks.kafka.real_topics import (
     BROKER_DEFAULT_BYTES_MAX,
     KEPT_S,
     MARKER_AGE_MAX_MS,
+    MARKER_BYTES,
     SETTINGS_PAUSE_S,
     SETTINGS_WAIT_S,
     SHORTAGE_WAIT_S,
     KnownTopic,
     TopicDirectory,
 )
+
+BEFORE, BYTES = "message.timestamp.before.max.ms", "max.message.bytes"
 
 
 @dataclass
@@ -115,19 +118,19 @@ def found_in(cluster: Cluster, clock: Clock, topic: str = "a") -> KnownTopic:
 
 
 def test_a_topic_is_looked_at_once_until_its_knowledge_is_old() -> None:
-    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}, "b": {}}), Clock()
+    cluster, clock = Cluster({"a": {"max.message.bytes": "1000"}, "b": {}}), Clock()
     directory = directory_of(cluster, clock)
     directory.find("a")
     directory.find("b")
-    cluster.partitions, cluster.topics["a"] = 8, {"max.message.bytes": "20"}
+    cluster.partitions, cluster.topics["a"] = 8, {"max.message.bytes": "2000"}
 
     clock.now_s = KEPT_S - 1
     directory.expect_change()
-    assert directory.find("a") == KnownTopic(1, 10)
+    assert directory.find("a") == KnownTopic(1, 1_000)
     clock.now_s = KEPT_S
     directory.expect_change()
 
-    assert directory.find("a") == KnownTopic(8, 20)
+    assert directory.find("a") == KnownTopic(8, 2_000)
     assert cluster.listed == 2
     assert cluster.described == ["a", "b", "a", "b"]
 
@@ -144,14 +147,14 @@ def test_a_topic_that_was_deleted_is_found_missing_when_knowledge_is_old() -> No
 
 
 def test_brokers_that_do_not_answer_leave_old_knowledge_as_it_is() -> None:
-    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}}), Clock()
+    cluster, clock = Cluster({"a": {"max.message.bytes": "1000"}}), Clock()
     directory = directory_of(cluster, clock)
     directory.find("a")
     cluster.is_up = False
     clock.now_s = KEPT_S
     directory.expect_change()
 
-    assert directory.find("a") == KnownTopic(1, 10)
+    assert directory.find("a") == KnownTopic(1, 1_000)
 
 
 def test_settings_that_no_broker_tells_again_stay_as_they_were_read() -> None:
@@ -172,27 +175,27 @@ def test_settings_that_no_broker_tells_again_stay_as_they_were_read() -> None:
 
 
 def test_settings_are_asked_for_again_until_a_broker_that_has_died_is_known_to_have() -> None:
-    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}}, silent_looks=19), Clock()
+    cluster, clock = Cluster({"a": {"max.message.bytes": "1000"}}, silent_looks=19), Clock()
 
-    assert found_in(cluster, clock) == KnownTopic(1, 10)
+    assert found_in(cluster, clock) == KnownTopic(1, 1_000)
     assert clock.now_s == 19 * SETTINGS_PAUSE_S
 
 
 def test_a_controller_that_has_died_is_replaced_before_settings_are_asked_for_again() -> None:
-    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}}, controller_died_after=1), Clock()
+    cluster, clock = Cluster({"a": {"max.message.bytes": "1000"}}, controller_died_after=1), Clock()
 
-    assert found_in(cluster, clock) == KnownTopic(1, 10)
+    assert found_in(cluster, clock) == KnownTopic(1, 1_000)
     assert clock.now_s == SETTINGS_PAUSE_S
 
 
 def test_settings_that_are_known_are_not_waited_for() -> None:
-    cluster, clock = Cluster({"a": {"max.message.bytes": "10"}}), Clock()
+    cluster, clock = Cluster({"a": {"max.message.bytes": "1000"}}), Clock()
     directory = directory_of(cluster, clock)
     directory.find("a")
     clock.now_s, cluster.silent_looks = KEPT_S, 1
     directory.expect_change()
 
-    assert directory.find("a") == KnownTopic(1, 10)
+    assert directory.find("a") == KnownTopic(1, 1_000)
     assert (clock.now_s, cluster.silent_looks) == (KEPT_S, 0)
 
 
@@ -248,26 +251,29 @@ def test_the_age_that_a_topic_takes_is_known_where_the_sender_sets_the_time(
 
 
 @pytest.mark.parametrize(
-    ("before_max_ms", "stamped", "rejects"),
+    ("before_max_ms", "stamped", "bytes_max", "bounds"),
     [
-        (0, "CreateTime", True),
-        (MARKER_AGE_MAX_MS - 1, "CreateTime", True),
-        (MARKER_AGE_MAX_MS, "CreateTime", False),
-        (0, "LogAppendTime", False),
+        (0, "CreateTime", MARKER_BYTES, (BEFORE,)),
+        (MARKER_AGE_MAX_MS - 1, "CreateTime", MARKER_BYTES, (BEFORE,)),
+        (MARKER_AGE_MAX_MS, "CreateTime", MARKER_BYTES, ()),
+        (0, "LogAppendTime", MARKER_BYTES, ()),
+        (0, "LogAppendTime", MARKER_BYTES - 1, (BYTES,)),
+        (0, "CreateTime", MARKER_BYTES - 1, (BEFORE, BYTES)),
     ],
 )
 def test_a_topic_that_may_reject_the_end_of_transactions_is_known(
-    before_max_ms: int, stamped: str, *, rejects: bool
+    before_max_ms: int, stamped: str, bytes_max: int, bounds: tuple[str, ...]
 ) -> None:
     configs = {
-        "message.timestamp.before.max.ms": str(before_max_ms),
+        BEFORE: str(before_max_ms),
         "message.timestamp.type": stamped,
+        BYTES: str(bytes_max),
     }
     directory = directory_of(Cluster({"a": configs, "b": {}}), Clock())
 
     known = directory.find_all()
 
-    assert [one.rejects_markers for one in (known["a"], known["b"])] == [rejects, False]
+    assert [one.marker_bounds for one in (known["a"], known["b"])] == [bounds, ()]
     assert directory.find("a") == known["a"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,21 @@ def test_each_alert_fires_when_it_should() -> None:
     promtool("test", "rules", str(CASES))
 
 
-def test_each_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+def test_each_alert_has_a_good_day_and_a_case_in_which_it_fires_and_ends() -> None:
     cases: Any = yaml.safe_load(CASES.read_text("utf-8"))
-    checks = [check for case in cases["tests"] for check in case["alert_rule_test"]]
-    fires = {check["alertname"] for check in checks if check.get("exp_alerts")}
-    rests = {check["alertname"] for check in checks if not check.get("exp_alerts")}
+    good, *bad = cases["tests"]
+    ends = {
+        earlier["alertname"]
+        for case in bad
+        for earlier, later in pairwise(case["alert_rule_test"])
+        if earlier["alertname"] == later["alertname"]
+        and earlier.get("exp_alerts")
+        and not later.get("exp_alerts")
+    }
+    rests = {check["alertname"] for check in good["alert_rule_test"]}
 
-    assert fires == rests == {alert.name for alert in ALERTS}
+    assert not any(check.get("exp_alerts") for check in good["alert_rule_test"])
+    assert rests == ends == {alert.name for alert in ALERTS}
 
 
 def test_prometheus_understands_every_query_of_the_dashboard(tmp_path: Path) -> None:
