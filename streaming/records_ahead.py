@@ -29,7 +29,7 @@ from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
 
 ANSWER_S_MAX: Final = 2.0
 SIZES_S_MAX: Final = 5.0
-RECORDS_EACH: Final = 32
+RECORDS_EACH: Final = 8
 """Of those that come along with the one at an offset, in the same batch of their producer's."""
 SAMPLE: Final = {
     "enable.auto.commit": False,
@@ -96,17 +96,24 @@ class RecordsAhead:
     ) -> dict[Place, float]:
         consumer.assign([TopicPartition(*place, offset) for place, offset in offsets.items()])
         found: dict[Place, list[int]] = {place: [] for place in offsets}
-        while not all(found.values()):
-            message = consumer.poll(max(0.0, until_s - time.monotonic()))
+        left = set(offsets)
+        while left:
+            wait_s = 0.0 if all(found.values()) else max(0.0, until_s - time.monotonic())
+            message = consumer.poll(wait_s)
             if message is None:
-                raise BrokerError("Not all partitions gave a record in time.")
+                break
             place = (str(message.topic()), int(message.partition() or 0))
-            if place not in found:
+            if place not in left:
                 continue
-            found[place].append(size_of(message, self.largest))
-            if len(found[place]) == RECORDS_EACH:
+            size = size_of(message, self.largest)
+            if size is not None or not found[place]:
+                found[place].append(size or 0)
+            if size is None or len(found[place]) == RECORDS_EACH:
                 # The other thousands that came with it need not be gone through.
+                left.remove(place)
                 consumer.incremental_unassign([TopicPartition(*place)])
+        if not all(found.values()):
+            raise BrokerError("Not all partitions gave a record in time.")
         return {place: sum(sizes) / len(sizes) for place, sizes in found.items()}
 
     def close(self) -> None:
@@ -116,11 +123,11 @@ class RecordsAhead:
             self._consumer = None
 
 
-def size_of(message: Message, largest: int) -> int:
-    """Return how large a record is, unpacked; nothing at a partition's end."""
+def size_of(message: Message, largest: int) -> int | None:
+    """Return how large a record is, unpacked; None for a partition's end."""
     error = message.error()
     if error is not None:
-        return 0 if error.code() == KafkaError._PARTITION_EOF else largest
+        return None if error.code() == KafkaError._PARTITION_EOF else largest
     try:
         headers = message.headers() or []
     except UnicodeDecodeError:  # the name of one is no text, and its size unknown

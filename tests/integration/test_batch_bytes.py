@@ -14,7 +14,7 @@ from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.protocol.errors import BrokerError
-from checkback.streaming.records_ahead import RecordsAhead
+from checkback.streaming.records_ahead import RECORDS_EACH, RecordsAhead
 
 LARGE = 500_000
 BOUND = 16 * 1_048_576
@@ -29,17 +29,20 @@ def looking_at(topics: Topics) -> RecordsAhead:
 def test_sizes_are_those_of_the_records_at_the_offsets(topics: Topics) -> None:
     topics.create()
     half, op = topics.names.half, topics.names.op
-    for size in (10, 10, 5_000, 200):
-        topics.send_raw(half, b"v" * size, [("name", b"12345678")], 1)
+    producer = Producer({**topics.connection, "linger.ms": 1_000})
+    for size in (10, 10, 5_000, 200, *[200] * 20):
+        producer.produce(half, b"v" * size, headers=[("name", b"12345678")], partition=1)
+    assert producer.flush(10) == 0
     topics.send_raw(op, None, [], 0, b"key")
     ahead = looking_at(topics)
 
-    assert ahead.unread({half: {0: 0, 1: 0}, op: {0: 0}}) == {(half, 1): 4, (op, 0): 1}
-    assert ahead.unread({half: {1: 3}}) == {(half, 1): 1}
-    found = ahead.sizes([{(half, 1): 3, (op, 0): 0}, {(half, 1): 2}])
+    assert ahead.unread({half: {0: 0, 1: 0}, op: {0: 0}}) == {(half, 1): 24, (op, 0): 1}
+    assert ahead.unread({half: {1: 23}}) == {(half, 1): 1}
+    found = ahead.sizes([{(half, 1): 3, (op, 0): 0}, {(half, 1): 2}, {(half, 1): 23}])
     ahead.close()
 
-    assert found == [{(half, 1): 212, (op, 0): 3}, {(half, 1): pytest.approx(2_612)}]
+    mixed = 212 + 4_800 / RECORDS_EACH
+    assert found == [{(half, 1): 212, (op, 0): 3}, {(half, 1): mixed}, {(half, 1): 212}]
 
 
 def test_an_end_of_a_transaction_with_nothing_behind_it_has_no_size(topics: Topics) -> None:
