@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from checkback.checkpoints.logs import Offsets
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.listed_offsets import Place
 from checkback.streaming.records_ahead import RecordsAhead
 
 POINTS: Final = 8
@@ -117,11 +118,19 @@ class BatchBytes:
 
     def _fitting(self, ends: Offsets) -> int:
         unread = self.ahead.unread(ends)
-        total = sum(unread.values())
-        reach = min(total, self.events_max)
+        reach = min(sum(unread.values()), self.events_max)
+        fitting = self._fitting_of(reach, ends, unread)
+        if fitting * POINTS < reach:
+            # So few, and all between two places: a closer look.
+            fitting = self._fitting_of(fitting * POINTS, ends, unread)
+        return self.events_max if fitting == reach else fitting
+
+    def _fitting_of(self, reach: int, ends: Offsets, unread: Mapping[Place, int]) -> int:
+        """Return how many of that many records fit, by the sizes of some."""
         points = min(POINTS, ceil(reach * self.ahead.largest / self.bytes_max))
         if points <= 1:
-            return self.events_max
+            return reach
+        total = sum(unread.values())
         # By number, so that each point has halves as well as ops.
         turn = cycle(sorted(unread, key=lambda place: place[::-1]))
         means = []
@@ -133,10 +142,9 @@ class BatchBytes:
             }
             for point in range(points)
         ):
-            weighed = sum(size * unread[place] for place, size in sizes.items())
-            means.append(weighed / sum(unread[place] for place in sizes))
-        fitting = events_within(self.bytes_max, reach, means)
-        return self.events_max if fitting == reach else fitting
+            of_all = sum(size * unread[place] for place, size in sizes.items())
+            means.append(of_all / sum(unread[place] for place in sizes))
+        return events_within(self.bytes_max, reach, means)
 
 
 def events_within(bytes_max: int, reach: int, means: Sequence[float]) -> int:

@@ -114,17 +114,22 @@ def test_large_records_lower_the_limit_and_small_ones_raise_it_again(
     assert rig.in_force == [pytest.approx(4_000, rel=0.01), 1_000_000]
 
 
-def test_large_records_behind_small_ones_end_the_batch_before_them(
+def test_a_backlog_is_read_in_few_batches_none_of_them_too_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    small = 300_000
-    rig = Rig(monkeypatch, halves(1_000_000, lambda offset: 1_000 if offset < small else MB))
+    """Small, then large, then small halves, each with an op: a stretch that no look can miss."""
+    large = range(400_000, 400_000 + 500_000 // POINTS + 1)
+    stored, bytes_max = 1_000_000, FOR_SURE * LARGEST
+    rig = Rig(monkeypatch, halves(stored, lambda offset: MB if offset in large else 1_000))
 
-    events = rig.look(0)
+    read, sizes = 0, []
+    while read < stored:
+        end = min(stored, read + max(1, rig.look(read, read) // 2))
+        sizes.append(sum(MB if at in large else 1_000 for at in range(read, end)))
+        read = end
 
-    large = max(0, events / 2 - small)
-    assert small - 1_000_000 / POINTS < events / 2
-    assert large * MB < 2_000 * MB
+    assert max(sizes) < 1.1 * bytes_max
+    assert len(sizes) < 3 * sum(sizes) / bytes_max
 
 
 def test_what_fits_for_sure_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
