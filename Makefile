@@ -147,7 +147,7 @@ attach:
 	@gh release create "$$TAG" --verify-tag --notes "See CHANGELOG.md." dist/*
 
 audit: $(RELEASE)/.ready
-	@$(RELEASE)/bin/pip-audit --require-hashes --disable-pip --requirement requirements/extras.txt
+	@$(RELEASE)/bin/pip-audit --strict --require-hashes --disable-pip --requirement requirements/extras.txt
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .import_linter_cache

@@ -8,7 +8,7 @@ group before it looks them up, and needs one look-up per group to learn the grou
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -64,12 +64,14 @@ class PendingGroup:
         oldest_ms: the broker's time of the oldest half.
         partition: half partition of one of them.
         offset: half offset of the same one.
+        asked_again: number of pending halves that more than one check request counts for.
     """
 
     pending: int
     oldest_ms: int
     partition: int
     offset: int
+    asked_again: int
 
 
 def oldest_pending(
@@ -112,8 +114,12 @@ def pending_groups(pages: Iterable[StoredPage]) -> list[PendingGroup]:
         for tag in np.unique(rows["tag"]).tolist():
             own = rows[rows["tag"] == tag]
             first = _oldest(own, 1)[0]
-            place = (int(first[name]) for name in ("store_time_ms", "partition", "offset"))
-            found[tag] = _together(found.get(tag), PendingGroup(len(own), *place))
+            oldest_ms, partition, offset = (
+                int(first[name]) for name in ("store_time_ms", "partition", "offset")
+            )
+            asked_again = int(np.count_nonzero(own["check_times"] > 1))
+            group = PendingGroup(len(own), oldest_ms, partition, offset, asked_again)
+            found[tag] = _together(found.get(tag), group)
     return list(found.values())
 
 
@@ -127,8 +133,10 @@ def _together(one: PendingGroup | None, other: PendingGroup) -> PendingGroup:
     if one is None:
         return other
     oldest = one if one.oldest_ms <= other.oldest_ms else other
-    return PendingGroup(
-        one.pending + other.pending, oldest.oldest_ms, oldest.partition, oldest.offset
+    return replace(
+        oldest,
+        pending=one.pending + other.pending,
+        asked_again=one.asked_again + other.asked_again,
     )
 
 

@@ -139,8 +139,13 @@ def resend(
         already = [one for one in found if one.resent_to and not force]
         left = [one for one in found if force or not one.resent_to]
         done = resend_records(scanner, settings, left, facts, sender)
-    _tell(output, settings, done, already, is_certain=is_certain)
-    return EXIT_FOUND if any(one.obstacle for one in done) else 0
+    # Who chooses by a filter means what has a final; a refused op never does.
+    half_topic, is_named = settings.topics.half, bool(name)
+    stuck = [
+        one for one in done if one.obstacle and (is_named or not one.refused.obstacle(half_topic))
+    ]
+    _tell(output, settings, done, already, stuck, is_certain=is_certain)
+    return EXIT_FOUND if stuck else 0
 
 
 def _tell(
@@ -148,16 +153,19 @@ def _tell(
     settings: Settings,
     done: Sequence[Resent],
     already: Sequence[RefusedRecord],
+    stuck: Sequence[Resent],
     *,
     is_certain: bool,
 ) -> None:
     sent = [one for one in done if not one.obstacle]
     rows = [{**_row(one.refused, settings), "resent_to": one.to} for one in sent]
-    stuck = [one for one in done if one.obstacle]
+    skipped = len(done) - len(sent) - len(stuck)
     verb = "resent to {}" if is_certain else "would be resent"
     lines = [f"{name_of(one.refused)}: {verb.format(one.to)}" for one in sent]
     lines += [f"{name_of(one)}: already resent to {one.resent_to}" for one in already]
     lines += [f"{name_of(one.refused)}: can't be resent: {one.obstacle}" for one in stuck]
+    if skipped:
+        lines.append(f"{skipped:,} skipped: there is no final message of them to send.")
     if sent and not is_certain:
         lines.append("Run again with --yes to do it.")
     output.show(
@@ -169,6 +177,7 @@ def _tell(
             "cannot_resend": [
                 {**_row(one.refused, settings), "obstacle": one.obstacle} for one in stuck
             ],
+            "skipped": skipped,
         },
         terminal_text("\n".join(lines) or "No refused record matches."),
     )

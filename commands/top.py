@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
 import sys
+import termios
 import time
-from collections.abc import Sequence
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -34,6 +39,7 @@ BARS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 40
 WIDE: Final = 120
 """Where there is no terminal."""
+QUIT_KEYS: Final = frozenset("qQ\x04")
 
 
 @click.command()
@@ -53,7 +59,7 @@ WIDE: Final = 120
 def command(
     settings: Settings, output: CommandOutput, interval_s: float, metrics_url: str, *, once: bool
 ) -> None:
-    """Show figures, rates and producer groups as they change; Ctrl-C ends it.
+    """Show figures, rates and producer groups as they change; q or Ctrl-C ends it.
 
     JSON, or no terminal: one snapshot per line.
     """
@@ -70,11 +76,43 @@ def command(
             _line(sources, history, output)
             time.sleep(interval_s)
     else:
-        with Live(console=Console(), screen=True, auto_refresh=False) as live:
-            while True:
+        with (
+            keys() as key_within,
+            Live(console=Console(), screen=True, auto_refresh=False) as live,
+        ):
+            key = ""
+            while key not in QUIT_KEYS:
                 history.add(sources.snapshots.read())
                 live.update(view(history, _groups(sources)), refresh=True)
-                time.sleep(interval_s)
+                key = key_within(interval_s)
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], str]]:
+    """Yield what waits that many seconds, or until a key is pressed, which it returns.
+
+    It returns "" where none was; where standard input is no terminal, it only waits.
+    """
+    if not sys.stdin.isatty():
+        yield _no_key_within
+        return
+
+    def key_within(wait_s: float) -> str:
+        is_pressed = bool(select.select([terminal], [], [], wait_s)[0])
+        return os.read(terminal, 1).decode("latin-1") if is_pressed else ""
+
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)  # keys come without Enter; Ctrl-C still is a signal
+    try:
+        yield key_within
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _no_key_within(wait_s: float) -> str:
+    time.sleep(wait_s)
+    return ""
 
 
 def _line(sources: Sources, history: History, output: CommandOutput) -> None:
@@ -103,7 +141,7 @@ def view(history: History, groups: Sequence[GroupRow] | str) -> RenderableType:
     )
     missing = [Text(f"no {one.what}: {one.says} {one.remedy}") for one in snapshot.missing]
     counted = [Text(snapshot.counted_how)] if snapshot.counted_how else []
-    return Group(head, "", figures, Text(totals), *counted, "", _groups_table(groups), *missing)
+    return Group(head, *missing, "", figures, Text(totals), *counted, "", _groups_table(groups))
 
 
 def bars(lines: Sequence[str]) -> str:

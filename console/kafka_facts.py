@@ -110,7 +110,8 @@ class KafkaFacts:
         pending = 0 if row is None else row["pending"]
         oldest_ms = None if row is None else row["oldest_ms"]
         age_ms = 0 if oldest_ms is None else max(0, self.now_ms() - oldest_ms)
-        facts = GroupFacts(name, pending, age_ms, has_topic, members)
+        times = 0 if row is None else row["asked_again"]
+        facts = GroupFacts(name, pending, age_ms, has_topic, members, times)
         return GroupRow(facts, judge_group(facts))
 
     def lag(self) -> list[ReadPosition]:

@@ -191,10 +191,10 @@ class LedgerView:
         return PendingPage(rows, counted[0]["total"])
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return what is pending by group: ``producer_group``, ``pending``, ``oldest_ms``."""
+        """Return what is pending by group: ``pending``, ``oldest_ms``, ``asked_again``."""
         return self._rows(
             "SELECT coalesce(producer_group, '') AS producer_group, count(*) AS pending, "
-            "min(store_ms) AS oldest_ms, max(check_times) AS check_times "
+            "min(store_ms) AS oldest_ms, count_if(check_times > 1) AS asked_again "
             "FROM pending GROUP BY ALL ORDER BY pending DESC, producer_group"
         )
 

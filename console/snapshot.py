@@ -9,8 +9,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from checkback.checkpoints.local_files import local_folder
+from checkback.checkpoints.running import is_running
 from checkback.console.ledger_view import LedgerView
 from checkback.console.live_figures import LiveFigures, read_figures
+from checkback.operations.diagnosis import Result, judge_running
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckbackError
 
@@ -110,13 +113,30 @@ class SnapshotReader:
         """Return what is known now; a source that does not answer is said, not raised."""
         now, missing = self.now_ms(), []
         told: dict[str, Any] = {}
-        for what, read in (("ledger", self._from_ledger), ("metrics", self._from_metrics)):
+        sources = (
+            ("pipeline", self._from_lock),
+            ("ledger", self._from_ledger),
+            ("metrics", self._from_metrics),
+        )
+        for what, read in sources:
             try:
                 told |= read(now)
             except CheckbackError as error:
                 missing.append(Missing(what, error.message, error.remedy))
         name = self.settings.application_id
         return Snapshot(now, name, missing=tuple(missing), **told)
+
+    def _from_lock(self, _: int) -> dict[str, Any]:
+        """Tell nothing but that the pipeline is down, where that can be seen."""
+        if not self.settings.checkpoint:
+            return {}
+        finding = judge_running(
+            is_running(local_folder(self.settings.checkpoint, self.settings.spark))
+        )
+        if finding is not None and finding.result is not Result.OK:
+            says = f"{finding.says[0].upper()}{finding.says[1:]}."
+            raise CheckbackError(says, remedy=finding.remedy)
+        return {}
 
     def _from_ledger(self, now_ms: int) -> dict[str, Any]:
         if self.ledger is None:

@@ -219,6 +219,7 @@ class GroupFacts:
         oldest_age_ms: age of the oldest.
         has_check_topic: whether the group ever registered.
         members: number of live members, None if this user may not see them.
+        asked_again: how many of the halves more than one check request counts for.
     """
 
     name: str
@@ -226,6 +227,7 @@ class GroupFacts:
     oldest_age_ms: int
     has_check_topic: bool
     members: int | None
+    asked_again: int = 0
 
 
 def judge_group(facts: GroupFacts) -> Diagnosis:
@@ -244,7 +246,27 @@ def judge_group(facts: GroupFacts) -> Diagnosis:
     if facts.members == 0:
         remedy = "Start a producer of the group: its checks count although nobody answers."
         return Diagnosis(check, Result.WARNING, f"{waits}: it has no live member", remedy)
-    return Diagnosis(check, Result.OK, f"{waits}; live members: {facts.members}")
+    live = f"live members: {facts.members}"
+    if facts.asked_again:
+        says = f"{facts.asked_again} asked about more than once; {live}"
+        remedy = "See in `checkback tx show` whether answers come, and whether they say unknown."
+        return Diagnosis(check, Result.WARNING, f"{waits}: {says}", remedy)
+    return Diagnosis(check, Result.OK, f"{waits}; {live}")
+
+
+def judge_running(runs: bool | None) -> Diagnosis | None:
+    """Return whether the pipeline runs; None where that can't be told.
+
+    Args:
+        runs: whether a pipeline holds the lock of the checkpoint.
+    """
+    if runs is None:
+        return None
+    if runs:
+        return Diagnosis("pipeline", Result.OK, "runs")
+    says = "none runs over the checkpoint, so nothing is decided or delivered"
+    remedy = "Run `checkback run`; what it printed last, and its log_file, say why it ended."
+    return Diagnosis("pipeline", Result.WARNING, says, remedy)
 
 
 def judge_compiled_sink(*, is_usable: bool) -> Diagnosis:

@@ -34,6 +34,7 @@ from checkback.operations.diagnosis import (
     judge_direct_brokers,
     judge_group,
     judge_rights,
+    judge_running,
 )
 from checkback.operations.pending_transactions import groups_pending
 from checkback.operations.writing import append_timed
@@ -183,14 +184,9 @@ class Doctor:
     def _pipeline(self) -> Findings:
         """Tell whether the pipeline runs, where the lock of its checkpoint can be seen."""
         runs = is_running(local_folder(self._settings.checkpoint, self._settings.spark))
-        if runs:
-            yield Diagnosis("pipeline", Result.OK, "runs")
-        elif runs is False:
-            says = "none runs over the checkpoint, so nothing is decided or delivered"
-            remedy = (
-                "Run `checkback run`; what it printed last, and its log_file, say why it ended."
-            )
-            yield Diagnosis("pipeline", Result.WARNING, says, remedy)
+        finding = judge_running(runs)
+        if finding is not None:
+            yield finding
 
     def _settings_that_differ(self, store: ReadableCheckpoint) -> Findings:
         """Refuse settings with which the pipeline would not start over its checkpoint."""
@@ -247,7 +243,8 @@ class Doctor:
             has_topic = self._settings.topics.check(name) in known
             members = live_members(self._admin, name) if has_topic else 0
             age_ms = now_ms - group.oldest_ms
-            yield judge_group(GroupFacts(name, group.pending, age_ms, has_topic, members))
+            facts = GroupFacts(name, group.pending, age_ms, has_topic, members, group.asked_again)
+            yield judge_group(facts)
 
 
 def _where_brokers_answer(

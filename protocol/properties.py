@@ -44,16 +44,14 @@ REMARK: Final = "REMARK"
 MANUAL_OPERATOR: Final = "MANUAL_OPERATOR"
 """On an op from `checkback tx resolve`: the operator. REMARK holds the reason."""
 
-ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
-SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - a header's name
+"""The last header of a signed record: when it was signed, by which account, and the signature."""
 BORN_HOST: Final = "__BORNHOST"
-"""The address that a producer states of itself; on a signed record."""
+"""The address that a producer states of itself; on a signed record, in front of SIGNATURE."""
+ACCESS_KEY: Final = "AccessKey"
+SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105 - a header's name
 BORN_TIMESTAMP: Final = "BORN_TIMESTAMP"
-"""When a record was signed, milliseconds since 1970."""
-SIGNED_TAIL: Final = (ACCESS_KEY, BORN_TIMESTAMP, SIGNATURE)
-"""The last headers of a signed record, in this order; the signature covers all others. Before them
-stands BORN_HOST, if it is stated."""
+"""RocketMQ's, like the two before it. They mean nothing here, and reach no consumer."""
 
 TRANSACTION_NOT_TYPE: Final = 0
 TRANSACTION_COMMIT_TYPE: Final = 8

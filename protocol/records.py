@@ -221,7 +221,7 @@ _NOT_RESUMED: Final = (
     | frozenset(
         {
             *names.HALF_PROTOCOL_ORDER,
-            *names.SIGNED_TAIL,
+            names.SIGNATURE,
             names.BORN_HOST,
             names.DIRECT_ID,
         }

@@ -88,6 +88,8 @@ class RefusedReason(IntEnum):
     TOPIC_NOT_PERMITTED = 84
     GROUP_NOT_PERMITTED = 85
     ADMIN_NEEDED = 86
+    SIGNATURE_UNREADABLE = 87
+    BORN_TIME_UNREADABLE = 88
 
 
 REASON_TEXTS: dict[RefusedReason, str] = {
@@ -136,15 +138,19 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     " fewer replicas in sync than min.insync.replicas",
     RefusedReason.ACCESS_KEY_MISSING: "the record is not signed, or its headers do not stand in"
     " the order of a signed one",
-    RefusedReason.ACCESS_KEY_UNKNOWN: "no account has the record's AccessKey",
+    RefusedReason.ACCESS_KEY_UNKNOWN: "no account has the access key that Signature names",
     RefusedReason.SIGNATURE_WRONG: "the signature is not that of the record with a secret of its"
     " account",
     RefusedReason.BORN_TIME_WRONG: "the half message was not signed when it was written:"
-    " BORN_TIMESTAMP is too far from the broker's time",
+    " the time in Signature is too far from the broker's",
     RefusedReason.TOPIC_NOT_PERMITTED: "the account may not publish to the real topic",
     RefusedReason.GROUP_NOT_PERMITTED: "the account may not publish for the producer group,"
     " or not answer its checks",
     RefusedReason.ADMIN_NEEDED: "only an admin account may resolve or resume a transaction by hand",
+    RefusedReason.SIGNATURE_UNREADABLE: "Signature is not a time, an access key and a signature,"
+    " with one space between two of them",
+    RefusedReason.BORN_TIME_UNREADABLE: "the time in Signature is not a whole number of at most 13"
+    " digits without a leading zero",
 }
 
 

@@ -1,4 +1,4 @@
-"""Signs records: puts the headers of a signed record behind the others, the signature last."""
+"""Signs records: puts the headers of a signed record behind the others, Signature last."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from checkback.protocol.errors import ConfigurationError
-from checkback.protocol.properties import SIGNATURE, Headers
+from checkback.protocol.properties import Headers
 from checkback.protocol.record_size import headers_bytes_max
 from checkback.protocol.signed_content import (
+    is_access_key,
     signed_content,
     signed_tail,
     signed_tail_largest,
+    with_signature,
 )
 from checkback.security.signing import SignatureAlgorithm, sign
 
@@ -29,7 +31,7 @@ class RecordSigner:
         algorithm: the account's.
 
     Raises:
-        ConfigurationError: the address is none.
+        ConfigurationError: the address is none, or no account can have the access key.
     """
 
     access_key: str
@@ -39,17 +41,14 @@ class RecordSigner:
     algorithm: SignatureAlgorithm = SignatureAlgorithm.HMAC_SHA256
 
     def __post_init__(self) -> None:
-        if not self.born_host:
-            return
-        try:
-            stated = ipaddress.ip_address(self.born_host).exploded
-        except ValueError as error:
+        if not is_access_key(self.access_key):
             raise ConfigurationError(
-                f"born_host is {self.born_host!r}.",
-                remedy="Give the IP address that this process is known by, or leave it out.",
-                key="born_host",
-            ) from error
-        object.__setattr__(self, "born_host", stated)
+                f"access_key is {self.access_key!r}.",
+                remedy="Give that of an account: none has a space or a control character in it.",
+                key="access_key",
+            )
+        if self.born_host:
+            object.__setattr__(self, "born_host", _in_full(self.born_host))
 
     def half(self, topic: str, key: bytes | None, body: bytes | None, headers: Headers) -> Headers:
         """Return the headers of a half message, signed.
@@ -86,10 +85,20 @@ class RecordSigner:
         value: bytes | None,
         headers: Headers,
     ) -> Headers:
-        signed = headers + signed_tail(self.access_key, self.born_host, int(self.now_ms()))
-        content = signed_content(topic, partition, key, value, signed, self.algorithm.value)
-        signed.append((SIGNATURE, sign(self.secret_key, content, self.algorithm).encode()))
-        return signed
+        stated = headers + signed_tail(self.access_key, self.born_host, int(self.now_ms()))
+        content = signed_content(topic, partition, key, value, stated, self.algorithm.value)
+        return with_signature(stated, sign(self.secret_key, content, self.algorithm))
+
+
+def _in_full(born_host: str) -> str:
+    try:
+        return ipaddress.ip_address(born_host).exploded
+    except ValueError as error:
+        raise ConfigurationError(
+            f"born_host is {born_host!r}.",
+            remedy="Give the IP address that this process is known by, or leave it out.",
+            key="born_host",
+        ) from error
 
 
 def algorithm_of(name: str) -> SignatureAlgorithm:

@@ -10,13 +10,13 @@ a wrong place.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import yaml
 
+from checkback.protocol.signed_content import is_access_key
 from checkback.security.accounts import Account, SecretReader
 from checkback.security.addresses import NOBODY, RemoteAddressStrategy
 from checkback.security.findings import Findings
@@ -43,9 +43,6 @@ _SHORT_WORD: Final = re.compile(rf"[A-Z|]{{1,{KEY_LENGTH_MIN - 1}}}")
 """Shorter than any secret."""
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9._-]+")
 """What a topic or group can be called, here or in RocketMQ."""
-_NOT_IN_KEYS: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Unicode's categories of control characters, surrogates and line ends. A line end stands between
-an access key and what is looked up with it; patterns of addresses match within a line."""
 _WHITE_REMEDY: Final = "Leave it empty: Kafka's records do not prove where they come from."
 
 
@@ -160,10 +157,10 @@ def _access_key(node: yaml.Node | None, line: int, findings: Findings) -> str:
             f"accessKey has {len(text)} characters.",
             f"It needs {KEY_LENGTH_MIN} or more.",
         )
-    if any(unicodedata.category(one) in _NOT_IN_KEYS for one in text):
+    if not is_access_key(text):
         findings.mistake(
             line_of(node),
-            "accessKey has a line end, a control character or half a character in it.",
+            "accessKey has a space, a line end, a control character or half a character in it.",
             "Write it without.",
         )
     return text

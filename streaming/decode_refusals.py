@@ -44,10 +44,10 @@ def count_refusal(*, is_signed: bool) -> Column:
     """Return why a half in order is refused for what follows the headers in order, as above.
 
     Args:
-        is_signed: whether it is refused anyway unless the last headers are those of a signature.
+        is_signed: whether it is refused anyway unless the last header is the signature.
     """
-    of_signature = len(names.SIGNED_TAIL) if is_signed else 0
-    has_others = f.size("headers") > len(names.HALF_PROTOCOL_ORDER) + of_signature
+    expected = len(names.HALF_PROTOCOL_ORDER) + (1 if is_signed else 0)
+    has_others = f.size("headers") > expected
     is_counted = f.col("is_half") & f.col("in_order") & has_others & _has_check_times("headers.key")
     return f.when(is_counted, RefusedReason.HALF_WITH_CHECK_TIMES.value)
 

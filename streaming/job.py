@@ -254,6 +254,7 @@ class Job:
         return Idling(watch, self._stopping, next_wake_ms, spaces_out, self.now_ms)
 
     def _started_facts(self, query: StreamingQuery) -> dict[str, Any]:
+        log = log_path(self.settings.log_file)
         return {
             "application_id": self.settings.application_id,
             "query_id": query.id,
@@ -261,6 +262,7 @@ class Job:
             "state_partitions": state_partitions(self.settings),
             "metrics_url": self._observed.url,
             "access_control": "on" if self.settings.acl_file else "off",
+            "log_file": None if log is None else str(log),
         }
 
     def _watch(self, spark: SparkSession, query: StreamingQuery) -> bool:

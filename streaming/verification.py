@@ -13,12 +13,15 @@ from typing import Any, Final
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
+from checkback.protocol.signed_content import SEPARATOR
 from checkback.protocol.topics import TopicNames
 from checkback.security.signing import SignatureAlgorithm
 from checkback.streaming.access_table import AccessTable, AccountFlag, AccountRow, exception_parts
 from checkback.streaming.java_classes import java_class
 
 VERIFIER: Final = "RecordVerifier"
+SIGNED_RECORD: Final = "SignedRecord"
 ARGUMENTS: Final = (
     "is_half", "is_direct_op", "feedback_times IS NOT NULL", "in_order", "partition", "time_ms",
     "key", "value", "headers",
@@ -81,8 +84,13 @@ class RecordVerification:
 
     def _verifier(self, topics: TopicNames) -> Any:
         """Return the rules as the object that Spark calls."""
+        java_class(self.spark, SIGNED_RECORD)  # the other one is made with it
         made = java_class(self.spark, VERIFIER)(
-            topics.half, topics.op, topics.direct_op, self.table.address_pattern
+            topics.half,
+            topics.op,
+            topics.direct_op,
+            *map(_separated, (HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER)),
+            self.table.address_pattern,
         )
         accounts = {
             access_key: _added_account(made, access_key, row)
@@ -92,6 +100,10 @@ class RecordVerification:
             access_key, kind, name = exception_parts(key)
             accounts[access_key].exempt(kind, name)
         return made
+
+
+def _separated(order: tuple[str, ...]) -> bytearray:
+    return bytearray(b"".join(name.encode() + SEPARATOR for name in order))
 
 
 def _java(expression: str) -> Any:

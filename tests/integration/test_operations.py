@@ -357,5 +357,7 @@ def test_a_refused_final_is_sent_once_when_its_topic_is_there(stage: Stage) -> N
     assert stage.topics.bodies(real) == ["nowhere", "nowhere"]
     op = stage.checkback("refused", "resend", "undone", "--why", "no", "--yes", code=1)
     assert op["cannot_resend"][0]["obstacle"] == "it is no half message"
+    everything = stage.checkback("refused", "resend", "--all", "--why", "all that is left")
+    assert (everything["cannot_resend"], everything["skipped"] > 0) == ([], True)
     (shown,) = stage.checkback("refused", "show", "nowhere")["refused"]
     assert base64.b64decode(shown["body_base64"]) == b"nowhere"

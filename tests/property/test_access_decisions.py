@@ -29,7 +29,7 @@ DEFAULTS = {
     ANSWER: AccountFlag.ANSWERS_BY_DEFAULT,
 }
 # Some are parts of others, or mean something in an expression, or begin as another kind does.
-ACCESS_KEYS = ("service", "service.1", "service+1", "(service)", "ser vice", "ser\rvice\u2028")
+ACCESS_KEYS = ("service", "service.1", "service+1", "(service)", "ser|vice", "ser\\rvice")
 NAMES = ("a", "ab", "A", "Ga", "Ta", "Aa", "a\nGa")
 STRANGE = ("", " ", "\n", "10.0.0.1\n", "\n10.0.0.1", "x\n10.0.0.1", "10.0.0.01", "fe80::1%eth0")
 

@@ -29,7 +29,7 @@ from checkback.streaming.verification import RecordVerification
 RECORDS = 400
 # Some are parts of others, or mean something in an expression, or begin as a permission's key does.
 ACCESS_KEYS = (
-    "service-1", "service.1", "service+1", "(service)", "ser vice", "сервис-ключ", "service-2",
+    "service-1", "service.1", "service+1", "(service)", "ser|vice", "сервис-ключ", "service-2",
 )  # fmt: skip
 TOPICS = ("a", "ab", "A", "Ga", "pay.ed")
 GROUPS = ("a", "ab", "A", "Ga", "Ta", "Aa")

@@ -22,7 +22,7 @@ from tests.spark.test_verification import (
     signer,
 )
 
-from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER, SIGNED_TAIL
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
 from checkback.security import AccessControl
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.verification import RecordVerification
@@ -30,8 +30,19 @@ from checkback.streaming.verification import RecordVerification
 RECORDS = 400
 Header = tuple[str, bytes | None]
 Change = Callable[[random.Random, list[Header]], None]
-NAMES = [*HALF_PROTOCOL_ORDER, *OP_PROTOCOL_ORDER, *SIGNED_TAIL, "__BORNHOST", "", "a", "ключ"]
-BYTES = [b"", b"\xff", b"\x00", b"\xc3\x28", b"\xed\xa0\x80", b"9" * 40, b"-1", b"AccessKey", b"=="]
+NAMES = [*HALF_PROTOCOL_ORDER, *OP_PROTOCOL_ORDER, "Signature", "__BORNHOST", "", "a", "ключ"]
+BYTES = [
+    b"",
+    b"\xff",
+    b"\x00",
+    b"\xc3\x28",
+    b"\xed\xa0\x80",
+    b"9" * 40,
+    b"-1",
+    b" ",
+    b"0 a b",
+    b"==",
+]
 SIGNERS = [signer(), STOCK, OLD_STOCK, replace(SHA1, born_host="10.0.2.9"), ADMIN]
 
 

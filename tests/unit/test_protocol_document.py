@@ -152,16 +152,16 @@ def test_the_settled_mark_is_what_the_code_writes() -> None:
 
 
 def test_the_signed_bytes_are_what_the_code_signs() -> None:
-    content = signed_content(
-        topics.OP_TOPIC, PARTITION, OP.key(), OP.value(), SIGNED_OP[:-1], "HmacSHA256"
-    )
+    said = dict(SIGNED_OP)[names.SIGNATURE].rpartition(b" ")[0] + b" "
+    stated = [*SIGNED_OP[:-1], (names.SIGNATURE, said)]
+    content = signed_content(topics.OP_TOPIC, PARTITION, OP.key(), OP.value(), stated, "HmacSHA256")
 
     assert blocks()["what is signed of the op"] == wrapped(content)
     assert f"`{SIGNER.secret_key}`" in TEXT
 
 
 def test_headers_of_a_signed_record_are_told() -> None:
-    assert column("### Headers of a signed record") == [names.BORN_HOST, *names.SIGNED_TAIL]
+    assert column("### Headers of a signed record") == [names.BORN_HOST, names.SIGNATURE]
     assert f"more than {BORN_TIME_TOLERANCE_MS:,} ms" in TEXT
 
 

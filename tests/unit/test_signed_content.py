@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkback.protocol.properties import SIGNED_TAIL
 from checkback.protocol.records import Op, half_headers
-from checkback.protocol.signed_content import signed_content, signed_tail, signed_tail_largest
+from checkback.protocol.signed_content import (
+    is_access_key,
+    signed_content,
+    signed_tail,
+    signed_tail_largest,
+    with_signature,
+)
 
 TEXTS = st.text(max_size=4)
-HEADERS = st.lists(st.tuples(TEXTS, TEXTS.map(str.encode)), max_size=4)
+STATED = st.integers(0, 10**13 - 1).map(lambda ms: signed_tail("account", "", ms))
+HEADERS = st.builds(
+    list.__add__, st.lists(st.tuples(TEXTS, TEXTS.map(str.encode)), max_size=4), STATED
+)
 MAYBE = st.none() | st.binary(max_size=4)
 RECORDS = st.tuples(
     st.sampled_from(["half", "op"]), st.none() | st.integers(0, 12), MAYBE, MAYBE, HEADERS
@@ -24,7 +33,7 @@ def read(content: bytes) -> object:
     line, _, rest = content.partition(b"\n")
     algorithm, topic, place, head_size, key_size = line.split(b" ")
     head, rest = rest[: int(head_size)], rest[int(head_size) :]
-    parts = head.split(b"\xff")
+    parts = head.split(b"\xff")[:-1]
     count = len(parts) // 2
     key, value = (
         (None, rest) if key_size == b"-" else (rest[: int(key_size)], rest[int(key_size) :])
@@ -44,8 +53,8 @@ def test_a_content_says_all_of_its_record(
         b"HmacSHA256",
         topic.encode(),
         b"-" if partition is None else b"%d" % partition,
-        [*(name.encode() for name, _ in headers), b"Signature"],
-        [*(content for _, content in headers), b""],
+        [name.encode() for name, _ in headers],
+        [content for _, content in headers],
         key,
         value or b"",
     )
@@ -78,10 +87,28 @@ def test_the_tail_has_its_order_and_its_largest_size() -> None:
     tail = signed_tail("key", "10.0.0.1", 1_700_000_000_000)
     largest = signed_tail_largest("key", "10.0.0.1")
 
-    assert tuple(name for name, _ in largest) == ("__BORNHOST", *SIGNED_TAIL)
-    assert [name for name, _ in tail] == ["__BORNHOST", *SIGNED_TAIL[:-1]]
-    assert signed_tail("key", "", 1)[0][0] == "AccessKey"
-    assert all(len(tail[at][1]) <= len(largest[at][1]) for at in range(len(tail)))
+    assert tail == [("__BORNHOST", b"10.0.0.1"), ("Signature", b"1700000000000 key ")]
+    assert signed_tail("key", "", 1) == [("Signature", b"1 key ")]
+    assert [name for name, _ in largest] == ["__BORNHOST", "Signature"]
+    assert [len(value) for _, value in largest] == [
+        len(value) for _, value in with_signature(tail, "=" * 44)
+    ]
+
+
+def test_time_and_account_are_signed() -> None:
+    stated = [signed_tail("one", "", 1), signed_tail("two", "", 1), signed_tail("one", "", 2)]
+
+    assert len({signed_content("t", None, None, b"", one, "x") for one in stated}) == len(stated)
+
+
+@pytest.mark.parametrize("access_key", ["orders-service", "сервис", "a=b:c/d", "ключ́"])
+def test_an_access_key_may_be_of_any_letters(access_key: str) -> None:
+    assert is_access_key(access_key)
+
+
+@pytest.mark.parametrize("character", [" ", "\t", "\n", "\0", "\x7f", "\xa0", "\u2028", "\ud800"])
+def test_an_access_key_has_no_space_and_nothing_that_can_not_be_seen(character: str) -> None:
+    assert not is_access_key(f"orders{character}service")
 
 
 def test_an_op_binds_partition_offset_and_verdict() -> None:

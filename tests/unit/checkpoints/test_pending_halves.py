@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,6 +77,15 @@ def stored(partition: int, group: str, *store_times_ms: int) -> StoredPage:
     return StoredPage(0, page.pack(), 0)
 
 
+def test_halves_that_were_asked_about_more_than_once_are_counted_by_group() -> None:
+    page = Page.unpack(stored(0, "g", 1, 2, 3).blob)
+    asked = replace(page, halves=replace(page.halves, check_times=np.array([0, 1, 2])))
+
+    (found,) = pending_groups([StoredPage(0, asked.pack(), 0), stored(1, "g", 4)])
+
+    assert (found.pending, found.asked_again) == (4, 1)
+
+
 def places(pages: list[StoredPage], most: int = 10, **chosen: Any) -> list[tuple[int, int]]:
     found = oldest_pending(pages, most=most, **chosen)
     return [(half.partition, half.offset) for half in found]
@@ -96,7 +106,7 @@ def test_what_is_pending_is_counted_by_group_with_its_oldest_half() -> None:
 
     found = sorted(pending_groups(pages), key=lambda one: one.oldest_ms)
 
-    assert found == [PendingGroup(3, 500, 2, 0), PendingGroup(1, 2_000, 1, 0)]
+    assert found == [PendingGroup(3, 500, 2, 0, 0), PendingGroup(1, 2_000, 1, 0, 0)]
 
 
 def test_the_oldest_are_chosen_without_loading_pandas() -> None:

@@ -122,7 +122,7 @@ class Guarded:
         return [
             (
                 one["UNIQ_KEY"].decode(),
-                round((int(one["BORN_TIMESTAMP"]) - self.BROKERS_MS) / 60_000),
+                round((int(one["Signature"].split()[0]) - self.BROKERS_MS) / 60_000),
             )
             for one in told
         ]

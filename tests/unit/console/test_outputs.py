@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import socket
+import sys
+import termios
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
@@ -14,12 +18,14 @@ import pytest
 from click.testing import CliRunner
 from tests.unit.console.console_stage import EVIL, NOW_MS, make_stage
 
+from checkback.checkpoints.files import OUR_FOLDER
+from checkback.checkpoints.running import told_as_running
 from checkback.commands.console import audit_text
 from checkback.commands.core import LazyGroup, execute
 from checkback.commands.metrics_option import metrics_url_option
 from checkback.commands.nouns import NOUNS
 from checkback.commands.report import command as report_command
-from checkback.commands.top import bars, text_of, view
+from checkback.commands.top import QUIT_KEYS, bars, keys, text_of, view
 from checkback.console import report
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import FigureSampler, History
@@ -124,6 +130,37 @@ def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
         view(stage.console.history, "The brokers do not answer")
     )
     assert bars(("0,68 1,36 2,4",)) == "▁▅█"
+
+
+def test_a_pipeline_that_is_down_is_the_first_that_is_told(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint" / OUR_FOLDER).mkdir(parents=True)
+    stage = make_stage(tmp_path, checkpoint=str(tmp_path / "checkpoint"))
+    stage.look()
+    down = "None runs over the checkpoint, so nothing is decided or delivered."
+    lines = text_of(view(stage.console.history, stage.sources.facts.groups())).splitlines()
+    page = stage.client().get("/parts/live").text
+    assert lines[1].startswith(f"no pipeline: {down}")
+    assert page.index(down) < page.index("Oldest pending")
+
+    with told_as_running(tmp_path / "checkpoint"):
+        stage.look()
+        assert down not in stage.client().get("/parts/live").text
+
+
+def test_top_hears_a_key_at_once_and_leaves_the_terminal_as_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, theirs = pty.openpty()
+    before = termios.tcgetattr(theirs)
+    with open(theirs, closefd=False) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        with keys() as key_within:
+            os.write(ours, b"q")
+            assert (key_within(1_000), key_within(0)) == ("q", "")
+        assert "q" in QUIT_KEYS
+    assert termios.tcgetattr(theirs) == before
+    os.close(ours)
+    os.close(theirs)
 
 
 def test_top_gives_the_age_as_a_duration_and_what_it_does_not_know_no_unit() -> None:

@@ -149,6 +149,7 @@ def test_a_missing_right_is_named() -> None:
     ("facts", "result", "says"),
     [
         (GroupFacts("g", 3, 60_000, True, 2), Result.OK, "live members: 2"),
+        (GroupFacts("g", 3, 60_000, True, 2, 1), Result.WARNING, "1 asked about more than once"),
         (GroupFacts("g", 3, 60_000, True, 0), Result.WARNING, "no live member"),
         (GroupFacts("g", 3, 60_000, False, 0), Result.WARNING, "no check topic"),
         (GroupFacts("g", 3, 60_000, True, None), Result.WARNING, "may not be seen"),

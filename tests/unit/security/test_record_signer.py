@@ -14,10 +14,9 @@ from checkback.deploy.settings import load_settings
 from checkback.operations.signing import operator_signer
 from checkback.protocol.configuration import MASK, Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.protocol.properties import SIGNED_TAIL
 from checkback.protocol.record_size import headers_bytes_max
 from checkback.protocol.records import Op, half_headers
-from checkback.protocol.signed_content import signed_content
+from checkback.protocol.signed_content import signed_content, signed_tail
 from checkback.security import AccessControl, SignatureAlgorithm
 from checkback.security.record_signer import RecordSigner
 
@@ -33,13 +32,15 @@ def signer(**changes: object) -> RecordSigner:
 def test_a_signature_is_the_hmac_of_the_content(algorithm: SignatureAlgorithm) -> None:
     headers = signer(algorithm=algorithm).half("half", b"k", b"body", HALF)
 
-    content = signed_content("half", None, b"k", b"body", headers[:-1], algorithm.value)
+    stated = signed_tail("account", "10.0.0.1", 1_700_000_000_000)
+    content = signed_content("half", None, b"k", b"body", HALF + stated, algorithm.value)
     name = {"HmacSHA1": hashlib.sha1, "HmacSHA256": hashlib.sha256}[algorithm.value]
     expected = base64.b64encode(hmac.new(SECRET.encode(), content, name).digest())
-    assert headers[-1] == ("Signature", expected)
-    assert headers[: len(HALF)] == HALF
-    assert tuple(name for name, _ in headers[len(HALF) :]) == ("__BORNHOST", *SIGNED_TAIL)
-    assert headers[-2] == ("BORN_TIMESTAMP", b"1700000000000")
+    assert headers == [
+        *HALF,
+        ("__BORNHOST", b"10.0.0.1"),
+        ("Signature", b"1700000000000 account " + expected),
+    ]
 
 
 def test_signing_leaves_the_headers_that_it_was_given() -> None:
@@ -62,6 +63,14 @@ def test_an_address_is_stated_in_full() -> None:
 def test_an_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="born_host is 'somewhere'"):
         RecordSigner("account", SECRET, lambda: 0, "somewhere")
+
+
+@pytest.mark.parametrize("access_key", ["an account", "account\n", "\ud800"])
+def test_an_access_key_that_no_account_can_have_is_refused(access_key: str) -> None:
+    with pytest.raises(ConfigurationError, match="access_key is ") as raised:
+        ProducerOptions(access_key=access_key, secret_key=SECRET).signer(lambda: 0)
+
+    assert raised.value.fields["key"] == "access_key"
 
 
 def test_nothing_shows_the_secret() -> None:
@@ -113,9 +122,11 @@ accounts:
     signed = operator_signer(load_settings(None, env, {}))
 
     assert signed is not None
-    *headers, (_, signature) = signed.half("half", b"k", b"body", HALF)
-    content = signed_content("half", None, b"k", b"body", headers, algorithm)
-    assert rules.accounts["operators"].has_signed(content, (signature or b"").decode())
+    *headers, (name, value) = signed.half("half", b"k", b"body", HALF)
+    stated, _, signature = value.rpartition(b" ")
+    said = [*headers, (name, stated + b" ")]
+    content = signed_content("half", None, b"k", b"body", said, algorithm)
+    assert rules.accounts["operators"].has_signed(content, signature.decode())
 
 
 def test_an_algorithm_that_does_not_exist_is_refused() -> None:

@@ -92,6 +92,7 @@ def test_a_file_of_rocketmq_means_the_same() -> None:
 
 
 ACCOUNT = "accounts:\n- accessKey: orders-service\n  secretKey: {env: ORDERS}\n"
+NOT_IN_A_KEY = "accessKey has a space, a line end, a control character or half a character in it."
 MISTAKES = [
     ("", [(1, "The file is empty.")]),
     ("# nothing\n", [(1, "The file is empty.")]),
@@ -112,12 +113,12 @@ MISTAKES = [
     *[
         (
             f'accounts:\n- accessKey: "{key}"\n  secretKey: {{env: A}}',
-            [(2, "accessKey has a line end, a control character or half a character in it.")],
+            [(2, NOT_IN_A_KEY)],
         )
         for key in (
-            "orders\\nservice", "orders-service\\r", "\\0orders-service", "orders\\tservice",
-            "orders\\x7fservice", "orders\\x85service", "orders\\u2028service",
-            "orders\\u2029service", "orders\\ud800service",
+            "orders service", "orders\\xa0service", "orders\\nservice", "orders-service\\r",
+            "\\0orders-service", "orders\\tservice", "orders\\x7fservice", "orders\\x85service",
+            "orders\\u2028service", "orders\\u2029service", "orders\\ud800service",
         )
     ],
     ("accounts:\n- accessKey: [a]\n  secretKey: {env: A}", [(2, "accessKey is no text.")]),
