@@ -16,6 +16,7 @@ from checkback.sinks.batch_report import BatchReport, merged_counts
 from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.ledger.rows import LedgerBatch
+from checkback.streaming.batch_bytes import BatchBytes
 from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.ending import StoppedBetweenBatchesError
 from checkback.streaming.idling import FinishedBatch, Idling
@@ -42,6 +43,7 @@ class BatchSink:
         idling: holds the batch's end while there is nothing to do; None: the next comes at once.
         observed: hears of every batch, if somebody is to.
         clock: tells whether a batch's time can be; None where that does not matter.
+        bound: bounds the bytes of the next batch; None: it reads all that it may.
     """
 
     settings: SinkSettings
@@ -53,6 +55,7 @@ class BatchSink:
     idling: Idling | None = None
     observed: Observation | None = None
     clock: AheadWatch | None = None
+    bound: BatchBytes | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write one batch: one job over the outcomes, which are used once.
@@ -81,6 +84,9 @@ class BatchSink:
             self.observed.batch_written(batch_id, reports, time.monotonic() - began_s)
         if self.idling is not None and plan is not None:
             self.idling.hold(finished(batch_id, *plan, reports))
+        if self.bound is not None and plan is not None:
+            # Also where the job is to stop: its next start runs what Spark plans now.
+            self.bound.look(plan[0].ends)
         # Spark plans the next batch now, and on some object stores over another job's plan.
         if self.epoch is not None:
             self.epoch.require_own()

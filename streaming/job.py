@@ -32,6 +32,7 @@ from checkback.sinks.kafka.unended import ShortTopic, short_topics
 from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.access_watch import AccessWatch
+from checkback.streaming.batch_bytes import BatchBytes
 from checkback.streaming.batch_sink import BatchSink
 from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
@@ -103,6 +104,7 @@ class Job:
     _retried: RetriedBatch | None = None
     """The batch that is read in small polls; None: none."""
     _silent: set[str] = field(default_factory=set)
+    _bytes: BatchBytes = field(init=False)
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
     _clock: AheadWatch = field(init=False)
@@ -151,7 +153,8 @@ class Job:
             sink = self._fence_older(spark, store, facts, connection)
             publish_status(settings, connection, self.now_ms())
             folder = local_folder(settings.checkpoint, settings.spark)
-            with stop_signals(self.stop), told_as_running(folder):
+            self._bytes = BatchBytes.of(spark, settings, connection, self._group_admin())
+            with stop_signals(self.stop), told_as_running(folder), closing(self._bytes):
                 self._run_queries(spark, store, sink, PageKeys.of(bound))
         finally:
             spark.stop()
@@ -215,7 +218,8 @@ class Job:
     ) -> StreamingQuery:
         settings, table = self.settings, self._access.table
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        rows = read_topics(spark, settings, source, with_care=self._retried is not None)
+        events_max, with_care = self._bytes.events, self._retried is not None
+        rows = read_topics(spark, settings, source, events_max, with_care=with_care)
         verification = None if table is None else RecordVerification(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(), self._ledger
@@ -230,6 +234,7 @@ class Job:
             self._idling,
             self._observed,
             self._clock,
+            self._bytes,
         )
         return start_query(outcomes, settings, write_batch)
 
@@ -270,6 +275,7 @@ class Job:
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             self._complete_progress()
             self._observed.beat()
+            self._bytes.look_again()
             if read.is_due():
                 last = query.lastProgress
                 read.publish(last)

@@ -56,7 +56,12 @@ BatchFunction = Callable[[DataFrame, int], None]
 
 
 def read_topics(
-    spark: SparkSession, settings: Settings, connection: Mapping[str, str], *, with_care: bool
+    spark: SparkSession,
+    settings: Settings,
+    connection: Mapping[str, str],
+    events_max: int,
+    *,
+    with_care: bool,
 ) -> DataFrame:
     """Return halves, ops and feedback as they stand on Kafka.
 
@@ -66,8 +71,9 @@ def read_topics(
 
     Args:
         spark: a running session.
-        settings: the topics, and how much a batch reads.
+        settings: the topics.
         connection: settings of Spark's Kafka source.
+        events_max: how many records the first batch reads at most.
         with_care: whether to have few records in memory at once, however slow that is.
     """
     at_once = READ_WITH_CARE if with_care else READ_AT_ONCE
@@ -77,7 +83,7 @@ def read_topics(
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", str(settings.batch_events_max))
+        .option("maxOffsetsPerTrigger", str(events_max))
         .option("kafka.isolation.level", "read_committed")
         .load()
     )

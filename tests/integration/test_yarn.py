@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from py4j.protocol import Py4JJavaError
 from tests.integration.cluster import make_bare_python
 from tests.integration.hadoop import Hadoop, mini_hadoop
 from tests.integration.running import COMMIT, QUICK_JVM, ROLLBACK, Topics, wait_until
 from tests.integration.wheels import built_wheel, unpack_wheel
 
+from checkback.checkpoints.store import CheckpointStore
 from checkback.deploy.pack import write_pack
 from checkback.deploy.settings import environment_without_settings, write_settings
+from checkback.operations.checkpoint.opening import open_files
+from checkback.protocol.configuration import Settings
 
 SPARK_HOME = Path(pyspark.__file__).parent
 ENDS_S = 30.0
@@ -93,6 +97,31 @@ def test_yarn_restarts_a_killed_driver_and_each_final_is_written_once(
         assert hadoop.attempts() == 2
 
     assert topics.bodies(real) == committed
+
+
+def test_of_two_drivers_that_plan_a_batch_on_hdfs_at_once_one_is_refused(hadoop: Hadoop) -> None:
+    settings = Settings(checkpoint=f"{hadoop.namenode}/checkpoint")
+    with open_files(settings) as store:
+        assert isinstance(store, CheckpointStore)
+        spark, path = (
+            store.jvm.org.apache.spark.sql.execution.streaming,
+            store.jvm.org.apache.hadoop,
+        )
+        managers = getattr(spark.checkpointing, "CheckpointFileManager$")
+        manager = getattr(managers, "MODULE$").create(
+            path.fs.Path(settings.checkpoint), store.configuration
+        )
+        manager.mkdirs(path.fs.Path(f"{settings.checkpoint}/offsets"))
+        plan = path.fs.Path(f"{settings.checkpoint}/offsets/7")
+        ours, theirs = (manager.createAtomic(plan, False) for _ in range(2))
+        for stream, text in ((ours, b"ours"), (theirs, b"theirs")):
+            stream.write(bytearray(text))
+        ours.close()
+        with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
+            theirs.close()
+
+        assert store.read("offsets/7") == b"ours"
+        assert [store.create_own("rules/1.json", text) for text in ("a", "b")] == [True, False]
 
 
 def files_to_submit(folder: Path, form: str) -> tuple[Path, list[str]]:
