@@ -28,7 +28,7 @@ from checkback.streaming.records_ahead import RecordsAhead
 
 POINTS: Final = 8
 """Places in what a batch would read of a partition, at which records are read for their size."""
-PARTITIONS: Final = 8
+PARTITIONS: Final = 4
 """Looked at for each point, in turn."""
 LOOK_S: Final = 1.0
 EXECUTION: Final = "org.apache.spark.sql.execution.streaming.runtime.StreamExecution"

@@ -152,11 +152,11 @@ def test_the_fewer_records_there_are_the_fewer_are_looked_at(
 def test_of_many_partitions_some_are_looked_at_for_each_point_in_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stored = {(topic, number): 10_000 for topic in ("half", "op") for number in range(32)}
+    stored = {(topic, number): 10_000 for topic in ("half", "op") for number in range(16)}
     ahead = Ahead(stored, lambda place, _: MB if place[0] == "half" else 100)
     rig = Rig(monkeypatch, ahead)
 
-    rig.bound.look({topic: dict.fromkeys(range(32), 0) for topic in ("half", "op")})
+    rig.bound.look({topic: dict.fromkeys(range(16), 0) for topic in ("half", "op")})
 
     assert {len(places) for places in ahead.looked_at} == {PARTITIONS}
     assert {place for places in ahead.looked_at for place in places} == set(stored)
