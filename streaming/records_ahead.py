@@ -26,6 +26,7 @@ from checkback.checkpoints.logs import Offsets
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
+from checkback.sinks.kafka.source_record import readable
 
 ANSWER_S_MAX: Final = 2.0
 SIZES_S_MAX: Final = 5.0
@@ -128,9 +129,7 @@ def size_of(message: Message, largest: int) -> int | None:
     error = message.error()
     if error is not None:
         return None if error.code() == KafkaError._PARTITION_EOF else largest
-    try:
-        headers = message.headers() or []
-    except UnicodeDecodeError:  # the name of one is no text, and its size unknown
-        headers = []
+    # Of names that are no text the size is not known; a record that has one is no less readable.
+    headers = readable(message).headers() or []
     of_headers = sum(len(name) + len(value or b"") for name, value in headers)
     return len(message.key() or b"") + len(message.value() or b"") + of_headers

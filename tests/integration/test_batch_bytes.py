@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
+from kafka import KafkaProducer
+from tests.integration.bad_records import RawName
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.checkpoints.local_files import LocalCheckpoint
@@ -43,6 +45,23 @@ def test_sizes_are_those_of_the_records_at_the_offsets(topics: Topics) -> None:
 
     mixed = 212 + 4_800 / RECORDS_EACH
     assert found == [{(half, 1): 212, (op, 0): 3}, {(half, 1): mixed}, {(half, 1): 212}]
+
+
+def test_a_header_name_that_is_no_text_has_no_size_and_ends_nothing(topics: Topics) -> None:
+    """The process died of it: confluent-kafka hands out half a list of headers, with no error."""
+    topics.create()
+    half = topics.names.half
+    producer = KafkaProducer(bootstrap_servers=topics.bootstrap_servers)
+    odd = [("name", b"1"), (RawName("\xff\xfe"), b"2"), ("other", b"3")]
+    for headers in (odd, [("name", b"12345678")]) * 4:
+        producer.send(half, b"v" * 100, b"k", headers, 0)
+    producer.close()
+    ahead = looking_at(topics)
+
+    found = ahead.sizes([{(half, 0): 0}])
+    ahead.close()
+
+    assert found == [{(half, 0): (101 + 113) / 2}]
 
 
 def test_an_end_of_a_transaction_with_nothing_behind_it_has_no_size(topics: Topics) -> None:
