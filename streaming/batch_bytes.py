@@ -74,10 +74,11 @@ class BatchBytes:
         connection: Mapping[str, Any],
         admin: AdminClient,
     ) -> Self:
-        """Return the bound that the settings say; none where this Spark takes no limit."""
+        """Return the bound that the settings say; none where they or this Spark want none."""
         own = {"group.id": f"{settings.application_id}-watch", **connection}
         ahead = RecordsAhead(own, settings.max_message_bytes, admin)
-        bytes_max = settings.batch_bytes_max if takes_limits(spark) else sys.maxsize
+        is_bound = settings.batch_bytes_max > 0 and takes_limits(spark)
+        bytes_max = settings.batch_bytes_max if is_bound else sys.maxsize
         has_pauses = settings.trigger_interval_ms > 0
         return cls(spark, ahead, bytes_max, settings.batch_events_max, has_pauses)
 

@@ -96,11 +96,10 @@ def test_small_records_are_limited_by_their_number_only(monkeypatch: pytest.Monk
     assert rig.in_force == [1_000_000]
 
 
-def test_a_million_halves_of_a_kibibyte_are_less_than_the_default() -> None:
-    settings = Settings()
-    with_headers = 1_024 + 200
+def test_without_a_bound_batches_read_as_many_records_as_they_may() -> None:
+    bound = BatchBytes.of(MagicMock(), Settings(), {}, MagicMock())
 
-    assert settings.batch_events_max * with_headers < settings.batch_bytes_max
+    assert bound.events == Settings().batch_events_max
 
 
 def test_large_records_lower_the_limit_and_small_ones_raise_it_again(
