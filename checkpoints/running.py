@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from checkback.checkpoints.files import OUR_FOLDER
+from checkback.checkpoints.local_files import local_folder
+from checkback.protocol.configuration import Settings
 
 FILE: Final = "running.lock"
 
@@ -48,6 +50,11 @@ def is_running(folder: Path | None) -> bool | None:
         return False
     except OSError:
         return None
+
+
+def is_pipeline_running(settings: Settings) -> bool | None:
+    """Return whether a pipeline runs over the checkpoint of these settings, as is_running does."""
+    return is_running(local_folder(settings.checkpoint, settings.spark))
 
 
 def _lock(number: int, kind: int) -> bool:

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from checkback.checkpoints.local_files import local_folder
-from checkback.checkpoints.running import is_running
+from checkback.checkpoints.running import is_pipeline_running
 from checkback.console.ledger_view import LedgerView
 from checkback.console.live_figures import LiveFigures, read_figures
 from checkback.operations.diagnosis import Result, judge_running
@@ -130,9 +129,7 @@ class SnapshotReader:
         """Tell nothing but that the pipeline is down, where that can be seen."""
         if not self.settings.checkpoint:
             return {}
-        finding = judge_running(
-            is_running(local_folder(self.settings.checkpoint, self.settings.spark))
-        )
+        finding = judge_running(is_pipeline_running(self.settings))
         if finding is not None and finding.result is not Result.OK:
             says = f"{finding.says[0].upper()}{finding.says[1:]}."
             raise CheckbackError(says, remedy=finding.remedy)

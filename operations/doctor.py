@@ -18,9 +18,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, libversion
 
 from checkback.checkpoints.files import ReadableCheckpoint
-from checkback.checkpoints.local_files import local_folder
 from checkback.checkpoints.pending_halves import pending_groups
-from checkback.checkpoints.running import is_running
+from checkback.checkpoints.running import is_pipeline_running
 from checkback.checkpoints.state_rows import read_state
 from checkback.deploy.java import find_java, java_version
 from checkback.operations.broker_checks import TIMEOUT_S, BrokerChecks, Findings, guarded
@@ -183,7 +182,7 @@ class Doctor:
 
     def _pipeline(self) -> Findings:
         """Tell whether the pipeline runs, where the lock of its checkpoint can be seen."""
-        runs = is_running(local_folder(self._settings.checkpoint, self._settings.spark))
+        runs = is_pipeline_running(self._settings)
         finding = judge_running(runs)
         if finding is not None:
             yield finding

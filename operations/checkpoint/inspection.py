@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from checkback.checkpoints.files import ReadableCheckpoint
-from checkback.checkpoints.local_files import local_folder
 from checkback.checkpoints.logs import PlannedBatch
-from checkback.checkpoints.running import is_running
+from checkback.checkpoints.running import is_pipeline_running
 from checkback.checkpoints.state_files import StateFiles
 from checkback.checkpoints.state_rows import StoredPage, read_state
 from checkback.operations.checkpoint.opening import marker_settings, read_markers
@@ -98,7 +97,7 @@ def inspect(settings: Settings, store: ReadableCheckpoint) -> Inspection:
         BrokerError: the brokers do not answer, or refuse.
         CheckpointError: the state can't be read.
     """
-    runs = is_running(local_folder(settings.checkpoint, settings.spark))
+    runs = is_pipeline_running(settings)
     found = told_to_stop_first(verify(store), runs)
     held = read_state(store)
     committed, planned = (

@@ -22,9 +22,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from checkback.checkpoints.identity import FILE as IDENTITY
-from checkback.checkpoints.local_files import local_folder
 from checkback.checkpoints.logs import PlannedBatch
-from checkback.checkpoints.running import is_running
+from checkback.checkpoints.running import is_pipeline_running
 from checkback.checkpoints.status import wake_state_readers
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.opening import marker_settings, read_markers
@@ -218,7 +217,7 @@ def require_not_running(settings: Settings) -> None:
     Raises:
         CheckpointError: one runs.
     """
-    if is_running(local_folder(settings.checkpoint, settings.spark)):
+    if is_pipeline_running(settings):
         raise _still_runs(settings)
 
 

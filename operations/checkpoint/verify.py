@@ -15,7 +15,6 @@ from typing import Final, TypeVar
 from checkback.checkpoints.files import OUR_FOLDER, FolderFiles, UnreadableFileError
 from checkback.checkpoints.identity import FILE as IDENTITY
 from checkback.checkpoints.identity import CheckpointIdentity
-from checkback.checkpoints.local_files import local_folder
 from checkback.checkpoints.logs import (
     BrokenLogError,
     PlannedBatch,
@@ -26,7 +25,7 @@ from checkback.checkpoints.logs import (
 )
 from checkback.checkpoints.rules import FOLDER as RULES
 from checkback.checkpoints.rules import file_of
-from checkback.checkpoints.running import is_running
+from checkback.checkpoints.running import is_pipeline_running
 from checkback.checkpoints.state_files import StateFiles
 from checkback.operations.checkpoint.opening import marker_settings, open_files, read_markers
 from checkback.operations.checkpoint.verification import (
@@ -65,7 +64,7 @@ def verify_checkpoint(settings: Settings, *, with_markers: bool = True) -> Verif
     """
     with open_files(settings) as store:
         found = verify_files(settings, store, with_markers=with_markers)
-    return told_to_stop_first(found, is_running(local_folder(settings.checkpoint, settings.spark)))
+    return told_to_stop_first(found, is_pipeline_running(settings))
 
 
 def verify_files(

@@ -15,8 +15,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from checkback.checkpoints.local_files import local_folder
-from checkback.checkpoints.running import is_running
+from checkback.checkpoints.running import is_pipeline_running
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.kafka.asking_again import asked_again, said_by
@@ -103,7 +102,7 @@ def require_unlocked(settings: Settings) -> None:
     Raises:
         CheckpointError: one does.
     """
-    if is_running(local_folder(settings.checkpoint, settings.spark)):
+    if is_pipeline_running(settings):
         raise still_running("it holds the lock of its checkpoint")
 
 
