@@ -31,6 +31,7 @@ POINTS: Final = 8
 PARTITIONS: Final = 4
 """Looked at for each point, in turn."""
 LOOK_S: Final = 1.0
+UNBOUND: Final = sys.maxsize
 EXECUTION: Final = "org.apache.spark.sql.execution.streaming.runtime.StreamExecution"
 LIMITS: Final = "uniqueSources"
 """Spark asks its source for the limit once, when a query starts, and keeps it in this variable,
@@ -45,7 +46,7 @@ class BatchBytes:
     Args:
         spark: runs one query.
         ahead: looks at the topics.
-        bytes_max: how many bytes a batch reads, about.
+        bytes_max: how many bytes a batch reads, about; UNBOUND: any, and nobody looks.
         events_max: how many records it reads at most, however small they are.
         has_pauses: whether Spark waits between two batches.
         clock_s: a clock that only goes forward.
@@ -78,7 +79,7 @@ class BatchBytes:
         own = {"group.id": f"{settings.application_id}-watch", **connection}
         ahead = RecordsAhead(own, settings.max_message_bytes, admin)
         is_bound = settings.batch_bytes_max > 0 and takes_limits(spark)
-        bytes_max = settings.batch_bytes_max if is_bound else sys.maxsize
+        bytes_max = settings.batch_bytes_max if is_bound else UNBOUND
         has_pauses = settings.trigger_interval_ms > 0
         return cls(spark, ahead, bytes_max, settings.batch_events_max, has_pauses)
 
@@ -98,6 +99,8 @@ class BatchBytes:
         Args:
             ends: of the batch that is done; None: those of the look before.
         """
+        if self.bytes_max == UNBOUND:
+            return
         with self._lock:
             self._ends = ends or self._ends
             try:

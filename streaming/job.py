@@ -234,7 +234,7 @@ class Job:
             self._idling,
             self._observed,
             self._clock,
-            self._bytes if settings.batch_bytes_max else None,
+            self._bytes,
         )
         return start_query(outcomes, settings, write_batch)
 

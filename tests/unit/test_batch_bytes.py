@@ -97,9 +97,12 @@ def test_small_records_are_limited_by_their_number_only(monkeypatch: pytest.Monk
 
 
 def test_without_a_bound_batches_read_as_many_records_as_they_may() -> None:
-    bound = BatchBytes.of(MagicMock(), Settings(), {}, MagicMock())
+    spark, admin = MagicMock(), MagicMock()
+    bound = BatchBytes.of(spark, Settings(), {}, admin)
+    bound.look({"half": {0: 0}})
 
     assert bound.events == Settings().batch_events_max
+    assert (spark.mock_calls, admin.mock_calls) == ([], [])
 
 
 def test_large_records_lower_the_limit_and_small_ones_raise_it_again(
@@ -208,9 +211,12 @@ def test_a_spark_that_keeps_its_limit_elsewhere_reads_as_many_records_as_it_may(
     spark = MagicMock()
     spark.sparkContext._jvm.java.lang.Class.forName.side_effect = Py4JError("no such class")
 
-    bound = BatchBytes.of(spark, Settings(batch_bytes_max=1_048_576), {}, MagicMock())
+    admin = MagicMock()
+    bound = BatchBytes.of(spark, Settings(batch_bytes_max=1_048_576), {}, admin)
+    bound.look({"half": {0: 0}})
 
     assert bound.events == Settings().batch_events_max
+    assert admin.mock_calls == []
 
 
 def test_a_limit_is_set_for_each_query_that_runs() -> None:
