@@ -6,10 +6,9 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaAdminClient
 from kafka.errors import (
     AuthorizationError,
     IllegalSaslStateError,
@@ -19,7 +18,6 @@ from kafka.errors import (
     SaslAuthenticationFailedError,
     UnsupportedSaslMechanismError,
 )
-from kafka.net.compat import KafkaNetClient
 
 from checkback.protocol.connection import (
     SECURITY_PREFIXES,
@@ -27,13 +25,11 @@ from checkback.protocol.connection import (
     kafka_python_settings,
 )
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.admin_client import Admin, new_admin_client
 
 CONNECT_TIMEOUTS_MS: Final = (2_000, 8_000)
 """Time limits of the tries to connect. The first is short, but long enough to detect a wrong
 password."""
-
-Admin: TypeAlias = Any
-"""A KafkaAdminClient. kafka-python 3 has no types, and pyright's stubs are for 2.x."""
 
 _REFUSALS: Final = (
     SaslAuthenticationFailedError,
@@ -73,30 +69,6 @@ def admin_client(bootstrap_servers: str, kafka: Mapping[str, str]) -> Iterator[A
         ) from error
     finally:
         admin.close()
-
-
-def new_admin_client(settings: Mapping[str, Any]) -> Admin:
-    """Return a connected admin client.
-
-    Args:
-        settings: kafka-python's keyword arguments.
-
-    Raises:
-        KafkaError: the client does not connect. kafka-python 3.0.12 then leaves its thread running;
-            this function ends the thread.
-    """
-    connections: list[KafkaNetClient] = []
-
-    def remembered(**arguments: Any) -> KafkaNetClient:
-        connections.append(KafkaNetClient(**arguments))
-        return connections[-1]
-
-    try:
-        return KafkaAdminClient(**{**settings, "kafka_client": remembered})
-    except BaseException:
-        for connection in connections:
-            connection.close()
-        raise
 
 
 def _let_librdkafka_check(known: Mapping[str, str]) -> None:

@@ -19,13 +19,13 @@ from typing import Any, Final, Self
 from kafka.errors import KafkaError
 
 from checkback.deploy import watcher
-from checkback.deploy.admin import new_admin_client
 from checkback.deploy.broker_folder import BrokerFolder, BrokerRecord
 from checkback.deploy.broker_properties import NodeAddress, render, server_properties
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.deploy.ports import LOOPBACK, free_ports, is_free, require_free
 from checkback.protocol.errors import BrokerError, LifeCycleError, PrerequisiteError
+from checkback.sinks.kafka.admin_client import new_admin_client
 
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 30.0

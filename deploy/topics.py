@@ -16,10 +16,11 @@ from typing import Any, Final
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import UnknownTopicOrPartitionError
 
-from checkback.deploy.admin import Admin, admin_client
+from checkback.deploy.admin import admin_client
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, UsageError
 from checkback.protocol.topics import TopicPlan, is_kafka_topic_name, plan_topics
+from checkback.sinks.kafka.admin_client import Admin
 
 TOPIC_ALREADY_EXISTS: Final = 36
 """Kafka's error code if another process created the topic between our check and our request."""

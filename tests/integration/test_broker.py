@@ -16,10 +16,11 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
-from checkback.deploy.admin import Admin, admin_client
+from checkback.deploy.admin import admin_client
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker, EmbeddedCluster
 from checkback.deploy.watcher import is_alive
 from checkback.protocol.errors import BrokerError, PrerequisiteError
+from checkback.sinks.kafka.admin_client import Admin
 
 CHECKBACK = str(Path(sys.executable).with_name("checkback"))
 
