@@ -140,12 +140,13 @@ def awaited_topics(
         The topics; None where the brokers do not tell: before Kafka 3.0, or who asks may not know.
     """
     # Not in every sink process: it is needed on bad days only.
-    from kafka import KafkaAdminClient
     from kafka.errors import KafkaError as KafkaPythonError
+
+    from checkback.sinks.kafka.admin_client import new_admin_client
 
     known = kafka_python_settings(connection["bootstrap.servers"], connection)
     try:
-        with closing(KafkaAdminClient(**{**known, "request_timeout_ms": ANSWER_MS_MAX})) as admin:
+        with closing(new_admin_client({**known, "request_timeout_ms": ANSWER_MS_MAX})) as admin:
             described = admin.describe_transactions(transactional_ids)
     except (KafkaPythonError, OSError, ValueError):
         return None
