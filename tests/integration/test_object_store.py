@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JJavaError
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.s3 import BUCKET, S3Server, s3_server
+from tests.integration.two_writers import refused_second
 
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.opening import open_files
@@ -117,13 +117,7 @@ def test_of_two_writers_of_a_file_that_must_be_new_one_is_refused(
 
         path = store.jvm.org.apache.hadoop.fs.Path(f"{CHECKPOINT}/offsets/7")
         manager = file_manager(store)
-        ours, theirs = (manager.createAtomic(path, False) for _ in range(2))
-        for stream, text in ((ours, b"ours"), (theirs, b"theirs")):
-            stream.write(bytearray(text))
-        ours.close()
-        with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
-            theirs.close()
-        theirs.cancel()
+        refused_second(manager, path).cancel()
         cancelled = manager.createAtomic(store.jvm.org.apache.hadoop.fs.Path(f"{path}0"), True)
         cancelled.write(bytearray(b"half a plan"))
         cancelled.cancel()

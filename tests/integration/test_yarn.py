@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from py4j.protocol import Py4JJavaError
 from tests.integration.cluster import make_bare_python
 from tests.integration.hadoop import Hadoop, mini_hadoop
 from tests.integration.running import COMMIT, QUICK_JVM, ROLLBACK, Topics, wait_until
+from tests.integration.two_writers import refused_second
 from tests.integration.wheels import built_wheel, unpack_wheel
 
 from checkback.checkpoints.store import CheckpointStore
@@ -113,12 +113,7 @@ def test_of_two_drivers_that_plan_a_batch_on_hdfs_at_once_one_is_refused(hadoop:
         )
         manager.mkdirs(path.fs.Path(f"{settings.checkpoint}/offsets"))
         plan = path.fs.Path(f"{settings.checkpoint}/offsets/7")
-        ours, theirs = (manager.createAtomic(plan, False) for _ in range(2))
-        for stream, text in ((ours, b"ours"), (theirs, b"theirs")):
-            stream.write(bytearray(text))
-        ours.close()
-        with pytest.raises(Py4JJavaError, match="FileAlreadyExistsException"):
-            theirs.close()
+        refused_second(manager, plan)
 
         assert store.read("offsets/7") == b"ours"
         assert [store.create_own("rules/1.json", text) for text in ("a", "b")] == [True, False]
