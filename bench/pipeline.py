@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from checkback.bench import options
 from checkback.bench.batches import steady_part
@@ -18,6 +20,8 @@ from checkback.protocol.errors import OperationalError, UsageError
 
 if TYPE_CHECKING:
     from checkback.bench.repository.kafka_streams import StreamsRun
+
+Kind = TypeVar("Kind")
 
 LEDGER: Final = "ledger"
 USUAL_COMPARISONS: Final = ("stateless", LEDGER, "page-size-1")
@@ -109,27 +113,40 @@ class PipelineBench:
         Raises:
             OperationalError: a run failed, or wrote a wrong number of messages.
         """
-        comparisons = self.options.comparisons
         for number in range(self.options.runs):
-            trial = self._loaded(f"pipeline-{number}", self.options.loaded_transactions)
-            if "stateless" in comparisons:
-                self._stateless(trial, number)
-            self._job(trial, "job", number)
-            if STREAMS in comparisons:
-                self._kafka_streams(trial, number)
-            trial.delete()
-            for comparison in (ACCESS, DIRECT, LEDGER):
-                if comparison in comparisons:
-                    self._variant(comparison, number)
-            if "page-size-1" in comparisons:
-                self._page_size_1(number)
+            for run in _in_turn(self._kinds(), number):
+                run(number)
         return BenchFindings(self._measures(), self.runs)
+
+    def _kinds(self) -> list[Callable[[int], None]]:
+        """Return what runs once for each number, in the order of the first time."""
+        comparisons = self.options.comparisons
+        variants = [
+            partial(self._variant, comparison)
+            for comparison in (ACCESS, DIRECT, LEDGER)
+            if comparison in comparisons
+        ]
+        page_size_1 = [self._page_size_1] if "page-size-1" in comparisons else []
+        return [self._usual, *variants, *page_size_1]
+
+    def _usual(self, number: int) -> None:
+        """Run the job, and beside it what reads the same records."""
+        comparisons = self.options.comparisons
+        trial = self._loaded(f"pipeline-{number}", self.options.loaded_transactions)
+        kinds: list[Callable[[Trial, int], None]] = [partial(self._job, "job")]
+        if "stateless" in comparisons:
+            kinds.insert(0, self._stateless)
+        if STREAMS in comparisons:
+            kinds.append(self._kafka_streams)
+        for run in _in_turn(kinds, number):
+            run(trial, number)
+        trial.delete()
 
     def _variant(self, comparison: str, number: int) -> None:
         """Run the job with something else about it than in the run `job`."""
         name = f"{comparison}-{number}"
         trial = self._loaded(name, self.options.loaded_transactions, comparison)
-        self._job(trial, comparison.replace("-", "_"), number)
+        self._job(comparison.replace("-", "_"), trial, number)
         trial.delete()
 
     def _loaded(
@@ -152,7 +169,7 @@ class PipelineBench:
         # As many batches as the job has, so that the same number is left after the warm-up.
         share = trial.settings.batch_events_max * count / self.options.loaded_transactions
         trial.settings = replace(trial.settings, batch_events_max=max(100, int(share)))
-        self._job(trial, "page_size_1", number)
+        self._job("page_size_1", trial, number)
         trial.delete()
 
     def _stateless(self, trial: Trial, number: int) -> None:
@@ -166,7 +183,7 @@ class PipelineBench:
         self._require_finals(trial, "stateless", sum(ends.values()))
         trial.delete_topics([topic])
 
-    def _job(self, trial: Trial, kind: str, number: int) -> None:
+    def _job(self, kind: str, trial: Trial, number: int) -> None:
         count = "delivered" if trial.is_direct else "finals"
         with Query(trial, kind) as query:
             self._finish(query, kind, number)
@@ -223,6 +240,14 @@ class PipelineBench:
             if ratios:
                 found.append(Measure(name, ratios, self.options.transactions))
         return found
+
+
+def _in_turn(kinds: list[Kind], number: int) -> list[Kind]:
+    """Return the kinds of run in the order of this time.
+
+    What runs later meets a warmer broker, so every second time goes the other way round.
+    """
+    return kinds if number % 2 == 0 else kinds[::-1]
 
 
 def _stored_per_transaction(trial: Trial) -> dict[str, float]:
