@@ -73,7 +73,7 @@ def verification_text(path: str, found: Verification, columns: int | None) -> st
         f"batches: {', '.join(f'{name} {_dash(number)}' for name, number in batches)}",
     ]
     if found.markers is not None:
-        rows = [(number, at - 1) for number, at in sorted(found.markers.items())]
+        rows = [(number, at - 1 if at else "-") for number, at in sorted(found.markers.items())]
         lines += table_text(("state partition", "last batch written"), rows, columns).split("\n")
     lines += [problem_line(asdict(one)) for one in found.problems]
     return "\n".join(folded_lines(lines, columns))

@@ -30,8 +30,6 @@ from checkback.protocol.printable import printable
 if TYPE_CHECKING:
     from checkback.console.history import History
     from checkback.console.kafka_facts import GroupRow
-    from checkback.console.plots import Plot
-    from checkback.console.snapshot import Snapshot
     from checkback.console.watching import Watch
 
 BARS: Final = "▁▂▃▄▅▆▇█"
@@ -170,7 +168,9 @@ def _figures(history: History) -> Iterator[RenderableType]:
         yield Text(f"no {gap.what}: {gap.says} {gap.remedy}")
     figures = Table(box=None, pad_edge=False, show_header=False)
     for one in history.plots():
-        figures.add_row(one.title, Text(_latest(one, snapshot), justify="right"), bars(one.lines))
+        figures.add_row(
+            one.title, Text(f"{one.latest}{one.latest_unit}", justify="right"), bars(one.lines)
+        )
     totals = "  ".join(
         f"{event.replace('_', ' ')} {count:,.0f}" for event, count in snapshot.totals.items()
     )
@@ -194,12 +194,6 @@ def text_of(shown: RenderableType) -> str:
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
-
-
-def _latest(one: Plot, snapshot: Snapshot) -> str:
-    if one.unit == "s" and snapshot.oldest_age_ms is not None:
-        return duration_text(snapshot.oldest_age_ms)
-    return f"{one.latest}{one.latest_unit}"
 
 
 def _groups_table(groups: Sequence[GroupRow] | str) -> RenderableType:
