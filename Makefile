@@ -132,6 +132,7 @@ release: setup $(RELEASE)/.ready
 		> $(RELEASE)/pyproject.toml
 	@$(RELEASE)/bin/cyclonedx-py requirements requirements/extras.txt --pyproject $(RELEASE)/pyproject.toml \
 		--output-reproducible --output-file dist/checkback.cdx.json
+	@PYTHONPATH=src $(RELEASE)/bin/python -m checkback.deploy.sbom dist/checkback.cdx.json
 	@ls dist
 
 # Needs a container engine, in which the wheel is built for manylinux and tried.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -72,10 +73,9 @@ def verification_text(path: str, found: Verification, columns: int | None) -> st
         f"batches: {', '.join(f'{name} {_dash(number)}' for name, number in batches)}",
     ]
     if found.markers is not None:
-        rows = [(number, at - 1) for number, at in sorted(found.markers.items())]
+        rows = [(number, at - 1 if at else "-") for number, at in sorted(found.markers.items())]
         lines += table_text(("state partition", "last batch written"), rows, columns).split("\n")
-    for one in found.problems:
-        lines.append(problem_line(one.code, one.file, f"{one.says} {one.remedy}"))
+    lines += [problem_line(asdict(one)) for one in found.problems]
     return "\n".join(folded_lines(lines, columns))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -139,15 +140,20 @@ def inspection_text(data: dict[str, Any], columns: int | None) -> str:
         ("page size", data["page_size"]),
     ]
     parts = [table_text(("", ""), facts).strip("\n").split("\n")]
-    parts += [[problem_line(one["code"], one["file"], one["says"])] for one in data["problems"]]
+    parts += [[problem_line(one)] for one in data["problems"]]
     told, *problems = ["\n".join(folded_lines(part, columns)) for part in parts]
     tables = [_positions_text(data, columns), _state_text(data, columns)]
     return "\n\n".join([told, *tables, *problems])
 
 
-def problem_line(code: str, file: str, says: str) -> str:
-    """Return one of a checkpoint's problems for people; `file` is empty where it has none."""
-    return f"{code} {file}".rstrip() + f": {says}"
+def problem_line(problem: Mapping[str, str]) -> str:
+    """Return one of a checkpoint's problems for people, with what to do about it.
+
+    Args:
+        problem: as data; its file is empty where it has none.
+    """
+    at = f"{problem['code']} {problem['file']}".rstrip()
+    return f"{at}: {problem['says']} {problem['remedy']}"
 
 
 def _positions_text(data: dict[str, Any], columns: int | None) -> str:

@@ -5,13 +5,8 @@ from __future__ import annotations
 import click
 
 from checkback.commands.core import CommandOutput, output_option
-from checkback.deploy.jars import (
-    LOCK_FILE,
-    USUAL_CONFS,
-    Conf,
-    ensure_jars,
-    renew_lock,
-)
+from checkback.deploy.jar_lock import LOCK_FILE, Conf
+from checkback.deploy.jars import USUAL_CONFS, ensure_jars, renew_lock
 from checkback.streaming.jars_folder import jars_folder
 
 

@@ -8,6 +8,7 @@ import click
 
 from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
 from checkback.commands.metrics_option import metrics_url_option
+from checkback.commands.scan_progress import told_meanwhile
 from checkback.commands.settings import settings_options
 from checkback.protocol.configuration import Settings
 
@@ -35,7 +36,10 @@ def command(settings: Settings, output: CommandOutput, path: Path, metrics_url: 
 
     sources = open_sources(settings, metrics_url)
     path.open("a").close()  # before they are asked: some may take long to answer
-    report = write_report(sources)
+    with told_meanwhile(
+        "Asking brokers, ledger and checkpoint; who is silent is given up after 20 s."
+    ):
+        report = write_report(sources)
     path.write_text(report.html, "utf-8")
     gaps = f" Without: {', '.join(report.missing)}." if report.missing else ""
     output.show(

@@ -1,4 +1,4 @@
-"""The progress of a long scan: a bar on standard error if that is a terminal."""
+"""What a command is doing, on standard error if that is a terminal."""
 
 from __future__ import annotations
 
@@ -10,6 +10,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from checkback.operations.scanning import Advance
+
+
+@contextmanager
+def told_meanwhile(what: str) -> Iterator[None]:
+    """Show what the block does until it ends.
+
+    Args:
+        what: one sentence.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(what):
+        yield
 
 
 @contextmanager

@@ -25,20 +25,19 @@ from checkback.commands.settings import settings_options
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
-from checkback.protocol.errors import CheckbackError
 from checkback.protocol.printable import printable
 
 if TYPE_CHECKING:
     from checkback.console.history import History
     from checkback.console.kafka_facts import GroupRow
-    from checkback.console.opening import Sources
-    from checkback.console.plots import Plot
-    from checkback.console.snapshot import Snapshot
+    from checkback.console.watching import Watch
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 40
 WIDE: Final = 120
 """Where there is no terminal."""
+PEEK_S: Final = 0.25
+"""Time between two looks for answers."""
 QUIT_KEYS: Final = frozenset("qQ\x04")
 
 
@@ -63,28 +62,49 @@ def command(
 
     JSON, or no terminal: one snapshot per line.
     """
-    from checkback.console.history import History
     from checkback.console.opening import open_sources
+    from checkback.console.watching import Watch
 
-    sources, history = open_sources(settings, metrics_url), History()
+    watch = Watch(open_sources(settings, metrics_url))
     if once:
-        history.add(sources.snapshots.read())
+        watch.begin()
+        watch.take_figures(None)
         time.sleep(interval_s)
-        _line(sources, history, output)
+        watch.begin()
+        watch.take_groups(None)
+        _line(watch, output)
     elif output.as_json or not sys.stdout.isatty():
-        while True:
-            _line(sources, history, output)
-            time.sleep(interval_s)
+        _print_lines(watch, output, interval_s)
     else:
         with (
             keys() as key_within,
             Live(console=Console(), screen=True, auto_refresh=False) as live,
         ):
-            key = ""
-            while key not in QUIT_KEYS:
-                history.add(sources.snapshots.read())
-                live.update(view(history, _groups(sources)), refresh=True)
-                key = key_within(interval_s)
+            _show(watch, key_within, live, interval_s)
+
+
+def _print_lines(watch: Watch, output: CommandOutput, interval_s: float) -> None:
+    from checkback.console.watching import LATE_S
+
+    while True:
+        watch.begin()
+        watch.take_groups(min(LATE_S, interval_s))
+        _line(watch, output)
+        time.sleep(interval_s)
+
+
+def _show(watch: Watch, key_within: Callable[[float], str], live: Live, interval_s: float) -> None:
+    """Show each look as soon as its answers come, and meanwhile what is waited for."""
+    key, next_s, late = "", 0.0, ()
+    while key not in QUIT_KEYS:
+        if time.monotonic() >= next_s:
+            watch.begin()
+            next_s = time.monotonic() + interval_s
+        is_new = watch.take_figures(0.0) | watch.take_groups(0.0)
+        late, before = watch.late, late
+        if is_new or late != before:
+            live.update(view(watch.history, watch.groups, late), refresh=True)
+        key = key_within(min(PEEK_S, interval_s))
 
 
 @contextmanager
@@ -115,33 +135,48 @@ def _no_key_within(wait_s: float) -> str:
     return ""
 
 
-def _line(sources: Sources, history: History, output: CommandOutput) -> None:
-    snapshot = sources.snapshots.read()
-    history.add(snapshot)
-    groups = _groups(sources)
-    data = {**snapshot.as_data(), "groups": _groups_data(groups)}
-    output.line(data, text_of(view(history, groups)))
+def _line(watch: Watch, output: CommandOutput) -> None:
+    """Print the newest figures, and the groups as far as they are known."""
+    watch.take_figures(None)
+    snapshot = watch.history.latest
+    assert snapshot is not None  # noqa: S101 - there is one, or asking raised why not
+    data = {**snapshot.as_data(), "groups": _groups_data(watch.groups)}
+    output.line(data, text_of(view(watch.history, watch.groups, watch.late)))
 
 
-def view(history: History, groups: Sequence[GroupRow] | str) -> RenderableType:
+def view(
+    history: History, groups: Sequence[GroupRow] | str, late: Sequence[str] = ()
+) -> RenderableType:
     """Return what the terminal shows.
 
     Args:
-        history: with at least one snapshot.
+        history: the snapshots.
         groups: the producer groups, or why they are not known.
+        late: what is still waited for.
     """
+    waits = [Text(one, style="italic") for one in late]
+    return Group(*_figures(history), "", *waits, _groups_table(groups))
+
+
+def _figures(history: History) -> Iterator[RenderableType]:
     snapshot = history.latest
-    assert snapshot is not None  # noqa: S101 - one was added
-    head = Text(f"{snapshot.application_id}  {time_text(snapshot.time_ms)}", style="bold")
+    if snapshot is None:
+        yield Text("The first figures are being read.")
+        return
+    yield Text(f"{snapshot.application_id}  {time_text(snapshot.time_ms)}", style="bold")
+    for gap in snapshot.missing:
+        yield Text(f"no {gap.what}: {gap.says} {gap.remedy}")
     figures = Table(box=None, pad_edge=False, show_header=False)
     for one in history.plots():
-        figures.add_row(one.title, Text(_latest(one, snapshot), justify="right"), bars(one.lines))
+        figures.add_row(
+            one.title, Text(f"{one.latest}{one.latest_unit}", justify="right"), bars(one.lines)
+        )
     totals = "  ".join(
         f"{event.replace('_', ' ')} {count:,.0f}" for event, count in snapshot.totals.items()
     )
-    missing = [Text(f"no {one.what}: {one.says} {one.remedy}") for one in snapshot.missing]
-    counted = [Text(snapshot.counted_how)] if snapshot.counted_how else []
-    return Group(head, *missing, "", figures, Text(totals), *counted, "", _groups_table(groups))
+    yield from ("", figures, Text(totals))
+    if snapshot.counted_how:
+        yield Text(snapshot.counted_how)
 
 
 def bars(lines: Sequence[str]) -> str:
@@ -159,19 +194,6 @@ def text_of(shown: RenderableType) -> str:
     with console.capture() as captured:
         console.print(shown)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
-
-
-def _latest(one: Plot, snapshot: Snapshot) -> str:
-    if one.unit == "s" and snapshot.oldest_age_ms is not None:
-        return duration_text(snapshot.oldest_age_ms)
-    return f"{one.latest}{one.latest_unit}"
-
-
-def _groups(sources: Sources) -> Sequence[GroupRow] | str:
-    try:
-        return sources.facts.groups()
-    except CheckbackError as error:
-        return str(error)
 
 
 def _groups_table(groups: Sequence[GroupRow] | str) -> RenderableType:

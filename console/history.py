@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
-from checkback.console.plots import Plot, Point, plot
+from checkback.console.plots import SECONDS, Plot, Point, plot
 from checkback.console.snapshot import Snapshot, SnapshotReader
 from checkback.protocol.durations import duration_text
 
@@ -57,7 +57,7 @@ class History:
         rates = [plot(title, "/s", rates_of(kept, event), span) for event, title in RATES.items()]
         batches = plot("Batch time", "ms", batch_times_ms(kept), span)
         return [
-            plot("Pending", "", pending, span), plot("Oldest pending", "s", oldest, span),
+            plot("Pending", "", pending, span), plot("Oldest pending", SECONDS, oldest, span),
             *rates, batches,
         ]  # fmt: skip
 

@@ -7,10 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from checkback.protocol.durations import duration_text
+
 WIDTH: Final = 320
 HEIGHT: Final = 72
 PAD: Final = 4
 UNKNOWN: Final = "\N{EN DASH}"
+
+SECONDS: Final = "s"
+AGES_S: Final = (
+    1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 18_000, 43_200, 86_400, 172_800,
+    432_000,
+)  # fmt: skip
+"""Ages that are round in the units of durations."""
 
 Point = tuple[int, float | None]
 """Time in milliseconds, and the value; None where it is not known."""
@@ -47,7 +56,8 @@ class Plot:
         if not self.lines:
             return f"{self.title}: no values yet"
         return (
-            f"{self.title}: now {self.latest} {self.latest_unit}, at most {self.top} in {self.span}"
+            f"{self.title}: now {self.latest} {self.latest_unit}, "
+            f"on a scale up to {self.top} {self.unit}, over {self.span}"
         )
 
 
@@ -56,14 +66,21 @@ def plot(title: str, unit: str, points: Sequence[Point], span: str) -> Plot:
 
     Args:
         title: what it shows.
-        unit: what the values count.
+        unit: what the values count; SECONDS for ages, which are written as durations.
         points: in the order of time.
         span: how much time they cover, as text.
     """
     known = [value for _, value in points if value is not None]
-    top = nice_top(max(known, default=0.0))
-    latest = number_text(known[-1]) if points and points[-1][1] is not None else UNKNOWN
-    return Plot(title, latest, unit, tuple(_lines(points, top)), number_text(top), span)
+    most = max(known, default=0.0)
+    is_age = unit == SECONDS
+    top = next((one for one in AGES_S if one >= most), nice_top(most)) if is_age else nice_top(most)
+    text = _age_text if is_age else number_text
+    latest = text(known[-1]) if points and points[-1][1] is not None else UNKNOWN
+    return Plot(title, latest, "" if is_age else unit, tuple(_lines(points, top)), text(top), span)
+
+
+def _age_text(seconds: float) -> str:
+    return duration_text(round(seconds) * 1_000)
 
 
 def nice_top(value: float) -> float:

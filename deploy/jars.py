@@ -1,6 +1,6 @@
 """Fetches the jars that Checkback needs, and verifies their checksums.
 
-``ivy.xml`` names the jars, and ``jars.lock`` holds their checksums as ``sha256sum`` prints them.
+``ivy.xml`` names the jars, and ``jars.lock`` holds their checksums.
 The Ivy inside pyspark fetches them, so a machine needs only Python and Java. The jars are in
 ``<environment>/share/checkback/jars/<conf>/``; ``CHECKBACK_JARS`` names another folder.
 """
@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Literal, cast, get_args
+from typing import Final, cast
 
+from checkback.deploy.jar_lock import CONFS, LOCK_FILE, Conf, LockedJar, locked_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError, PrerequisiteError
@@ -26,20 +27,15 @@ from checkback.streaming.conditional_files import is_on_s3
 from checkback.streaming.jars_folder import jars_folder, sha256
 from checkback.streaming.submission import is_submitted
 
-Conf = Literal["spark", "kafka", "delta", "streams", "s3", "hadoop"]
-CONFS: Final[tuple[Conf, ...]] = get_args(Conf)
-"""spark: a Spark driver's jars besides pyspark's own. kafka: a broker's jars. delta: jars for a
-Spark session that reads the ledger; the pipeline writes the ledger without them. streams: Kafka
-Streams' jars besides a broker's. s3: S3A besides spark's. hadoop: an HDFS and a YARN for tests."""
 USUAL_CONFS: Final[tuple[Conf, ...]] = ("spark", "kafka")
 """The setup fetches these. The others are fetched on first use: Delta for readers of the ledger
 with Spark, Kafka Streams for a benchmark."""
 
-LOCK_FILE: Final = Path(__file__).with_name("jars.lock")
 IVY_FILE: Final = Path(__file__).with_name("ivy.xml")
 FETCH_TIMEOUT_S: Final = 1_800
-
-_LOCK_LINE: Final = re.compile(rf"([0-9a-f]{{64}})  ({'|'.join(CONFS)})/([\w.+-]+\.jar)")
+BY_CONF: Final = "[conf]/[artifact]-[revision].[ext]"
+BY_COORDINATES: Final = "[conf]/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
+"""Where Ivy puts jars."""
 
 
 def jar_paths(conf: Conf) -> list[Path]:
@@ -91,15 +87,8 @@ def read_lock(lock: Path = LOCK_FILE) -> dict[Conf, dict[str, str]]:
         OperationalError: the lock can't be read.
     """
     jars: dict[Conf, dict[str, str]] = {conf: {} for conf in CONFS}
-    for line in lock.read_text("ascii").splitlines():
-        match = _LOCK_LINE.fullmatch(line)
-        if match is None:
-            raise OperationalError(
-                f"{lock} has a line that is not a checksum: {line[:100]!r}.",
-                remedy="Install Checkback again.",
-            )
-        digest, conf, name = match.groups()
-        jars[cast("Conf", conf)][name] = digest
+    for one in locked_jars(lock):
+        jars[one.conf][one.file] = one.sha256
     return jars
 
 
@@ -127,11 +116,16 @@ def renew_lock() -> int:
     """
     folder = jars_folder()
     with file_errors(folder), _only_one_process(folder), _scratch(folder) as scratch:
-        _run_ivy(folder, scratch, CONFS)
-        found = sorted(scratch.glob("*/*.jar"))
-        lines = [f"{sha256(jar)}  {jar.relative_to(scratch).as_posix()}\n" for jar in found]
-        LOCK_FILE.write_text("".join(lines), "ascii")
-    return len(lines)
+        _run_ivy(folder, scratch, CONFS, BY_COORDINATES)
+        found = [_fetched_jar(jar, scratch) for jar in scratch.glob("*/*/*/*/*.jar")]
+    found.sort(key=lambda jar: (jar.conf, jar.file))
+    LOCK_FILE.write_text("".join(jar.line() for jar in found), "ascii")
+    return len(found)
+
+
+def _fetched_jar(jar: Path, scratch: Path) -> LockedJar:
+    conf, group, artifact, version, file = jar.relative_to(scratch).parts
+    return LockedJar(sha256(jar), cast("Conf", conf), file, group, artifact, version)
 
 
 def _all_exist(paths: Sequence[Path]) -> bool:
@@ -156,7 +150,7 @@ def _fetch(folder: Path, conf: Conf) -> None:
             jar.replace(folder / conf / jar.name)
 
 
-def _run_ivy(folder: Path, into: Path, confs: Sequence[Conf]) -> None:
+def _run_ivy(folder: Path, into: Path, confs: Sequence[Conf], places: str = BY_CONF) -> None:
     settings = os.environ.get("CHECKBACK_IVY_SETTINGS")
     # fmt: off
     command: list[str | Path] = [
@@ -165,7 +159,7 @@ def _run_ivy(folder: Path, into: Path, confs: Sequence[Conf]) -> None:
         f"-Divy.default.ivy.user.dir={folder / 'ivy'}",
         "-cp", f"{_spark_jars()}/*", "org.apache.ivy.Main",
         "-ivy", IVY_FILE, "-confs", *confs, "-cache", folder / "ivy" / "cache",
-        "-retrieve", f"{into}/[conf]/[artifact]-[revision].[ext]", "-types", "jar", "bundle",
+        "-retrieve", f"{into}/{places}", "-types", "jar", "bundle",
         "-warn", *(["-settings", settings] if settings else []),
     ]
     # fmt: on

@@ -7,7 +7,7 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.core import Metric as MetricFamily
 from prometheus_client.registry import Collector
@@ -63,6 +63,8 @@ class Instruments:
     """
 
     def __init__(self, metrics: Iterable[Metric] = PIPELINE) -> None:
+        # Else each counter has a second series, of when it was made, which is in no table.
+        disable_created_metrics()
         self.registry = CollectorRegistry()
         self._known: dict[str, Any] = {metric.name: self._made(metric) for metric in metrics}
 

@@ -116,7 +116,8 @@ class Doctor:
                 time.sleep(STALL_LOOK_S)
                 stalls = watch.look(STALL_LOOK_S)
         for one in stalls:
-            yield Diagnosis("open transactions", Result.WARNING, one.says(), one.remedy())
+            remedy = one.remedy(self._settings.bootstrap_servers)
+            yield Diagnosis("open transactions", Result.WARNING, one.says(), remedy)
         if not stalls:
             yield Diagnosis("open transactions", Result.OK, "none holds up reading")
 

@@ -254,6 +254,11 @@ def _cut_facts(record: RecordParts, headers: Headers, cut: list[str]) -> Headers
     return [(ERROR_HEADER_PREFIX + name, fact.encode()) for name, fact in facts.items()]
 
 
+def refusal_text(reason: RefusedReason, detail: str) -> str:
+    """Return why something was refused; the detail may be empty."""
+    return f"{REASON_TEXTS[reason]}: {detail}" if detail else REASON_TEXTS[reason]
+
+
 def refused_headers(
     original: Iterable[tuple[str, bytes | None]],
     reason: RefusedReason,
@@ -266,11 +271,10 @@ def refused_headers(
 
     Names follow Kafka Connect and KIP-1034: one suffix per fact under ``__checkback.errors.``.
     """
-    text = REASON_TEXTS[reason] + (f": {detail}" if detail else "")
     facts = {
         "reason": reason.name,
         "code": str(int(reason)),
-        "message": text,
+        "message": refusal_text(reason, detail),
         "topic": topic,
         "partition": str(partition),
         "offset": str(offset),

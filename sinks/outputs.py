@@ -15,10 +15,10 @@ from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
 from checkback.protocol.refusals import (
     ID_BYTES_MAX,
-    REASON_TEXTS,
     VERDICT_REASONS,
     RecordOrigin,
     RefusedReason,
+    refusal_text,
 )
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.batch_report import BatchReport
@@ -307,7 +307,7 @@ def _log_refusal(record: SourceRecord | None, origin: RecordOrigin, refusal: Ref
         reason=refusal.reason.name,
         **origin._asdict(),
     )
-    _log.info("Refused, %s: %s", REASON_TEXTS[refusal.reason], refusal.detail, extra=known)
+    _log.info("Refused, %s", refusal_text(refusal.reason, refusal.detail), extra=known)
 
 
 def _is_decided(half: SourceRecord, decided: Words) -> bool:

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from checkback.checkpoints.logs import Offsets
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.errors import BrokerError, CheckpointError
-from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
+from checkback.sinks.kafka.listed_offsets import Place, by_place, listed_offsets
 
 FOLDER: Final = "held_back"
 TIMEOUT_S: Final = 10.0
@@ -57,9 +57,7 @@ class UnreadRecords:
             ends: by topic and partition, the first offset that was not read.
             than_ms: milliseconds since 1970.
         """
-        read = {
-            (topic, number): end for topic, parts in ends.items() for number, end in parts.items()
-        }
+        read = by_place(ends)
         try:
             stored = self._offsets(read, OffsetSpec.latest())
             unread = {place: end for place, end in read.items() if end < stored[place]}

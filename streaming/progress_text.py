@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from checkback.protocol.durations import duration_text
 from checkback.protocol.printable import printable
-from checkback.sinks.kafka.unended import TOPICS_NAMED_MAX, ShortTopic
+from checkback.sinks.kafka.unended import ShortTopic, what_brings_back
 from checkback.streaming.stalls import Stall
 
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
@@ -110,8 +110,8 @@ def _warnings(facts: Mapping[str, Any]) -> list[str]:
     if facts["groups_without_members"]:
         parts.append(f"nobody answers for {_named(facts['groups_without_members'])}")
     parts += [Stall(**stall).says() for stall in facts.get("stalls", ())]
-    short = facts.get("short_topics", ())
-    parts += [ShortTopic(**one).says() for one in short[:TOPICS_NAMED_MAX]]
+    short = [ShortTopic(**one) for one in facts.get("short_topics", ())]
+    parts += [f"waits for replicas: {what_brings_back(short)}"] if short else []
     return parts
 
 

@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from checkback.checkpoints.logs import Offsets
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.kafka_error import cause_of
-from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
+from checkback.sinks.kafka.listed_offsets import Place, by_place, listed_offsets
 from checkback.sinks.kafka.source_record import readable
 
 ANSWER_S_MAX: Final = 2.0
@@ -67,7 +67,7 @@ class RecordsAhead:
         Raises:
             BrokerError: the brokers do not tell it.
         """
-        read = {(topic, at): end for topic, parts in ends.items() for at, end in parts.items()}
+        read = by_place(ends)
         latest, readable = OffsetSpec.latest(), IsolationLevel.READ_COMMITTED
         stored = listed_offsets(self.admin, read, latest, readable, ANSWER_S_MAX, retry_s=0.0)
         return {place: stored[place] - end for place, end in read.items() if stored[place] > end}

@@ -66,11 +66,12 @@ class Stall:
             f"{stalled}: {who}{named} has a Kafka transaction open there"
         )
 
-    def remedy(self) -> str:
-        """Return what to do."""
+    def remedy(self, bootstrap_servers: str) -> str:
+        """Return what to do, with a command of Kafka's as it is to be typed."""
         return (
-            "End that producer, or abort its transaction: kafka-transactions.sh abort "
-            f"--topic {self.topic} --partition {self.partition} --start-offset {self.offset}."
+            "End that producer, or abort its transaction: kafka-transactions.sh "
+            f"--bootstrap-server {bootstrap_servers} abort --topic {self.topic} "
+            f"--partition {self.partition} --start-offset {self.offset}."
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -20,6 +20,11 @@ from checkback.sinks.kafka.asking_again import (
 
 Place = tuple[str, int]
 """Topic and partition."""
+
+
+def by_place(offsets: Mapping[str, Mapping[int, int]]) -> dict[Place, int]:
+    """Return the offset of each partition, from those by topic and partition."""
+    return {(topic, at): offset for topic, parts in offsets.items() for at, offset in parts.items()}
 
 
 def listed_offsets(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -38,12 +38,14 @@ class ShortTopic:
     topic: str
     shortage: str
 
-    def says(self) -> str:
-        """Return what to do."""
-        return (
-            f"waits for replicas of {self.topic} ({self.shortage}): bring its brokers back, or "
-            "lower min.insync.replicas there"
-        )
+    def __str__(self) -> str:
+        return f"{self.topic} ({self.shortage})"
+
+
+def what_brings_back(short: Sequence[ShortTopic]) -> str:
+    """Return what to do about topics that lack replicas, to follow a colon."""
+    named = ", ".join(map(str, short[:TOPICS_NAMED_MAX]))
+    return f"bring back the brokers of {named}, or lower min.insync.replicas there"
 
 
 def initialise_once_ended(
@@ -190,8 +192,7 @@ def _to_raise_bounds(bounds: list[str]) -> str:
 
 
 def _to_bring_back(short: list[ShortTopic]) -> str:
-    named = ", ".join(f"{one.topic} ({one.shortage})" for one in short[:TOPICS_NAMED_MAX])
     return (
-        f"Bring back the brokers of {named}, or lower min.insync.replicas there: until then they "
-        "can't end a transaction that wrote there; then they do by themselves."
+        "The brokers can't end a transaction on a topic that lacks replicas; once it has them, "
+        f"they do so by themselves: {what_brings_back(short)}."
     )

@@ -43,6 +43,9 @@ PAGES: Final = {
     "sign-in": "/sign-in",
     "not-found": "/nothing",
 }
+CUT_OFF: Final = """[...document.querySelectorAll(".scroll")]
+    .filter(one => one.scrollWidth > one.clientWidth).map(one => one.ariaLabel)"""
+"""A column beside the screen is one that nobody looks for."""
 NEEDS_CHROMIUM: Final = "no Chromium on this machine: apt-get install chromium"
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NEEDS_CHROMIUM)
@@ -135,7 +138,7 @@ def sign_in(page: Page, address: str) -> None:
 
 
 def barriers(page: Page) -> list[str]:
-    """Return what axe-core finds, and a page that is wider than its window."""
+    """Return what axe-core finds, and what is wider than its window."""
     # Evaluated, not added to the page: its own policy forbids foreign scripts.
     page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8"))
     found = page.evaluate("axe.run()")["violations"]
@@ -146,7 +149,7 @@ def barriers(page: Page) -> list[str]:
     ]
     if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
         told.append("the page scrolls sideways")
-    return told
+    return told + [f"{name} is cut off" for name in page.evaluate(CUT_OFF)]
 
 
 @pytest.mark.parametrize(

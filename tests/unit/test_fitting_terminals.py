@@ -93,7 +93,7 @@ def test_what_a_checkpoint_holds_fits_the_terminal() -> None:
 def test_without_a_terminal_a_checkpoint_has_a_line_for_each_row_and_problem() -> None:
     lines = inspection_text(inspection(), None).splitlines()
 
-    assert lines.count(f"torn {FILE}: {SAYS}") == 2
+    assert lines.count(f"torn {FILE}: {SAYS} {REMEDY}") == 2
     assert sum(line.startswith(TOPIC) and line.endswith("2000") for line in lines) == 2
     assert lines[0].startswith("application           orders-and-payments")
 

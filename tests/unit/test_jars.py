@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from checkback.deploy import jars
+from checkback.deploy.jar_lock import Conf, LockedJar, locked_jars
 from checkback.deploy.java import find_java, java_version
 from checkback.protocol.errors import OperationalError, PrerequisiteError
 
@@ -28,7 +29,7 @@ def test_lock_holds_every_dependency_that_ivy_xml_names() -> None:
     root = ET.parse(jars.IVY_FILE).getroot()  # noqa: S314 - our own file
 
     for one in root.iter("dependency"):
-        conf = cast("jars.Conf", one.attrib["conf"].split("->")[0])
+        conf = cast("Conf", one.attrib["conf"].split("->")[0])
         assert f"{one.attrib['name']}-{one.attrib['rev']}.jar" in lock[conf]
 
 
@@ -64,6 +65,44 @@ def test_a_wrong_checksum_is_told_with_both_and_the_way_out(tmp_path: Path) -> N
 
     for fact in (str(jar), right, wrong.hexdigest(), "checkback jars fetch"):
         assert fact in str(told.value)
+
+
+def test_the_lock_has_the_coordinates_of_every_jar() -> None:
+    """Who looks for known weaknesses of a jar asks by them."""
+    found = list(locked_jars())
+    root = ET.parse(jars.IVY_FILE).getroot()  # noqa: S314 - our own file
+    named = {
+        (one.attrib["org"], one.attrib["name"], one.attrib["rev"])
+        for one in root.iter("dependency")
+    }
+
+    assert "".join(one.line() for one in found) == jars.LOCK_FILE.read_text("ascii")
+    assert named <= {one[3:] for one in found}
+    assert {one.file for one in found} == {f"{one.artifact}-{one.version}.jar" for one in found}
+
+
+def test_a_renewed_lock_has_what_ivy_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(_: Path, into: Path, *__: object) -> None:
+        for conf in ("spark", "kafka"):
+            jar = (
+                into / conf / "org.apache.kafka" / "kafka-clients" / "1.2" / "kafka-clients-1.2.jar"
+            )
+            jar.parent.mkdir(parents=True)
+            jar.write_bytes(b"jar")
+
+    monkeypatch.setenv("CHECKBACK_JARS", str(tmp_path))
+    monkeypatch.setattr(jars, "_run_ivy", fetch)
+    monkeypatch.setattr(jars, "LOCK_FILE", tmp_path / "jars.lock")
+    digest = hashlib.sha256(b"jar").hexdigest()
+    clients = ("kafka-clients-1.2.jar", "org.apache.kafka", "kafka-clients", "1.2")
+
+    assert jars.renew_lock() == 2
+    assert list(locked_jars(tmp_path / "jars.lock")) == [
+        LockedJar(digest, "kafka", *clients),
+        LockedJar(digest, "spark", *clients),
+    ]
 
 
 def test_a_damaged_lock_is_told(tmp_path: Path) -> None:

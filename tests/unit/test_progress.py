@@ -263,7 +263,9 @@ def test_a_line_names_the_topics_whose_replicas_a_batch_waits_for() -> None:
     waiting = asdict(Progress().line(0, None, (), (), short))
     text = line_text("progress", waiting, 200)
 
-    assert "waits for replicas of t00 (partition 0 has no leader): bring its brokers back" in text
+    assert (
+        "waits for replicas: bring back the brokers of t00 (partition 0 has no leader), t01" in text
+    )
     assert "min.insync.replicas" in text
     assert "t09" in text
     assert "t10" not in text

@@ -12,6 +12,7 @@ from checkback.protocol.refusals import (
     RecordParts,
     RefusedParts,
     RefusedReason,
+    refusal_text,
     refused_parts,
 )
 
@@ -30,6 +31,14 @@ def refused(key: bytes, value: bytes, wide: int, bytes_max: int | None) -> Refus
 
 def test_every_reason_has_a_text() -> None:
     assert set(REASON_TEXTS) == set(RefusedReason)
+
+
+@pytest.mark.parametrize(
+    ("detail", "end"), [("", "refused: the transaction was committed"), ("x", "was committed: x")]
+)
+def test_a_text_without_a_detail_ends_with_its_sentence(detail: str, end: str) -> None:
+    """The log said "the transaction was committed: "."""
+    assert refusal_text(RefusedReason.ROLLBACK_AFTER_COMMIT, detail).endswith(end)
 
 
 def test_a_record_that_fits_is_untouched() -> None:

@@ -110,6 +110,14 @@ def test_a_plot_fits_its_box_and_leaves_gaps_open() -> None:
     assert plot("Pending", "", [], "0s").lines == ()
 
 
+def test_ages_are_durations_on_a_round_scale() -> None:
+    """The overview said 1020 s of 2000s, and 17m above it."""
+    drawn = plot("Oldest pending", "s", [(0, 900.0), (1, 1_020.0)], "1s")
+
+    assert (drawn.latest, drawn.top, drawn.unit, drawn.latest_unit) == ("17m", "30m", "", "")
+    assert plot("Oldest pending", "s", [(0, 1.0), (1, 2e6)], "1s").top == "23d3h"
+
+
 def test_numbers_are_short() -> None:
     texts = {0: "0", 999: "999", 12_345: "12.3k", 1_234_567: "1.23M", 0.25: "0.25", 5e9: "5G"}
     assert {value: number_text(value) for value in texts} == texts

@@ -25,6 +25,7 @@ from checkback.commands.core import LazyGroup, execute
 from checkback.commands.metrics_option import metrics_url_option
 from checkback.commands.nouns import NOUNS
 from checkback.commands.report import command as report_command
+from checkback.commands.scan_progress import told_meanwhile
 from checkback.commands.top import QUIT_KEYS, bars, keys, text_of, view
 from checkback.console import report
 from checkback.console.audit import Audit, AuditEntry
@@ -66,6 +67,20 @@ def test_a_report_without_any_source_still_says_what_is_missing(tmp_path: Path) 
     assert len(json.loads(told.output)["missing"]) == 7
     assert "No ledger is set" in path.read_text("utf-8")
     assert report_command.name == "command"
+
+
+def test_who_waits_for_a_report_is_told_what_for_and_a_file_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with told_meanwhile("Asking brokers."):
+        pass
+    assert capsys.readouterr() == ("", "")
+
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with told_meanwhile("Asking brokers."):
+        pass
+    out, told = capsys.readouterr()
+    assert (out, "Asking brokers." in told) == ("", True)
 
 
 def test_a_report_asks_its_sources_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

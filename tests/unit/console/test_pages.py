@@ -19,6 +19,7 @@ from checkback.console.access import AccessRules
 from checkback.console.acting_pages import _own_path
 from checkback.console.application import SECURITY_HEADERS, new_application
 from checkback.console.live import event
+from checkback.console.rendering import FOLDER
 from checkback.console.serving import FORM_BYTES_MAX, SESSION_COOKIE
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +31,6 @@ PARTS = (
     "/parts/live", "/parts/groups", "/parts/lag", "/parts/doctor", "/parts/transactions/0:4",
     "/parts/discarded", "/parts/refused", "/parts/records/discarded/0:6",
 )  # fmt: skip
-CARDS = ("groups", "doctor", "discarded", "refused")
 WISH = {"target": "0:4", "choice": "commit", "reason": "paid by phone"}
 
 
@@ -90,14 +90,6 @@ def test_figures_of_the_overview_lead_to_what_they_count(stage: Stage) -> None:
 
     for path in ("/pending", "/discarded", "/refused"):
         assert f'<dd><a href="{path}">' in shown
-
-
-@pytest.mark.parametrize("path", ["/pending", *(f"/parts/{one}" for one in CARDS)])
-def test_a_row_that_is_a_card_on_a_phone_names_each_of_its_values(stage: Stage, path: str) -> None:
-    shown = stage.signed_in().get(path).text
-
-    assert '<table class="cards">' in shown
-    assert re.findall(r"<td(?![^>]* data-label=)[^>]*>", shown) == []
 
 
 def test_commands_in_a_sentence_are_shown_as_code(stage: Stage) -> None:
@@ -368,3 +360,16 @@ with KafkaFacts(settings, None, int)._checkpoint_read():
 def test_the_console_installs_what_reads_a_checkpoint() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert any(one.startswith("rocksdict") for one in project["optional-dependencies"]["web"])
+
+
+@pytest.mark.parametrize(
+    "template",
+    [one for one in sorted(FOLDER.rglob("*.html")) if "<table" in one.read_text("utf-8")],
+    ids=lambda path: path.name,
+)
+def test_every_table_becomes_cards_on_a_phone_and_each_value_has_its_name(template: Path) -> None:
+    """Lag, the last column of its table, lay beside the screen."""
+    text = template.read_text("utf-8")
+
+    assert all('class="cards' in one for one in re.findall(r"<table[^>]*>", text))
+    assert [one for one in re.findall(r"<td[^>]*>", text) if "data-label=" not in one] == []

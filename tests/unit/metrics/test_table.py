@@ -74,6 +74,20 @@ def test_the_endpoint_shows_every_metric_of_the_pipeline_with_its_help() -> None
         assert (family.type, family.documentation) == (metric.kind.value, metric.help)
 
 
+def test_the_endpoint_shows_nothing_that_is_not_in_the_table() -> None:
+    """Each counter had a second series of when it was made, which no page named."""
+    instruments = Instruments()
+    instruments.add("checkback_refused_total", reason="NOT_A_HALF")
+    text = generate_latest(instruments.registry).decode()
+    shown = {
+        SUFFIX.sub("", one.name)
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+    assert shown - NAMES == set()
+
+
 def test_the_page_has_every_metric_with_its_labels() -> None:
     page = page_text()
 
