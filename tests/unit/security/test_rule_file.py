@@ -356,8 +356,12 @@ accounts:
 - {accessKey: operators, secretKey: {env: E}}
 """
     found = {
-        "A": "\ufeffsecret-1", "B": "secret-2", "C": " secret-3", "D": "secret-4\n", "E": "secret-2",
-    }  # fmt: skip
+        "A": "\ufeffsecret-1",
+        "B": "secret-2",
+        "C": " secret-3",
+        "D": "secret-4\n",
+        "E": "secret-2",
+    }
     rules = AccessControl.parse(text, "plain_acl.yml", lambda reference: found[reference.name])
 
     hidden = "The secret begins or ends with a blank, a line end or a byte order mark."
