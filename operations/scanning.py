@@ -183,7 +183,8 @@ class TopicScanner:
         asked = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
         with suppress(TimeoutError):
             failed = asked[topic].exception(2 * TIMEOUT_S)
-            if failed is not None and is_passing(failed, {KafkaError.TOPIC_AUTHORIZATION_FAILED}):
+            denied = {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+            if isinstance(failed, KafkaException) and is_passing(failed, denied):
                 raise BrokerError(
                     f"{topic} can't be read: {said_by(failed)}.",
                     remedy="`checkback acl grants --operators` prints what operators need.",

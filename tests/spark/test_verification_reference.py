@@ -33,7 +33,7 @@ from tests.spark.test_verification_decisions import (
 )
 from tests.spark.test_verification_fuzz import CHANGES, Header
 
-from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER, Headers
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.signed_content import BORN_TIME_TOLERANCE_MS, signed_content
 from checkback.security import AccessControl
@@ -159,7 +159,7 @@ def unsigned(chance: random.Random) -> KafkaRow:
 
 
 def sign(row: KafkaRow, by: RecordSigner) -> KafkaRow:
-    headers: Headers = [*(row.headers or [])]
+    headers: Any = [*(row.headers or [])]
     if row.topic == NAMES.half:
         return replace(row, headers=by.half(row.topic, row.key, row.value, headers))
     key, value = row.key or b"", row.value or b""
