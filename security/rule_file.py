@@ -189,7 +189,9 @@ def _access_key(node: yaml.Node | None, line: int, findings: Findings) -> str:
         )
     if any(unicodedata.category(one) == "Cf" for one in text):
         findings.warning(
-            line_of(node), "accessKey has a character in it that can't be seen.", "Write it anew."
+            line_of(node),
+            "accessKey has a character in it that can't be seen.",
+            "Write it by hand.",
         )
     return text
 

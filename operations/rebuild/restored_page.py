@@ -153,9 +153,6 @@ def restore_page(
     events = _believed_then(empty, events, marked)
     halves = events.of_kind(EventKind.HALF, EventKind.DIRECT_HALF)
     index = halves.offset - empty.first_offset
-    foreign = (marked.phase[index] != 0) & (
-        marked.settled_ms[index] + CLOCK_MARGIN_MS < halves.time_ms
-    )
     is_open = (marked.phase[index] == 0) & ~marked.refused[index]
     is_unknown = is_open & (marked.check_times[index] == 0) & (halves.time_ms < known.marks_from_ms)
     left_alone = is_unknown & known.unknown_are_settled
@@ -177,7 +174,7 @@ def restore_page(
         asked=int(np.count_nonzero(pending.check_times)),
         ops=len(left),
         unknown=int(np.count_nonzero(is_unknown)),
-        foreign=int(np.count_nonzero(foreign)) + marked.beyond,
+        foreign=_foreign(marked, index, halves.time_ms) + marked.beyond,
         lost=int(np.count_nonzero(asked_lost)) + lost_ops,
     )
     return RestoredPage(replace(page, halves=pending), left, counts)
@@ -221,6 +218,12 @@ def _believed_then(empty: Page, events: Events, marked: _Marked) -> Events:
         kind=np.where(chosen, np.uint8(EventKind.HALF), events.kind),
         detail=np.where(chosen, NO_IMMUNITY, events.detail),
     )
+
+
+def _foreign(marked: _Marked, index: Ints, time_ms: Ints) -> int:
+    """Count the halves with a verdict from before their time."""
+    before = marked.settled_ms[index] + CLOCK_MARGIN_MS < time_ms
+    return int(np.count_nonzero((marked.phase[index] != 0) & before))
 
 
 def _checks(size: int, index: Ints, times: Ints, now_ms: Ints) -> tuple[Ints, Ints, Ints]:

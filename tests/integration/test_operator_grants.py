@@ -181,4 +181,4 @@ def test_operators_need_no_less_than_what_is_printed(stage: Stage, missing: int)
 
 
 UNTRIED = {(f"{PREFIX}paid", AclOperation.WRITE), (f"{PREFIX}later", AclOperation.READ)}
-"""Of the two real topics one got a final from the pipeline, the other a refused one anew."""
+"""Of the two real topics one got a final from the pipeline, the other a refused one again."""
