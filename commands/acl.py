@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +13,12 @@ from checkback.commands.settings import settings_options
 from checkback.commands.table import GAP, folded, folded_lines, table_text, terminal_columns
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
-from checkback.protocol.topics import RULES_ON_KAFKA, is_kafka_topic_name, rules_topic
+from checkback.protocol.topics import (
+    RULES_ON_KAFKA,
+    TopicNames,
+    is_kafka_topic_name,
+    rules_topic,
+)
 from checkback.security import AccessControl
 from checkback.security.access_control import rules_text
 from checkback.security.accounts import SecretReference
@@ -24,6 +29,7 @@ from checkback.security.grants import (
     Resource,
     direct_grants,
     kafka_acls_command,
+    operator_grants,
     pipeline_grants,
     producer_grants,
 )
@@ -208,6 +214,7 @@ def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
 @click.option("--topic", "topics", multiple=True, help="A real topic; can be repeated.")
 @click.option("--direct", is_flag=True, help="Also what a group's direct delivery needs.")
 @click.option("--pipeline", is_flag=True, help="For the pipeline, not for a producer group.")
+@click.option("--operators", is_flag=True, help="For operators' commands and the console.")
 @click.option(
     "--command-config", default="", help="kafka-acls' file with the login of who may grant."
 )
@@ -221,14 +228,19 @@ def grants(
     topics: tuple[str, ...],
     direct: bool,
     pipeline: bool,
+    operators: bool,
     command_config: str,
 ) -> None:
     """Print the kafka-acls commands for the rights that are needed.
 
     They give a principal what it needs, and no more. What is optional is printed as a comment. With
-    --pipeline, name every real topic, and with --group the pipeline may ask only those groups.
+    --pipeline, name every real topic, and with --group the pipeline may ask only those groups. The
+    same holds for --operators.
     """
-    found = _grants(settings, groups, topics, is_direct=direct, is_pipeline=pipeline)
+    if pipeline and operators:
+        raise UsageError("Give --pipeline or --operators, each for a principal of its own.")
+    central = pipeline_grants if pipeline else operator_grants if operators else None
+    found = _grants(settings, groups, topics, central, is_direct=direct)
     commands = [
         kafka_acls_command(one, principal, settings.bootstrap_servers, command_config)
         for one in found
@@ -243,22 +255,22 @@ def _grants(
     settings: Settings,
     groups: Sequence[str],
     topics: Sequence[str],
+    central: Callable[[TopicNames, str, Sequence[str], Sequence[str]], list[Grant]] | None,
     *,
     is_direct: bool,
-    is_pipeline: bool,
 ) -> list[Grant]:
     names = settings.topics
     for one in (*groups, *topics):
         if not is_kafka_topic_name(one):  # * would be all of them
             raise UsageError(f"{one!r} is the name of no topic and no group.")
-    if is_pipeline:
+    if central is not None:
         if not topics:
             raise UsageError("Name the real topics that the pipeline delivers to: --topic.")
-        found = pipeline_grants(names, settings.application_id, topics, groups)
+        found = central(names, settings.application_id, topics, groups)
         rules = rules_topic(settings.acl_file)
         return [*found, Grant(Resource.TOPIC, rules, (READ,), "read the rules")] if rules else found
     if not groups:
-        raise UsageError("Name the producer group with --group, or give --pipeline.")
+        raise UsageError("Name the producer group with --group, or give --pipeline or --operators.")
     found = [one for group in groups for one in producer_grants(names, group, topics)]
     if is_direct:
         found += [one for group in groups for one in direct_grants(names, group, topics)]

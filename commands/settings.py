@@ -75,7 +75,8 @@ def _flags(given: Mapping[str, Any]) -> dict[str, object]:
             key, equals, value = pair.partition("=")
             if not equals or not key:
                 raise ConfigurationError(
-                    f"--{family} takes KEY=VALUE, not {key!r}.",
+                    # What was given may be a password behind a wrong sign.
+                    f"--{family} takes KEY=VALUE, and there is no key or no = in one of them.",
                     remedy=f"For example --{family} {_EXAMPLES[family]}.",
                 )
             found[f"{family}.{key.removeprefix(f'{family}.')}"] = value

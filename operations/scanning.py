@@ -6,17 +6,25 @@ A scan joins no consumer group and commits no offset, so it disturbs nobody.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 
 from checkback.operations.positions import Position
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers, text_value
-from checkback.sinks.kafka.asking_again import asked_again, said_by
+from checkback.sinks.kafka.asking_again import asked_again, is_passing, said_by
 from checkback.sinks.kafka.lookup import LOOKUP_CONSUMER, require_passing
 from checkback.sinks.kafka.source_record import PlacedRecord, readable
 
@@ -86,6 +94,7 @@ class TopicScanner:
         self._consumer = Consumer(
             {**LOOKUP_CONSUMER, **connection, "enable.partition.eof": True, "log_level": 2}
         )
+        self._connection = {**connection, "log_level": 2}
         self._advance = advance
 
     def __enter__(self) -> Self:
@@ -94,16 +103,22 @@ class TopicScanner:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def partitions(self, topic: str) -> list[int]:
+    def partitions(self, topic: str, *, may_be_hidden: bool = False) -> list[int]:
         """Return the numbers of a topic's partitions; none if the topic does not exist.
 
+        Args:
+            topic: the topic.
+            may_be_hidden: whether one that this user may not see passes for one that is not there.
+
         Raises:
-            BrokerError: the brokers do not answer.
+            BrokerError: the brokers do not answer, or do not say whether it exists.
         """
         # List all topics: asking for one by name makes some brokers create it.
         with _kafka_errors("The topics can't be listed"):
             known = asked_again(lambda: self._consumer.list_topics(timeout=TIMEOUT_S), TIMEOUT_S)
             found = known.topics.get(topic)
+        if found is None and not may_be_hidden:
+            self._require_told(topic)
         return [] if found is None else sorted(found.partitions)
 
     def scan(
@@ -114,6 +129,7 @@ class TopicScanner:
         partitions: Iterable[int] | None = None,
         from_ms: int | None = None,
         newest: int | None = None,
+        may_be_hidden: bool = False,
     ) -> Iterator[FoundRecord]:
         """Yield the wanted records up to the present ends of the partitions.
 
@@ -123,11 +139,12 @@ class TopicScanner:
             partitions: read only these; None for all.
             from_ms: begin at the first record with this timestamp or a later one.
             newest: read at most this number of offsets of each partition, the last ones.
+            may_be_hidden: as in :meth:`partitions`.
 
         Raises:
             BrokerError: the brokers do not answer, or refuse.
         """
-        numbers = self.partitions(topic)
+        numbers = self.partitions(topic, may_be_hidden=may_be_hidden)
         if partitions is not None:
             numbers = [one for one in numbers if one in set(partitions)]
         spans = self._spans(topic, numbers, from_ms)
@@ -155,6 +172,24 @@ class TopicScanner:
             for message in self._consume(0.2):
                 if message.error() is None:
                     yield FoundRecord.of(message)
+
+    def _require_told(self, topic: str) -> None:
+        """Refuse a topic that is not in the list because this user may not see it.
+
+        Passed over like one that does not exist, it would hide what is there: a verdict, say.
+        """
+        # A client that never makes a topic by asking for it.
+        admin = AdminClient(self._connection)
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
+        with suppress(TimeoutError):
+            failed = asked[topic].exception(2 * TIMEOUT_S)
+            denied = {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+            if isinstance(failed, KafkaException) and is_passing(failed, denied):
+                raise BrokerError(
+                    f"{topic} can't be read: {said_by(failed)}.",
+                    remedy="`checkback acl grants --operators` prints what operators need.",
+                    topic=topic,
+                ) from failed
 
     def _spans(
         self, topic: str, numbers: list[int], from_ms: int | None

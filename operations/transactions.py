@@ -6,9 +6,10 @@ is, so a busy real topic is read only for committed transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 from confluent_kafka import Message
@@ -102,7 +103,7 @@ class TransactionFinder:
             events += self._checks(at, half, from_ms)
         verdicts = {event.facts["verdict"] for event in events if event.kind == "mark"}
         if half is not None and "commit" in verdicts:
-            events += self._final(at, half)
+            events += self._final(at, half, was_refused=_refused_final(events, self.topics.half))
         if "discard" in verdicts:
             events += self._discarded(at, None if half is None else half.time_ms)
         return assemble(at, half, events)
@@ -184,12 +185,16 @@ class TransactionFinder:
         found = self.scanner.scan(topic, _comes_from(at), from_ms=from_ms)
         return [check_event(record) for record in found]
 
-    def _final(self, at: Position, half: FoundRecord) -> list[HistoryEvent]:
-        topic = half.text(names.REAL_TOPIC)
-        # A final has its half's timestamp. There is only one, so the search ends with it.
-        for record in self.scanner.scan(topic, _comes_from(at), from_ms=half.time_ms):
-            return [final_event(record)]
-        return []
+    def _final(self, at: Position, half: FoundRecord, *, was_refused: bool) -> list[HistoryEvent]:
+        found = self.scanner.scan(
+            half.text(names.REAL_TOPIC),
+            _comes_from(at),
+            # A final has its half's timestamp. There is only one, so the search ends with it.
+            from_ms=half.time_ms,
+            # Perhaps there is no such topic: Kafka tells neither who has no right on it.
+            may_be_hidden=was_refused,
+        )
+        return [final_event(record) for record in islice(found, 1)]
 
     def _discarded(self, at: Position, from_ms: int | None) -> list[HistoryEvent]:
         found = list(self.scanner.scan(self.topics.discarded, from_ms=from_ms))
@@ -198,6 +203,10 @@ class TransactionFinder:
         notes = [record for record in found if record.text(names.RESUME.source) in places]
         notes = [record for record in notes if record.text(names.RESUME.target)]
         return [discarded_event(record) for record in [*own, *notes]]
+
+
+def _refused_final(events: Iterable[HistoryEvent], half_topic: str) -> bool:
+    return any(one.facts.get("origin_topic") == half_topic for one in events)
 
 
 def record_at(scanner: TopicScanner, reader: RecordReader, at: Position) -> FoundRecord | None:

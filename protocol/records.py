@@ -170,6 +170,8 @@ _BOOKKEEPING: Final = frozenset(
 )  # fmt: skip
 """What only the pipeline and operators' commands say, on what they make of a half. On the half
 itself a stranger wrote it: a discarded record that brought a target along would pass for a note."""
+_NOT_ASKED: Final = _BOOKKEEPING | {names.SIGNATURE}
+"""Whoever reads check requests could write the half once more, with its signature."""
 
 
 def check_headers(
@@ -183,7 +185,8 @@ def check_headers(
 ) -> Headers:
     """Return the headers of a check request: the half's, its position, and the request's number.
 
-    A TRANSACTION_CHECK_TIMES set by the user is not believed (RocketMQ believes it).
+    Not its signature, with which a reader could write the half once more. A TRANSACTION_CHECK_TIMES
+    set by the user is not believed (RocketMQ believes it).
 
     Args:
         half: headers of the half.
@@ -193,7 +196,7 @@ def check_headers(
         check_interval_ms: after which the next request follows, None leaves that out.
         is_closed: whether the session of the half, if it has one, can't deliver it any more.
     """
-    headers = [(name, value or b"") for name, value in half if name not in _BOOKKEEPING]
+    headers = [(name, value or b"") for name, value in half if name not in _NOT_ASKED]
     headers.append((names.TRANSACTION_CHECK_TIMES, b"%d" % check_times))
     if check_interval_ms is not None:
         headers.append((names.TRANSACTION_CHECK_INTERVAL_MS, b"%d" % check_interval_ms))
@@ -216,12 +219,11 @@ def discarded_headers(
 
 
 _NOT_RESUMED: Final = (
-    _BOOKKEEPING
+    _NOT_ASKED
     | names.RESUME_HEADERS
     | frozenset(
         {
             *names.HALF_PROTOCOL_ORDER,
-            names.SIGNATURE,
             names.BORN_HOST,
             names.DIRECT_ID,
         }

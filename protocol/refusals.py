@@ -171,6 +171,10 @@ VERDICT_REASONS: Final = frozenset(reason for reason in RefusedReason if 60 <= r
 """A half has its verdict, and what was to be made of it does not reach its topic."""
 
 
+ACCESS_REASONS: Final = frozenset(reason for reason in RefusedReason if 80 <= reason < 100)
+"""The rules of access control do not believe the record; others may."""
+
+
 class RecordOrigin(NamedTuple):
     """Where a record stands that something is made of: topic, partition and offset."""
 

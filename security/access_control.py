@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,6 +24,10 @@ from checkback.security.findings import Finding, Findings
 RULES_LENGTH_MAX: Final = 1_000_000
 """Characters of rules; as many bytes are a Kafka record's limit by default. They hold some ten
 thousand accounts, which take seconds to read, and nothing else watches the job meanwhile."""
+
+
+_LIKE_A_NAME: Final = {"env": re.compile(r"^[A-Z][A-Z0-9_]*\Z"), "file": re.compile(r"[/.]")}
+"""What is called so is no secret: a variable in capitals, a file with a folder or an extension."""
 
 
 def _without_references(reference: SecretReference) -> str:
@@ -173,16 +178,20 @@ def _version(text: str, accounts: Mapping[str, Account]) -> str:
 
 
 def _read_secret(reference: SecretReference, folder: Path) -> str:
+    # A secret that stands in the place of its name must not get into a log.
+    is_name = _LIKE_A_NAME[reference.kind].search(reference.name) is not None
     if reference.kind == "env":
         if reference.name not in os.environ:
-            raise LookupError(f"the environment has no {reference.name}")
+            shown = reference.name if is_name else "variable of the name that stands there"
+            raise LookupError(f"the environment has no {shown}")
         return os.environ[reference.name]
     file = folder / reference.name
     try:
         # Editors and `kubectl create secret` leave a line end that is no part of the secret.
         return file.read_text("utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
-        raise LookupError(f"{file}: {_reason(error)}") from error
+        shown = str(file) if is_name else f"the file of the name that stands there, in {folder}"
+        raise LookupError(f"{shown}: {_reason(error)}") from None
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -188,6 +188,75 @@ def _optional_pipeline_grants(
     ]  # fmt: skip
 
 
+def operator_grants(
+    names: TopicNames,
+    application_id: str,
+    real_topics: Sequence[str],
+    groups: Sequence[str] = (),
+) -> list[Grant]:
+    """Return what the operators' commands and the console need.
+
+    The tools for checkpoints write as the pipeline does, and need its rights as well.
+
+    Args:
+        names: the names of Checkback's topics.
+        application_id: the deployment's.
+        real_topics: where final messages go.
+        groups: the producer groups; none: all of them.
+    """
+    topic = Resource.TOPIC
+    checks = [(names.check(group), False) for group in groups]
+    seen = (*names.read, names.settled, names.refused, names.discarded)
+    return [
+        *(Grant(topic, one, (READ,), "tell what became of transactions") for one in seen),
+        *(
+            Grant(topic, name, (READ,), "show check requests", is_prefix=is_prefix)
+            for name, is_prefix in checks or [(names.prefix + CHECK_TOPIC_PREFIX, True)]
+        ),
+        Grant(topic, names.op, (WRITE,), "decide a transaction by hand"),
+        *(
+            Grant(topic, one, (WRITE,), "resume a discarded half")
+            for one in (names.half, names.discarded)
+        ),
+        Grant(topic, names.refused, (WRITE,), "note that a refused final was sent again"),
+        *(
+            Grant(topic, one, (READ, WRITE), "show final messages, and send refused ones again")
+            for one in real_topics
+        ),
+        *(
+            Grant(
+                Resource.TRANSACTIONAL_ID, f"{application_id}-{command}", (WRITE,),
+                f"{command} once, one operator at a time",
+            )
+            for command in ("resume", "resend")
+        ),
+        *_optional_operator_grants(names, application_id, groups),
+    ]  # fmt: skip
+
+
+def _optional_operator_grants(
+    names: TopicNames, application_id: str, groups: Sequence[str]
+) -> list[Grant]:
+    return [
+        Grant(
+            Resource.TOPIC, names.direct_op, (WRITE,),
+            "decide a transaction that may be delivered directly", is_optional=True,
+        ),
+        Grant(
+            Resource.TRANSACTIONAL_ID, DIRECT_ID_PREFIX + names.prefix, (WRITE,),
+            "fence who may deliver it directly", is_prefix=True, is_optional=True,
+        ),
+        Grant(
+            Resource.GROUP, application_id, (DESCRIBE,), "show how far the pipeline has read",
+            is_optional=True,
+        ),
+        *(
+            Grant(Resource.GROUP, one, (DESCRIBE,), "show live members", is_optional=True)
+            for one in groups
+        ),
+    ]  # fmt: skip
+
+
 def kafka_acls_command(
     grant: Grant, principal: str, bootstrap_servers: str, command_config: str = ""
 ) -> str:

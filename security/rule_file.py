@@ -10,6 +10,7 @@ a wrong place.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -105,10 +106,12 @@ def _accounts(
     node: yaml.Node | None, read_secret: SecretReader, findings: Findings
 ) -> Mapping[str, Account]:
     found: dict[str, Account] = {}
+    owners: dict[str, Account] = {}
     for item in items_in(node, ACCOUNTS, findings):
         account = _account(item, read_secret, findings)
         if account is None:
             continue
+        _judge_secrets(account, owners, findings)
         first = found.setdefault(account.access_key, account)
         if first is not account:
             findings.mistake(
@@ -117,6 +120,27 @@ def _accounts(
                 "Make them one account; for a second secret write secretKey as a list.",
             )
     return found
+
+
+def _judge_secrets(account: Account, owners: dict[str, Account], findings: Findings) -> None:
+    """Note secrets that prove nothing, or not which account it was.
+
+    Args:
+        account: whose.
+        owners: of the secrets before, by secret; gets those of the account.
+        findings: gets mistakes and warnings.
+    """
+    for value in {one.value: None for one in account.secrets}:
+        if value == account.access_key:
+            says = "The secret is the accessKey, which every record shows."
+            findings.mistake(account.line, says, "Give the account a secret.")
+        other = owners.setdefault(value, account)
+        if other is not account:
+            findings.warning(
+                account.line,
+                f"The account in line {other.line} has the same secret.",
+                "Give each its own: who has it can sign as both.",
+            )
 
 
 def _account(node: yaml.Node, read_secret: SecretReader, findings: Findings) -> Account | None:
@@ -162,6 +186,12 @@ def _access_key(node: yaml.Node | None, line: int, findings: Findings) -> str:
             line_of(node),
             "accessKey has a space, a line end, a control character or half a character in it.",
             "Write it without.",
+        )
+    if any(unicodedata.category(one) == "Cf" for one in text):
+        findings.warning(
+            line_of(node),
+            "accessKey has a character in it that can't be seen.",
+            "Write it by hand.",
         )
     return text
 

@@ -16,7 +16,9 @@ KEY_LENGTH_MIN: Final = 7
 """RocketMQ asks for more than 6 characters."""
 _ALGORITHMS: Final = {one.value: one for one in SignatureAlgorithm}
 _REFERENCE: Final = "Write {env: NAME} or {file: PATH}."
-_OF_OTHERS: Final = re.compile(r"\$\{.*\}|\$\(.*\)", re.DOTALL)
+_MARK: Final = "\ufeff"
+"""What some editors put in front of a text."""
+_OF_OTHERS: Final = re.compile(r"\$\{.*\}|\$\(.*\)|\{\{.*\}\}|\$[A-Z_][A-Z0-9_]*", re.DOTALL)
 """How other programs refer to a variable: here it would be the secret itself, easily guessed."""
 
 
@@ -125,4 +127,13 @@ def _checked(
             line, "The secret is not UTF-8.", "Write it in letters and digits, or in Base64."
         )
         return None
+    seen = value.strip().strip(_MARK)
+    if not seen:
+        findings.mistake(line, "The secret has nothing in it but blanks.", "Write one by chance.")
+    elif seen != value:
+        findings.warning(
+            line,
+            "The secret begins or ends with a blank, a line end or a byte order mark.",
+            "Take it away, or see to it that the clients have it, too.",
+        )
     return Secret(value, algorithm)

@@ -15,6 +15,9 @@ import yaml
 from checkback.security.findings import Findings
 
 _NULL: Final = "tag:yaml.org,2002:null"
+VALUES_MAX: Final = 500_000
+"""As many as a text of the greatest length has without aliases, each of which stands for as much as
+its anchor: a small text could say more than the memory holds."""
 _QUOTED: Final = re.compile(r"""\s*(?:'[^\n]*'|"[^\n]*")""")
 
 
@@ -26,12 +29,32 @@ class _TagError(yaml.MarkedYAMLError):
     """
 
 
+class _TooManyError(yaml.MarkedYAMLError):
+    """There are more values than are read, those counted again for which an alias stands."""
+
+
 class _LoaderWithoutTags(yaml.SafeLoader):
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._values = 0
+        self._values_of: dict[int, int] = {}
+        """By an anchored node's id."""
+
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = cast("Any", self).peek_event()
         if getattr(event, "tag", None) is not None:
             raise _TagError(problem_mark=event.start_mark)
-        return super().compose_node(parent, index)
+        before = self._values
+        self._values += 1
+        node = super().compose_node(parent, index)
+        if isinstance(event, yaml.AliasEvent):
+            # One that stands within its own anchor is refused later, wherever it can stand.
+            self._values = before + self._values_of.get(id(node), 1)
+        elif event.anchor is not None:
+            self._values_of[id(node)] = self._values - before
+        if self._values > VALUES_MAX:
+            raise _TooManyError(problem_mark=event.start_mark)
+        return node
 
 
 def compose(text: str, findings: Findings) -> yaml.Node | None:
@@ -41,6 +64,12 @@ def compose(text: str, findings: Findings) -> yaml.Node | None:
     except _TagError as error:
         says, remedy = "There is a YAML tag.", "Write the value alone, a secret by {env: NAME}."
         findings.mistake(_line_of(error), says, remedy)
+        return None
+    except _TooManyError as error:
+        says = f"There are more than {VALUES_MAX} values, those of aliases counted."
+        findings.mistake(
+            _line_of(error), says, "Give accounts that may do the same one access key."
+        )
         return None
     except yaml.MarkedYAMLError as error:
         line = _line_of(error)

@@ -32,6 +32,7 @@ from pyspark.java_gateway import launch_gateway
 
 from checkback.metrics.log_lines import FORMATTERS
 from checkback.protocol.errors import PrerequisiteError
+from checkback.streaming.py4j_log import without_commands
 from checkback.streaming.submission import is_submitted
 
 ON_STANDARD_ERROR: Final = "-"
@@ -85,6 +86,7 @@ def launch_driver_jvm(
     Raises:
         PrerequisiteError: the JVM did not start.
     """
+    without_commands()
     running: Any = SparkContext._gateway  # noqa: SLF001 - pyspark gives no other way to it
     if running is not None:
         return
@@ -104,6 +106,7 @@ def launched_jvm(settings: Mapping[str, str], log: Path | None) -> Any:
     Raises:
         PrerequisiteError: the JVM did not start.
     """
+    without_commands()
     given = [(key, value) for key, value in settings.items() if value]
     conf = SparkConf(loadDefaults=False).setAll(given)
     launch: Any = launch_gateway  # untyped in pyspark

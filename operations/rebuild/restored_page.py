@@ -21,6 +21,7 @@ from checkback.protocol.properties import (
     TRANSACTION_NOT_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
+from checkback.protocol.refusals import ACCESS_REASONS
 from checkback.state import CLOSED, EventKind, Events, Mark, Page, Rules, SettledMarks, decide
 from checkback.state.page import PendingHalves, SettledOffsets
 from checkback.state.transitions import Phase
@@ -32,6 +33,8 @@ Bytes = NDArray[np.uint8]
 CLOCK_MARGIN_MS: Final = 600_000
 """How much older than its half a mark may be, because brokers' and driver's clocks differ."""
 
+NO_IMMUNITY: Final = -1
+_OF_ACCESS: Final = np.array(sorted(ACCESS_REASONS), np.int64)
 _PHASE_OF: Final = np.zeros(max(Mark) + 1, np.uint8)
 _PHASE_OF[Mark.COMMIT] = Phase.COMMITTED
 _PHASE_OF[Mark.DELIVERED] = Phase.COMMITTED
@@ -147,11 +150,9 @@ def restore_page(
         rules: the present rules.
     """
     marked = _marked(empty, marks, known)
+    events = _believed_then(empty, events, marked)
     halves = events.of_kind(EventKind.HALF, EventKind.DIRECT_HALF)
     index = halves.offset - empty.first_offset
-    foreign = (marked.phase[index] != 0) & (
-        marked.settled_ms[index] + CLOCK_MARGIN_MS < halves.time_ms
-    )
     is_open = (marked.phase[index] == 0) & ~marked.refused[index]
     is_unknown = is_open & (marked.check_times[index] == 0) & (halves.time_ms < known.marks_from_ms)
     left_alone = is_unknown & known.unknown_are_settled
@@ -173,7 +174,7 @@ def restore_page(
         asked=int(np.count_nonzero(pending.check_times)),
         ops=len(left),
         unknown=int(np.count_nonzero(is_unknown)),
-        foreign=int(np.count_nonzero(foreign)) + marked.beyond,
+        foreign=_foreign(marked, index, halves.time_ms) + marked.beyond,
         lost=int(np.count_nonzero(asked_lost)) + lost_ops,
     )
     return RestoredPage(replace(page, halves=pending), left, counts)
@@ -200,6 +201,29 @@ def _marked(empty: Page, marks: Sequence[SettledMarks], known: Known) -> _Marked
     asked = mark == Mark.ASKED
     checks = _checks(size, index[asked], times[asked], now_ms[asked])
     return _Marked(phase, is_delivered, settled_ms, refused, *checks, beyond)
+
+
+def _believed_then(empty: Page, events: Events, marked: _Marked) -> Events:
+    """Return the events; a half that was asked about was believed, whatever the rules say now.
+
+    Secrets and permissions change. How long it was to be left alone does not matter any more.
+    """
+    at = events.offset - empty.first_offset
+    chosen = (events.kind == EventKind.REFUSED_HALF) & np.isin(events.detail, _OF_ACCESS)
+    chosen &= (marked.check_times[at] > 0) & (marked.phase[at] == 0) & ~marked.refused[at]
+    # A mark that is older was for the half of a topic before.
+    chosen &= marked.asked_ms[at] + CLOCK_MARGIN_MS >= events.time_ms
+    return replace(
+        events,
+        kind=np.where(chosen, np.uint8(EventKind.HALF), events.kind),
+        detail=np.where(chosen, NO_IMMUNITY, events.detail),
+    )
+
+
+def _foreign(marked: _Marked, index: Ints, time_ms: Ints) -> int:
+    """Count the halves with a verdict from before their time."""
+    before = marked.settled_ms[index] + CLOCK_MARGIN_MS < time_ms
+    return int(np.count_nonzero((marked.phase[index] != 0) & before))
 
 
 def _checks(size: int, index: Ints, times: Ints, now_ms: Ints) -> tuple[Ints, Ints, Ints]:

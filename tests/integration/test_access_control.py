@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import uuid
 from collections.abc import Iterator
@@ -47,6 +48,7 @@ def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> I
         secret_key=SECRETS[ADMIN],
         spark={"eventLog.enabled": "true", "eventLog.dir": str(folder / "events")},
         log_file="-",
+        log_level="DEBUG",
     )
     topics.create(settings, [f"{prefix}alice", f"{prefix}mallory"], [f"{prefix}a", f"{prefix}m"])
     with Pipeline(settings, folder) as pipeline:
@@ -157,13 +159,28 @@ def test_changed_rules_are_in_force_within_seconds_and_broken_ones_never(stage: 
     assert "under new rules" not in stage.bodies()
 
 
-def test_no_secret_is_anywhere_but_in_the_rules(stage: Stage) -> None:
-    assert stage.pipeline.terminate() == 0
+def test_no_secret_is_anywhere_but_in_the_rules(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = stage.pipeline.folder
+    config = ("--config", str(folder / "checkback.toml"))
+    rules_here = ("--file", str(stage.rules), "--access-key", ALICE)
+    for words in (
+        ["doctor", *config],
+        ["config", "show", *config],
+        ["tx", "show", "pending", *config],
+        ["refused", "list", *config],
+        ["acl", "lint", str(stage.rules)],
+        ["acl", "check", *rules_here, "--topic", "paid"],
+    ):
+        execute(LazyGroup(NOUNS), words)
+    told = capsys.readouterr()
+    assert stage.pipeline.terminate() == 0
     kept = {str(one): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
     secret_holders = {str(stage.rules), str(folder / "checkback.toml")}
     for topic in (stage.topics.names.refused, stage.topics.names.settled):
         kept[topic] = b"".join(one.value() or b"" for one in stage.topics.read(topic))
+    kept["commands"] = (told.out + told.err).encode()
     kept["events"] = json.dumps(stage.pipeline.drain()).encode()
     forms = [form for secret in SECRETS.values() for form in forms_of(secret)]
 
@@ -179,7 +196,9 @@ def test_no_secret_is_anywhere_but_in_the_rules(stage: Stage) -> None:
 
 
 def forms_of(secret: str) -> list[bytes]:
-    """Return a secret and its pads, raw and in hexadecimal digits."""
+    """Return a secret and its pads, raw, in hexadecimal digits and in Base64; in small letters."""
     pads = Pads.of(secret, SignatureAlgorithm.HMAC_SHA256)
     raw = [secret.encode(), pads.inner, pads.outer]
-    return [*raw, *(one.hex().encode() for one in raw)]
+    # Of a part of something larger Base64 shows the middle, in one of three ways.
+    coded = [base64.b64encode(b"-" * at + one)[4:-4] for one in raw for at in range(3)]
+    return [one.lower() for one in (*raw, *(one.hex().encode() for one in raw), *coded)]

@@ -12,6 +12,7 @@ from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, R
 from tests.property.paged import events_of
 
 from checkback.operations.rebuild.restored_page import Known, restore_page
+from checkback.protocol.refusals import RefusedReason
 from checkback.state import (
     CHECKS,
     Action,
@@ -126,6 +127,8 @@ def test_a_page_is_restored_as_it_was(seed: int) -> None:
         if not (one.kind == EventKind.OP and one.source in world.refused)
     ]
 
+    if seed % 3 == 0:
+        told = [disbelieved(one) if is_marked(one, world.marks) else one for one in told]
     restored = restore_page(
         Page.empty(0, 0, SIZE),
         events_of(told),
@@ -157,6 +160,18 @@ def test_a_page_is_restored_as_it_was(seed: int) -> None:
     left = restored.events.source_offset.tolist()
     assert sorted(left) == sorted(waiting.source_offset.tolist())
     assert restored.counts.lost == restored.counts.foreign == restored.counts.unknown == 0
+
+
+def is_marked(record: Record, marks: list[SettledMarks]) -> bool:
+    """Tell whether some mark names the plain half."""
+    named = {offset for one in marks for offset in one.offset.tolist()}
+    return record.kind == EventKind.HALF and record.offset in named
+
+
+def disbelieved(half: Record) -> Record:
+    """Return a half as decoding shows it where its account's secret is gone since."""
+    reason = int(RefusedReason.SIGNATURE_WRONG)
+    return half._replace(kind=EventKind.REFUSED_HALF, detail=reason)
 
 
 def as_not_fencing(halves: PendingHalves, deadline_ms: NDArray[np.int64]) -> PendingHalves:

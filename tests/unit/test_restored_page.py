@@ -189,6 +189,40 @@ def test_a_malformed_half_is_refused_once() -> None:
     assert restored.events.offset.tolist() == [2]
 
 
+def refused_today(record: Record, reason: RefusedReason = RefusedReason.SIGNATURE_WRONG) -> Record:
+    """Return a half as the decoding of a rebuild shows it, by rules that do not believe it now."""
+    return record._replace(kind=EventKind.REFUSED_HALF, detail=int(reason))
+
+
+def test_a_half_that_was_asked_back_is_believed_whatever_rules_are_in_force_now() -> None:
+    """Its account's secret was exchanged since: it was refused, and its commit found no half."""
+    past = Past(half(0), half(1, immunity_ms=90_000)).batch(SENT + 6_001)
+    past.written = [refused_today(one) for one in past.written]
+
+    restored = past.restored()
+
+    assert restored.page.halves.index.tolist() == [0]
+    assert restored.page.halves.check_times.tolist() == past.page.halves.check_times.tolist()[:1]
+    assert restored.page.halves.deadline_ms.tolist() == [SENT + 6_001 + RULES.check_interval_ms]
+    assert (restored.counts.asked, restored.counts.lost) == (1, 0)
+    assert restored.events.offset.tolist() == [1], "no mark names it, so today's rules judge it"
+    committed = decide(restored.page, events_of([op(0, COMMIT, 0)]), SENT + 7_000, RULES)
+    assert (
+        committed.page.settled.verdict[0]
+        == past.batch(SENT + 7_000, op(0, COMMIT, 0)).page.settled.verdict[0]
+    )
+
+
+def test_a_mark_of_another_topic_s_half_has_nobody_believed() -> None:
+    past = Past(half(0)).batch(SENT + 6_001)
+    younger = half(0, time=SENT + 6_001 + CLOCK_MARGIN_MS + 1)
+    past.written = [refused_today(younger)]
+
+    assert past.restored().page.pending == 0
+    past.written = [refused_today(half(0), RefusedReason.NOT_A_HALF)]
+    assert past.restored().page.pending == 0
+
+
 def test_a_half_that_was_rejected_does_not_come_back() -> None:
     past = Past(half(0), rules=replace(RULES, reject_transactions=True))
 

@@ -219,6 +219,7 @@ def test_a_flag_of_a_family_must_be_a_pair() -> None:
 
     assert isinstance(ran.exception, ConfigurationError)
     assert "--kafka takes KEY=VALUE" in str(ran.exception)
+    assert "secret-alone" not in str(ran.exception)
 
 
 @pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[2,4]", "yarn"])

@@ -23,6 +23,7 @@ from checkback.client.send_errors import is_refusal, not_safely_stored
 from checkback.client.unique_ids import unique_ids
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
 from checkback.protocol.records import check_headers, half_headers
+from checkback.security.record_signer import RecordSigner
 
 
 def test_a_budget_ends_by_time_and_by_tries() -> None:
@@ -205,6 +206,18 @@ def test_only_the_pipeline_says_that_a_session_is_closed() -> None:
 def test_the_check_request_of_a_plain_half_speaks_of_no_session() -> None:
     half = half_headers(producer_group="g", transaction_id="id", real_topic="t", properties={})
     assert "DIRECT_CLOSED" not in dict(check_headers(half, 3, 42, 2, is_closed=True))
+
+
+def test_a_check_request_lacks_what_the_half_could_be_written_with_once_more() -> None:
+    half = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={})
+    signer = RecordSigner("orders-service", "a-secret", lambda: 1_000, "10.0.0.1")
+    signed = signer.half("halves", b"k", b"body", half)
+
+    asked = [name for name, _ in check_headers(signed, 3, 42, 2)]
+
+    assert "Signature" in dict(signed)
+    assert "Signature" not in asked
+    assert "__BORNHOST" in asked
 
 
 def test_a_check_request_gives_back_the_message() -> None:

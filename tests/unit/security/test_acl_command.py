@@ -178,8 +178,14 @@ def test_groups_of_one_principal_share_their_topics(capsys: pytest.CaptureFixtur
 
 @pytest.mark.parametrize(
     "asked",
-    [["--group", "orders"], ["--principal", "User:x"], ["--principal", "User:x", "--pipeline"]],
-)  # fmt: skip
+    [
+        ["--group", "orders"],
+        ["--principal", "User:x"],
+        ["--principal", "User:x", "--pipeline"],
+        ["--principal", "User:x", "--operators"],
+        ["--principal", "User:x", "--operators", "--pipeline", "--topic", "paid"],
+    ],
+)
 def test_grants_need_to_know_for_whom(capsys: pytest.CaptureFixture[str], asked: list[str]) -> None:
     assert run(capsys, "grants", *asked)[0] == 2
 
@@ -198,13 +204,14 @@ def test_no_grant_is_for_every_topic_or_group(
 def test_who_reads_the_rules_from_a_topic_needs_the_right_to(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    options = ["--principal", "User:pipeline", "--pipeline", "--topic", "paid", "--output", "json"]
+    options = ["--principal", "User:pipeline", "--topic", "paid", "--output", "json"]
 
     def names(*more: str) -> list[str]:
         assert execute(command, ["grants", *options, *more]) == 0
         return [one["name"] for one in json.loads(capsys.readouterr().out)["grants"]]
 
-    assert {*names("--acl-file", "kafka:rules")} - {*names()} == {"rules"}
+    for who in ("--pipeline", "--operators"):
+        assert {*names(who, "--acl-file", "kafka:rules")} - {*names(who)} == {"rules"}
 
 
 def test_rules_for_a_topic_name_files_by_their_whole_path(

@@ -13,6 +13,7 @@ from checkback.security.grants import (
     Resource,
     direct_grants,
     kafka_acls_command,
+    operator_grants,
     pipeline_grants,
     producer_grants,
 )
@@ -88,6 +89,23 @@ def test_with_groups_the_pipeline_may_ask_only_them() -> None:
         "eu.RMQ_SYS_TRANS_CHECK_stock",
         "eu.TRANS_CHECK_MAX_TIME_TOPIC",
     }
+
+
+def test_operators_read_what_is_there_and_write_what_their_commands_write() -> None:
+    found = rights(operator_grants(NAMES, "shop", ["paid"], ["orders"]))
+
+    read = {name for kind, name, operation in found if (kind, operation) == ("topic", "Read")}
+    assert read == {
+        *NAMES.read, NAMES.settled, NAMES.refused, NAMES.discarded, NAMES.check("orders"), "paid",
+    }  # fmt: skip
+    assert {one for one in found if one[2] != "Read"} == {
+        *(("topic", one, "Write") for one in (NAMES.half, NAMES.op, "paid")),
+        *(("topic", one, "Write") for one in (NAMES.refused, NAMES.discarded)),
+        ("transactional-id", "shop-resume", "Write"),
+        ("transactional-id", "shop-resend", "Write"),
+    }
+    everywhere = rights(operator_grants(NAMES, "shop", ["paid"]))
+    assert everywhere - found == {("topic", NAMES.check("") + "*", "Read")}
 
 
 def test_the_command_is_what_a_shell_takes() -> None:

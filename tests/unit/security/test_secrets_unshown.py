@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.unit.security.test_rule_file import ACCOUNT, parse
 
 from checkback.protocol.errors import ConfigurationError
+from checkback.security import AccessControl
 
 
 @pytest.mark.parametrize(
@@ -63,6 +66,18 @@ def test_no_error_shows_a_secret(text: str) -> None:
         parse(text)
 
     assert "hunter2" not in f"{raised.value!r} {raised.value} {raised.value.fields}"
+
+
+@pytest.mark.parametrize("reference", ["env: hunter2hunter2", "file: hunter2hunter2"])
+def test_a_secret_in_the_place_of_its_name_is_not_shown(tmp_path: Path, reference: str) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text(f"accounts:\n- accessKey: orders-service\n  secretKey: {{{reference}}}\n")
+
+    with pytest.raises(ConfigurationError, match="line 3: The secret can't be read") as raised:
+        AccessControl.from_file(file)
+
+    chain = f"{raised.value!r} {raised.value.fields} {raised.value.__cause__!r}"
+    assert "hunter2" not in f"{raised.value} {chain}"
 
 
 @pytest.mark.parametrize(
