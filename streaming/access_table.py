@@ -1,6 +1,7 @@
-"""The rules of access control in the shape that the compiled decoding looks them up in.
+"""The rules of access control, in the form in which the compiled decoding looks them up.
 
-Secrets are here as the pads of their HMACs. They are never shown: not by repr, not in a checkpoint.
+It holds secrets as the pads of their HMACs, and never shows them: neither repr nor a checkpoint has
+them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from checkback.security.signing import SignatureAlgorithm
 from checkback.streaming.address_pattern import address_pattern
 
 BLOCK_BYTES: Final = 64
-"""Of SHA-1 and SHA-256 alike."""
+"""Block size of SHA-1 and of SHA-256."""
 _INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 TOPIC: Final = "T"
@@ -84,8 +85,7 @@ class AccessTable:
     Args:
         version: names the rules; tells nothing about secrets.
         accounts: by access key.
-        exceptions: by `exception_key`: whether it is permitted, where that is not as the account's
-            default says.
+        exceptions: permissions that differ from the account's default, by `exception_key`.
         address_pattern: a Java regular expression over "<access key> <address>", empty for none.
     """
 
