@@ -169,8 +169,7 @@ class TransactionMQProducer(DefaultMQProducer):
             signer=signer,
             open_gathering=self._clients.gathering_half_producer,
         )
-        # A producer apart from that of the halves, because a lost op must not cost them their
-        # producer.
+        # Not over the halves' producer: a lost op must not cost them that.
         self._ops = OpProducer(
             self._clients.op_producer,
             lambda: self._halves.polled,
