@@ -55,7 +55,7 @@ SHORT_OF_REPLICAS_S: Final = 5.0
 
 
 class HalfProducer:
-    """Writes half messages: the record's key chooses the partition; without a key they take turns.
+    """Writes half messages: to the partition of the record's key; without a key by turns.
 
     Args:
         open_producer: opens an idempotent producer, given what hears of its connections.

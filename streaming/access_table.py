@@ -25,7 +25,7 @@ _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 TOPIC: Final = "T"
 GROUP: Final = "G"
 ANSWER: Final = "A"
-"""Of a group, too: to answer its checks, which needs SUB besides the PUB of every op."""
+"""Answers to a group's checks: they need SUB on the group besides the PUB of every op."""
 _NEEDED: Final = {
     TOPIC: (Permission.PUB,),
     GROUP: (Permission.PUB,),

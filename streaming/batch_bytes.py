@@ -30,7 +30,7 @@ POINTS: Final = 8
 """Number of offsets, within what a batch would read of a partition, at which a look reads records
 for their size."""
 PARTITIONS: Final = 4
-"""Looked at for each point, in turn."""
+"""How many partitions a look reads at each of these offsets, in turn."""
 LOOK_S: Final = 1.0
 UNBOUND: Final = sys.maxsize
 EXECUTION: Final = "org.apache.spark.sql.execution.streaming.runtime.StreamExecution"

@@ -41,7 +41,7 @@ MARKER_AGE_MAX_MS: Final = 10_000
 topic's bound of age. If it rejects the end, the transactional id is blocked until the broker
 restarts."""
 MARKER_BYTES: Final = 78
-"""What the end of a transaction takes up on a topic, as a batch of one record: Kafka 4.2."""
+"""Size of a transaction's end on a topic, as a batch of one record (Kafka 4.2)."""
 MILLISECONDS_MAX: Final = 2**62
 """A bound of time that is as large or larger is none."""
 SHORTAGE_WAIT_S: Final = 10.0
