@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from checkback.bench.batches import median_ms, within
 from checkback.bench.event_log import MeasuredBatch
+from checkback.bench.monitored_process import MonitoredProcess
 from checkback.bench.query import Query
 from checkback.bench.sampler import sampling
 from checkback.bench.stage import Trial
@@ -59,7 +60,7 @@ def empty_ms(query: Query, seconds: float) -> float:
         return ticked_ms(query, seconds)
 
 
-def ticked_ms(query: Query, seconds: float) -> float:
+def ticked_ms(query: MonitoredProcess, seconds: float) -> float:
     """Return the median batch with only ticks; the caller lets `ticking` write them.
 
     Args:
@@ -70,7 +71,7 @@ def ticked_ms(query: Query, seconds: float) -> float:
 
 
 def _batches(
-    query: Query, seconds: float, wanted: Callable[[MeasuredBatch], bool]
+    query: MonitoredProcess, seconds: float, wanted: Callable[[MeasuredBatch], bool]
 ) -> list[MeasuredBatch]:
     """Return the wanted batches of that many seconds, or of more until there are enough."""
     from_ms, _ = query.run_for(seconds)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from checkback.bench import options
 from checkback.bench.batches import steady_part
@@ -12,6 +14,12 @@ from checkback.bench.options import Say
 from checkback.bench.query import Query
 from checkback.bench.runs import BenchFindings, Run, run_of
 from checkback.bench.stage import BenchSetting, Trial
+
+NONE: Final = "none"
+MANY: Final = "many"
+KINDS: Final = (NONE, MANY)
+EMPTY_BATCH_MS: Final = "empty_batch_ms"
+"""The fact of a run that holds its median batch without transactions."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +51,7 @@ class PendingBench:
     options: PendingOptions
     say: Say
     runs: list[Run] = field(default_factory=list)
-    _idle_ms: dict[str, list[float]] = field(default_factory=dict)
     _first_batch_s: list[float] = field(default_factory=list)
-    _worker_mib: list[float] = field(default_factory=list)
 
     def run(self) -> BenchFindings:
         """Do all runs.
@@ -55,12 +61,14 @@ class PendingBench:
         """
         none, many = self.stage.trial("pending-none").create(), self._with_pending()
         for number in range(self.options.runs):
-            self._work(none, "none", number)
-            self._work(many, "many", number)
+            self._work(none, NONE, number)
+            self._work(many, MANY, number)
             self._restart(many, number)
         none.delete()
         many.delete()
-        return BenchFindings(self._measures(), self.runs, self._facts())
+        measures = measures_of(self.runs, self._first_batch_s, self.options.pending)
+        idle_ms = {f"idle_batch_ms_{kind}": _idle_ms(self.runs, kind) for kind in KINDS}
+        return BenchFindings(measures, self.runs, idle_ms)
 
     def _with_pending(self) -> Trial:
         trial = self.stage.trial("pending-many").create()
@@ -79,12 +87,9 @@ class PendingBench:
             idle_ms = empty_ms(query, self.options.idle_seconds)
             query.stop()
         pending = query.progress()[-1][1]["pending"]
-        facts = {"pending": pending, "empty_batch_ms": idle_ms}
+        facts = {"pending": pending, EMPTY_BATCH_MS: idle_ms}
         run = run_of(query, kind, number, steady, steady.rows // 2, query.batches(), facts)
         self.runs.append(run)
-        self._idle_ms.setdefault(kind, []).append(idle_ms)
-        if kind == "many":
-            self._worker_mib.append(query.watch.python_mib_max())
         self.say(
             f"{kind} {number}: {pending:,} pending, {run.transactions_per_s:,.0f} transactions/s,"
             f" idle batch {idle_ms:,.0f} ms"
@@ -96,24 +101,33 @@ class PendingBench:
             query.stop()
         self._first_batch_s.append((first.ended_ms - query.launched_ms) / 1_000)
 
-    def _measures(self) -> list[Measure]:
-        rates = {
-            kind: [run.transactions_per_s for run in self.runs if run.kind == kind]
-            for kind in ("none", "many")
-        }
-        idle = [
-            many / none
-            for many, none in zip(self._idle_ms["many"], self._idle_ms["none"], strict=True)
-        ]
-        throughput = [many / none for many, none in zip(rates["many"], rates["none"], strict=True)]
-        is_more = self.options.pending >= 10 * MILLION
-        idle_name = "idle_batch_with_ten_times_pending" if is_more else "idle_batch_with_pending"
-        return [
-            Measure(idle_name, idle, self.options.pending),
-            Measure("throughput_with_pending", throughput, self.options.pending),
-            Measure("worker_rss_with_pending", self._worker_mib, self.options.pending),
-            Measure("first_batch_after_restart", self._first_batch_s, self.options.pending),
-        ]
 
-    def _facts(self) -> dict[str, object]:
-        return {f"idle_batch_ms_{kind}": found for kind, found in self._idle_ms.items()}
+def measures_of(runs: Sequence[Run], first_batch_s: Sequence[float], pending: int) -> list[Measure]:
+    """Return the measures; those that compare divide runs of the same number.
+
+    Args:
+        runs: the runs of both kinds, in the order of their numbers.
+        first_batch_s: from the start of a process to the end of its first batch, per restart.
+        pending: the number of pending halves.
+    """
+    none, many = ([run for run in runs if run.kind == kind] for kind in KINDS)
+    idle = [
+        above / below
+        for above, below in zip(_idle_ms(runs, MANY), _idle_ms(runs, NONE), strict=True)
+    ]
+    throughput = [
+        above.transactions_per_s / below.transactions_per_s
+        for above, below in zip(many, none, strict=True)
+    ]
+    is_more = pending >= 10 * MILLION
+    idle_name = "idle_batch_with_ten_times_pending" if is_more else "idle_batch_with_pending"
+    return [
+        Measure(idle_name, idle, pending),
+        Measure("throughput_with_pending", throughput, pending),
+        Measure("worker_rss_with_pending", [run.python_mib for run in many], pending),
+        Measure("first_batch_after_restart", first_batch_s, pending),
+    ]
+
+
+def _idle_ms(runs: Sequence[Run], kind: str) -> list[float]:
+    return [run.facts[EMPTY_BATCH_MS] for run in runs if run.kind == kind]

@@ -20,6 +20,7 @@ PROC: Final = Path("/proc")
 MIB: Final = 1024 * 1024
 
 KINDS: Final = ("driver", "jvm", "python_worker", "sink", "broker")
+PYTHON_KINDS: Final = ("python_worker", "sink")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +98,7 @@ class Watch(Sampler):
 
     def python_mib_max(self, from_ms: float = 0.0, to_ms: float = 1e18) -> float:
         """Return the largest memory of a worker or sink process, in MiB."""
-        kinds = ("python_worker", "sink")
-        return max(self.rss_mib_max(kind, from_ms, to_ms) for kind in kinds)
+        return max(self.rss_mib_max(kind, from_ms, to_ms) for kind in PYTHON_KINDS)
 
     def look(self) -> None:
         """Take a sample now."""

@@ -10,7 +10,7 @@ from checkback.bench.batches import Steady, median_ms
 from checkback.bench.event_log import MeasuredBatch
 from checkback.bench.measures import Measure
 from checkback.bench.monitored_process import MonitoredProcess
-from checkback.bench.processes import KINDS
+from checkback.bench.processes import KINDS, PYTHON_KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,11 @@ class Run:
     work_us: float
     batches: Sequence[MeasuredBatch]
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def python_mib(self) -> float:
+        """Memory of the largest worker or sink process, in MiB."""
+        return max(self.rss_mib.get(kind, 0.0) for kind in PYTHON_KINDS)
 
     def as_data(self) -> dict[str, Any]:
         """Return the run as plain data."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from checkback.bench import options
 from checkback.bench.batches import Steady, touching
@@ -40,6 +41,12 @@ class StormOptions:
     )
     runs: int = options.runs(1)
 
+    @property
+    def due_after_s(self) -> float:
+        """Time from the first half to the storm; an estimate where none was given."""
+        loading_s = self.pending / TAKEN_UP_PER_S
+        return self.due_after_seconds or loading_s + self.quiet_seconds + 10 * MARGIN_S
+
 
 @dataclass(slots=True)
 class StormBench:
@@ -73,8 +80,7 @@ class StormBench:
         return BenchFindings(measures, self.runs)
 
     def _storm(self, number: int) -> None:
-        guess_s = self.options.pending / TAKEN_UP_PER_S + self.options.quiet_seconds + 10 * MARGIN_S
-        due_after_s = self.options.due_after_seconds or guess_s
+        due_after_s = self.options.due_after_s
         for turn in range(TRIES):
             if self._was_quiet_before(f"storm-{number}-{turn}", number, due_after_s):
                 return
@@ -115,8 +121,8 @@ class StormBench:
     def _report(self, query: Query, number: int, seen: Visibility, due_ms: float) -> None:
         quiet_from_ms = float(seen.sent_ms[0]) + MARGIN_S * 1_000
         quiet = seen.between(quiet_from_ms, due_ms - MARGIN_S * 1_000)
-        asked_ms = self._asked_ms(query)
-        over_ms = min(asked_ms, due_ms + self.options.storm_seconds * 1_000)
+        ended_ms = asked_ms(query.progress(), self.options.pending)
+        over_ms = min(ended_ms, due_ms + self.options.storm_seconds * 1_000)
         over_ms = max(over_ms, due_ms + MARGIN_S * 1_000)
         in_storm = seen.between(due_ms, over_ms)
         batches = touching(query.batches(), due_ms, over_ms)
@@ -126,7 +132,7 @@ class StormBench:
             "quiet_p99_ms": p99_ms["quiet"],
             "storm_p50_ms": in_storm.quantile_ms(0.5),
             "storm_p99_ms": p99_ms["storm"],
-            "storm_s": (asked_ms - due_ms) / 1_000,
+            "storm_s": (ended_ms - due_ms) / 1_000,
             "checks": query.counts()["checks"],
         }
         transactions = max(1, len(in_storm.sent_ms))
@@ -139,11 +145,17 @@ class StormBench:
             f" {p99_ms['storm']:,.0f} ms, before it {p99_ms['quiet']:,.0f} ms"
         )
 
-    def _asked_ms(self, query: Query) -> float:
-        """Return when the job reported the last request, in ms since 1970."""
-        asked = 0
-        for at_ms, line in query.progress():
-            asked += line["counts"].get("checks", 0)
-            if asked >= self.options.pending:
-                return at_ms
-        return query.progress()[-1][0]
+
+def asked_ms(progress: Sequence[tuple[float, Mapping[str, Any]]], pending: int) -> float:
+    """Return when the job reported the last request, in ms since 1970.
+
+    Args:
+        progress: the job's progress lines, each with its arrival time in ms since 1970.
+        pending: the number of requests.
+    """
+    asked = 0
+    for at_ms, line in progress:
+        asked += line["counts"].get("checks", 0)
+        if asked >= pending:
+            return at_ms
+    return progress[-1][0]

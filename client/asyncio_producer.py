@@ -24,7 +24,7 @@ from checkback.client.validation import check_message_class, check_topic
 from checkback.protocol.errors import BrokerError, ConfigurationError, NotFoundError, SendError
 
 LOOP_LOOK_S: Final = 1.0
-"""How often a check that waits for the loop looks whether there still is one."""
+"""How often a check that waits for the loop looks whether the loop still runs."""
 
 
 class AsyncTransactionListener(ABC):
@@ -45,8 +45,8 @@ class AsyncTransactionMQProducer:
     """A transactional producer whose calls are awaited and whose listener has coroutines.
 
     Underneath is a :class:`TransactionMQProducer`; no thread waits for a transaction under way.
-    A transaction that has begun goes on when the task that awaits it is cancelled; its outcome
-    is then known to the listener alone, and sent as an op all the same.
+    If the task that awaits a transaction is cancelled, the transaction goes on: the producer still
+    sends its op, but only the listener learns how it ended.
 
     Args:
         producer_group: as for TransactionMQProducer.
@@ -251,6 +251,6 @@ class _Bridge(TransactionListener):
             if done:
                 return future.result()
             if loop.is_closed():
-                # It ended before it had begun the coroutine: nothing would ever end this wait.
+                # The loop ended before it began the coroutine: nothing would ever end this wait.
                 callback.close()
                 raise RuntimeError("the event loop of the producer was closed")

@@ -40,8 +40,8 @@ class BrokerClock:
     def age_ms(self, appended_at_ms: float, now_ms: float) -> float:
         """Return how old a record is; zero before the first record.
 
-        A request that is taken for too young is answered once too often; one taken for too old
-        would never be answered.
+        A request that seems too young is answered once too often; one that seems too old would
+        never be answered.
         """
         if self._ahead_ms is None:
             return 0.0

@@ -11,7 +11,7 @@ from checkback.client.fault_tolerance import FaultTable
 BROKER_NAME: Final = re.compile(r"/(\d+): ")
 """How librdkafka begins the text of a connection's error: ``host:port/1: Connect to ... failed``.
 
-The broker's number stands nowhere else. A text without one concerns a bootstrap address.
+Only this text has the broker's number. A text without a number is about a bootstrap address.
 """
 
 
@@ -43,15 +43,15 @@ class BrokerWatch:
         self.faults.failed(broker, _now_ms(), reachable=broker not in self._away)
 
     def all_there(self) -> bool:
-        """Tell whether no connection is known to be broken."""
+        """Tell whether every known connection holds."""
         return not self._away
 
     def is_away(self, broker: int | None) -> bool:
-        """Tell whether a broker's connection broke, and nothing was stored there since."""
+        """Tell whether a broker's connection broke, and the broker stored nothing since."""
         return broker in self._away
 
     def is_left_alone(self, broker: int | None) -> bool:
-        """Tell whether a broker is away and its connection broke only a short while ago."""
+        """Tell whether a broker is away, and so recently that senders avoid it."""
         return broker in self._away and not self.faults.available(broker, _now_ms())
 
 

@@ -17,7 +17,7 @@ EVENTS_BY_STATE: Final = {
     LocalTransactionState.ROLLBACK_MESSAGE: ClientEvent.ROLLED_BACK,
     LocalTransactionState.UNKNOW: ClientEvent.UNKNOWN,
 }
-"""What is counted when an op says so."""
+"""The event to count for each state that an op has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,15 +40,16 @@ class CheckAnswers:
     Args:
         listener: knows how the local transaction ended.
         producer_group: whose requests these are.
-        doubts: halves whose local transactions certainly did not run, in this process.
+        doubts: halves of this process whose local transactions certainly did not run.
         ops: sends the answers.
         direct: closes direct halves before an answer.
         counters: counts them.
         clock: tells how old a request is.
         try_timeout_s: how long one try to send an answer may take.
-        stopping: set when the producer shuts down; an unsent answer is then left to others.
+        stopping: set when the producer shuts down; other processes then give the answers that it
+            did not send.
         tracing: hears of each check.
-        stored: where signed halves of this process stand; None where nothing is signed.
+        stored: positions of this process's signed halves; None where nothing is signed.
     """
 
     listener: TransactionListener
@@ -64,9 +65,9 @@ class CheckAnswers:
     stored: StoredHalves | None = None
 
     def answer(self, request: MessageExt) -> bool:
-        """Answer a request; tell whether it is done with, by an answer or because it is old.
+        """Answer a request, or skip an old one; return whether the request is done.
 
-        One that is older than the pipeline's check interval is skipped: the next is on its way.
+        A request older than the pipeline's check interval is skipped: the next one is on its way.
         """
         if self._is_old(request):
             self.counters.add(ClientEvent.CHECK_SKIPPED)
@@ -81,7 +82,8 @@ class CheckAnswers:
             return self._send(request, self._op(request, COPIED))
         with self.tracing.check(request) as told:
             outcome = self.direct.known_outcome(request) or run_listener(
-                # A copy: what it writes into it must change no answer, and spare no fence.
+                # The listener gets a copy: what it writes there must neither change an answer nor
+                # spare a fence.
                 lambda: self.listener.check_local_transaction(copy.copy(request))
             )
             told.ended(outcome.state, outcome.exception)

@@ -24,7 +24,7 @@ class CheckOffsets:
         self._open.discard(offset)
 
     def committable(self) -> int | None:
-        """Return the offset to go on from after a restart, None where nothing was started."""
+        """Return the offset from which a restart continues, None where nothing was started."""
         while self._heap and self._heap[0] not in self._open:
             heapq.heappop(self._heap)
         return self._heap[0] if self._heap else self._next

@@ -94,7 +94,7 @@ class CheckService:
         Raises:
             ConfigurationError: librdkafka takes the settings of no consumer.
         """
-        # Here and not in the thread: there nobody would hear of settings that never work.
+        # Opened here, so that the caller of start() learns of settings that can't work.
         self._next_consumer = self._open_consumer()
         self._thread.start()
 
@@ -106,7 +106,7 @@ class CheckService:
             left = self._pool.close(timeout_s)
         finally:
             self._answered.set()
-        # Committing and leaving the group takes a moment, also when the pool took all the time.
+        # Committing and leaving the group needs a moment, even if the pool used all the time.
         if self._thread.ident is not None:  # its start may have failed
             self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
         return left
@@ -119,7 +119,7 @@ class CheckService:
             except KafkaException as error:
                 _log.warning("Check requests can't be read, trying again: %s", remark_of(error))
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
-            except BaseException:  # SystemExit of a callback, too: nobody else reads them
+            except BaseException:  # SystemExit of a callback, too: no other thread reads requests
                 _log.exception("Check requests can't be read, trying again")
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
 
@@ -200,7 +200,7 @@ class CheckService:
         try:
             request = _request_of(record)
         except Exception as error:
-            # Whatever was raised: otherwise the same request would come again and again.
+            # Any exception counts as read: else the same request would come again and again.
             self._counters.add(ClientEvent.CHECK_UNREADABLE)
             _log.warning("Check request at %d/%d skipped: %s", partition, offset, remark_of(error))
             self._finished(partition, offset)

@@ -35,14 +35,14 @@ PREFIXES_TOLD: Final = 5
 
 
 def require_half_and_op(facts: TopicFacts, topics: TopicNames) -> None:
-    """See to it that both topics are there, with as many partitions each.
+    """Require that both topics exist and have the same number of partitions.
 
     Args:
         facts: learns both topics on the way.
         topics: their names.
 
     Raises:
-        BrokerError: one is missing, may not be seen, or they have not as many partitions.
+        BrokerError: one is missing or may not be described, or their numbers of partitions differ.
     """
     half, op = (_partitions(facts, topic) for topic in (topics.half, topics.op))
     if half != op:
@@ -108,7 +108,7 @@ def _other_prefixes(facts: TopicFacts) -> str:
 def create_check_topic(
     admin: AdminClient, plan: TopicPlan, bootstrap_servers: str, timeout_s: float
 ) -> None:
-    """Create a group's check topic unless it exists. Where it does, no right for that is needed.
+    """Create a group's check topic unless it exists; only creating needs a right to create.
 
     Args:
         admin: an open Kafka admin client.
@@ -163,7 +163,7 @@ def _not_created(topic: str, problem: object, code: int) -> BrokerError:
 
 
 def topic_exists(admin: AdminClient, topic: str, bootstrap_servers: str, timeout_s: float) -> bool:
-    """Tell whether a topic is there and may be seen.
+    """Tell whether a topic exists and this user may describe it.
 
     Args:
         admin: an open Kafka admin client.

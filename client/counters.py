@@ -38,8 +38,8 @@ class Counters:
     """Counts events, from any thread.
 
     Args:
-        on_event: called after each event with it, in the thread that caused it; what it raises
-            is logged and goes no further. None for nobody.
+        on_event: called with each event, in the thread that caused it; the producer logs what the
+            callback raises. None: nobody is called.
     """
 
     def __init__(self, on_event: Callable[[ClientEvent], None] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The ids of halves that may or may not be stored: this process could not learn it.
+"""The ids of halves of which this process could not learn whether Kafka stored them.
 
 Their local transactions did not run and never will. So when a check asks for one, the client
 answers rollback itself; the application is not asked about a transaction that it never saw.

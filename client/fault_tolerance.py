@@ -12,7 +12,7 @@ from typing import Final
 LATENCY_MAX_MS: Final = (50, 100, 550, 1_800, 3_000, 5_000, 15_000)
 NOT_AVAILABLE_MS: Final = (0, 0, 2_000, 5_000, 6_000, 10_000, 30_000)
 ISOLATION_LATENCY_MS: Final = 10_000
-"""A failed send counts as one that took this long."""
+"""A failed send counts as a send that took this long."""
 
 
 def not_available_for_ms(latency_ms: float) -> int:

@@ -1,4 +1,4 @@
-"""A half message from its making to its place on the half topic."""
+"""A half message, from its creation to its place on the half topic."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ID_AT: Final = HALF_PROTOCOL_ORDER.index(UNIQ_KEY)
 class Half:
     """A half message on its way, and where it is stored in the end.
 
-    Topic, body and transaction id are its own: the listener gets the message, and may write into
-    it.
+    It keeps its own topic, body and transaction id, because the listener gets the message and may
+    change it.
 
     Args:
         message: a copy of the sender's message, with its transaction id.
@@ -53,7 +53,7 @@ class Half:
         self.offset = -1
         self.timestamp_ms = 0
         self.direct: DirectHalf | None = None
-        """What is known of it where it may be delivered directly."""
+        """Its state in direct delivery; None where it goes the checked way."""
         self.signed_at_ms: float | None = None
         """What its last signature says; None where halves are not signed."""
         self.status = SendStatus.SEND_OK

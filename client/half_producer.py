@@ -1,8 +1,9 @@
 """Stores half messages: waited for, acknowledged by all replicas, never twice under one id.
 
-On one partition librdkafka's idempotent producer repeats what it must. Where another partition may
-help, the half goes there under a new transaction id: nobody knows for certain that the first has
-nothing, and a second half with the same id would be committed by a check as well (RocketMQ #9909).
+On one partition librdkafka's idempotent producer repeats a send without storing the half twice. If
+another partition may help, the half goes there under a new transaction id: the first partition may
+have stored the half after all, and a check would commit a second half with the same id as well
+(RocketMQ #9909).
 """
 
 from __future__ import annotations
@@ -39,21 +40,22 @@ Waiting = TypeVar("Waiting", bound=DeliveryReport)
 NOT_RUN: Final = "The local transaction did not run."
 BY_KEY: Final = -1
 SHARE_OF_A_TRY: Final = 0.3
-"""Of the budget. After it a half whose broker is away is tried elsewhere."""
+"""Share of the budget after which a half whose broker is away is tried elsewhere."""
 LEAST_SHARE_OF_A_TRY: Final = SHARE_OF_A_TRY
-"""Of the budget. A try with less would end in doubt for want of time, not of a broker."""
+"""Least share of the budget for a try: with less, it would end in doubt because of the time, not
+because of a broker."""
 MANY: Final = 40
-"""Halves under way at once from which on they are gathered: they wait a millisecond for each other,
-and stay with one partition. Fewer requests wake fewer threads."""
+"""From this many halves under way at once, the producer gathers them: each waits a millisecond for
+others, and they go to one partition. Fewer requests wake fewer threads."""
 SHARED_TURN_S: Final = 0.01
-"""How long gathered halves stay with a partition, and direct ones while they are few. Their ops go
-to the same one, and a Kafka transaction is the quicker the fewer partitions it writes to."""
+"""How long gathered halves go to the same partition, and direct halves while they are few. Their
+ops go to that partition, too, and a Kafka transaction over fewer partitions is faster."""
 SHORT_OF_REPLICAS_S: Final = 5.0
 """How long a partition that had too few replicas is avoided."""
 
 
 class HalfProducer:
-    """Writes half messages, by the record's key where there is one, by turns where there is none.
+    """Writes half messages: to the partition of the record's key; without a key by turns.
 
     Args:
         open_producer: opens an idempotent producer, given what hears of its connections.
@@ -64,7 +66,7 @@ class HalfProducer:
         clock: learns the brokers' time.
         budget_ms: time for all tries of one half.
         tries_max: how many tries there are in it.
-        avoid_faults: whether slow and failing brokers are left alone for a while.
+        avoid_faults: whether to avoid slow and failing brokers for a while.
         signer: signs each half as it is sent, None for no signature.
         open_gathering: opens one that gathers records for a moment, used while many halves are
             under way that are not direct; None for never.
@@ -222,7 +224,7 @@ class HalfProducer:
         """Give a half to librdkafka; return why it did not take it, None when it did."""
         headers = half.headers
         if self._signer is not None:
-            # At each try: the id may be another one, and the time is.
+            # Signed for each try: the time has changed, and perhaps the id.
             half.signed_at_ms = self._signer.now_ms()
             headers = self._signer.half(self._half_topic, half.key, half.body, headers)
         try:
@@ -263,9 +265,10 @@ class HalfProducer:
         return True
 
     def _is_untimely(self, half: Half, report: Any) -> bool:
-        """Tell whether a pipeline would refuse the half: a clock that is far off has signed it.
+        """Tell whether a pipeline would refuse the half, because it was signed with a wrong time.
 
-        Not after the first half, from which this process learns the brokers' time.
+        This can only happen to the first half: from its answer this process learns the brokers'
+        time.
         """
         kind, stored_at_ms = report.message.timestamp()
         if half.signed_at_ms is None or kind != TIMESTAMP_LOG_APPEND_TIME:
@@ -327,7 +330,7 @@ class HalfProducer:
         half: Half,
         left: int,
     ) -> bool:
-        """Tell whether another try may do better, and note what this one says of the brokers."""
+        """Note what this try shows of the brokers, and tell whether another try may do better."""
         self._note(polled, partition, code)
         if left == 0 or half.left_s() < self._budget_s * LEAST_SHARE_OF_A_TRY:
             return False
@@ -382,7 +385,7 @@ class HalfProducer:
         )
 
     def _sample(self, message: KafkaMessage) -> None:
-        """Learn from one of the records that were just stored: the time, and how fast it went."""
+        """Learn the brokers' time and speed from one of the records that were just stored."""
         kind, stored_at_ms = message.timestamp()
         if kind == TIMESTAMP_LOG_APPEND_TIME:
             self._clock.learn(stored_at_ms, steady_ms())

@@ -33,7 +33,7 @@ SHARE_OF_KAFKA: Final = 0.9
 BROKERS_SHARE: Final = 0.7
 """The share of a send's time that the leader may wait for replicas: it must answer in time."""
 RECONNECT_BACKOFF_MAX_MS: Final = 1_000
-"""librdkafka's 10 s would keep a broker that is back out of use for three budgets."""
+"""With librdkafka's 10 s a broker that is back would stay unused for three budgets."""
 HALF_RETRIES: Final = 3
 """librdkafka's own tries of a half that was on the wire; what was never sent does not count.
 
@@ -46,8 +46,8 @@ OP_LINGER_MS: Final = 5
 """Nobody waits for an op, and a batch of them costs as much as one."""
 MESSAGE_BYTES_LEAST: Final = 1_000
 NOT_IDEMPOTENT: Final[Settings] = {"enable.idempotence": False, "enable.gapless.guarantee": False}
-"""Also where `kafka` asks for it: librdkafka gives up an idempotent producer after some errors, and
-nobody replaces those of ops and plain messages."""
+"""Set even if `kafka` says otherwise: librdkafka gives up an idempotent producer after some errors,
+and nobody replaces the producers of ops and plain messages."""
 SOCKET_TIMEOUT_LEAST_MS: Final = 1_000
 
 
@@ -75,8 +75,8 @@ class KafkaClients:
             "client.id": client_id,
             **confluent_settings(bootstrap_servers, options.kafka),
             "reconnect.backoff.max.ms": RECONNECT_BACKOFF_MAX_MS,
-            # With librdkafka's "rebootstrap" a cluster that is back is found a second later: the
-            # brokers are forgotten when none answers, and a budget may be over by then.
+            # librdkafka's "rebootstrap" forgets the brokers when none answers, and so finds a
+            # cluster that is back a second later; a budget may be over by then.
             "metadata.recovery.strategy": "none",
             # A missing topic must be an error: one that the broker creates has the broker's
             # defaults.
@@ -156,7 +156,7 @@ class KafkaClients:
             "message.timeout.ms": delivery_ms,
             "request.timeout.ms": delivery_ms,
             "socket.timeout.ms": delivery_ms,
-            # By it a session knows that a commit was sent once.
+            # It tells a session that a commit was sent only once.
             "retry.backoff.ms": DIRECT_RETRY_BACKOFF_MS,
             "linger.ms": 0,
         }
@@ -165,8 +165,9 @@ class KafkaClients:
     def check_consumer(self, group: str) -> Consumer:
         """Open a consumer of check requests, which commits only when told.
 
-        It reads what is committed, because a request of an aborted batch was never counted, and
-        from the beginning, because a request before the group's first poll waits for an answer.
+        It reads committed requests only, because the pipeline never counted those of an aborted
+        batch. It begins at the first request, because one from before the group's first poll waits
+        for an answer.
         """
         session_ms = self.options.check_session_timeout_ms
         ours: Settings = {
@@ -178,8 +179,8 @@ class KafkaClients:
             # Kafka's 45 s a group was seen without answers for 90 s.
             "session.timeout.ms": session_ms,
             "heartbeat.interval.ms": max(1, session_ms // 3),
-            # A group that met before the brokers all knew its new topic was given nothing to
-            # read, and meets again only when the metadata changes.
+            # If a group joined before all brokers knew its new topic, its members got no
+            # partitions, and they join again only when the metadata changes.
             "topic.metadata.refresh.interval.ms": CHECK_METADATA_AGE_MAX_MS,
         }
         if self.options.instance_name:
@@ -209,8 +210,8 @@ class KafkaClients:
     def _open_producer(self, on_error: Callable[[Any], None], ours: Settings) -> Producer:
         budget_ms = self.options.send_msg_timeout_ms
         common: Settings = {
-            # Kafka's own tries end a little before the caller's budget: its verdict says more of
-            # the record than the end of the budget does.
+            # Kafka's own tries end a little before the caller's budget, because Kafka's error says
+            # more about the record than the end of a budget.
             "message.timeout.ms": max(1, int(budget_ms * SHARE_OF_KAFKA)),
             "request.timeout.ms": max(1, int(budget_ms * BROKERS_SHARE)),
             "socket.timeout.ms": max(SOCKET_TIMEOUT_LEAST_MS, budget_ms),
@@ -245,8 +246,8 @@ def _connection_failed(error: Any) -> None:
 class _LibrdkafkaLog:
     """librdkafka's log lines, as INFO at most.
 
-    It tells as an error each try to connect, several times a second while a broker is away. What
-    that means for the application, its sends and the check service say.
+    While a broker is away, librdkafka logs each try to connect as an error, several times a second.
+    What that means for the application, its sends and the check service report.
     """
 
     def __init__(self) -> None:

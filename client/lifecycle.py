@@ -57,7 +57,8 @@ class ManagedProducer(ABC):
         self._clients = KafkaClients(bootstrap_servers, client_id, self.options)
         self._running = Running()
         self._state = ServiceState.CREATE_JUST
-        # Of one thread: a signal handler may call shutdown() while start() waits for the brokers.
+        # The same thread may take it twice: a signal handler may call shutdown() while start()
+        # waits for the brokers.
         self._state_lock = threading.RLock()
         self._process_id = os.getpid()
         self._new_id = unique_ids()

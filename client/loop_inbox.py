@@ -1,4 +1,4 @@
-"""Hands librdkafka's reports to an event loop: one call into it for all that came together."""
+"""Hands librdkafka's reports to an event loop, with one call for all that came together."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Inbox:
         return LoopReport(done, self)
 
     def put(self, report: LoopReport) -> None:
-        """Take a report; the loop is called for the first, and finds the others there.
+        """Take a report; the first one wakes the loop, which then finds the others, too.
 
         Called in the thread that polls, and in those of direct lanes.
         """

@@ -26,7 +26,7 @@ class MessageQueue:
 
 @dataclass
 class Message:
-    """A message for a topic. The producer never changes it: what it adds, it adds to a copy.
+    """A message for a topic. The producer never changes it, but adds properties to a copy.
 
     Args:
         topic: where the message goes; for a transaction, once it is committed.
@@ -83,7 +83,7 @@ class MessageExt(Message):
         msg_id: UNIQ_KEY; the same as ``transaction_id``.
         half_queue: partition of the half topic that holds the half.
         queue_offset: offset of the half in it.
-        check_times: which check request for this half this is, counted from 1.
+        check_times: number of this check request for the half, from 1.
         requested_at_ms: when the request was written, milliseconds since the epoch.
         check_interval_ms: the pipeline's; after that long the next request is on its way. None
             where the request does not say.

@@ -21,9 +21,9 @@ from checkback.security.record_signer import RecordSigner
 _log = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.02
-"""Between two looks at the reports of ops, for which nobody waits."""
+"""Pause between two looks at the reports of ops: nobody waits for them."""
 CLOSE_S: Final = 0.5
-"""For the ops of the last moment, also when a shutdown has used up its time for something else."""
+"""Time for the last ops, even if a shutdown has used up its time for something else."""
 ID_AT: Final = OP_PROTOCOL_ORDER.index(UNIQ_KEY)
 CLOSED_AT: Final = len(OP_PROTOCOL_ORDER)
 
@@ -31,8 +31,9 @@ CLOSED_AT: Final = len(OP_PROTOCOL_ORDER)
 class OpProducer:
     """Writes ops into the partition number of their half.
 
-    Those after a local transaction go through a producer of their own, in batches; only their
-    failures are reported. An answer to a check is waited for, and goes with the halves.
+    Ops after a local transaction go through a producer of their own, in batches, and only their
+    failures are reported. An answer to a check goes through the producer of halves, and the caller
+    waits until it is stored.
 
     Args:
         open_producer: opens the producer of ops, given what hears of its connections and failures.
@@ -137,7 +138,7 @@ class OpProducer:
         said = "no answer in time" if error is None else error.str()
         self._failed(op.transaction_id, op.half_partition, op.half_offset, said)
         if error is not None and error.code() == KafkaError._FATAL:
-            # No half may come for long whose failure would have it replaced.
+            # Perhaps no half comes for a long time, whose failure would replace the producer.
             self._renew(polled)
         return False
 

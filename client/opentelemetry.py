@@ -2,9 +2,9 @@
 
     producer = TransactionMQProducer("orders", ..., tracing=OpenTelemetryTracing())
 
-The span of a transaction has the half, the local transaction and the op below it. Its context goes
-with the half as `traceparent`, which the pipeline passes on untouched: consumers of the final
-message go on with the trace, and so does the span of a check, in whichever process answers it.
+The span of a transaction has the half, the local transaction and the op below it. The half carries
+its context as `traceparent`, which the pipeline passes on untouched. So consumers of the final
+message continue the trace, and so does the span of a check, in any process that answers it.
 """
 
 from __future__ import annotations

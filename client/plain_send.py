@@ -39,7 +39,7 @@ class PlainRecord:
 
 
 SENT_AWAY: Final = PlainRecord(msg_id="", body=b"", key=None, headers=[])
-"""What a send has once it has ended: timers hold it longer, and need not hold a body."""
+"""Stands in a send that has ended: timers keep the send for a while, and need not keep a body."""
 
 
 @dataclass(eq=False)
@@ -114,7 +114,7 @@ class PlainSend:
         self._give_up("the producer was shut down before it was confirmed")
 
     def reported(self, attempt: PlainTry) -> None:
-        """Take the report of a try; one that was left may still say that it is stored."""
+        """Take the report of a try; even an abandoned try may still store the message."""
         message = attempt.message
         if message is None:
             return

@@ -174,7 +174,7 @@ class PlainSender:
         return lambda _: (queue, leaders[queue.queue_id])
 
     def close(self, timeout_s: float) -> int:
-        """Send what waits, then close; end all others, and return how many had tries left."""
+        """Send what waits, close, and end all other sends; return how many had tries left."""
         self._polled.close(timeout_s)
         self._timers.close()
         left = list(self._not_waited_for)

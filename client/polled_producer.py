@@ -1,7 +1,7 @@
 """A librdkafka producer, the thread that polls it, and those who wait for its reports.
 
-A report is delivered inside librdkafka's poll. Whoever waits is woken after the poll, not inside
-it: a thread that wakes during the poll competes with it for the interpreter.
+librdkafka delivers a report inside poll(). The polling thread wakes the waiting ones only after the
+poll: a thread that wakes during the poll competes with it for the interpreter.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ JOIN_S: Final = 1.0
 
 
 class DeliveryReport(Protocol):
-    """What waits for the report of one record. Each is for one record, and never used twice."""
+    """Waits for the report of one record; never used for a second one."""
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
         """Take the report; called inside the poll."""
@@ -70,7 +70,7 @@ class PolledProducer:
         open_producer: opens it.
         name: of the thread.
         sample: called after a poll with one of the records that it reported as stored.
-        pause_s: between two polls, where nobody waits for the reports.
+        pause_s: pause between two polls, where nobody waits for the reports.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class PolledProducer:
         self._thread.start()
 
     def close(self, timeout_s: float) -> int:
-        """Send what waits, then close; return how many records were given up for want of time."""
+        """Send what waits, then close; return how many records it had no time to send."""
         deadline_s = time.monotonic() + timeout_s
         # The callback of a send may shut its producer down, in the thread that polls.
         is_polling = threading.current_thread() is self._thread
@@ -119,8 +119,8 @@ class PolledProducer:
                 if self._pause_s:
                     closing.wait(self._pause_s)
             except:  # noqa: E722 - without this thread no report would ever come again
-                # Also SystemExit of a callback, and what librdkafka's Python face raises that is
-                # no exception.
+                # Also catches SystemExit of a callback, and objects that confluent-kafka raises
+                # although they are no exceptions.
                 _log.exception("A report of librdkafka could not be handled")
 
     def _wake(self) -> None:

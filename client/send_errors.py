@@ -1,4 +1,4 @@
-"""What a Kafka error says of a message: surely not stored, stored but not safely, or unknown."""
+"""What a Kafka error says about a message: not stored, stored but not safely, or unknown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFUSALS: Final = frozenset(
         KafkaError._STATE,
     }
 )
-"""Answers by which a record is certainly not stored, and which the next broker would give too.
+"""Errors that prove that the record is not stored, and that the next broker would return, too.
 
 NOT_ENOUGH_REPLICAS is not among them: an earlier try of librdkafka's may have been appended by a
 leader that lost its replicas then, and confluent-kafka does not report earlier tries.
@@ -39,7 +39,7 @@ STATUS_BY_CODE: Final = {
     KafkaError.REQUEST_TIMED_OUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: SendStatus.SLAVE_NOT_AVAILABLE,
 }
-"""Answers of a leader that has the record, of which the replicas are not sure."""
+"""Errors of a leader that has the record while the replicas may not have it."""
 
 
 def error_of(raised: KafkaException) -> KafkaError:

@@ -1,10 +1,10 @@
-"""An outbox for local transactions that live in a database: where a check looks the truth up.
+"""An outbox for local transactions in a database: a check finds there how they ended.
 
 The local transaction inserts its transaction id in the same database transaction as the business
-rows, so the row is there exactly if they are. A check that finds no row can't tell a rollback from
-a local transaction that is merely slow. So it writes a barrier row under the same primary key
-first: the slow one then fails on its own insert and rolls back, and only then is ROLLBACK the
-answer. A slow commit and a rollback can never both win.
+rows, so either all these rows exist or none. A check that finds no row can't tell a rollback from a
+slow local transaction. So the check first writes a barrier row under the same primary key. A slow
+local transaction then fails on its own insert and rolls back, and the check answers ROLLBACK. So a
+commit and a rollback never both happen.
 
 Needs SQLAlchemy (``pip install 'checkback[sql]'``); tested on SQLite and PostgreSQL.
 """
@@ -116,14 +116,14 @@ class SqlTransactionLog(TransactionListener):
         return LocalTransactionState.COMMIT_MESSAGE
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
-        """Look the outcome up; where there is none yet, make it a rollback for good."""
+        """Look the outcome up; if there is none yet, make it a final rollback."""
         return self.outcome(message.transaction_id)
 
     def outcome(self, transaction_id: str) -> LocalTransactionState:
-        """Return COMMIT_MESSAGE or ROLLBACK_MESSAGE for a transaction, for good.
+        """Return the final outcome of a transaction: COMMIT_MESSAGE or ROLLBACK_MESSAGE.
 
         Raises:
-            sqlalchemy.exc.DBAPIError: the database can't say now; it will be asked again.
+            sqlalchemy.exc.DBAPIError: the database can't say now; the pipeline will ask again.
         """
         state = self._look_up(transaction_id)
         if state is None:
@@ -173,7 +173,7 @@ class SqlTransactionLog(TransactionListener):
 
 
 def _require_transactions(connection: Connection) -> None:
-    """Refuse a connection whose log row would be there without the business rows.
+    """Refuse a connection that could store the log's row without the business rows.
 
     Raises:
         ConfigurationError: it commits each statement by itself.

@@ -1,8 +1,8 @@
 """Remembers what the pipeline last told its clients: whether it refuses new transactions.
 
 The producer reads the status topic when it starts, and follows it: it learns of a change about a
-second after the pipeline's start. While the brokers do not answer, what was known last counts.
-Without the topic, or the right to read it, nothing is known, and every transaction is tried.
+second after the pipeline's start. While the brokers do not answer, the last known status counts.
+Without the topic, or the right to read it, the producer knows nothing and tries every transaction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class StatusWatch:
         self._thread: threading.Thread | None = None
 
     def start(self, timeout_s: float) -> None:
-        """Read what is there, then follow; returns without it when the brokers take longer."""
+        """Read the status, then follow the topic; return without one if brokers take too long."""
         consumer = self._open_consumer()
         try:
             self._read_to_end(consumer, time.monotonic() + timeout_s)
@@ -73,7 +73,8 @@ class StatusWatch:
             self._thread.join(timeout_s)
 
     def _read_to_end(self, consumer: Consumer, deadline_s: float) -> None:
-        # First: whatever the brokers answer to the question, the topic is followed from now on.
+        # Assigned first: whatever the brokers answer next, the thread follows the topic from now
+        # on.
         consumer.assign([self._place])
         left_s = max(0.1, deadline_s - time.monotonic())
         first, end = consumer.get_watermark_offsets(self._place, left_s)

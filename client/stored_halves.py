@@ -1,8 +1,8 @@
 """Where this process's own halves are stored, to recognise copies of them.
 
 A signed half may be copied to another offset by somebody who can read it. The copy has the id of a
-real transaction, so its check could be answered with that one's commit. The process that sent the
-half knows that it stands elsewhere.
+real transaction, so a check for the copy could be answered with that transaction's commit. The
+process that sent the half knows that the half has another offset.
 """
 
 from __future__ import annotations
@@ -28,6 +28,6 @@ class StoredHalves:
                 del self._places[next(iter(self._places))]
 
     def is_copy(self, transaction_id: str, partition: int, offset: int) -> bool:
-        """Tell whether the half of that id is known to stand elsewhere."""
+        """Tell whether the half of that id is known to have another position."""
         place = self._places.get(transaction_id)
         return place is not None and place != (partition, offset)

@@ -27,7 +27,7 @@ class Timers:
     def after(self, delay_ms: float, action: Callable[[], None]) -> bool:
         """Run an action after a while; it must not block.
 
-        False: the action is dropped, since this is closed or no thread can be started.
+        False: the timers are closed, or no thread can be started; the action is dropped.
         """
         at_s = self._now_s() + delay_ms / 1000
         with self._changed:

@@ -1,7 +1,7 @@
 """What the brokers say of topics: who leads which partition, and how large a record may be.
 
-Asked when a topic is first used. After that a send is answered from memory, and what has become
-old is asked for in the background.
+The producer asks when a topic is first used. Later sends use the remembered answer, and the
+producer renews an old answer in the background.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNSEEN_KEPT_S: Final = 30.0
 UNASKED: Final = (None, None)
 NO_BOUND_MS: Final = 2**62
 SECOND_LOOK_S: Final = 0.3
-"""A topic that was made a moment ago is not known to every broker yet."""
+"""A topic that was created a moment ago is not known to every broker yet."""
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class _Question:
 
     Args:
         lock: held by the thread that asks.
-        missing_s: when the answer was that there is no such topic, by the monotonic clock.
+        missing_s: when a broker last said that there is no such topic, by the monotonic clock.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -119,7 +119,7 @@ class TopicFacts:
 
         Raises:
             NotFoundError: it does not exist.
-            BrokerError: it may not be seen, or Kafka does not answer.
+            BrokerError: this user may not describe it, or Kafka does not answer.
         """
         known = self._topics.get(name)
         if known is None:
@@ -162,7 +162,7 @@ class TopicFacts:
             )
 
     def takes_transactions(self, topic: str, key: bytes | None) -> bool:
-        """Tell whether nothing that is known of a topic is against a transaction with a record.
+        """Tell whether a Kafka transaction may write a record to a topic, as far as known.
 
         One record that the brokers reject undoes the whole transaction; a topic that bounds the
         age of records may even keep it from ending. So a topic whose settings this process may
@@ -188,7 +188,8 @@ class TopicFacts:
             if until_s is not None and until_s >= time.monotonic():
                 return limit
             if question.missing_s > began_s:
-                # Else each of many threads would ask in its turn, the last long after its budget.
+                # Else many threads would ask one after the other, the last one long after its
+                # budget.
                 raise _unseen(topic, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
             try:
                 self._ask(topic)

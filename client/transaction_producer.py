@@ -51,7 +51,8 @@ _log = logging.getLogger(__name__)
 IMMUNITY_AT: Final = names.HALF_PROTOCOL_ORDER.index(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
 IMMUNITY_BYTES: Final = len(str(IMMUNITY_TIME_MAX_S))
 TEMPLATES_MAX: Final = 10_000
-"""Topics and queues beyond that have their headers made for each message."""
+"""Number of topics and queues whose headers are kept; for others the producer makes them for each
+message."""
 
 NOT_RUN = CallbackResult(
     LocalTransactionState.ROLLBACK_MESSAGE,
@@ -140,11 +141,12 @@ class TransactionMQProducer(DefaultMQProducer):
             return self._result(half, outcome)
 
     def _open(self) -> None:
-        # First: under a wrong prefix a check topic would be left behind that nobody reads.
+        # Checked first: with a wrong prefix the producer would leave a check topic that nobody
+        # reads.
         require_half_and_op(self._facts, self.topics)
         self._facts.prepare(self.topics.half)
         self._create_check_topic()
-        # Before anything is opened that would stay open when this fails.
+        # Called before anything is opened that would stay open if this fails.
         has_status = self._exists(self.topics.status)
         options = self.options
         doubts = Doubts()
@@ -167,7 +169,7 @@ class TransactionMQProducer(DefaultMQProducer):
             signer=signer,
             open_gathering=self._clients.gathering_half_producer,
         )
-        # Apart from the halves': a lost op must not cost them their producer.
+        # Not over the halves' producer: a lost op must not cost them that.
         self._ops = OpProducer(
             self._clients.op_producer,
             lambda: self._halves.polled,
@@ -271,7 +273,7 @@ class TransactionMQProducer(DefaultMQProducer):
         return half
 
     def _template(self, topic: str, queue_id: int | None) -> tuple[Headers, int]:
-        """Return the headers that all halves for that topic and queue have alike, and their bytes.
+        """Return the headers that all halves for that topic and queue share, and their bytes.
 
         Raises:
             InvalidMessageError: no message may be sent there.
@@ -340,7 +342,7 @@ class TransactionMQProducer(DefaultMQProducer):
     def _begin_end(
         self, half: Half, outcome: CallbackResult, new_report: Callable[[deque[Any]], Waiting]
     ) -> Waiting | None:
-        """Send the op, one-way, or have the message delivered, where the local transaction ran.
+        """If the local transaction ran, send the op one-way or queue the message for delivery.
 
         Returns:
             What is to be waited for; None for nothing.

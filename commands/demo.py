@@ -21,7 +21,7 @@ from checkback.demo.fate_table import DemoReport, fate_table
 from checkback.demo.fates import ORDERS_MIN, plan_orders
 from checkback.demo.stage import DemoSetting, demo_settings, shown_settings
 from checkback.demo.timeline import Timeline, folded
-from checkback.deploy.broker import EmbeddedBroker
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.deploy.settings import LoadedSettings, load_with_sources
@@ -143,7 +143,7 @@ def _stage(
         return
     timeline.say(DEMO, "starts a Kafka broker")
     ensure_jars("spark")  # a missing jar should be reported before anything runs
-    with EmbeddedBroker(folder / "broker") as broker:
+    with EmbeddedBroker(folder / "broker", jvm_options=QUICK_START) as broker:
         timeline.say(DEMO, f"Kafka answers at {broker.bootstrap_servers}")
         settings = replace(chosen, bootstrap_servers=broker.bootstrap_servers)
         yield DemoSetting(demo_settings(settings, set_keys, prefix=""), folder)

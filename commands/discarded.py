@@ -23,7 +23,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns, terminal_text
+from checkback.commands.table import list_text, table_text, terminal_text
 from checkback.operations.discarded import REASONS, DiscardedHalf
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.resuming import (
@@ -66,9 +66,8 @@ def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> No
     """List discarded messages, and which of them were resumed."""
     with open_scanner(settings) as scanner:
         found = chosen_halves(scanner, settings.topics, wanted)
-    none = "Nothing was discarded." if wanted.is_open else "Nothing matches."
-    cells = map(_cells, found)
-    text = table_text(HEADINGS, cells, terminal_columns()) if found else none
+    cells = [_cells(one) for one in found]
+    text = list_text(HEADINGS, cells, "Nothing was discarded.", is_filtered=not wanted.is_open)
     output.show({"discarded": [one.as_data() for one in found]}, text)
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import click
 
 from checkback.commands.core import CommandOutput, output_option
 from checkback.commands.operator_options import listing_options, now_ms
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns
+from checkback.commands.table import list_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 
@@ -38,14 +36,10 @@ def command(
     found = oldest_transactions(settings, limit, stored_until_ms=until_ms, group=group)
     now = now_ms()
     rows = [one.as_data(now) for one in found]
-    none = "Nothing is pending." if older_than is None and group is None else "Nothing matches."
-    output.show({"pending": rows, "read_at_ms": now}, _text(rows, now, none))
-
-
-def _text(rows: Sequence[dict[str, object]], now: int, none: str) -> str:
-    if not rows:
-        return none
-    return table_text(HEADINGS, [_cells(row, now) for row in rows], terminal_columns())
+    cells = [_cells(row, now) for row in rows]
+    is_filtered = older_than is not None or group is not None
+    text = list_text(HEADINGS, cells, "Nothing is pending.", is_filtered=is_filtered)
+    output.show({"pending": rows, "read_at_ms": now}, text)
 
 
 def _cells(row: dict[str, object], now: int) -> tuple[object, ...]:

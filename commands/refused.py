@@ -24,7 +24,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns, terminal_text
+from checkback.commands.table import list_text, table_text, terminal_text
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
 from checkback.operations.resending import (
@@ -75,9 +75,8 @@ def list_(settings: Settings, output: CommandOutput, wanted: RecordFilter) -> No
     """List refused records, and which of them were sent again."""
     with open_scanner(settings) as scanner:
         found = chosen_records(scanner, settings, wanted)
-    none = "Nothing was refused." if wanted.is_open else "Nothing matches."
-    cells = map(_cells, found)
-    text = table_text(HEADINGS, cells, terminal_columns()) if found else none
+    cells = [_cells(one) for one in found]
+    text = list_text(HEADINGS, cells, "Nothing was refused.", is_filtered=not wanted.is_open)
     output.show({"refused": [_row(one, settings) for one in found]}, text)
 
 

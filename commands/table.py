@@ -46,6 +46,22 @@ def table_text(
     return "\n".join(line for row in zip(first, *indented, strict=True) for line in row)
 
 
+def list_text(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], nothing: str, *, is_filtered: bool
+) -> str:
+    """Return a table for the terminal; without rows, a sentence.
+
+    Args:
+        headings: of the columns.
+        rows: their cells.
+        nothing: the sentence where nobody filtered.
+        is_filtered: whether filters may have left rows out.
+    """
+    if rows:
+        return table_text(headings, rows, terminal_columns())
+    return "Nothing matches." if is_filtered else nothing
+
+
 def _one_line(cell: object) -> str:
     return printable(str(cell).replace("\n", " "))
 

@@ -13,7 +13,7 @@ from checkback.state import Outcome
 from checkback.state.outcome import FINISH_NUMBERS
 
 GROUPS_TOLD_MAX: Final = 10
-"""Whoever is refused may name as many groups as he likes."""
+"""A report names at most this many: a hostile sender may invent as many groups as he likes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PageStatus:
         page: number of the page.
         pending: halves without a verdict.
         oldest_ms: store time of the oldest of them, -1 where there is none.
-        overdue: of those pending, how many are to be asked and wait for their turn.
+        overdue: how many of the pending halves are due for a check request and wait for their turn.
         wake_at_ms: the first batch after this time calls the page; None if it keeps nothing.
         state_bytes: size of the page's row in the state, 0 where it has none.
     """
@@ -47,14 +47,15 @@ class BatchReport:
         state_partition: number of the state partition.
         counts: by the lower-case names of state.Counter, and the sink's own: finals,
             finals_refused, halves_lost, fences_failed, native_fallbacks.
-        asked_groups: groups that check requests were sent to, with how many.
-        undelivered_groups: groups whose check topic does not exist, with how many requests.
+        asked_groups: groups that were sent check requests, with the number of requests.
+        undelivered_groups: groups whose check topic does not exist, with the number of requests.
         refused: by the name of the reason, how many records were written to the refused topic.
         discarded: by why (check_limit, expired), how many halves went to the discarded topic.
         finished: how many halves got a commit or rollback at which age, as Outcome has it.
         pages: the status of every page that the batch touched.
         skipped: whether an earlier try of the batch had already written everything.
-        refused_groups: producer groups that refused records name, with how many; those with most.
+        refused_groups: the producer groups that most refused records name, with the number of
+            records.
     """
 
     state_partition: int
@@ -120,7 +121,7 @@ class BatchReport:
 
 
 def report_of(state_partition: int, outcomes: Sequence[Outcome]) -> BatchReport:
-    """Return the report of what the pages decided; what the sink did is added by the sink."""
+    """Return the report of what the pages decided; the sink adds to it what it did."""
     report = BatchReport(state_partition)
     for outcome in outcomes:
         _add_counters(report.counts, outcome)

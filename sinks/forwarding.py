@@ -1,6 +1,6 @@
 """Sends the finals of plain committed halves without making Python objects of them.
 
-It is the fast way for the ordinary case only. What it leaves, the rest of the sink does.
+This is the fast way, for the ordinary case only. The rest of the sink sends what it leaves.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ class Forwarder:
             self._reader = None
 
     def names(self, partition: int, offsets: Ints) -> Names:
-        """Return whom records speak of; see NativeReader.forward for what may be raised."""
+        """Return the names in the records; NativeReader.forward says what may be raised."""
         return self.forward(partition, offsets, np.zeros(len(offsets), dtype=bool))
 
     def forward(
         self, partition: int, offsets: Ints, left: Bools, sending: Sending | None = None
     ) -> Names:
-        """Do as NativeReader.forward, and return whom the records speak of."""
+        """Do as NativeReader.forward, and return the names in the records."""
         with native_notes(self.native, NOTED_HEADERS, len(offsets)) as notes:
             self.reader.forward(partition, offsets, left, sending, notes)
             notes.end()

@@ -1,4 +1,4 @@
-"""From outcomes and the records they speak of to what is written, for one try of one batch."""
+"""Makes what one try of one batch writes: from outcomes, and the records that they name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from checkback.state.outcome import REST_UNKNOWN
 _log = logging.getLogger(__name__)
 
 COMMIT: Final = int(Action.COMMIT)
-"""Compared with for every message, for which an enum's member is slow."""
+"""Plain numbers: every message is compared with them, and an enum's member is slow."""
 DISCARD_WHYS: Final = {
     int(Action.DISCARD_CHECK_LIMIT): "check_limit",
     int(Action.DISCARD_EXPIRED): "expired",
@@ -61,7 +61,7 @@ Words = tuple[int, int]
 
 @dataclass(slots=True)
 class _Room:
-    """What of one topic waits to be sent, where its batches have to be cut.
+    """How much waits to be sent to a topic whose batches have to be cut.
 
     Args:
         bytes_max: what a batch may have.
@@ -240,7 +240,8 @@ class BatchOutputs:
     def _is_over_its_share(self, record: SourceRecord | None, refusal: Refusal) -> bool:
         """Tell whether its group has had enough bytes of refused records copied in this batch.
 
-        Not of those that are refused with a verdict: they may be sent again from there.
+        A record that is refused with a verdict is always copied: an operator may resend it from
+        there.
         """
         if record is None or refusal.reason in VERDICT_REASONS:
             return False
@@ -267,7 +268,7 @@ class BatchOutputs:
         return known
 
     def _with_room(self, output: SinkRecord) -> SinkRecord:
-        """Flush where the output must not be in one batch of records with those that wait."""
+        """Flush if this output must not share a batch of records with those that wait."""
         room = self._rooms.get(output.topic) if self._rooms else None
         if room is None:
             return output
@@ -311,10 +312,11 @@ def _log_refusal(record: SourceRecord | None, origin: RecordOrigin, refusal: Ref
 
 
 def _is_decided(half: SourceRecord, decided: Words) -> bool:
-    """Tell whether a half is the one that was decided, not another one that stands in its place.
+    """Tell whether this is the half that was decided, and not another one at its offset.
 
-    A topic that was made again, or lost its end when brokers failed, has other halves at offsets
-    that the state knows. One that can't be read passes here, and is refused for that.
+    A topic that was deleted and created again, or lost its end when brokers failed, has other
+    halves at offsets that the state knows. A half that can't be read passes here; the sink refuses
+    it later.
     """
     headers = half.headers()
     if decided[1] == REST_UNKNOWN or headers is None:

@@ -29,7 +29,7 @@ class Lookup:
     """Records to look up in one partition of one topic, and what each is for.
 
     Args:
-        partition: of the half topic or the op topics.
+        partition: partition of the half topic or of the op topics.
         offset: int64[n], ascending, of the records.
         action: uint8[n], state.Action.
         detail: int32[n], check times or reason code.

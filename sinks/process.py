@@ -1,9 +1,9 @@
 """The sink's own process, which outlives Spark's tasks.
 
 Spark hands its Python workers out in turn, so a state partition's next task runs in another worker
-than its last. A producer kept in a worker was therefore superseded in nearly every batch, and a new
-one costs some 55 ms and three connections. The tasks instead ask this process, of which an executor
-has one per core; it keeps producers, consumers and what is known of topics.
+than its last. A producer in a worker was therefore fenced in nearly every batch, and a new one
+costs some 55 ms and three connections. So the tasks ask this process instead. An executor has one
+per core; it keeps producers, consumers and what is known of topics.
 
 It ends with the process that Spark starts workers from. A kill loses nothing: the task that waits
 for it fails, Spark tries again, and the next process fences the transaction that this one left.
@@ -48,7 +48,8 @@ def serve(address: str, owner_pid: int) -> None:
     with Listener(address, "AF_UNIX", backlog=WAITING_TASKS_MAX, authkey=key) as listener:
         Thread(target=_end_with, args=(owner_pid, writing, address), daemon=True).start()
         while True:
-            # A task that was killed hangs up early; Spark knows. Who has no key is not answered.
+            # A killed task hangs up early, and Spark knows. A caller without the key gets no
+            # answer.
             lost = suppress(EOFError, OSError, AuthenticationError)
             with lost, listener.accept() as connection, writing:
                 _answer(connection, writers)
@@ -76,8 +77,9 @@ def _written(request: WriteRequest, writers: Writers) -> object:
 
 def _end_with(owner_pid: int, writing: Lock, address: str) -> None:
     _wait_for_end(owner_pid)
-    # A transaction that is being written is finished: nobody has to wait for its timeout then.
-    # Not one that hangs: librdkafka has calls that a broker's end leaves without one (#5456).
+    # Finish a transaction that is being written: else its successor would wait for its timeout. A
+    # writer that hangs is not waited for: after a broker's end some calls of librdkafka never
+    # return (#5456).
     writing.acquire(timeout=LAST_WRITE_S)
     path = Path(address)
     ended = path.parent.glob(f"{path.name}-*.ended")

@@ -24,7 +24,7 @@ from checkback.sinks.writers import WriteAnswer, WriteRequest
 START_TIMEOUT_S: Final = 60.0
 START_PAUSE_S: Final = 0.01
 ENDED: Final = ".ended"
-"""Of a file beside the socket: the process ended while it wrote for that state partition."""
+"""Ending of a file beside the socket: the process died while it wrote for that state partition."""
 ADDRESS_BYTES_MAX: Final = 100
 """A Unix socket's path may have 104 bytes on some systems, 108 on others."""
 
@@ -56,7 +56,7 @@ class SinkProcess:
     def write(self, request: WriteRequest) -> WriteAnswer:
         """Let the process write, and wait for its answer.
 
-        A process that died over this request before goes without its compiled part.
+        If a process died over this request before, the next one writes without the compiled part.
 
         Raises:
             CheckbackError: the process raised it.

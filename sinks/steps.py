@@ -1,8 +1,8 @@
 """A batch in steps, each small enough for one Kafka transaction.
 
 The rows of all outcomes have one order: by half partition and page, within a page by half offset.
-It follows from the outcomes alone, so a later try finds the same one, whatever its steps are: how
-many rows are written says where to go on.
+This order follows from the outcomes alone. So a later try has the same order, however it divides
+the rows into steps, and the number of written rows tells it where to continue.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Step(NamedTuple):
 
     Args:
         outcomes: with the rows that it is to write.
-        rows_done: how many rows of the batch are written with it, those before included.
+        rows_done: how many rows of the batch are written after it, together with all steps before.
         is_last: whether the batch ends with it.
     """
 

@@ -41,10 +41,10 @@ from checkback.state import Outcome
 _log = logging.getLogger(__name__)
 
 TRIES: Final = 1_000
-"""Each try that is rejected shows one thing more, at the least that a topic is to be closed."""
+"""Each rejected try shows one thing more, at least that a topic has to be closed."""
 LOST_TRIES: Final = 3
 ROWS_LEAST: Final = 100
-"""Where these do not fit into the timeout of a transaction, it is not for their number."""
+"""If even this few rows do not fit into a transaction's timeout, their number is not the reason."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,8 @@ class BatchWriter:
             try:
                 written = self._try(outcomes, batch_id, first_batch, report)
             except RejectedOutputError as rejected:
-                # Aborting and going on left sequence numbers behind that the broker then refused.
+                # When this producer aborted and went on, the broker refused its next sequence
+                # numbers.
                 self.close()
                 _log.info("Kafka rejected records; trying without them")
                 self._known.learn(rejected.rejections, self.settings.topics, self.directory)
@@ -196,8 +197,8 @@ class BatchWriter:
     def _forwarding(
         self, producer: MarkedProducer, report: BatchReport
     ) -> Iterator[Forwarding | None]:
-        # Of finals that are forwarded Kafka's rejection is not told one by one: the commit fails.
-        # The next try sends them in Python, and learns which they were.
+        # Kafka does not say which of the forwarded finals it rejected: only the commit fails. The
+        # next try sends them in Python, and learns which they were.
         if self.forwarder is None or not self.is_native or self._tries > 1 or self._known.is_wary:
             if self.settings.native_sink:
                 report.counts["native_fallbacks"] += 1
@@ -225,12 +226,12 @@ class BatchWriter:
         )
 
     def _open(self, batch_id: int, first_batch: int) -> MarkedProducer:
-        # Whoever wrote the batch before has met no successor, or would be told when he commits.
+        # A writer of the batch before need not look: if it has a successor, its commit will fail.
         is_next = batch_id == self._last_batch + 1
         if self._producer is not None and not is_next and self._producer.is_superseded(batch_id):
             self.close()
         if self._producer is not None and _is_within_a_batch(self._producer.marker):
-            # A try ended between two parts; another process may have written the others since.
+            # A try ended between two parts; another process may have written the other parts since.
             self.close()
         if self._producer is not None and self._producer.is_spent:
             self.close()
@@ -242,7 +243,7 @@ class BatchWriter:
         return self._producer
 
     def _require_own(self, marker: Marker | None, batch_id: int, first_batch: int) -> None:
-        """Refuse to conclude anything from a marker that this start can't have left."""
+        """Refuse a marker that this start can't have written."""
         own = self.settings.epoch
         if marker is None:
             # Every start writes all markers before its first batch.
@@ -268,7 +269,7 @@ class BatchWriter:
 
 
 def rows_written(marker: Marker | None, batch_id: int) -> int:
-    """Return how many rows of a batch are written, of one that is not written whole."""
+    """Return how many rows of a batch are written; the batch is not written completely."""
     return 0 if marker is None or marker.next_batch != batch_id else marker.rows_done
 
 

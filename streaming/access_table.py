@@ -1,6 +1,7 @@
-"""The rules of access control in the shape that the compiled decoding looks them up in.
+"""The rules of access control, in the form in which the compiled decoding looks them up.
 
-Secrets are here as the pads of their HMACs. They are never shown: not by repr, not in a checkpoint.
+It holds secrets as the pads of their HMACs, and never shows them: neither repr nor a checkpoint has
+them.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from checkback.security.signing import SignatureAlgorithm
 from checkback.streaming.address_pattern import address_pattern
 
 BLOCK_BYTES: Final = 64
-"""Of SHA-1 and SHA-256 alike."""
+"""Block size of SHA-1 and of SHA-256."""
 _INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
 TOPIC: Final = "T"
 GROUP: Final = "G"
 ANSWER: Final = "A"
-"""Of a group, too: to answer its checks, which needs SUB besides the PUB of every op."""
+"""Answers to a group's checks: they need SUB on the group besides the PUB of every op."""
 _NEEDED: Final = {
     TOPIC: (Permission.PUB,),
     GROUP: (Permission.PUB,),
@@ -84,8 +85,7 @@ class AccessTable:
     Args:
         version: names the rules; tells nothing about secrets.
         accounts: by access key.
-        exceptions: by `exception_key`: whether it is permitted, where that is not as the account's
-            default says.
+        exceptions: permissions that differ from the account's default, by `exception_key`.
         address_pattern: a Java regular expression over "<access key> <address>", empty for none.
     """
 

@@ -1,4 +1,4 @@
-"""Looks at where the access rules come from, and tells when other ones are in force."""
+"""Looks at the source of the access rules, and tells when other rules are in force."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger
 
 SECRETS_LOOK_S: Final = 10.0
-"""Between two looks at the secrets that it refers to."""
+"""Pause between two looks at the secrets that the rules refer to."""
 
 
 @dataclass(slots=True)
@@ -45,10 +45,10 @@ class AccessWatch:
     pause: Callable[[float], object] = time.sleep
     table: AccessTable | None = None
     problem: str = ""
-    """What is wrong with the rules there; those before stay in force."""
+    """What is wrong with the rules of the source; the rules before them stay in force."""
     _seen: bytes = field(default=b"", repr=False)
     _known: AccessControl | None = field(default=None, repr=False)
-    """What the last look read; None where that had mistakes."""
+    """The rules that the last look read; None where they had mistakes."""
     _awaited: str = ""
     """The version that the last look found and that is not in force; "" for none."""
     _look_s: float = 0.0
@@ -72,11 +72,11 @@ class AccessWatch:
             self.source.close()
 
     def has_changed(self) -> bool:
-        """Look, where it is time; tell whether other rules are there, which `table` then has.
+        """Look if it is time; return whether there are other rules, which `table` then has.
 
-        A file may be read while it is written: cut at the end of an account it is without mistakes,
-        and what it refuses to the other accounts is refused for good. So a version that may be a
-        part of one is taken when the next look finds it again.
+        A look may read a file while somebody writes it. A part that ends after an account has no
+        mistakes, and would refuse records of the missing accounts for good. So a version that may
+        be such a part takes effect only when the next look finds it again.
         """
         now_s = self.clock_s()
         if self.source is None or now_s < self._look_s:
@@ -92,7 +92,7 @@ class AccessWatch:
         return self._parse(self.source, is_whole=is_other and self.source.is_written_whole)
 
     def _is_known(self) -> bool:
-        """Tell whether the same text still means the same: to parse it takes 0.3 ms an account."""
+        """Tell whether the same text means the same rules: parsing takes 0.3 ms per account."""
         return self._known is not None and not self._known.has_other_secrets()
 
     def _parse(self, source: RuleSource, *, is_whole: bool) -> bool:

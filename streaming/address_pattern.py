@@ -13,11 +13,11 @@ from checkback.security.addresses import Block, RemoteAddressStrategy
 
 _V4_PARTS: Final = 4
 _DIGITS: Final = "0123456789abcdef"
-# Neither a dollar nor a dot: before and at line ends they mean other things than elsewhere.
+# No dollar and no dot: at line ends they do not mean what they mean elsewhere.
 _ANYTHING: Final = r"[\s\S]*"
 _END: Final = r"(?![\s\S])"
 SEPARATOR: Final = "\n"
-"""Between access key and address, in what the expression is compared with."""
+"""Stands between access key and address in the text that the expression is compared with."""
 
 
 def address_pattern(

@@ -27,9 +27,10 @@ from checkback.sinks.kafka.listed_offsets import Place
 from checkback.streaming.records_ahead import RecordsAhead
 
 POINTS: Final = 8
-"""Places in what a batch would read of a partition, at which records are read for their size."""
+"""Number of offsets, within what a batch would read of a partition, at which a look reads records
+for their size."""
 PARTITIONS: Final = 4
-"""Looked at for each point, in turn."""
+"""How many partitions a look reads at each of these offsets, in turn."""
 LOOK_S: Final = 1.0
 UNBOUND: Final = sys.maxsize
 EXECUTION: Final = "org.apache.spark.sql.execution.streaming.runtime.StreamExecution"
@@ -107,7 +108,8 @@ class BatchBytes:
                 events = self._allowed(self._fitting(self._ends))
             except BrokerError as error:
                 _log.info("The sizes of the records ahead are unknown: %s", error)
-                # Neither for ever as few as large ones, nor at once as many as small ones.
+                # The limit must not stay low for ever after large records, nor rise at once for
+                # small ones.
                 events = self._allowed(2 * self.events)
             self._looked_s = self.clock_s()
             try:
@@ -125,7 +127,7 @@ class BatchBytes:
         reach = min(sum(unread.values()), self.events_max)
         fitting = self._fitting_of(reach, ends, unread)
         if fitting * POINTS < reach:
-            # So few, and all between two places: a closer look.
+            # So few that all lie between two looked-at offsets: look closer.
             fitting = self._fitting_of(fitting * POINTS, ends, unread)
         return self.events_max if fitting == reach else fitting
 
@@ -139,7 +141,7 @@ class BatchBytes:
         turn = cycle(sorted(unread, key=lambda place: place[::-1]))
         means = []
         for sizes in self.ahead.sizes(
-            # Spark shares a limit out by what is unread: it gets to the same share everywhere.
+            # Spark divides a limit by what is unread: it reads the same share of each partition.
             {
                 place: ends[place[0]][place[1]] + unread[place] * reach * point // (total * points)
                 for place in islice(turn, min(PARTITIONS, len(unread)))
@@ -157,8 +159,8 @@ def events_within(bytes_max: int, reach: int, means: Sequence[float]) -> int:
     Args:
         bytes_max: how many bytes.
         reach: how many records were looked at.
-        means: the mean sizes found, at equal distances. Where large records begin or end between
-            two of them is not known, so the larger of the two counts for all between them.
+        means: the mean sizes found, at equal distances. Nobody knows where between two of them
+            large records begin or end, so the larger mean counts for all records between them.
     """
     step, left, found = reach / len(means), float(bytes_max), 0.0
     for pair in zip(means, [*means[1:], means[-1]], strict=True):

@@ -1,4 +1,4 @@
-"""What Spark calls once per batch: it lets the tasks write, and takes their reports."""
+"""Spark calls this once per batch: it lets the tasks write, and takes their reports."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class BatchSink:
         if self.idling is not None and plan is not None:
             self.idling.hold(finished(batch_id, *plan, reports))
         if self.bound is not None and plan is not None:
-            # Also where the job is to stop: its next start runs what Spark plans now.
+            # Needed even if the job is about to stop: its next start runs what Spark plans now.
             self.bound.look(plan[0].ends)
         # Spark plans the next batch now, and on some object stores over another job's plan.
         if self.epoch is not None:

@@ -91,8 +91,8 @@ def claim_topics(settings: Settings, connection: dict[str, Any], store: Checkpoi
 def mark_won(store: CheckpointStore, claim_id: str = "") -> None:
     """Record in the checkpoint that it owns the topics.
 
-    For a checkpoint whose claim won, and for one that was rebuilt in place of another. Then the
-    first record of the settled topic no longer counts.
+    A checkpoint whose claim won records it, and so does one that was rebuilt in place of another.
+    Afterwards the first record of the settled topic no longer counts.
     """
     store.replace_own(FILE, json.dumps({"id": claim_id, "won": True}))
 

@@ -58,10 +58,10 @@ class ClockWatch:
 
 @dataclass(slots=True)
 class AheadWatch:
-    """Ends a job whose clock runs ahead of the brokers', before anything is decided by it.
+    """Ends a job whose clock runs ahead of the brokers', before the job decides anything by it.
 
-    The brokers are asked at the start, and again when the times of batches leave a clock behind
-    that only goes forward: it may also have stood still with the machine.
+    It asks the brokers at the start, and again if the times of batches run ahead of a clock that
+    only goes forward; that clock may only have stood still with the machine.
 
     Args:
         brokers_ms: asks the brokers for their time; returns None where they do not tell it.
@@ -97,8 +97,8 @@ class AheadWatch:
     def require_credible(self, planned_ms: int) -> None:
         """Ask the brokers again if a batch was planned for a time that came too soon.
 
-        Discards go by the time of the batch before (streaming/read_until.py), so nothing was
-        decided by such a time yet.
+        Discards use the time of the batch before (streaming/read_until.py), so no discard used this
+        time yet.
 
         Raises:
             OperationalError, BrokerError: as for `require_agreement`.

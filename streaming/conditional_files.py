@@ -1,8 +1,8 @@
 """Has Spark write a checkpoint on S3 by one conditional request for each file.
 
-Spark's own ways rename a draft. On S3 that is a copy, which replaces what another driver wrote a
-moment ago, and six requests more. ``ConditionalFileManager.java`` writes in place, and what must be
-new only if there is nothing yet.
+Spark's own ways rename a draft. On S3 a rename is a copy: it replaces a file that another driver
+wrote a moment ago, and costs six more requests. ``ConditionalFileManager.java`` writes in place,
+and writes a file that must be new only if there is none yet.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From Kafka rows to event rows, in SQL expressions that the JVM compiles.
 
-An event row is small: what it is, which half it speaks of, when, and a hash of who. Headers are
-read by position when they stand in the protocol's order, by name otherwise; their values stay
-bytes, since a text of each would be a copy. What can't be decoded becomes an event too, with its
+An event row is small: its kind, the half that it is about, the time, and a hash of group and id.
+Headers in the protocol's order are read by position, others by name; their values stay bytes,
+because a text would be a copy. A record that can't be decoded becomes an event, too, with the
 reason: it travels the same way and ends in the refused topic.
 """
 
@@ -37,9 +37,9 @@ EVENT_COLUMNS: Final = (
 
 NO_IMMUNITY: Final = -1
 POSITIONS: Final = range(len(names.HALF_PROTOCOL_ORDER))
-"""Of the headers that the protocol orders, as many in a half as in an op."""
+"""Number of headers that the protocol orders, in a half as in an op."""
 OF_FENCE: Final = 0
-"""In place of a feedback's check times, which begin at 1."""
+"""Stands in place of a feedback's check times, which begin at 1."""
 WHOLE_NUMBER: Final = "^[0-9]{1,12}$"
 _DIRECT_AT: Final = len(POSITIONS)
 """Where the header may follow that tells of a direct session."""
@@ -55,8 +55,8 @@ def decode(
 ) -> DataFrame:
     """Return one event row per record of the half and both op topics and per feedback.
 
-    On the feedback topic, where only the pipeline may write, other records are passed over: ticks,
-    and records of a stranger.
+    Other records of the feedback topic are skipped: ticks, and records of a stranger, although only
+    the pipeline may write there.
 
     Args:
         rows: as Spark's Kafka source gives them, with headers.
@@ -78,7 +78,7 @@ def decode(
     takes_direct = verification is None
 
     def loop_ends(decoded: DataFrame) -> DataFrame:
-        """Cut the loop over rows: Spark compiles none over the place where tasks are put together.
+        """Cut the loop over rows: Spark compiles no loop across a coalesce.
 
         In one loop, decoding would have more bytecode than the JVM compiles at all (HotSpot's
         DontCompileHugeMethods: 8,000 bytes).
@@ -98,7 +98,7 @@ def decode(
 def _records_to_decode(rows: DataFrame, topics: TopicNames, keys: tuple[str, ...]) -> DataFrame:
     """Return halves, ops and feedback, each with what its place and its header names tell.
 
-    What several later parts ask for is a column of its own here, and so computed once.
+    A value that several later parts need is a column here, and so is computed once.
     """
     return (
         rows.where(_is_ours(topics))
@@ -122,7 +122,7 @@ def _read_records(
 ) -> DataFrame:
     """Return the records with what their values say, and their headers where they stand in order.
 
-    Of a record in order nothing is left that has its size: where a loop ends, rows are copied.
+    A record in order keeps no column as large as the record: Spark copies rows where a loop ends.
     """
     in_order = f.col("in_order")
     of_body = f.when(f.col("is_half"), body_refusal(body_bytes_max)).otherwise(0)
@@ -172,7 +172,7 @@ def _judged(
     """Return the records with their parts by name, why each is refused, and its digest."""
     of_op = op_refusal(takes_direct=takes_direct)
     refusal = f.when(f.col("is_half"), half_refusal(topics)).otherwise(of_op)
-    # A record without a group or an id is refused, and nothing asks for its identity.
+    # A record without a group or an id is refused, so nobody uses its identity.
     digest = f.coalesce(f.expr(digest_sql("`group`", "transaction_id")), as_bytes(""))
     return records.select(*_parts(takes_direct=takes_direct), *access).select(
         "*",
@@ -211,7 +211,7 @@ def _header_at(position: int) -> Column:
 
 
 def _is_ours(topics: TopicNames) -> Column:
-    """Tell what is decoded: halves, ops and feedback, which reads as the sink writes it."""
+    """Tell whether a record is decoded: a half, an op, or feedback as the sink writes it."""
     tag, times = _header_at(0), _header_at(1)
     is_feedback = (
         (tag["key"] == names.TAGS)
@@ -231,7 +231,8 @@ def _feedback_times() -> Column:
 def _named_offset() -> Column:
     """Return the number that the value is: decimal digits, without a sign or a space around them.
 
-    A cast takes those as well. What it takes has digits only between the first and the last byte.
+    A cast alone would accept sign and space, too. Between the first and the last byte it accepts
+    only digits.
     """
     value = f.col("value")
     first, last = f.substring(value, 1, 1), f.substring(value, -1, 1)
@@ -259,7 +260,7 @@ def _said(position: int) -> Column:
 def _found(of_half: str, of_op: str) -> Column:
     """Return what the first odd header of that name says.
 
-    No lambda: a step with one costs each task of a batch some milliseconds for the code around it.
+    It uses no lambda, which would cost each task of a batch some milliseconds.
     """
     name = f.when(f.col("is_half"), of_half).otherwise(of_op)
     at = f.array_position(f.col("odd_names"), name).cast("int") - 1
@@ -277,7 +278,7 @@ def _stands_direct() -> Column:
 def _says_direct() -> Column:
     """Tell whether a half names a session, or an op on the direct op topic closes one.
 
-    A value that is null or empty names none, for the sink, the clients and `tx resolve` as well.
+    A null or empty value names no session; sink, clients and `tx resolve` read it so, too.
     """
     is_found = _found(names.DIRECT_ID, names.DIRECT_CLOSED) != as_bytes("")
     may_be_direct = f.col("is_half") | f.col("is_direct_op")
@@ -297,7 +298,7 @@ def _parts(*, takes_direct: bool) -> list[Column]:
     return [
         *map(f.col, ("is_half", "partition", "source_offset", "time_ms", "named_offset")),
         *map(f.col, ("feedback_times", "fenced_identity", "record_refusal")),
-        # Of a half: that it is a direct one. Of an op: that it closes the session of its half.
+        # A half says so that it is a direct one, an op that it closes the session of its half.
         (f.col("says_direct") & (f.lit(takes_direct) | ~f.col("is_half"))).alias("says_direct"),
         of_either(names.PGROUP).alias("group"),
         of_either(names.UNIQ_KEY).alias("transaction_id"),
@@ -324,7 +325,7 @@ def _says_fenced() -> Column:
 
 
 def _fenced_identity() -> Column:
-    """Return which half the feedback of a fence speaks of; whoever does not say it, of none."""
+    """Return which half the feedback of a fence is about; none if it does not say so."""
     said = f.get(f.col("odd_headers"), f.lit(1))["value"]
     return f.coalesce(_number(said), f.lit(0))
 

@@ -20,11 +20,11 @@ OP_STATES: Final = (
     names.TRANSACTION_NOT_TYPE, names.TRANSACTION_COMMIT_TYPE, names.TRANSACTION_ROLLBACK_TYPE,
     names.TRANSACTION_DELIVERED,
 )  # fmt: skip
-"""The last only on the direct op topic."""
+"""The last one is valid only on the direct op topic."""
 
 
 def names_refusal() -> Column:
-    """Return why a record is refused for the names of odd headers, open for what else it may be.
+    """Return why the names of a record's odd headers refuse it; other reasons stay open.
 
     Kafka's clients in C end a name at a NUL, and some read no name that is not UTF-8 (the JVM reads
     a character of its own for what it can't): where headers are looked up by name, the sink would
@@ -44,7 +44,7 @@ def count_refusal(*, is_signed: bool) -> Column:
     """Return why a half in order is refused for what follows the headers in order, as above.
 
     Args:
-        is_signed: whether it is refused anyway unless the last header is the signature.
+        is_signed: whether a half is refused anyway unless its last header is the signature.
     """
     expected = len(names.HALF_PROTOCOL_ORDER) + (1 if is_signed else 0)
     has_others = f.size("headers") > expected
@@ -68,7 +68,7 @@ def body_refusal(bytes_max: Column | None) -> Column:
 def half_refusal(topics: TopicNames) -> Column:
     """Return why a half is refused for what it says, 0 if it is not."""
     real_topic = f.col("real_topic")
-    # With our prefix and without: taking it off would cut every topic's name.
+    # Compared with our prefix and without it: removing it would cut every topic's name.
     prefixes = ("", topics.prefix) if topics.prefix else ("",)
     names = [prefix + name for prefix in prefixes for name in SYSTEM_TOPICS]
     system = real_topic.isin(*map(as_bytes, [*names, topics.rules] if topics.rules else names))

@@ -38,7 +38,7 @@ from checkback.streaming.submission import is_submitted
 ON_STANDARD_ERROR: Final = "-"
 """Value of log_file that leaves the JVM's output on standard error, where containers collect it."""
 NOISY: Final = ("py4j", "pyspark")
-"""Loggers that repeat in Python what the JVM logs."""
+"""Loggers in Python that repeat the JVM's lines."""
 
 
 @cache
@@ -97,7 +97,7 @@ def launch_driver_jvm(
 
 
 def launched_jvm(settings: Mapping[str, str], log: Path | None) -> Any:
-    """Start a JVM that no session uses unless it is given to one; return pyspark's gateway to it.
+    """Start a JVM for sessions that are given it explicitly; return pyspark's gateway to it.
 
     Args:
         settings: Spark's settings by key; empty ones are left out.

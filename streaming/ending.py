@@ -12,8 +12,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 WATCH_S: Final = 0.2
 STOP_WAIT_S: Final = 80.0
-"""With what a stop takes besides where brokers are silent (a look that is under way, the batch that
-is interrupted, Spark), this is less than the 150 s that the files in deploy/ grant."""
+"""A stop takes more time where brokers are silent: for a look that is under way, the interrupted
+batch, and Spark. Together this is less than the 150 s that the files in deploy/ grant."""
 MICRO_BATCHES_LOG: Final = "org.apache.spark.sql.execution.streaming"
 
 
@@ -33,7 +33,8 @@ def wait_for_end(query: StreamingQuery, timeout_s: float) -> bool:
 def is_own_stop(failure: StreamingQueryException | None) -> bool:
     """Tell whether the query ended because the sink refused a batch on request.
 
-    The request may come while somebody waits for the query's end, and the end right after it.
+    The request may come while somebody waits for the query's end, and the query may end right after
+    it.
     """
     return failure is not None and StoppedBetweenBatchesError.__name__ in str(failure)
 
@@ -63,7 +64,7 @@ def end_between_batches(
 
 
 def restore_log_level(spark: SparkSession) -> None:
-    """Let Spark tell again what goes wrong with a query, after one was ended."""
+    """Let Spark log a query's errors again, after a query was ended."""
     _set_log_level(spark, "ERROR")
 
 

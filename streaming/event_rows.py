@@ -19,7 +19,7 @@ from checkback.state import PAGE_SIZE_MAX, EventKind, Events
 _KIND_BITS: Final = max(EventKind).bit_length()
 _SLOT_BITS: Final = (PAGE_SIZE_MAX - 1).bit_length()
 DETAIL_MAX: Final = 2 ** (63 - _KIND_BITS - _SLOT_BITS) - 1
-"""Half a millennium of immunity, in milliseconds; what is more is cut."""
+"""Half a millennium of immunity time, in milliseconds; a longer time is cut to it."""
 
 
 def packed(events: DataFrame, page_size: int) -> DataFrame:

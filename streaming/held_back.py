@@ -4,7 +4,8 @@ The pipeline reads what is committed. So a transaction that any producer leaves 
 op topic hides everything that follows, a commit of another producer among it, and a batch that ends
 there has not read what the plans say (docs/decisions/035).
 
-This is decided for each partition number: halves, ops and feedback of other numbers count as read.
+The pipeline decides this for each partition number: halves, ops and feedback of other numbers count
+as read.
 
 The brokers' answer changes with time, but a replay has to decide as the first try did. So the
 pipeline writes a note to the checkpoint for each batch that missed something, and for the first
@@ -30,7 +31,7 @@ from checkback.sinks.kafka.listed_offsets import Place, by_place, listed_offsets
 FOLDER: Final = "held_back"
 TIMEOUT_S: Final = 10.0
 NO_OFFSET: Final = -1
-"""What brokers answer where no record is so young."""
+"""The brokers' answer where no record is that young."""
 
 Numbers = frozenset[int]
 """Of partitions. An op, and a feedback, is in the partition of its half's number."""
@@ -90,7 +91,7 @@ class HeldBack:
     is_begun: Callable[[int], bool]
 
     def partitions(self, batch_id: int, ends: Offsets, than_ms: int, *, is_first: bool) -> Numbers:
-        """Return the partitions of which a batch missed records that were stored before a time.
+        """Return the partitions in which a batch missed records that were stored before a time.
 
         Args:
             batch_id: Spark's number of it.
@@ -121,7 +122,7 @@ class HeldBack:
         return found
 
     def _noted(self, batch_id: int, than_ms: int) -> Numbers | None:
-        """Return what is noted of a batch; None: nothing, or of a plan that was dropped since."""
+        """Return the note about a batch; None if there is none, or only of a dropped plan."""
         text = self.store.read_own(_file(batch_id))
         if text is None:
             return None

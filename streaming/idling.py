@@ -25,7 +25,7 @@ from checkback.checkpoints.logs import Offsets
 SLEEP_S_MAX: Final = 20.0
 """Longer, and Spark would end its Python workers, which costs the next batch a second."""
 LOOK_S: Final = 0.2
-"""How long a sleeper may miss that the job is to stop, or that the clock was set."""
+"""How long it takes a sleeper at most to notice a stop, or that the clock was set."""
 WATCH: Final = {
     "enable.auto.commit": False,
     "auto.offset.reset": "latest",
@@ -36,7 +36,8 @@ WATCH: Final = {
     "fetch.queue.backoff.ms": 0,
 }
 SMALL_BATCH: Final = 50
-"""Records; larger batches are worth what they cost, and run one after the other."""
+"""Largest number of records of a small batch; larger batches are worth their cost, and run without
+pauses."""
 BATCHES_AT_ONCE: Final = 4.0
 BATCHES_PER_S: Final = 0.5
 

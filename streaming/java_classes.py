@@ -1,6 +1,6 @@
 """Classes of ours in Java, which Spark's own compiler makes when a driver starts.
 
-So they need no Java compiler, and fit the Spark that is there.
+So no Java compiler is needed, and the classes fit the installed Spark.
 """
 
 from __future__ import annotations

@@ -137,11 +137,13 @@ class Job:
         self.emit("stopped", {"batch_id": self.progress.last_batch, **self.progress.totals})
 
     def _run(self, settings: Settings) -> None:
-        # What matters is raised; brokers that are down would be told of 60 times a second.
+        # Errors that matter are raised; librdkafka would log 60 lines a second about brokers that
+        # are down.
         known = confluent_settings(settings.bootstrap_servers, settings.kafka)
         connection: dict[str, Any] = {"log_level": 0, **known}
         facts = preflight.look_at_cluster(settings, connection)
-        # First of all: this job must neither fence one whose clock is right nor record a time.
+        # Checked first: with a wrong clock this job must neither fence another one nor record a
+        # time.
         self._clock.require_agreement()
         self._ledger = open_ledger(settings, facts)
         spark = start_session(settings, self.jars)
@@ -335,8 +337,8 @@ class Job:
     ) -> tuple[list[str], list[Stall], list[ShortTopic]]:
         """Return silent groups, partitions that stand still, and topics whose replicas are awaited.
 
-        The last line of a job asks no more: brokers that are silent would each time keep it from
-        ending, and whoever sent SIGTERM waits.
+        A job that ends does not ask for its last line: silent brokers would delay the end, and
+        whoever sent SIGTERM waits for it.
         """
         if self._is_over:
             return [], [], []
@@ -362,7 +364,7 @@ class Job:
         return max(0, last.durationMs.get("triggerExecution", 0) - self._held_ms(last))
 
     def _group_admin(self) -> AdminClient:
-        # Made when it is first needed, then kept: each one is threads and connections of its own.
+        # Made on first use, then kept: each client has threads and connections of its own.
         if self._admin is None:
             self._admin = AdminClient({"log_level": 0, **self._connection()})
         return self._admin

@@ -19,7 +19,7 @@ from checkback.streaming.stalls import Stall
 
 CAPITAL: Final = re.compile(r"(?=[A-Z])")
 HELD_STAGES: Final = frozenset({"add_batch", "trigger_execution"})
-"""Stages that last on while a batch's end is held (streaming/idling.py)."""
+"""Stages whose time includes the time for which a batch's end is held (streaming/idling.py)."""
 COUNTS: Final = {
     "commits": "checkback_commit_messages_total",
     "rollbacks": "checkback_rollback_messages_total",
@@ -30,7 +30,7 @@ COUNTS: Final = {
     "fences": "checkback_fences_total",
     "fences_failed": "checkback_fences_failed_total",
 }
-"""Metrics by the counts of a report that they are."""
+"""Metrics by the names of the counts in a report."""
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ class JobMetrics:
     def _watch(self, name: str, value: Callable[[Held], float]) -> None:
         def look() -> float:
             held = self._progress.held()
-            # Not a number rather than 0: the checkpoint was not read yet.
+            # Not a number, instead of 0, as long as the checkpoint was not read.
             return math.nan if held is None else value(held)
 
         self._fill.watch(name, look)

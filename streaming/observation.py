@@ -1,4 +1,4 @@
-"""The running job as others may see it: its metrics, its health, its log levels."""
+"""What others see of the running job: its metrics, its health, its log levels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 ANSWER_S_MAX: Final = 2.0
 SPARK_LEVELS: Final = {"WARNING": "WARN"}
-"""Where Spark's word for a level is another one."""
+"""Spark's words for levels that have another name there."""
 
 
 class Brokers:

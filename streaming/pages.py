@@ -41,8 +41,9 @@ PASS_MS_LEAST: Final = 250
 """No batch is shorter than this with state on; the pace at which a queue of checks can shrink."""
 SLEEP_MS_MAX: Final = 10_000
 BACKLOG_SLEEP_MS: Final = 1_000
-"""How long a page sleeps whose halves are due while ops are unread: called in every batch of a
-backlog, all pages would cost each of them a millisecond, only to hear that ops are unread."""
+"""How long a page sleeps whose halves are due while ops are unread. Without it Spark would call all
+such pages in every batch of a backlog, a millisecond each, only to hear again that ops are
+unread."""
 OUTCOME_SCHEMA: Final = "partition int, page long, outcome binary"
 
 Frames = Iterator[pd.DataFrame]
@@ -51,7 +52,7 @@ GroupFunction = Callable[[tuple[Any, ...], Frames, GroupState], Frames]
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """What the operator has to know; travels to every task.
+    """The operator's settings; they travel to every task.
 
     Args:
         page_size: half offsets per page.
@@ -71,10 +72,11 @@ class CheckBudget:
     """Check requests that one pass over a state partition may still make.
 
     Args:
-        left: None before the pass begins: how many follows from the rules of the batch's time.
+        left: None before the pass begins, because the number follows from the rules of the batch's
+            time.
         of_pass: what the pass began with.
         queued: halves that were due but over the budget, of the pages seen so far.
-        asked: how many of it each group has had (by state.identity.group_part).
+        asked: how many requests each group has had, by state.identity.group_part.
     """
 
     left: int | None = None
@@ -84,7 +86,7 @@ class CheckBudget:
 
     @property
     def of_group(self) -> int:
-        """How much one group may have, so that its queue does not hold up all others."""
+        """How many requests one group may have, so that its queue does not hold up all others."""
         return max(1, self.of_pass * 3 // 4)
 
     def begin(self, rules: Rules) -> int:
@@ -105,9 +107,9 @@ class CheckBudget:
     def sleep_ms(self) -> int:
         """Return how long a page over the budget may sleep until its turn comes.
 
-        Called in every batch, the pages of a million halves would cost each batch a second, only
-        to hear that it is not their turn. As many as the budget of the next batches can't reach
-        sleep on; new records wake their page at any time.
+        If Spark called the pages of a million waiting halves in every batch, each batch would take
+        a second more, only to tell them that it is not their turn. So the pages that the budget of
+        the next batches can't reach sleep on; new records wake their page at any time.
         """
         return min(SLEEP_MS_MAX, self.queued // self.of_pass * PASS_MS_LEAST)
 
@@ -200,7 +202,7 @@ def advance_page(
 def sleep_ms(wake_at_ms: int, now_ms: int, read_until_ms: int, budget: CheckBudget) -> int:
     """Return how long a page sleeps that has something to do after a time.
 
-    That time may have passed: where the ops of it are unread, or the budget was spent.
+    The time may have passed already, if its ops are unread or the budget was spent.
     """
     if wake_at_ms > now_ms:
         return wake_at_ms - now_ms

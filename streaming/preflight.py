@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 10.0
 MADE_S: Final = 2.0
-"""For as long a topic that was made a moment ago may be unknown to the broker that is asked."""
+"""How long the asked broker may not know a topic that was just created."""
 UNKNOWN: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 READ_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "records would go that are still needed",
     "retention.bytes": "records would go by their number, however young they are",
     "message.timestamp.type": "ages would be told by the clocks of those who send",
 }
-"""What would be lost, or believed, if a topic that the query reads were set otherwise."""
+"""What goes wrong if a topic that the query reads has other settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
 
 
 def identity_of(settings: Settings, facts: ClusterFacts) -> CheckpointIdentity:
-    """Return what a checkpoint made now with these settings is bound to."""
+    """Return the identity of a checkpoint that is created now with these settings."""
     names = settings.topics
     return CheckpointIdentity(
         FORMAT,
@@ -136,7 +136,7 @@ def identity_of(settings: Settings, facts: ClusterFacts) -> CheckpointIdentity:
 def bind_checkpoint(
     settings: Settings, facts: ClusterFacts, store: CheckpointStore
 ) -> CheckpointIdentity:
-    """Bind a new checkpoint to what it is made for, or check that an old one still fits.
+    """Bind a new checkpoint to its topics and settings, or check that an old one still fits.
 
     Returns:
         What it is bound to.
@@ -172,7 +172,7 @@ def require_markers(
     A start writes the marker of every state partition before it plans a batch, so only a loss
     explains one that is missing once a batch is planned. A marker behind a batch that the
     checkpoint has not planned says that the checkpoint is an older copy: its next batches would
-    bear numbers that are written already, with other contents, and be skipped.
+    have numbers that are written already, with other contents, and be skipped.
 
     Returns:
         The markers that there are, by state partition.
@@ -180,7 +180,8 @@ def require_markers(
     Raises:
         CheckpointError: names the state partitions.
     """
-    # Looked up before the markers: a start that goes on meanwhile writes them, and then plans.
+    # Looked up before the markers: another start that runs meanwhile writes markers first, and then
+    # plans.
     known = [store.last_batch(log) for log in ("commits", "offsets")]
     last_known = max((batch for batch in known if batch is not None), default=None)
     held = MarkerStore(settings)
@@ -336,7 +337,7 @@ def _require_configs(settings: Settings, admin: AdminClient) -> None:
         except KafkaException as error:
             if cause_of(error).code() not in LASTING_ERRORS:
                 raise
-            continue  # not allowed to look; a half that is gone is still refused by name
+            continue  # no right to look; the sink still refuses a half that is gone
         for name in READ_TOPIC_CONFIGS:
             if found[name] != wanted[topic][name]:
                 raise ConfigurationError(

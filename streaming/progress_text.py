@@ -55,7 +55,7 @@ def _sentence(event: str, facts: Mapping[str, Any]) -> str | None:
 
 
 def is_quiet(facts: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> bool:
-    """Return whether nothing happened, and nothing is amiss that was not before.
+    """Return whether nothing happened since, and nothing new is amiss.
 
     Args:
         facts: a progress line's.
@@ -67,7 +67,7 @@ def is_quiet(facts: Mapping[str, Any], before: Mapping[str, Any] | None = None) 
 
 
 def _amiss(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Return what a line warns of, without how long it lasts or how much of it there is."""
+    """Return what a line warns of, without durations and numbers."""
     found: dict[str, Sequence[object]] = {
         "brokers silent": [] if facts.get("brokers_answer", True) else [True],
         "checks waiting": [True] if facts["check_backlog"] else [],

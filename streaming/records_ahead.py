@@ -36,9 +36,9 @@ SAMPLE: Final = {
     "enable.auto.commit": False,
     "auto.offset.reset": "earliest",
     "isolation.level": "read_uncommitted",
-    # Behind the last records there may be nothing but the end of a transaction.
+    # After the last record there may only be the end of a transaction.
     "enable.partition.eof": True,
-    # A producer's batch comes however large it is; no more than one is wanted.
+    # The broker sends one producer batch however large it is; more than one is not wanted.
     "fetch.message.max.bytes": 1_024,
     "queued.min.messages": 1,
     "fetch.queue.backoff.ms": 0,
@@ -110,7 +110,7 @@ class RecordsAhead:
             if size is not None or not found[place]:
                 found[place].append(size or 0)
             if size is None or len(found[place]) == RECORDS_EACH:
-                # The other thousands that came with it need not be gone through.
+                # Thousands of other records may have come with it; skip them.
                 left.remove(place)
                 consumer.incremental_unassign([TopicPartition(*place)])
         if not all(found.values()):
@@ -129,7 +129,7 @@ def size_of(message: Message, largest: int) -> int | None:
     error = message.error()
     if error is not None:
         return None if error.code() == KafkaError._PARTITION_EOF else largest
-    # Of names that are no text the size is not known; a record that has one is no less readable.
+    # A header name that is no text has no known size; the record itself can be read.
     headers = readable(message).headers() or []
     of_headers = sum(len(name) + len(value or b"") for name, value in headers)
     return len(message.key() or b"") + len(message.value() or b"") + of_headers

@@ -26,7 +26,7 @@ class RetriedBatch:
 
     Args:
         number: Spark's number of it.
-        starts: how many starts have found it so, this one counted.
+        starts: how many starts have found it so, including this one.
     """
 
     number: int

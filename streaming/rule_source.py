@@ -21,23 +21,23 @@ from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import require_passing
 
 CONTENT_BYTES_MAX: Final = 4 * (RULES_LENGTH_MAX + 1)
-"""What rules can have at most: a character has up to four bytes."""
+"""Most bytes that rules can have: a character has up to four."""
 ANSWER_S: Final = 20.0
 POLL_S: Final = 1.0
 LOOK_S: Final = 1.0
-"""Between two looks at rules that somebody may be writing."""
+"""Pause between two looks at rules that somebody may be writing."""
 LOOKS_MAX: Final = 10
-"""At rules that are another version at every look."""
+"""Most looks at rules that are another version at every look."""
 MESSAGES: Final = 100
 MADE_S: Final = 1.0
-"""For as long a topic that was made a moment ago may be unknown to the broker that is asked."""
+"""How long the asked broker may not know a topic that was just created."""
 SILENCE: Final = PASSING | {KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}
 READER: Final = {
     "group.id": "checkback-access-rules",  # it joins no group
     "enable.auto.commit": False,
     "enable.partition.eof": True,
-    # The topic was made again. All of it has to be read then: from its end, as librdkafka goes on
-    # by default, rules that were published before would never be found.
+    # If the topic was deleted and created again, all of it has to be read: librdkafka by default
+    # would continue at its end, and never find rules that were published before.
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
     "log_level": 2,
@@ -64,7 +64,7 @@ class RuleSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what reading took."""
+        """Close the connection, if there is one."""
         ...
 
 
@@ -114,7 +114,7 @@ class TopicRules:
     _at_end: bool = False
 
     def content(self) -> bytes:
-        """Return the value of the newest record; nothing where nobody answers."""
+        """Return the value of the newest record; empty if no broker answers."""
         try:
             self._read()
         except (KafkaException, BrokerError):
@@ -193,7 +193,7 @@ class TopicRules:
         return len(known.partitions)
 
     def _unread(self, error: KafkaException) -> BrokerError | ConfigurationError:
-        """Return the error: nobody is to publish rules again because brokers are silent."""
+        """Return the error of silent brokers, for which nobody has to publish rules again."""
         if not is_passing(error, SILENCE):
             return self._unreadable(cause_of(error).str())
         return BrokerError(
@@ -223,10 +223,10 @@ def rule_source(settings: Settings) -> RuleSource | None:
 def settled_rules(
     source: RuleSource, pause: Callable[[float], object] = time.sleep
 ) -> AccessControl:
-    """Return rules of which no part is missing because somebody is writing them.
+    """Return complete rules, even if somebody is just writing them.
 
-    A file that is cut at the end of an account is without mistakes. So what may be a part is taken
-    when the next look finds it again.
+    A file that is cut at the end of an account has no mistakes. So rules that may be a part are
+    returned only when the next look finds them again.
 
     Args:
         source: where the rules are.
@@ -264,7 +264,7 @@ def _name(found: AccessControl | ConfigurationError) -> str:
 
 
 def present_rules(settings: Settings, *, may_be_part: bool = True) -> AccessControl | None:
-    """Return the rules of today, None where access control is off.
+    """Return the rules as they are now, None where access control is off.
 
     Args:
         settings: name where they are.

@@ -49,7 +49,7 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.redaction.options.regex": "(?i)url|password|secret|token|jaas|keystore|truststore",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
-    # Costs a read per write, for a number that our own status has more exactly.
+    # Would cost a read per write, for a number that our own status has more exactly.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
     # Without it Spark computes what both sides of an AND share before it looks at the left one: it
     # joined the names of every record's headers, and decoding took 1.95 us a record, not 1.67.
@@ -68,7 +68,8 @@ REQUIRED: Final[Mapping[str, str]] = {
     "spark.sql.session.timeZone": "UTC",
     # With this value Spark skips measuring every column of every row (BaseStreamingArrowWriter).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    # Our own files are in the folder before Spark's first; checkpoints.identity guards it instead.
+    # Our own files are in the folder before Spark's first one, so checkpoints.identity guards the
+    # folder instead.
     "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
 }
 """Settings that correctness or the design depends on."""
@@ -124,14 +125,14 @@ def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
 
 
 def submitted_settings(settings: Settings) -> dict[str, str]:
-    """Return the Spark settings that spark-submit was given, for all that no setting names.
+    """Return the Spark settings that spark-submit was given and that no setting of ours names.
 
     Raises:
         ConfigurationError: its master is another than that of the settings.
     """
     given = dict(SparkConf().getAll())
     master = given.get("spark.master", settings.master)
-    if _kind(master) != _kind(settings.master):  # an operator knows another address of Kubernetes
+    if _kind(master) != _kind(settings.master):  # operators may use another address
         raise ConfigurationError(
             f"spark-submit has the master {master}, and the setting master is {settings.master}.",
             remedy=f'Set master = "{master}" in the configuration file.',

@@ -1,4 +1,4 @@
-"""What the sink is given: its settings and its ledger, by the settings of the pipeline."""
+"""Makes the sink's settings and its ledger from the settings of the pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def sink_settings(settings: Settings, connection: dict[str, Any], query_id: str) -> SinkSettings:
-    """Return what the sink has to know of the settings."""
+    """Return the settings of the sink."""
     return SinkSettings(
         settings.application_id,
         query_id,

@@ -165,7 +165,7 @@ class StallWatch:
             for number in known[topic].partitions
         ]
         latest = OffsetSpec.latest()
-        # A partition that just gets another leader is no reason to call the brokers silent.
+        # If a partition just gets another leader, the brokers do not count as silent.
         return listed_offsets(self._admin, places, latest, isolation, TIMEOUT_S, retry_s=LEADER_S)
 
 

@@ -1,4 +1,4 @@
-"""What a start writes: a tick for Spark, and what holds from now on for clients."""
+"""The records that a start writes: a tick for Spark, and the status for clients."""
 
 from __future__ import annotations
 

@@ -67,5 +67,5 @@ class BodiesBench:
         steady = Steady(batches)
         run = run_of(query, "bodies", 0, steady, commits, query.batches(), facts)
         trial.delete()
-        measure = Measure("worker_rss_with_large_bodies", [query.watch.python_mib_max()], written)
+        measure = Measure("worker_rss_with_large_bodies", [run.python_mib], written)
         return BenchFindings([measure], [run])

@@ -8,6 +8,7 @@ limited to a quarter of a core each, the executors leave the rest to broker and 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,6 +22,7 @@ from checkback.bench.runs import BenchFindings, Run, run_of
 from checkback.bench.speed import work_of_two
 from checkback.bench.stage import BenchSetting
 from checkback.deploy.ports import LOOPBACK
+from checkback.protocol.configuration import Settings
 from checkback.testing.pipeline_process import QUICK_JVM
 
 EXECUTORS: Final = (1, 2)
@@ -75,10 +77,7 @@ class ScaleBench:
             self.say(f"two processes that share nothing do {of_two[-1]} times the work of one")
             for executors in EXECUTORS:
                 self._run(executors, number)
-        rates: dict[str, list[float]] = {}
-        for run in self.runs:
-            rates.setdefault(run.kind, []).append(run.transactions_per_s)
-        ratios = [two / one for one, two in zip(rates[_kind(1)], rates[_kind(2)], strict=True)]
+        ratios = ratios_of(self.runs)
         measure = Measure("throughput_of_two_executors", ratios, self.options.transactions)
         return BenchFindings([measure], self.runs, {"work_of_two_processes": of_two})
 
@@ -93,18 +92,7 @@ class ScaleBench:
             cores_each=self.options.cores_each,
         )
         with cluster as running:
-            spark = {
-                **trial.settings.spark,
-                "spark.driver.host": LOOPBACK,
-                "spark.driver.bindAddress": LOOPBACK,
-                "spark.executor.cores": "1",
-                "spark.executor.memory": EXECUTOR_MEMORY,
-            }
-            if self.stage.small:
-                spark["spark.executor.extraJavaOptions"] = QUICK_JVM
-            settings = replace(
-                trial.settings, master=running.master, state_partitions=len(EXECUTORS), spark=spark
-            )
+            settings = settings_on(running.master, trial.settings, small=self.stage.small)
             environment = {"PYSPARK_PYTHON": sys.executable}
             query = Query(
                 trial, "job", settings=settings, environment=environment, others=running.pids
@@ -118,6 +106,34 @@ class ScaleBench:
         self.runs.append(run)
         self.say(f"{kind} {number}: {run.transactions_per_s:,.0f} transactions/s")
         trial.delete()
+
+
+def settings_on(master: str, settings: Settings, *, small: bool) -> Settings:
+    """Return a run's settings: the same number of state partitions for any number of executors.
+
+    Args:
+        master: the address of the cluster's master.
+        settings: the trial's settings.
+        small: whether this is a smoke run.
+    """
+    spark = {
+        **settings.spark,
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.executor.cores": "1",
+        "spark.executor.memory": EXECUTOR_MEMORY,
+    }
+    if small:
+        spark["spark.executor.extraJavaOptions"] = QUICK_JVM
+    return replace(settings, master=master, state_partitions=len(EXECUTORS), spark=spark)
+
+
+def ratios_of(runs: Sequence[Run]) -> list[float]:
+    """Return how many times as fast two executors were as one, per repetition."""
+    rates: dict[str, list[float]] = {}
+    for run in runs:
+        rates.setdefault(run.kind, []).append(run.transactions_per_s)
+    return [two / one for one, two in zip(rates[_kind(1)], rates[_kind(2)], strict=True)]
 
 
 def _kind(executors: int) -> str:

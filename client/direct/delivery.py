@@ -1,8 +1,8 @@
 """Direct delivery as the producer uses it: binds halves to lanes, and ends them either way.
 
-A sender whose local transaction committed queues the half and goes on; a lane delivers it. Where
-it is not certain that the lane did, the producer sends a plain op: the pipeline reads what Kafka
-has, and settles the half.
+A sender whose local transaction committed queues the half and goes on; a lane delivers it. If it is
+not certain that the lane delivered it, the producer sends a plain op; the pipeline then reads what
+Kafka has, and settles the half.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ _log = logging.getLogger(__name__)
 
 DIRECT_ID_AT: Final = len(HALF_PROTOCOL_ORDER)
 BACKLOG_MAX: Final = 1_000
-"""Of a lane. Who queues one more waits until it is delivered: senders can't outrun Kafka."""
+"""Most halves that wait in a lane. A sender that queues one more waits until it is delivered, so
+senders can't outrun Kafka."""
 DELIVERED_S: Final = 3 * DELIVERY_S
-"""At most; a group under way takes DELIVERY_S, then comes the one that waits."""
+"""Longest wait for a delivery: a group under way takes DELIVERY_S, then comes the waiting one."""
 END_OWN_S: Final = 2.0
 
 Waiting = TypeVar("Waiting", bound=DeliveryReport)
@@ -100,7 +101,7 @@ class DirectDelivery:
         self._lanes = [Lane(number, own, self) for number in range(settings.lanes)]
 
     def start(self, timeout_s: float) -> None:
-        """Open the sessions; what takes longer goes on in the background."""
+        """Open the sessions; those that take longer open in the background."""
         for lane in self._lanes:
             lane.start()
         deadline_s = time.monotonic() + timeout_s
@@ -152,8 +153,8 @@ class DirectDelivery:
             new_report: makes what the caller can wait for.
 
         Returns:
-            What is woken when the half is delivered or goes the checked way; None where the
-            caller need not wait.
+            The report that is woken when the half is delivered or goes the checked way; None where
+            the caller need not wait.
         """
         direct.partition, direct.offset = half.partition, half.offset
         if outcome.state is LocalTransactionState.COMMIT_MESSAGE:
@@ -177,7 +178,7 @@ class DirectDelivery:
         return Session(session_id, self._settings.open_producer)
 
     def delivered(self, group: list[DirectHalf]) -> None:
-        """Count halves that consumers see, and wake who waits for them."""
+        """Count halves that consumers see, and wake the senders that wait for them."""
         self._counters.add(ClientEvent.DIRECT_DELIVERED, len(group))
         self._pauses.delivered(_topics_of(group))
         _wake(group)
@@ -197,7 +198,7 @@ class DirectDelivery:
             )  # fmt: skip
 
     def taken_off(self, half: DirectHalf) -> None:
-        """Wake who waits for a half that somebody closed to answer its check."""
+        """Wake the sender of a half that another thread closed to answer its check."""
         self._counters.add(ClientEvent.DIRECT_FELL_BACK)
         _wake([half])
 
@@ -208,9 +209,9 @@ class DirectDelivery:
     def _queue(
         self, half: Half, direct: DirectHalf, new_report: Callable[[deque[Any]], Waiting]
     ) -> tuple[bool, Waiting | None]:
-        """Put a half into its lane; tell whether that went well, and what to wait for, if anything.
+        """Put a half into its lane; return whether it took it, and the report to wait for, if any.
 
-        What a topic is can change while a local transaction runs; then the checked way serves.
+        A topic can change while a local transaction runs; then the half goes the checked way.
         """
         place = half.partition, half.offset
         try:

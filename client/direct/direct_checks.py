@@ -1,7 +1,7 @@
-"""What a check of a direct half needs besides the listener's word: that nothing can contradict it.
+"""Before the answer to a check of a direct half: makes sure that no delivery can contradict it.
 
-The owner knows what it handed to Kafka, and never fences. Whoever answers for another process
-fences its session first, but only to give a verdict: "unknown" leaves everything as it is.
+The session's owner knows what it handed to Kafka, and never fences. Another process that answers
+fences the session first, but only to give a verdict: "unknown" leaves everything as it is.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DirectChecks:
         self._timeout_s = timeout_s
 
     def known_outcome(self, request: MessageExt) -> CallbackResult | None:
-        """Return the answer to a check where this process has it without its listener, else None.
+        """Return the answer to a check if this process knows it without the listener, else None.
 
         A half that waits in a lane is taken off it: the answer goes the checked way.
         """
@@ -76,7 +76,7 @@ class DirectChecks:
     def _close_own(self, request: MessageExt, state: LocalTransactionState) -> str | None:
         half = self._own.find(request.transaction_id)
         if half is None:
-            # Ended, or in doubt: whatever was handed to Kafka was acknowledged, or never will be.
+            # The half has ended, or is in doubt: Kafka has acknowledged its records, or never will.
             return request.direct_id
         if state is LocalTransactionState.UNKNOW and half.state is HalfState.RUNNING:
             return ""

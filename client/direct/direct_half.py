@@ -1,4 +1,4 @@
-"""A half message that may be delivered directly, and how far that is."""
+"""A half message that may be delivered directly, and how far its delivery is."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class DirectHalf:
     """One half, from before it is stored until its end.
 
     Args:
-        transaction_id: its first; a half that is tried elsewhere gets another one.
+        transaction_id: its first one; a half that is tried on another partition gets a new one.
         session_id: of the one session that may deliver it.
         lane: the number of that session's lane.
     """
@@ -53,7 +53,7 @@ class DirectHalf:
         self.records: tuple[DirectRecord, ...] = ()
         """The final message and the op, once it is queued."""
         self.report: Any = None
-        """Woken when it is over; None where nobody waits."""
+        """Woken when the delivery is over; None where nobody waits."""
 
     def size(self) -> int:
         """Return about how many bytes its records have, headers left out."""

@@ -52,13 +52,13 @@ class Fences:
     def may_fence(self, session_id: str) -> bool:
         """Tell whether that is the id of a session of this group.
 
-        A half says itself which session it belongs to. Nobody may be made to fence another
-        group's session by it, or a producer that has nothing to do with Checkback.
+        A half says itself which session it belongs to. A forged half must not make this process
+        fence another group's session, or a producer that has nothing to do with Checkback.
         """
         return is_direct_id_of(session_id, self._topic_prefix, self._producer_group)
 
     def fence(self, session_id: str, timeout_s: float) -> bool:
-        """See to it that nothing of another process's session can commit any more.
+        """Make sure that no transaction of another process's session can commit any more.
 
         Args:
             session_id: one that may be fenced.
@@ -80,7 +80,7 @@ class Fences:
     def end_own(self, session_id: str, timeout_s: float) -> None:
         """End what a session of this process left open, so that readers need not wait for it.
 
-        Nothing depends on it: without it the brokers do so when the transaction is too old.
+        This only saves time: without it the brokers end the transaction when it is too old.
         """
         self._fence(session_id, timeout_s)
 

@@ -1,6 +1,6 @@
 """The two records of a direct delivery: the final message, and the op that says so. Pure.
 
-The final is the one that the pipeline's sink would write: the same function takes the half apart.
+The final message is the one that the pipeline's sink would write: the same function makes both.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DeliveredOps:
 
     def __init__(self, topic: str, producer_group: str) -> None:
         self._topic = topic
-        # One is made for each message, so what they have alike is made once.
+        # Made for every message, so the parts that all ops share are made once.
         self._alike = Op(0, 0, producer_group, "", TRANSACTION_DELIVERED).headers()
 
     def op(self, transaction_id: str, place: tuple[int, int]) -> DirectRecord:

@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 
 GROUP_MAX: Final = 500
 GROUP_BYTES_MAX: Final = 8_388_608
-"""More would take long to send, and nothing of it is visible before all of it is."""
+"""A larger group would take long to send, and consumers see nothing of it before all of it."""
 IDLE_S: Final = 0.5
 OPEN_S: Final = 5.0
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 30.0
-"""Between two tries to open a session. The checked way serves meanwhile."""
+"""Pause between two tries to open a session; meanwhile halves go the checked way."""
 
 
 class LaneOwner(Protocol):
@@ -41,13 +41,13 @@ class LaneOwner(Protocol):
         """Open a producer of that id, not initialised."""
 
     def delivered(self, group: list[DirectHalf]) -> None:
-        """Take that consumers see these halves."""
+        """Learn that consumers see these halves."""
 
     def fell_back(self, group: list[DirectHalf], lost: NotDelivered | None) -> None:
-        """Take that these halves go the checked way, and why if a transaction was begun."""
+        """Learn that these halves go the checked way, and why, if a transaction was begun."""
 
     def taken_off(self, half: DirectHalf) -> None:
-        """Take that somebody closed this half while it waited."""
+        """Learn that somebody closed this half while it waited."""
 
     def end_transaction(self, session_id: str) -> None:
         """Have the brokers end what a session of this process left open."""
@@ -100,7 +100,8 @@ class Lane:
     def put(self, half: DirectHalf) -> bool:
         """Queue a half whose local transaction committed.
 
-        False: it was closed meanwhile, or its session is over; it has to go the checked way.
+        False: somebody closed the half meanwhile, or its session is over; it has to go the checked
+            way.
         """
         with self._lock:
             if half.session_id != self._session_id or not self._own.queue(half):
@@ -111,8 +112,8 @@ class Lane:
     def close(self, timeout_s: float) -> int:
         """Deliver what waits, then stop; return how many halves could not be waited for.
 
-        Those that wait go the checked way. How a group ends whose transaction is under way, the
-        pipeline sees; it is among those that are returned.
+        Halves that still wait go the checked way. A group whose transaction is under way counts
+        among the returned halves; the pipeline sees how it ended.
         """
         self._closing = True
         self._queue.put(None)
@@ -153,7 +154,7 @@ class Lane:
             self._under_way = 0
 
     def _group(self, first: DirectHalf | None) -> Iterator[DirectHalf]:
-        """Give what waits, as far as nobody took it off to answer its check."""
+        """Return the waiting halves, without those that somebody closed to answer their check."""
         taken = size = 0
         half = first
         while True:
@@ -204,7 +205,7 @@ class Lane:
         return len(left)
 
     def _taken_out(self) -> Iterator[DirectHalf]:
-        """Give what waits. A shutdown whose time is over does so beside the lane's thread."""
+        """Yield the waiting halves; a shutdown out of time calls this from its own thread."""
         with suppress(queue.Empty):
             while True:
                 half = self._queue.get_nowait()

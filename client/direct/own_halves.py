@@ -1,7 +1,7 @@
 """Which sessions are this process's own, and how far each of their halves is. Pure but for a lock.
 
-Every step of a half is taken here, so that of the two who may want to end it (the lane that
-delivers it, the thread that answers its check) exactly one does.
+Every step of a half is taken here. Two threads may want to end a half: the lane that delivers it,
+and the thread that answers its check. Exactly one of them does.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from typing import Final
 from checkback.client.direct.direct_half import DirectHalf, HalfState
 
 SESSIONS_MAX: Final = 100_000
-"""Beyond this the oldest id is dropped. A check of a half of it is then answered as by any other
-process: after a fence, which changes nothing for a session that is over."""
+"""Beyond this number the oldest session id is dropped. A check for one of its halves is then
+answered as by any other process: after a fence, which changes nothing for a session that is
+over."""
 
 
 class OwnHalves:
     """The direct halves of one producer. Threads may share it.
 
-    A half is known for as long as somebody works on it. One that is not known any more, of a
-    session that is, has ended: nothing of it can be delivered directly from then on.
+    A half is known as long as somebody works on it. If its session is known and the half is not,
+    the half has ended: it can't be delivered directly any more.
     """
 
     def __init__(self) -> None:
@@ -55,20 +56,20 @@ class OwnHalves:
         return self._halves.get(transaction_id)
 
     def queue(self, half: DirectHalf) -> bool:
-        """Note that a half waits for a Kafka transaction; False where it was closed before."""
+        """Note that a half waits for a Kafka transaction; return False if it was closed before."""
         return self._step(half, (HalfState.RUNNING,), HalfState.QUEUED)
 
     def take(self, half: DirectHalf) -> bool:
-        """Note that a half goes into a Kafka transaction; False where it was closed before."""
+        """Note that a half goes into a Kafka transaction; return False if it was closed before."""
         return self._step(half, (HalfState.QUEUED,), HalfState.IN_TRANSACTION)
 
     def close(self, half: DirectHalf) -> bool:
-        """Rule out that a half is delivered directly; False where it is, or may be, already."""
+        """Rule out that a half is delivered directly; False if it may be delivered already."""
         before = (HalfState.RUNNING, HalfState.QUEUED, HalfState.CLOSED)
         return self._step(half, before, HalfState.CLOSED)
 
     def end(self, half: DirectHalf, *, delivered: bool) -> None:
-        """Note how the Kafka transaction of a half ended; one of unknown end did not deliver."""
+        """Note how a half's Kafka transaction ended; an unknown end counts as not delivered."""
         half.state = HalfState.DELIVERED if delivered else HalfState.CLOSED
 
     def _step(self, half: DirectHalf, before: tuple[HalfState, ...], after: HalfState) -> bool:

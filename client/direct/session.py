@@ -1,12 +1,13 @@
 """One direct session: a transactional id that is initialised once, and never again by its owner.
 
 A group of halves is one Kafka transaction: for each its final message and a *delivered* op. All
-records are acknowledged before the commit is sent. Whatever goes wrong ends the session: the commit
-may have succeeded and its answer been lost, and only the pipeline sees that.
+records are acknowledged before the commit is sent. Any failure ends the session: the commit may
+have succeeded although its answer was lost, and only the pipeline sees that.
 
-A repeated commit ends it as well, after the group: brokers take the first transaction protocol's
-late duplicate of a commit for that of the next transaction (KIP-890). librdkafka repeats by itself,
-but never sooner than four fifths of `retry.backoff.ms`. So a commit that took less was sent once.
+A repeated commit ends the session as well, after the group: with the first transaction protocol
+brokers mistake a late duplicate of a commit for the commit of the next transaction (KIP-890).
+librdkafka repeats a commit by itself, but never sooner than four fifths of `retry.backoff.ms`. So a
+commit that took less time was sent once.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.send_errors import cause_of
 
 TRANSACTION_TIMEOUT_MS: Final = 5_000
-"""After it the brokers abort what a killed process left open. Until then, and until they look
-(every 10 s as delivered), readers of committed messages wait on the partitions that it wrote to. It
-must be longer than a session tries: if the brokers end a transaction meanwhile, its session is
+"""After this time the brokers abort the transaction of a killed process; they look every 10 s by
+default. Until then, readers of committed messages wait on the partitions that it wrote to. The time
+must be longer than a session tries: if the brokers abort its transaction meanwhile, the session is
 lost."""
 DELIVERY_S: Final = 4.0
-"""How long one group is tried. After that its halves go the checked way."""
+"""How long a session tries one group; after that its halves go the checked way."""
 RETRY_BACKOFF_MS: Final = 500
 SLOW_COMMIT_S: Final = 0.3
 """Less than the 400 ms after which librdkafka repeats a commit at the earliest."""
@@ -43,14 +44,15 @@ SESSION_CODES: Final = frozenset(
         KafkaError.CONCURRENT_TRANSACTIONS, KafkaError.REQUEST_TIMED_OUT,
     }
 )  # fmt: skip
-"""What went wrong with the session or the brokers; anything else may be a topic's or a record's."""
+"""Errors of the session or the brokers; a topic or a record may cause all others."""
 ENDED_CODES: Final = frozenset(
     {
         KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
         KafkaError.INVALID_TXN_STATE,
     }
 )  # fmt: skip
-"""Somebody ended the session's transaction already: a fence, or the brokers for its age."""
+"""Errors of a transaction that has ended already: by a fence, or by the brokers because of its
+age."""
 
 
 class NotDelivered(Exception):  # noqa: N818 - it says what is known, and that is no error of anybody
@@ -117,9 +119,9 @@ class Session:
         self._producer.close()
 
     def abandon(self) -> None:
-        """Let go of a producer that failed; what it left open, a fence or the brokers end.
+        """Drop a producer that failed; a fence or the brokers end its open transaction.
 
-        Not by close(), which would end the transaction itself, and warn where it can't.
+        close() would end the transaction itself, and warn if it can't.
         """
         self._producer.purge()
         self._producer = None
@@ -141,11 +143,11 @@ class Session:
 
 
 def _error_of(call: Callable[[], None]) -> KafkaError | None:
-    """Return what a call of librdkafka's Python face failed with, None where it did not.
+    """Return the error of a call to confluent-kafka, None if it succeeded.
 
-    What it raised ends here. Its frames hold the group and the producer, and as the cause of
-    another exception it would keep both until the garbage collection: which then closes the
-    producer in whatever thread it runs in, the application's among them.
+    The exception must end here. Its frames hold the group and the producer; as the cause of another
+    exception it would keep both until the garbage collection, which would close the producer in any
+    thread, even one of the application's.
     """
     try:
         call()

@@ -1,4 +1,4 @@
-"""What a producer has of direct delivery: always the answers to checks, lanes where it is set.
+"""A producer's part in direct delivery: it always answers checks, and has lanes where they are set.
 
 A process that does not deliver directly itself may be asked about halves of one that does.
 """
@@ -52,7 +52,7 @@ class DirectSide:
         fences = Fences(clients.direct_producer, topics.prefix, producer_group, counters)
         self.checks = DirectChecks(own, fences, options.send_msg_timeout_ms / 1000)
         self.bytes_max = 0
-        """How much larger than others its halves may be."""
+        """By how many bytes a direct half may be larger than others."""
         self._delivery: DirectDelivery | None = None
         if options.direct_delivery and understands_direct_delivery(facts, topics):
             settings = DirectSettings(
@@ -89,7 +89,7 @@ class DirectSide:
 
 
 def is_delivered(half: Half) -> bool | None:
-    """Tell whether consumers see a message already; None where nobody waited to know."""
+    """Tell whether consumers see a message already; None if the call did not wait for that."""
     direct = half.direct
     if direct is None or direct.report is None:
         return None

@@ -2,8 +2,8 @@
 
 A transaction fails as a whole, and Kafka does not always say which topic is to blame. So all topics
 of the transaction pause, each longer than the one before, so that they are tried one by one. A
-topic that succeeds pauses no more. The one to blame fails again, and pauses twice as long each
-time.
+topic whose transaction succeeds pauses no more. The guilty topic fails again, and its pause doubles
+each time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """States of the brokers that pass by themselves: whoever meets one asks again.
 
-librdkafka does so for what it sends and fetches. What its caller asks, it mostly asks once, and
-tells nobody that the error would pass: `KafkaError.retriable()` speaks of transactions only.
+librdkafka asks again by itself when it sends and fetches records. A caller's request it mostly
+sends once, and it does not say that the error would pass: `KafkaError.retriable()` is about
+transactions only.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _OF_CONNECTION: Final = {
     KafkaError._ALL_BROKERS_DOWN: NO_CONNECTION,
     KafkaError._TIMED_OUT: NO_ANSWER,
 }
-"""What librdkafka says in its own words of states that it sees itself, by code."""
+"""Codes of passing states that librdkafka itself notices, without an answer of a broker."""
 
 
 def is_passing(error: BaseException, codes: Collection[int] = PASSING) -> bool:
@@ -81,7 +82,8 @@ def asked_again(
         pause: waits that many seconds.
 
     Raises:
-        KafkaException: the last one; TimeoutError and others come through at once.
+        KafkaException: the last one that `ask` raised; other exceptions, such as TimeoutError, are
+            not caught.
     """
     until_s = time.monotonic() + retry_s
     while True:

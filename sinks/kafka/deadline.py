@@ -7,7 +7,7 @@ from threading import Thread
 
 
 class HangingCallError(Exception):
-    """The call did not return; leave what it works with alone."""
+    """The call did not return. It may still use its arguments: do not touch them."""
 
 
 def call_within(call: Callable[[], object], timeout_s: float) -> None:

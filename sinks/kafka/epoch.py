@@ -30,11 +30,12 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
 
 LATEST_EPOCH: Final = 2**62
-"""Later than any: who opens a producer with it is let in by every marker but a retired one."""
+"""Later than any epoch: every marker but a retired one lets a producer in that has it."""
 RETIRED: Final = LATEST_EPOCH + 1
 TRIES: Final = 10
 TRIES_S: Final = 150.0
-"""For how long one state partition is tried; a try without an answer takes three minutes."""
+"""How long a start tries to take one state partition; a try without an answer takes three
+minutes."""
 PARALLEL: Final = 8
 LOOK_TIMEOUT_S: Final = 2.0
 
@@ -47,8 +48,8 @@ def begin_epoch(
     Args:
         settings: the sink's; their epoch does not matter.
         partitions: number of state partitions.
-        marked: state partitions whose marker was there when the start looked.
-        next_batch: what the marker of one that never had any is set to.
+        marked: state partitions that had a marker when the start looked.
+        next_batch: the next batch for the marker of a state partition that never had one.
 
     Raises:
         FencedError: a still younger job took over meanwhile.
@@ -67,8 +68,8 @@ def begin_epoch(
 def retire(settings: SinkSettings, partitions: int) -> None:
     """Make sure that no job ever writes again over the checkpoint that these settings belong to.
 
-    For a checkpoint that was replaced: should it turn up again, its start is refused, and a job
-    that still runs over it ends.
+    This is for a checkpoint that was replaced: a start over it is then refused, and a job that
+    still runs over it ends.
 
     Args:
         settings: those of the old checkpoint, with its query id.
@@ -132,7 +133,7 @@ class EpochWatch:
     _markers: MarkerStore | None = field(default=None)
 
     def require_own(self) -> None:
-        """Look; brokers that do not answer say nothing about it.
+        """Look at the markers; do nothing if the brokers do not answer.
 
         Raises:
             FencedError: another job has taken over.

@@ -15,11 +15,11 @@ INIT_LEAST_S: Final = 0.1
 def initialise(producer: Producer, topic: str, timeout_s: float) -> None:
     """Have the brokers end what the transactional id left open, and give it its next epoch.
 
-    `init_transactions` asks for the coordinator at once. Where no broker can be asked yet,
-    librdkafka asks again half a second later: that met 6 of 30 new producers on loopback. Asking
-    for a topic waits for a connection instead. The answer tells the broker's name, and while
-    librdkafka takes it over, the connection can't be used (6 of 40); a second answer comes after
-    that (0 of 80).
+    `init_transactions` asks for the coordinator at once. If librdkafka has no connection yet, it
+    asks again half a second later, which happened to 6 of 30 new producers on loopback. A request
+    for a topic waits for a connection instead. Its answer tells the broker's name, and while
+    librdkafka adopts that name, it can't use the connection (6 of 40 producers waited). After a
+    second answer none of 80 waited.
 
     Args:
         producer: a new one, with a transactional id.

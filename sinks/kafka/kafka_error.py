@@ -1,4 +1,4 @@
-"""What librdkafka said, out of what confluent-kafka raises."""
+"""Finds librdkafka's error in what confluent-kafka raises."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Looking records up by offset, as RocketMQ's lookMessageByOffset does.
 
-The state holds decisions, never bodies; what a final message, a check request or a refused record
-consists of is read here, in ascending order, one seek per run of neighbouring offsets.
+The state holds decisions, never bodies. So the sink reads here the records that it makes final
+messages, check requests and refused records of: in ascending order, with one seek per run of
+neighbouring offsets.
 """
 
 from __future__ import annotations
@@ -37,26 +38,28 @@ LOOKUP_CONSUMER: Final[dict[str, Any]] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "isolation.level": "read_committed",
-    # A wanted offset that retention has eaten makes the reader go on at the first one left.
+    # If retention has deleted a wanted offset, the reader continues at the first record left.
     "auto.offset.reset": "earliest",
-    # Its default of 1,000 ms made the job five times slower: it is slept after every pause.
+    # librdkafka sleeps this long after every pause: its default of 1,000 ms made the job five times
+    # slower.
     "fetch.queue.backoff.ms": 1,
-    # Its default of 500 ms is slept for each batch that can't be unpacked.
+    # librdkafka sleeps this long for each batch that it can't unpack; its default is 500 ms.
     "fetch.error.backoff.ms": 20,
-    # A seek waits for the fetch under way, which at a partition's end lasts so long: with 50 ms,
-    # ten records of two partitions took a sink 77 ms.
+    # A seek waits for the fetch under way, and at a partition's end a fetch lasts this long: with
+    # 50 ms, a sink took 77 ms for ten records of two partitions.
     "fetch.wait.max.ms": 5,
-    # A page of halves is read, then a seek: what was fetched beyond it was fetched in vain, and
-    # with the defaults that was more than half (27 against 16 us of processor time per message).
+    # The sink reads a page of halves and then seeks, so records fetched beyond the page are
+    # useless. With the defaults they were more than half (27 against 16 us of processor time per
+    # message).
     "fetch.message.max.bytes": 350_000,
     "queued.min.messages": 250,
     "queued.max.messages.kbytes": 32_768,
-    # What goes wrong is raised; without a broker it would write sixty lines a second.
+    # Errors are raised; without a broker librdkafka would log sixty lines a second besides.
     "log_level": 0,
 }
 
 END_TOLD: Final = {"enable.partition.eof": True}
-"""A wanted record that is gone, with no other after it, is then known to be at once."""
+"""With this, a reader learns at once that a wanted record is gone and no other one follows."""
 
 
 class RecordSource(Protocol):
@@ -100,7 +103,7 @@ class RecordReader:
     ) -> Iterator[tuple[int, PlacedRecord | None]]:
         """Yield (offset, record) in ascending order; None for a record that is gone.
 
-        What can't be read is there, without what can't be read of it.
+        A record of which something can't be read is yielded without that part.
 
         Args:
             partition: partition of the topic.
@@ -113,7 +116,7 @@ class RecordReader:
             yield from self._read_run(partition, run)
 
     def rest(self) -> None:
-        """Ask the brokers for nothing until the next call; a consumer with partitions goes on."""
+        """Drop the partition until the next call: a consumer with one would fetch on and on."""
         if self._consumer is not None and self._partition >= 0:
             with suppress(KafkaException):  # what is wrong, the next call tells
                 self._consumer.unassign()
@@ -162,8 +165,8 @@ class RecordReader:
         return readable(message)
 
     def _go_to(self, partition: int, offset: int) -> None:
-        # A run that was given up, because its try was, has left the position where it began, and
-        # what it had taken out of the batch would pass for gone.
+        # If a try was given up, its run has left the position where the run began; records that it
+        # had already taken out of the batch would seem gone.
         near = self._position <= offset <= self._position + RUN_GAP_MAX and not self._is_amid_run
         if partition == self._partition and near:
             return
@@ -208,8 +211,8 @@ class RecordReader:
         if consumer is None:
             return []
         first = consumer.poll(POLL_S)
-        # consume() alone waits its timeout out unless it gets as many as it asked for: a second for
-        # each look-up near a partition's end.
+        # consume() alone waits for its whole timeout unless it gets as many records as it asked
+        # for: a second for each look-up near a partition's end.
         return [] if first is None else [first, *consumer.consume(CONSUME_MESSAGES_MAX, 0.0)]
 
     def _range(self) -> tuple[int, int]:
@@ -222,7 +225,7 @@ class RecordReader:
 
 
 def silence_error(position: TopicPartition) -> BrokerError:
-    """Return the error that poll after poll nothing came."""
+    """Return the error of a reader to which many polls in a row brought nothing."""
     return BrokerError(
         f"The brokers gave nothing of {position.topic}-{position.partition} from offset"
         f" {position.offset} on.",
@@ -275,7 +278,7 @@ def require_passing(error: KafkaError, topic: str | None, partition: int | None)
     """Take note of an event that a consumer was given in place of a record.
 
     Raises:
-        BrokerError: it is no state that passes by itself.
+        BrokerError: the event is an error that does not pass by itself.
     """
     if error.retriable() or error.code() in _PASSING:
         return

@@ -23,7 +23,7 @@ from checkback.sinks.kafka.settings import SinkSettings
 
 RENEWAL_MS: Final = 3_600_000
 BY_HAND: Final = -1
-"""In the place of an epoch; before any."""
+"""Stands in place of an epoch, and is lower than any."""
 COORDINATOR_PAUSE_S: Final = 0.1
 UNREAD: Final = COORDINATOR_MOVES | {KafkaError._TIMED_OUT}
 """The group's coordinator is being found or is loading; librdkafka hands this to the caller."""
@@ -57,13 +57,14 @@ class Marker:
 
     @property
     def is_by_hand(self) -> bool:
-        """Whether somebody else set it: a tool that resets offsets writes none of our metadata."""
+        """Whether a person or another tool set it: such a tool writes none of our metadata."""
         return self.epoch == BY_HAND
 
     def is_due_for_renewal(self, now_ms: int) -> bool:
         """Tell whether it should be moved although the batch has no output.
 
-        Also when it was moved in the future: this clock was set back, the brokers' perhaps not.
+        Also if its time lies in the future: this machine's clock was set back then, and the
+        brokers' perhaps not.
         """
         return abs(now_ms - self.moved_at_ms) >= RENEWAL_MS
 
@@ -91,8 +92,8 @@ class MarkerStore:
     ) -> dict[int, Marker]:
         """Do the same, but leave out what an open transaction is about to move.
 
-        For a look before fencing: the transaction may be a killed predecessor's, which only the
-        fence ends.
+        This is for a look before fencing: the open transaction may belong to a killed predecessor,
+        and only the fence ends it.
         """
         if self._hasty is None:
             self._hasty = self._open("read_uncommitted")
@@ -133,7 +134,7 @@ class MarkerStore:
         return TopicPartition(self._topic, state_partition, marker.next_batch, metadata)
 
     def group_metadata(self) -> Any:
-        """Return what send_offsets_to_transaction wants to know of the group."""
+        """Return the group's metadata for send_offsets_to_transaction."""
         return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
@@ -176,7 +177,7 @@ def _committed(
 
 
 def _marker(found: TopicPartition) -> Marker:
-    """Return the marker out of a committed offset; metadata that is not ours was set by hand."""
+    """Return the marker of a committed offset; an offset without our metadata was set by hand."""
     try:
         said = json.loads(found.metadata or "")
         moved_at_ms, epoch, rows = (
@@ -188,7 +189,7 @@ def _marker(found: TopicPartition) -> Marker:
 
 
 def require_own_epoch(marker: Marker | None, epoch: int) -> None:
-    """Refuse to write for an epoch that a later one has taken over from.
+    """Refuse to write for an epoch that a later one has fenced.
 
     Raises:
         FencedError: the marker was moved by a later epoch.

@@ -1,4 +1,4 @@
-"""Reads ops by their offsets as the state tells them, from whichever of the two op topics."""
+"""Reads ops by the offsets that the state stores, from either of the two op topics."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class OpTopics:
 
 
 def op_origin(names: TopicNames, partition: int, source_offset: int) -> RecordOrigin:
-    """Return where an op stands, by its offset as the state tells it."""
+    """Return the topic, partition and offset of an op, from the offset that the state stores."""
     if source_offset >= DIRECT_SOURCE:
         return RecordOrigin(names.direct_op, partition, source_offset - DIRECT_SOURCE)
     return RecordOrigin(names.op, partition, source_offset)

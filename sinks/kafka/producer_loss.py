@@ -10,7 +10,7 @@ from checkback.sinks.kafka.transaction import ProducerLostError
 def explain_loss(
     error: ProducerLostError, settings: SinkSettings, batch_id: int, open_ms: int
 ) -> CheckbackError:
-    """Return the error to end a batch with whose producer was lost again and again.
+    """Return the error that ends a batch after its producer was lost again and again.
 
     Args:
         error: the last loss.

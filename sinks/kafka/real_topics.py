@@ -1,7 +1,7 @@
 """What is known of the topics that are written to: do they exist, how wide, how large a record.
 
-Looked up, not decided by: whatever a task does with the answer becomes true only with the
-transaction that it commits, so a second try that sees other topics can't contradict the first.
+A task looks topics up while it writes. What it does with the answers becomes visible only when its
+transaction commits, so a second try that sees other topics can't contradict the first.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from checkback.sinks.kafka.kafka_error import cause_of
 TIMEOUT_S: Final = 30.0
 SETTINGS_TIMEOUT_S: Final = 10.0
 SETTINGS_WAIT_S: Final = 30.0
-"""For how long topics are asked about of which nothing is known. librdkafka asks the controller
-that it has cached; a broker that has just died fails a try at once, or at its end."""
+"""How long a task asks for topics that it knows nothing of. librdkafka asks the controller that it
+has cached; if that broker has just died, a try fails at once, or at its timeout."""
 SETTINGS_PAUSE_S: Final = 1.0
 LASTING_ERRORS: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -34,12 +34,14 @@ LASTING_ERRORS: Final = (
 """Answers that stay the same, however often we ask for a topic's settings."""
 BROKER_DEFAULT_BYTES_MAX: Final = 1_048_588
 KEPT_S: Final = 30.0
-"""How long knowledge is believed: a partition that is added may be asked for at once."""
+"""How long an answer is used without asking again: somebody may add a partition and name it at
+once."""
 MARKER_AGE_MAX_MS: Final = 10_000
-"""A broker gives the end of a transaction its own time and then checks it against the topic's bound
-of age. When it rejects that, the transactional id is blocked until the broker restarts."""
+"""A broker stamps the end of a transaction with its own time, and then checks that time against the
+topic's bound of age. If it rejects the end, the transactional id is blocked until the broker
+restarts."""
 MARKER_BYTES: Final = 78
-"""What the end of a transaction takes up on a topic, as a batch of one record: Kafka 4.2."""
+"""Size of a transaction's end on a topic, as a batch of one record (Kafka 4.2)."""
 MILLISECONDS_MAX: Final = 2**62
 """A bound of time that is as large or larger is none."""
 SHORTAGE_WAIT_S: Final = 10.0
@@ -55,15 +57,16 @@ class KnownTopic:
     Args:
         partitions: how many.
         record_batch_bytes_max: its max.message.bytes; it bounds a record batch, not one record.
-        needs_key: it is compacted, and takes no record without a key.
+        needs_key: whether the topic is compacted, and takes no record without a key.
         before_max_ms: how old a record may be, None for any age.
         batch_cut_bytes: batches of several records are to be smaller than that; None where
             record_batch_bytes_max is all that is known.
-        is_system: no final may go there; this Checkback's or another's.
-        marker_bounds: its settings by which brokers may not end a transaction there, so that who
-            wrote to it hangs; empty where none do.
-        shortage: which replicas are missing, without which a partition takes neither records nor
-            the end of a transaction; empty where none are.
+        is_system: whether the topic belongs to this Checkback or another one; no final may go
+            there.
+        marker_bounds: settings of the topic by which brokers may reject the end of a transaction,
+            so that its producer hangs; empty where there are none.
+        shortage: which replicas are missing; without them a partition takes neither records nor the
+            end of a transaction. Empty where none is missing.
     """
 
     partitions: int
@@ -106,7 +109,7 @@ class TopicDirectory:
         self._is_aged = bool(self._known) and self.clock_s() - self._listed_s >= KEPT_S
 
     def forget_all(self) -> None:
-        """Drop what the brokers told: one of them just contradicted it."""
+        """Forget what the brokers told, because one of them has just contradicted it."""
         self._known.clear()
         self._partitions.clear()
         self._is_fresh = False
@@ -114,12 +117,12 @@ class TopicDirectory:
     def teach(
         self, topic: str, *, bytes_max: int | None = None, cut_bytes: int | None = None
     ) -> None:
-        """Note limits that a rejection told, lower than those that were known.
+        """Note limits from a rejection, which are lower than the known ones.
 
         Args:
             topic: the topic.
-            bytes_max: it takes no record that is larger.
-            cut_bytes: it may take no batch of several records that is larger.
+            bytes_max: the topic takes no larger record.
+            cut_bytes: the topic may take no larger batch of several records.
         """
         old = self._taught.get(topic) or KnownTopic(0, MILLISECONDS_MAX)
         self._taught[topic] = replace(
@@ -166,12 +169,12 @@ class TopicDirectory:
         return self._known[topic]
 
     def _may_wait_for(self, topic: str) -> bool:
-        """Tell whether a topic lacks replicas for so short a time that they may come back now."""
+        """Tell whether a topic has lacked replicas only for a moment, so they may come back."""
         short_s = self.clock_s() - self._short_since_s[topic]
         return max(short_s, self._waited_s) < SHORTAGE_WAIT_S
 
     def _renew(self) -> None:
-        """Look at everything again; brokers that do not answer leave it as it is known."""
+        """Look at everything again; if the brokers do not answer, keep what is known."""
         self._is_aged = False
         with suppress(BrokerError):
             self._list()

@@ -1,10 +1,10 @@
 """What the tries of one batch have shown: which outputs Kafka will not take, and why.
 
 A rejected record costs its whole transaction, and the broker rejects the whole batch of records
-that it is in. Which one it was is found, in this order, by what is known of the topic and looked up
-again after a rejection (sizes, keys, ages); by what the broker says of single records (KIP-467);
-else by sending the suspects in ever smaller groups. When that takes too long, the topic takes
-nothing more of this batch: no sender can hold up the others.
+that it is in. The sink finds the rejected record in this order: by what it knows of the topic and
+looks up again after a rejection (sizes, keys, ages); by what the broker says of single records
+(KIP-467); else by sending the suspects in ever smaller groups. If the search takes too long, it
+closes the topic for the rest of the batch, so that no sender can hold up the others.
 """
 
 from __future__ import annotations
@@ -52,23 +52,24 @@ RECORD_REASONS: Final = {
     KafkaError.UNKNOWN: RefusedReason.FINAL_REJECTED,
     KafkaError._INVALID_ARG: RefusedReason.RECORD_NOT_MADE,
 }
-"""Why one record is not taken. The unknown error is what a broker says whose own code, or that of a
-plugin, failed over a record: it fails again at every start."""
+"""Why a broker does not take one record. A broker reports the unknown error if its own code, or a
+plugin's, failed over a record; it fails again at every start."""
 BYSTANDER: Final = KafkaError._INVALID_DIFFERENT_RECORD  # type: ignore[attr-defined]  # a stub's gap
-"""What is said of a record that is rejected only because another one of its batch is."""
+"""What a broker says of a record that it rejects only because of another one in the same batch."""
 TIMEOUTS_MAX: Final = 2
 GROUPS: Final = 16
-"""Into how many groups suspects are divided: a try finds one of them, for a flush each."""
+"""Number of groups that suspects are divided into: a try flushes each, and finds the guilty one."""
 COST_OF_ANY: Final = 1
 COST_OF_SUSPICION: Final = 3
 COST_MAX: Final = 48
 """What the search in one topic may cost: 48 tries that name records, or 16 that suspect some."""
 TOTAL_COST_MAX: Final = 96
-"""What it may cost in all topics; from then on each that rejects a record is closed at once."""
+"""What the searches in all topics may cost together; after that a topic that rejects a record is
+closed at once."""
 
 
 class Suspects(NamedTuple):
-    """Records of one topic among which one is not taken.
+    """Records of one topic; the brokers do not take one of them.
 
     Args:
         origins: what they were made of.
@@ -81,13 +82,13 @@ class Suspects(NamedTuple):
 
 @dataclass(slots=True)
 class KnownRejections:
-    """What is known of one batch; the next batch begins without any of it.
+    """What one batch has shown; the next batch begins without it.
 
     Args:
         is_wary: whether every record is measured and tracked.
         closed_topics: topics that take nothing, and why.
-        rejected: what records were made of that were not taken, and why.
-        bare: what refused records were made of that were not taken either.
+        rejected: the origins of records that were not taken, and why.
+        bare: the origins of refused records that were not taken either.
         suspects: by topic.
         timeouts: tries that ended because records were not taken in time.
     """
@@ -102,7 +103,7 @@ class KnownRejections:
     _looked_again: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        """Tell whether anything is known that an output has to be compared with."""
+        """Tell whether outputs have to be compared with what is known."""
         return bool(self.closed_topics or self.rejected)
 
     def refusal(self, output: SinkRecord) -> Refusal | None:
@@ -121,7 +122,7 @@ class KnownRejections:
             directory: forgets what it knows, and learns limits.
 
         Raises:
-            BrokerError: it rejected what only a change at the broker can make it take.
+            BrokerError: a broker rejected what it takes only after a change of its settings.
         """
         self.is_wary = True
         directory.forget_all()
@@ -175,7 +176,7 @@ class KnownRejections:
     def _learn_of_records(
         self, rejections: list[Rejection], names: TopicNames, directory: TopicDirectory
     ) -> None:
-        """Take what was said of the records of one partition."""
+        """Take what the brokers said of the records of one partition."""
         told = [one for one in rejections if one.code in RECORD_REASONS]
         if any(one.record is None for one in told):
             return  # nothing was tracked: the next try does, and measures
@@ -210,7 +211,7 @@ class KnownRejections:
         )
 
     def _learn_of_refused(self, told: list[Rejection], directory: TopicDirectory) -> None:
-        """Have refused records written without what they hold, if that was not tried before."""
+        """Let refused records be written without their contents, unless that was tried before."""
         records = [one.record for one in told if one.record is not None]
         if len(records) < len(told):
             return
@@ -229,8 +230,8 @@ class KnownRejections:
     def _look_again(self, rejection: Rejection) -> None:
         """Count a try that only ran out of time.
 
-        A topic that vanished shows as records that found no leader in time, and holds up what the
-        same transaction has for other topics: which one it was, only the cluster knows.
+        Records for a vanished topic find no leader in time, and hold up those that the same
+        transaction has for other topics. Only the cluster knows which topic it was.
         """
         self.timeouts += 1
         if self.timeouts > TIMEOUTS_MAX:
@@ -238,7 +239,7 @@ class KnownRejections:
 
 
 def _telling(rejections: Sequence[Rejection]) -> list[Rejection]:
-    """Return those that say something of their own record."""
+    """Return the rejections that say something about their own record."""
     return [one for one in rejections if one.code not in (KafkaError._MSG_TIMED_OUT, BYSTANDER)]
 
 

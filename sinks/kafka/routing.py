@@ -1,6 +1,7 @@
 """What becomes of a half message: from a record and an action to an output, without a broker.
 
-What has no place comes back as a refusal: the caller knows what a refusal means for the action.
+A record that has no place to go comes back as a refusal; the caller knows what that means for the
+action.
 """
 
 from __future__ import annotations
@@ -144,7 +145,7 @@ class Router:
             record: what is refused, None where it is gone.
             origin: where it stands.
             refusal: why.
-            is_bare: whether nothing of the record is to be written but where it stands.
+            is_bare: whether only the record's origin is to be written, and nothing that it holds.
         """
         topic, known = self.names.refused, self.find_topic(self.names.refused)
         bytes_max = None if known is None else known.record_batch_bytes_max
@@ -163,7 +164,7 @@ class Router:
         return known.before_max_ms is not None and timestamp_ms < oldest_ms
 
     def _objection(self, output: SinkRecord, known: KnownTopic) -> Refusal | None:
-        """Return what a topic has against a record, None if nothing is known."""
+        """Return why a topic would not take a record, None if no reason is known."""
         topic = output.topic
         if known.shortage:
             detail = f"{topic}: {known.shortage}"
@@ -186,7 +187,7 @@ class Router:
 
 
 def as_target(topic: str, known: KnownTopic, names: TopicNames, bytes_max: int) -> KnownTopic:
-    """Return what is known of a topic, as it holds for what this Checkback writes to it.
+    """Return what is known of a topic, narrowed to what this Checkback may write to it.
 
     Args:
         topic: the topic's name.

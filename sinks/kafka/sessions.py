@@ -1,8 +1,9 @@
 """Fences direct sessions, so that halves which they might still deliver can be discarded.
 
 Once InitProducerId succeeded for an id, every transaction of it is decided and its ends stand in
-all its partitions, and no later one can begin: the owner never initialises an id twice. What is
-written to the direct op topic after that stands behind whatever the session has delivered.
+all its partitions, and no later one can begin: the owner never initialises an id twice. So a record
+that is written to the direct op topic afterwards has a higher offset than everything that the
+session has delivered.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from checkback.sinks.plan import Lookup
 _log = logging.getLogger(__name__)
 
 BATCH_S: Final = 5.0
-"""How long a batch may be held up by fencing. Halves that are left come again an interval later.
-Names of sessions cost their group nothing, and each costs a connection to be fenced."""
+"""How long fencing may hold up a batch; the halves that are left come again an interval later. A
+group may invent any number of sessions at no cost, but fencing one costs a connection."""
 FENCE_S: Final = 2.0
 REMEMBERED_MAX: Final = 10_000
 TRANSACTION_TIMEOUT_MS: Final = 10_000
@@ -64,11 +65,11 @@ class SessionFencer:
         self._halves = RecordReader(dict(self.settings.connection), self.settings.topics.half)
 
     def fence(self, lookups: Sequence[Lookup]) -> list[FencedHalf]:
-        """Fence the sessions of these halves; return those that it worked for.
+        """Fence the sessions of these halves; return the halves whose session is fenced.
 
-        It costs only these halves if it fails: they stay pending, and the state asks again. A half
-        whose id can be no session of its group, or that is gone, has no session to be fenced.
-        After BATCH_S no further half is looked at.
+        If fencing fails, only these halves wait: they stay pending, and the state asks again. A
+        half that is gone, or whose id can be no session of its group, has no session to fence.
+        After BATCH_S the fencer looks at no further half.
         """
         done: list[FencedHalf] = []
         deadline_s = time.monotonic() + BATCH_S
@@ -114,7 +115,7 @@ class SessionFencer:
 
 
 def fence_session(connection: Any, half_topic: str, session: str, timeout_s: float) -> None:
-    """Fence a transactional id for ever; what it left open is aborted, what it decided is ended.
+    """Fence a transactional id for ever: abort its open transaction, end its decided one.
 
     Args:
         connection: librdkafka settings that reach the brokers.
@@ -123,7 +124,7 @@ def fence_session(connection: Any, half_topic: str, session: str, timeout_s: flo
         timeout_s: how long to try; meanwhile "concurrent transactions" is tried again.
 
     Raises:
-        KafkaException: it did not succeed: nothing is known.
+        KafkaException: fencing did not succeed; the session may be fenced or not.
     """
     producer = Producer(
         {

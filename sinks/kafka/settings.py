@@ -60,7 +60,7 @@ class SinkSettings:
         return f"{self.application_id}-marker-{self.query_id}"
 
     def transactional_id(self, state_partition: int) -> str:
-        """Return the transactional id of a state partition: whoever holds it last, writes."""
+        """Return a state partition's transactional id; who initialised it last may write."""
         return f"{self.application_id}-{self.query_id}-{state_partition}"
 
     def __repr__(self) -> str:

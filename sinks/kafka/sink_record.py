@@ -24,8 +24,8 @@ def sent_headers(headers: Headers) -> SentHeaders:
 class SinkRecord(NamedTuple):
     """A record to write: topic, partition (BY_KEY), key, value, headers, timestamp.
 
-    A tuple, because one is made for every message. The last field says which record it was made of,
-    None where it was made of none.
+    A tuple, because the sink makes one for every message. The last field names the record that it
+    was made of, None where there is no such record.
     """
 
     topic: str

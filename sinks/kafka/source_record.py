@@ -1,9 +1,9 @@
-"""A record of the half or the op topic, as what is made of it reads it.
+"""A record of the half or the op topic, as the sink's code sees it.
 
 confluent-kafka raises on a header whose name is no UTF-8, and hands out half a list if asked again;
 librdkafka gives a record of more than 100,000 headers without any, and a batch that unpacks to more
-than 100 MB not at all. Each is one sender's doing and must not stop the others: such a record has
-no headers that can be read, and no more is asked of it.
+than 100 MB not at all. One sender can cause each of these, and must not stop the others. So such a
+record counts as one without readable headers, and the client is not asked again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ short cut for methods without arguments does not look; this way it does."""
 
 
 class SourceRecord(Protocol):
-    """What is asked of a record; few methods, so that tests need no broker."""
+    """The few methods of a record that the sink calls, so that tests need no broker."""
 
     def key(self) -> bytes | None: ...  # noqa: D102
     def value(self) -> bytes | None: ...  # noqa: D102
@@ -87,7 +87,7 @@ class UnreadableHeaders:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """Stands for a record that is there, of which the client can't read anything.
+    """Stands for a record that exists, but of which the client can't read anything.
 
     Args:
         place: topic, partition and offset.
@@ -127,7 +127,7 @@ class UnreadableRecord:
 
 
 def readable(message: PlacedRecord) -> PlacedRecord:
-    """Return the record, or what stands for it where its headers can't be read."""
+    """Return the record, or a substitute without headers where its headers can't be read."""
     try:
         _headers(message)
     except Exception as error:

@@ -1,9 +1,9 @@
 """One Kafka transaction per state partition and batch, with the marker inside it.
 
-The order is what makes it exactly-once: initialising the producer fences whoever wrote for this
-state partition before and ends his transaction; only then is the marker read, so it can't move any
-more behind our back. A producer that is kept from one batch to the next needs no new look: that it
-could commit proves that nobody fenced it in between.
+The order makes it exactly-once. Initialising the producer fences the previous writer of this state
+partition and ends its transaction. Only then the sink reads the marker, which nobody else can move
+from then on. A producer that is kept for the next batch need not read the marker again: its commit
+proves that nobody fenced it in between.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CALL_TRIES: Final = 3
 FLUSH_SLICE_S: Final = 0.1
 REPORTS_WITHIN_S: Final = 2.0
 HANGING_AFTER_S: Final = 5.0
-"""A call that took so much longer than it was given will not come back."""
+"""A call that exceeds its timeout by this much will never return."""
 QUEUE_KIBIBYTES_MAX: Final = 65_536
 RETRY_BACKOFF_MS: Final = 500
 SLOW_COMMIT_S: Final = 0.3
@@ -61,7 +61,7 @@ UNQUEUED_CODES: Final = frozenset(
         KafkaError._INVALID_ARG,
     }
 )
-"""Why librdkafka does not queue a record; the producer is as it was."""
+"""Why librdkafka does not queue a record; the producer can go on."""
 
 
 class ClientFinder(Protocol):
@@ -69,7 +69,7 @@ class ClientFinder(Protocol):
 
     @property
     def client_settings(self) -> dict[str, Any]:
-        """What a client must be made with to be found."""
+        """The settings with which a client must be made, so that it can be found."""
         ...
 
     def newest_client(self) -> int:
@@ -79,7 +79,7 @@ class ClientFinder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """What a broker would not take.
+    """A record that a broker did not take.
 
     Args:
         topic: where it should go.
@@ -109,13 +109,13 @@ class ProducerLostError(BrokerError):
     """The producer can't be used any more: fenced, or a fatal error. A new one may go on."""
 
     was_rejected: bool = False
-    """Whether it was for a record that was rejected, of which nothing more is known."""
+    """Whether the cause was a rejected record of which nothing more is known."""
     was_unanswered: bool = False
-    """Whether the brokers did not do what was asked for: nobody else needs to be at work."""
+    """Whether the cause may be that the brokers did not answer, and no other writer."""
 
 
 def unanswered(message: str) -> ProducerLostError:
-    """Return the loss of a producer for which the brokers did not do what was asked for."""
+    """Return the loss of a producer whose request the brokers did not fulfil."""
     error = ProducerLostError(message, remedy="Check the brokers.")
     error.was_unanswered = True
     return error
@@ -182,8 +182,8 @@ class MarkedProducer:
     def is_superseded(self, batch_id: int) -> bool:
         """Tell whether another producer moved the marker since this one did.
 
-        To be asked when somebody else has written batches since: another executor. Looking costs
-        2 ms; finding out by being fenced costs what was sent by then.
+        To be asked if another executor may have written batches since. A look costs 2 ms; a
+        producer that learns it by being fenced has sent a batch in vain.
         """
         if self.marker is None or self.marker.next_batch >= batch_id:
             return False
@@ -228,16 +228,16 @@ class MarkedProducer:
         """Wait a moment for the full queue to empty.
 
         Raises:
-            RejectedOutputError, ProducerLostError: meanwhile it was told so.
+            RejectedOutputError, ProducerLostError: the brokers said so meanwhile.
         """
         self._guard(lambda: self._producer.poll(0.1))
         self._raise_rejections()
 
     def refuse(self, topic: str, cause: KafkaError, record: SinkRecord | None = None) -> None:
-        """Raise what it means that librdkafka did not even queue a record.
+        """Raise the error for a record that librdkafka did not even queue.
 
         Raises:
-            RejectedOutputError: this record is not taken; or others were not, before it.
+            RejectedOutputError: Kafka does not take this record, or did not take one before it.
             ProducerLostError: anything else.
         """
         if cause.code() not in UNQUEUED_CODES:
@@ -259,8 +259,8 @@ class MarkedProducer:
     def flush(self) -> None:
         """Send what is queued and wait until the brokers have it.
 
-        Not in one call: with a record rejected nothing more is sent, and what still waits would
-        only run into the transaction's timeout.
+        Not in one call: after a rejected record librdkafka sends nothing more, and one call would
+        wait until the transaction's timeout.
         """
         deadline_s = time.monotonic() + CALL_TIMEOUT_S
         left = 1
@@ -343,7 +343,7 @@ class MarkedProducer:
             # A partition that was added must be known by when somebody asks for it.
             "topic.metadata.refresh.interval.ms": 30_000,
             "allow.auto.create.topics": False,
-            # Being fenced is all in a day's work here, and whatever else goes wrong is raised.
+            # Producers are fenced regularly here, and all other errors are raised.
             "log_level": 0,
             **self.settings.connection,
             **(self.native.client_settings if self.native is not None else {}),
@@ -352,7 +352,7 @@ class MarkedProducer:
             "transactional.id": self.settings.transactional_id(self.state_partition),
             "transaction.timeout.ms": self.settings.transaction_timeout_ms,
             "delivery.report.only.error": True,
-            # Once for all: a callback given with each record costs an allocation each.
+            # One callback for all records: one per record would cost an allocation each.
             "on_delivery": self._delivered,
         }
 
@@ -375,7 +375,7 @@ class MarkedProducer:
         raise RejectedOutputError(rejections)
 
     def _guard(self, call: Callable[[], Result]) -> Result:
-        """Run a call of librdkafka's; a failure that it can't try again loses this producer."""
+        """Call librdkafka; if it fails for good, this producer is lost."""
         tries_left = CALL_TRIES
         while True:
             tries_left -= 1

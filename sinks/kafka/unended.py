@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 TOPICS_NAMED_MAX: Final = 10
 ANSWER_MS_MAX: Final = 10_000
 ENDING: Final = frozenset({"PrepareCommit", "PrepareAbort"})
-"""The coordinator's states of a transaction that is decided and not ended in all its partitions."""
+"""States of a transaction that the coordinator has decided, but not ended in all its partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def initialise_once_ended(
         settings: the sink's.
         state_partition: number of the state partition.
         timeout_s: how long the brokers may take to end a transaction that nothing keeps open.
-        look: called between two tries; raises what is to end the wait.
+        look: called between two tries; it raises an error to end the wait.
 
     Raises:
         BrokerError: the brokers can't end the transaction, and never will by themselves.
@@ -96,7 +96,7 @@ def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortT
         state_partition: number of the state partition.
 
     Raises:
-        BrokerError: it will never end by itself; names the topics.
+        BrokerError: the transaction will never end by itself; the error names the topics.
     """
     name = settings.transactional_id(state_partition)
     try:
@@ -139,7 +139,8 @@ def awaited_topics(
         transactional_ids: whose transactions.
 
     Returns:
-        The topics; None where the brokers do not tell: before Kafka 3.0, or who asks may not know.
+        The topics; None where the brokers do not tell, because they are older than Kafka 3.0 or the
+        caller lacks the right to know.
     """
     # Not in every sink process: it is needed on bad days only.
     from kafka.errors import KafkaError as KafkaPythonError
@@ -161,7 +162,7 @@ def awaited_topics(
 def _obstacles(
     settings: SinkSettings, awaited: set[str] | None
 ) -> tuple[list[str], list[ShortTopic]]:
-    """Return what bounds of which topics reject the ends of transactions, and who lacks replicas.
+    """Return which topics' bounds reject ends of transactions, and which topics lack replicas.
 
     Args:
         settings: the sink's.

@@ -1,7 +1,7 @@
 """Keeps a ledger quick to read: puts the small files of many batches together, deletes old files.
 
-Both can run beside the job: it only appends, and files that are younger than the retention, such as
-those of a batch that is being written, are left alone.
+Both can run beside the job. The job only appends, and maintenance does not touch files younger than
+the retention, such as those of a batch that is being written.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Maintenance:
         version: of the table afterwards.
         files_compacted: small files whose rows were put together.
         files_written: files with these rows.
-        files_deleted: files that no version within the retention needs.
+        files_deleted: deleted files, which no version within the retention needs.
         retention_hours: how old a file had to be to be deleted.
     """
 
@@ -36,7 +36,7 @@ class Maintenance:
 
 
 def require_safe(retention_hours: int, longest_reader_hours: int, *, force: bool) -> None:
-    """Refuse a retention that could take files from under somebody who reads or writes.
+    """Refuse a retention so short that files could vanish while somebody reads or writes them.
 
     Args:
         retention_hours: age from which a file that is not needed any more is deleted.

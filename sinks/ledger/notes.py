@@ -23,17 +23,17 @@ from checkback.sinks.native.clients import NativeNotes
 
 NOTED_HEADERS: Final = (UNIQ_KEY, PGROUP, REAL_TOPIC)
 NOTED_BYTES_MAX: Final = ID_BYTES_MAX
-"""No half that is taken names more. The names of refused ones can be megabytes: two thousand such
-in a batch were more than an Arrow column takes, and so ended the job at every start."""
+"""No accepted half has longer names. The names of a refused half can be megabytes: two thousand
+such halves in a batch were more than an Arrow column takes, and ended the job at every start."""
 CHUNK_RECORDS: Final = 4_096
-"""Names are packed so often: as Python objects a batch of a million would weigh 300 MB."""
+"""After this many names they are packed: as Python objects a million names would take 300 MB."""
 
 Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Whom records speak of, one row each; null where the record is gone or does not say.
+    """The names in records, a row for each; null where the record is gone or has no such name.
 
     Args:
         transaction_id: strings, of their bytes the first NOTED_BYTES_MAX.
@@ -49,12 +49,12 @@ class Names:
 
 
 FindNames = Callable[[int, Ints], Names]
-"""(partition, offsets) to the names of the records there, as the NotingReader itself would."""
+"""From (partition, offsets) to the names of those records, as the NotingReader would find them."""
 
 
 @dataclass(slots=True)
 class _Notes:
-    """Names as they come in."""
+    """Names, packed while they come in."""
 
     ids: list[bytes | None] = field(default_factory=list)
     groups: list[bytes | None] = field(default_factory=list)
@@ -125,7 +125,7 @@ class NotingReader:
         """Do nothing: the source is its owner's to close."""
 
     def keep(self, partition: int, names: Names) -> None:
-        """Take the names of the wanted offsets of a partition, found by somebody else."""
+        """Take the names of the wanted offsets of a partition, which the caller has found."""
         self._names[partition] = names
 
     def names(self, partition: int) -> Names:

@@ -2,8 +2,8 @@
 
 Numbers come from the outcomes' arrays, names from the headers of the records that the sink reads
 for its finals anyway; both are put together by position, so that no row is ever a Python object.
-Nothing here depends on what Kafka took: a replayed batch gives the same rows again, though Kafka
-has all of it already.
+Nothing here depends on what Kafka took: a replayed batch gives the same rows, although Kafka
+already has its output.
 """
 
 from __future__ import annotations
@@ -108,10 +108,11 @@ def write_noting(
 
     Args:
         outcomes: of the pages of one state partition, with Action.PREPARED rows.
-        batch: which it is.
+        batch: the batch that the rows belong to.
         halves: reads the half topic.
         ops: reads the op topic.
-        write: the sink; it sees no Action.PREPARED. It may be done already and read nothing.
+        write: writes the outcomes, without those rows, to Kafka. If the batch is written already,
+            it reads nothing.
         find_names: finds names of halves faster than by reading them.
     """
     decided = [_Rows.of(outcomes, of_ops=of_ops) for of_ops in (False, True)]
@@ -251,9 +252,9 @@ class _Rows:
 
 @cache
 def _texts_or_null(*texts: str) -> pa.Array:
-    """Return texts to be taken from, null at place 0.
+    """Return the texts with a null before them, at place 0.
 
-    Not made on import: pyarrow imports pandas then, 0.3 s and 50 MB of every sink process.
+    Made on first use: pyarrow then imports pandas, which costs a sink process 0.3 s and 50 MB.
     """
     return pa.array([None, *texts])
 

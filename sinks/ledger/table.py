@@ -41,16 +41,16 @@ TABLE_PROPERTIES: Final = {
     # Of every column otherwise: in a table with a small file per batch most of the log.
     "delta.dataSkippingStatsColumns": "half_partition,half_offset,event_time",
     "delta.checkpointInterval": "100",
-    # Each commit lists the log: on a local disk 8 µs for every file that is kept.
+    # Each commit lists the log, which takes 8 µs for every kept file on a local disk.
     "delta.logRetentionDuration": "interval 2 hours",
 }
 FILE_BYTES: Final = 128 * 1024 * 1024
 COMPACT_EVERY: Final = 100
-"""Batches between two compactions by the job itself: a commit took 78 µs for each file that the
-table has, so that a day of batches every second would end at 6 s each."""
+"""Number of batches between two compactions by the job itself. A commit took 78 µs for each file of
+the table; after a day with a batch every second, each commit would take 6 s."""
 COMPACT_BYTES: Final = 8 * 1024 * 1024
-"""Files from this size on are left to `checkback ledger maintain`: to put them together again and
-again would write the day's data a hundred times."""
+"""The job does not compact files from this size on, but `checkback ledger maintain` does:
+compacting them again and again would write a day's data a hundred times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class DeltaLedger:
     def last_batch(self, query_id: str) -> int | None:
         """Return the last batch of that query with rows here, None before the first.
 
-        Looked up once: whoever else writes under the query's name makes the next append fail.
+        Looked up once: if somebody else writes under the query's name, the next append fails.
         """
         if query_id not in self._written:
             with delta_errors(self.path):
@@ -169,7 +169,8 @@ class DeltaLedger:
     def require_not_ahead(self, query_id: str, planned: int) -> None:
         """Refuse a checkpoint that has not planned what is written here: it is an older copy.
 
-        Its next batches would bear numbers that stand here with other contents, and be left out.
+        The next batches of such a checkpoint would have numbers that the table already holds with
+        other contents, and would be left out.
 
         Args:
             query_id: of the checkpoint.

@@ -45,7 +45,7 @@ class ForwardedCount(ctypes.Structure):
     """Where forwarding stands, and what it stopped for.
 
     Attributes:
-        at: how many offsets are seen to.
+        at: how many offsets are done.
         code: librdkafka's, where reading or sending failed.
         text_len: bytes of the text.
         text: a topic's name, or what reading failed with.
@@ -104,11 +104,11 @@ class NativeNotes(ctypes.Structure):
         self.time_ms = self.time_ms_rows.ctypes.data
 
     def end(self) -> None:
-        """Give the offsets that were not come to, since the topic ends before them, empty rows."""
+        """Add empty rows for the offsets behind the topic's end."""
         self.ends_rows[:, self.rows + 1 :] = self.ends_rows[:, self.rows, np.newaxis]
 
     def values(self, number: int) -> bytes:
-        """Return the values of one header, one behind the other."""
+        """Return the values of one header, without gaps between them."""
         return ctypes.string_at(self.bytes[number] or 0, int(self.ends_rows[number, -1]))
 
 
@@ -116,7 +116,7 @@ class NativeNotes(ctypes.Structure):
 def native_notes(
     native: Native, headers: tuple[str, str, str], count: int
 ) -> Iterator[NativeNotes]:
-    """Give notes for that many offsets; what they hold is gone at the end."""
+    """Yield notes for that many offsets; their memory is freed afterwards."""
     notes = NativeNotes(headers, count)
     try:
         yield notes
@@ -147,7 +147,7 @@ class NativeSender:
 
 @contextmanager
 def native_sender(native: Native, producer: int) -> Iterator[NativeSender]:
-    """Give what sends through a producer, to be left before the producer ends.
+    """Yield a sender over a producer; leave the block before the producer ends.
 
     Args:
         native: the compiled part.
@@ -172,10 +172,10 @@ class _Silence:
     polls: int = 0
 
     def heard_at(self, position: TopicPartition) -> None:
-        """Count a poll without a record there.
+        """Count a poll without a record at this offset.
 
         Raises:
-            BrokerError: it was the last one that is waited for.
+            BrokerError: there were too many such polls in a row.
         """
         self.polls = self.polls + 1 if position.offset == self.offset else 1
         self.offset = position.offset
@@ -189,7 +189,7 @@ class Sending(NamedTuple):
     Args:
         to: the producer.
         decided: int64[n, 2], of the half at each offset, see plan.Lookup.
-        deal_with: told of what stands against sending on; raises if that is final.
+        deal_with: called with what keeps a final from being sent; raises if the sink can't go on.
     """
 
     to: NativeSender
@@ -234,7 +234,7 @@ class NativeReader:
         sending: Sending | None = None,
         notes: NativeNotes | None = None,
     ) -> None:
-        """Look at records, send the finals of some, and note whom they speak of.
+        """Read records, send the finals of some, and note the names in them.
 
         Args:
             partition: of the topic.

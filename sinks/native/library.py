@@ -1,7 +1,7 @@
 """The compiled part of the sink, forward.c, as functions; without it the sink is slower.
 
-It is built with the package where there is a C compiler, and needs nothing but what it finds in the
-process: librdkafka's functions are those of the copy that confluent-kafka loaded.
+The package builds it where there is a C compiler. It needs no library of its own: it calls
+librdkafka in the copy that confluent-kafka loaded into the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from checkback.protocol.record_size import (
 from checkback.protocol.topics import HEADER_ROOM_BYTES
 
 FILE: Final = "forward.native.so"
-"""A name that Python does not take for a module's: it is none."""
+"""A file name that Python does not take for a module, because this is none."""
 INTERFACE: Final = 4
 TAKEN_OFF_MAX: Final = 64
 PLUGIN_SETTING: Final = "plugin.library.paths"
@@ -175,7 +175,7 @@ def _header_names() -> HeaderNames:
 
 
 def _is_told_of_clients(found: Native) -> bool:
-    """Tell whether this librdkafka loads plugins; a client without brokers connects to nothing."""
+    """Tell whether this librdkafka loads plugins: try it with a client that has no brokers."""
     try:
         Producer({**found.client_settings, "log_level": 0})
     except KafkaException:

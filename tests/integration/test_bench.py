@@ -1,4 +1,4 @@
-"""The bench works: what it measures is complete. `make bench-smoke` runs every verb."""
+"""The bench works: what it measures is complete. `make bench-smoke` runs the usual verbs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import pytest
 from tests.integration.running import COMMAND
 
 from checkback.bench.measures import BOUNDS
+from checkback.bench.options import with_smoke
+from checkback.bench.repository.bodies import BodiesOptions
 from checkback.bench.repository.sizing import cost_of
+from checkback.bench.repository.smoke import MORE_VERBS, problems_of, run_verb
 
 
 @pytest.mark.nightly  # `make bench-smoke` runs as much
@@ -49,3 +52,19 @@ def test_the_job_is_measured_beside_spark_s_own_sink(
         cost = cost_of([result])
         assert cost.cpu_us["jvm"] > 0
         assert cost.stored_bytes["half"] > 1_024
+
+
+@pytest.mark.nightly  # half a minute to a minute each, of the bench alone
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("verb", MORE_VERBS)
+def test_a_verb_that_no_other_test_runs_is_complete(
+    verb: str, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    result = run_verb(verb, bootstrap_servers, tmp_path)
+
+    assert problems_of(verb, result) == []
+    if verb == "bodies":
+        [run] = result["runs"]
+        halves = with_smoke(BodiesOptions()).transactions
+        assert run["facts"] == {"halves": halves, "commits": halves // 2}
+        assert sum(batch["rows"] for batch in run["batches"]) == halves + halves // 2

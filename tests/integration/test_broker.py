@@ -106,10 +106,10 @@ def test_everything_listens_on_one_loopback_address_alone(broker: EmbeddedBroker
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_broker_ends_with_its_parent_however_that_ends(tmp_path: Path, number: int) -> None:
     program = (
-        "import signal, sys, time; from checkback.deploy.broker import EmbeddedBroker\n"
+        "import signal, sys, time; from checkback.deploy import broker as brokers\n"
         # Whoever runs the tests in the background lets them ignore it.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "with EmbeddedBroker(sys.argv[1]) as broker:\n"
+        "with brokers.EmbeddedBroker(sys.argv[1], jvm_options=brokers.QUICK_START) as broker:\n"
         "    print(broker.pid, flush=True); time.sleep(300)"
     )
     with subprocess.Popen(

@@ -52,6 +52,17 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def started(code: str, folder: Path) -> subprocess.Popen[str]:
+    """Start the code, which may wait for the end of its input."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
 def test_the_client_example_sends_a_half_and_commits_it(settings: Settings, tmp_path: Path) -> None:
     ran = run(example(settings), tmp_path)
     assert ran.returncode == 0, ran.stderr
@@ -75,17 +86,18 @@ def test_the_client_example_sends_once_what_runs_twice_with_a_kill_in_between(
     code, real = example(settings), f"{settings.topic_prefix}paid"
     assert code.count(COMMITTED) == 1
     killed = code.replace(COMMITTED, f"        import os; os._exit(9)\n{COMMITTED}")
-    patient = code.replace(PRINT, f"    import time; time.sleep(20)\n{PRINT}")
+    patient = code.replace(PRINT, f"    import sys; sys.stdin.read()\n{PRINT}")
 
     assert run(killed, tmp_path).returncode == 9
     with PipelineProcess(settings, tmp_path / "pipeline") as pipeline:
         pipeline.wait_for("started")
-        second = run(patient, tmp_path)
-        wait_until(lambda: topics.bodies(real) == ["42 EUR"], what="the first run's message")
+        with started(patient, tmp_path) as second:  # it answers the check of the first run's half
+            wait_until(lambda: topics.bodies(real) == ["42 EUR"], what="the first run's message")
+            said, _ = second.communicate(timeout=60)
         third = run(code, tmp_path)
         pipeline.wait_for("progress")
         wait_until(lambda: pipeline.wait_for("progress")["pending"] == 0, what="all settled")
         assert pipeline.terminate() == 0
 
-    assert [one.stdout.split()[0] for one in (second, third)] == ["ROLLBACK_MESSAGE"] * 2
+    assert [one.split()[0] for one in (said, third.stdout)] == ["ROLLBACK_MESSAGE"] * 2
     assert topics.bodies(real) == ["42 EUR"]

@@ -1,4 +1,7 @@
-"""`make setup` on machines that lack something: one sentence that says what to do."""
+"""`make setup` on machines that lack something: one sentence that says what to do.
+
+It runs ``checkback.deploy.prepare`` by the system's Python, in a checkout that has nothing yet.
+"""
 
 from __future__ import annotations
 
@@ -119,3 +122,28 @@ def test_no_network(checkout: Path, programs: Path) -> None:
         "checkback: The Python packages can't be fetched."
         " Check the network, or set PIP_INDEX_URL to your mirror."
     )
+
+
+@pytest.mark.parametrize(
+    ("pip_says", "said"),
+    [
+        (
+            "OSError: [Errno 28] No space left on device",
+            "No space is left on the disk. Free some space for .venv, or set TMPDIR",
+        ),
+        (
+            "Collecting numpy\nERROR: numpy needs a newer pip\nnotice: pip has a new version",
+            "ERROR: numpy needs a newer pip. pip's whole output is in",
+        ),
+    ],
+)
+def test_what_pip_fails_for(pip_says: str, said: str, checkout: Path, programs: Path) -> None:
+    script(programs / "java", "echo 'openjdk version \"17.0.2\" 2022-01-18' >&2")
+    pip = checkout / ".venv" / "bin" / "pip"
+    pip.parent.mkdir(parents=True)
+    script(pip, f"echo '{pip_says}' >&2; exit 1")
+    log = checkout / ".venv" / "pip.log"
+
+    assert make_setup(checkout, programs).startswith(f"checkback: {said}")
+
+    assert not log.exists() or log.read_text("utf-8").strip() == pip_says

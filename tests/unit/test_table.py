@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkback.commands.pending import HEADINGS
-from checkback.commands.table import table_text, terminal_columns
+from checkback.commands.table import list_text, table_text, terminal_columns
 from checkback.commands.tx import history_text
 from checkback.operations.history import HistoryEvent, TransactionHistory
 from checkback.operations.positions import Position
@@ -92,3 +92,11 @@ def test_a_history_fits_the_terminal_and_is_one_line_for_each_event_elsewhere() 
     assert "  key=k" in narrow
     assert "OP_WITHOUT_HALF" in "".join(narrow)
     assert len(wide) == 2 + len(events)
+
+
+@pytest.mark.parametrize(
+    ("is_filtered", "said"), [(False, "None yet."), (True, "Nothing matches.")]
+)
+def test_a_list_without_rows_is_a_sentence(is_filtered: bool, said: str) -> None:
+    assert list_text(["id"], [], "None yet.", is_filtered=is_filtered) == said
+    assert list_text(["id"], [["a"]], "None yet.", is_filtered=is_filtered) == "id\na"

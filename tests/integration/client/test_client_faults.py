@@ -18,7 +18,7 @@ from checkback.client import (
     SendStatus,
 )
 from checkback.client.counters import ClientEvent
-from checkback.deploy.broker import EmbeddedBroker
+from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.protocol import properties as names
 from checkback.protocol.errors import BrokerError, SendError
 from checkback.protocol.topics import TopicPlan
@@ -32,7 +32,8 @@ STORED_LATE_MS = 1_500
 
 @pytest.fixture(scope="module")
 def own_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker(tmp_path_factory.mktemp("faults"), heap_mb=384) as running:
+    folder = tmp_path_factory.mktemp("faults")
+    with EmbeddedBroker(folder, heap_mb=384, jvm_options=QUICK_START) as running:
         yield running
 
 

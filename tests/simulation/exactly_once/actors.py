@@ -8,7 +8,7 @@ dead is woken once more, and every await of its raises `SimulatedCrash` until it
 from __future__ import annotations
 
 import _thread
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -40,18 +40,13 @@ class Actor:
     process: Process
     body: Callable[[], Any]
     gate: Any = field(default_factory=_thread.allocate_lock)
-    is_so: Callable[[], bool] | None = None
+    is_so: Callable[[], object] | None = None
     until_ms: float = 0.0
     idles: bool = False
     is_started: bool = False
     is_done: bool = False
     result: Any = None
     failure: BaseException | None = None
-
-    def is_ready(self, now_ms: float) -> bool:
-        if self.until_ms <= now_ms or self.process.is_dead:
-            return True
-        return self.is_so is not None and self.is_so()
 
 
 class Stage:
@@ -86,8 +81,7 @@ class Stage:
         Raises:
             AssertionError: all wait for ever.
         """
-        now_ms = self.clock.now_ms
-        ready = [one for one in self.actors if one.is_ready(now_ms)]
+        ready = self.ready(self.actors)
         if not ready:
             next_ms = min([one.until_ms for one in self.actors] + [self.next_event_ms()])
             assert next_ms < FOR_EVER, f"all wait: {[one.name for one in self.actors]}"
@@ -100,7 +94,19 @@ class Stage:
             self.actors.remove(actor)
             self.ended(actor)
 
-    def pause(self, is_so: Callable[[], bool] | None, until_ms: float) -> None:
+    def ready(self, among: Sequence[Actor]) -> list[Actor]:
+        """Return the actors that wait for nothing any more."""
+        now_ms = self.clock.now_ms
+        # Every step asks every actor. With a call for each that was most of what a step costs.
+        return [
+            one
+            for one in among
+            if one.until_ms <= now_ms
+            or one.process.is_dead
+            or (one.is_so is not None and one.is_so())
+        ]
+
+    def pause(self, is_so: Callable[[], object] | None, until_ms: float) -> None:
         """Wait, as the current actor, for something or until then.
 
         Raises:
@@ -114,7 +120,7 @@ class Stage:
         if actor.process.is_dead:
             raise SimulatedCrash
 
-    def wait(self, is_so: Callable[[], bool], timeout_s: float | None = None) -> None:
+    def wait(self, is_so: Callable[[], object], timeout_s: float | None = None) -> None:
         """Wait, as the current actor, for something or so long.
 
         Raises:
@@ -122,7 +128,7 @@ class Stage:
         """
         self.pause(is_so, FOR_EVER if timeout_s is None else self.clock.now_ms + timeout_s * 1_000)
 
-    def idle(self, is_so: Callable[[], bool], timeout_s: float | None = None) -> None:
+    def idle(self, is_so: Callable[[], object], timeout_s: float | None = None) -> None:
         """Wait for work: nothing is to be expected of the actor before there is some.
 
         Raises:

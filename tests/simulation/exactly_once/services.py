@@ -104,6 +104,8 @@ class Services:
         """Return how often checks of a process were answered, or it was fenced for a discard."""
         transactions = self.applications.transactions
         for log in self.cluster.topics[self.applications.names.direct_op].partitions:
+            if self._looked_until[log.number] == len(log.records):
+                continue
             for offset in range(self._looked_until[log.number], log.end):
                 record = log.records[offset]
                 if text_value(record.headers, TAGS) == OP_TAG_FENCED:
@@ -123,11 +125,8 @@ class Services:
     @property
     def is_idle(self) -> bool:
         """Tell whether nobody has anything to do, or has anything on its way."""
-        now_ms = self.cluster.clock.now_ms
-        is_busy = any(
-            actor.process.is_service and (not actor.idles or actor.is_ready(now_ms))
-            for actor in self.stage.actors
-        )
+        own = [actor for actor in self.stage.actors if actor.process.is_service]
+        is_busy = not all(actor.idles for actor in own) or bool(self.stage.ready(own))
         logs = self.cluster.topics[self.applications.names.direct_op].partitions
         is_open = any(log.last_stable_offset < log.end for log in logs)
         return not (is_busy or is_open or self.cluster.coordinator.late_commits)

@@ -121,7 +121,7 @@ class StagedQueue(Generic[Item]):
 
     def get(self, timeout: float | None = None) -> Item:
         if not self._items:
-            self._stage.idle(lambda: bool(self._items), timeout)
+            self._stage.idle(self._items.__len__, timeout)
         return self.get_nowait()
 
     def get_nowait(self) -> Item:
