@@ -108,22 +108,28 @@ def test_one_half_goes_at_once_and_one_of_many_is_gathered() -> None:
     assert (world.at_once[0].is_closed, world.gathering[0].is_closed) == (True, True)
 
 
-def test_gathered_halves_share_a_partition_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_direct", [False, True])
+def test_gathered_halves_share_a_partition_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, *, is_direct: bool
+) -> None:
     monkeypatch.setattr(half_producer, "SHARED_TURN_S", 3_600.0)
     world = World()
-    under_way = [world.begin() for _ in range(5)]
+    under_way = [world.begin(is_direct=is_direct) for _ in range(5)]
     partitions = [record[3] for record in world.gathering[0].sent]
     assert (len(partitions), len(set(partitions))) == (4, 1)
     del under_way
     world.producer.close(1)
 
 
-def test_direct_halves_are_not_gathered() -> None:
+@pytest.mark.parametrize(("is_direct", "partitions"), [(False, [0, 1, 0]), (True, [0, 0, 0])])
+def test_few_halves_go_by_turns_and_few_direct_ones_share_a_partition(
+    monkeypatch: pytest.MonkeyPatch, *, is_direct: bool, partitions: list[int]
+) -> None:
+    monkeypatch.setattr(half_producer, "SHARED_TURN_S", 3_600.0)
     world = World()
-    under_way = [world.begin(is_direct=True) for _ in range(3)]
-    assert not world.gathering
-    assert [record[3] for record in world.at_once[0].sent] == [0, 1, 0]
-    del under_way
+    for _ in range(3):
+        world.begin(is_direct=is_direct)
+    assert [record[3] for record in world.at_once[0].sent] == partitions
     world.producer.close(1)
 
 
