@@ -95,7 +95,8 @@ def _print_lines(watch: Watch, output: CommandOutput, interval_s: float) -> None
 
 def _show(watch: Watch, key_within: Callable[[float], str], live: Live, interval_s: float) -> None:
     """Show each look as soon as its answers come, and meanwhile what is waited for."""
-    key, next_s, late = "", 0.0, ()
+    key, next_s = "", 0.0
+    late: tuple[str, ...] = ()
     while key not in QUIT_KEYS:
         if time.monotonic() >= next_s:
             watch.begin()

@@ -96,7 +96,7 @@ def test_lines_come_although_the_brokers_are_silent(
         if len(naps) == 2:
             raise click.Abort
 
-    monkeypatch.setattr(top.time, "sleep", nap)
+    monkeypatch.setattr("checkback.commands.top.time.sleep", nap)
     told = CliRunner().invoke(top.command, ["--output", "json", "--interval", "100"])
 
     first, second = map(json.loads, told.output.splitlines()[:2])
