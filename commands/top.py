@@ -30,7 +30,7 @@ from checkback.protocol.printable import printable
 if TYPE_CHECKING:
     from checkback.console.history import History
     from checkback.console.kafka_facts import GroupRow
-    from checkback.console.watching import Watch
+    from checkback.console.watching import SourceWatch
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 WIDTH: Final = 40
@@ -63,9 +63,9 @@ def command(
     JSON, or no terminal: one snapshot per line.
     """
     from checkback.console.opening import open_sources
-    from checkback.console.watching import Watch
+    from checkback.console.watching import SourceWatch
 
-    watch = Watch(open_sources(settings, metrics_url))
+    watch = SourceWatch(open_sources(settings, metrics_url))
     if once:
         watch.begin()
         watch.take_figures(None)
@@ -83,7 +83,7 @@ def command(
             _show(watch, key_within, live, interval_s)
 
 
-def _print_lines(watch: Watch, output: CommandOutput, interval_s: float) -> None:
+def _print_lines(watch: SourceWatch, output: CommandOutput, interval_s: float) -> None:
     from checkback.console.watching import LATE_S
 
     while True:
@@ -93,9 +93,12 @@ def _print_lines(watch: Watch, output: CommandOutput, interval_s: float) -> None
         time.sleep(interval_s)
 
 
-def _show(watch: Watch, key_within: Callable[[float], str], live: Live, interval_s: float) -> None:
+def _show(
+    watch: SourceWatch, key_within: Callable[[float], str], live: Live, interval_s: float
+) -> None:
     """Show each look as soon as its answers come, and meanwhile what is waited for."""
-    key, next_s, late = "", 0.0, ()
+    key, next_s = "", 0.0
+    late: tuple[str, ...] = ()
     while key not in QUIT_KEYS:
         if time.monotonic() >= next_s:
             watch.begin()
@@ -135,7 +138,7 @@ def _no_key_within(wait_s: float) -> str:
     return ""
 
 
-def _line(watch: Watch, output: CommandOutput) -> None:
+def _line(watch: SourceWatch, output: CommandOutput) -> None:
     """Print the newest figures, and the groups as far as they are known."""
     watch.take_figures(None)
     snapshot = watch.history.latest

@@ -19,7 +19,7 @@ from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import CheckbackError
 
 LATE_S: Final = 1.5
-"""From then on a look that is under way is told of; brokers that answer do so before."""
+"""From then on the terminal says what is waited for; brokers that answer do so before."""
 
 Answer = TypeVar("Answer")
 
@@ -78,7 +78,7 @@ class Inquiry(Generic[Answer]):
             self._answers.put(error)
 
 
-class Watch:
+class SourceWatch:
     """What is known of figures and producer groups by now.
 
     Args:

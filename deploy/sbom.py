@@ -4,6 +4,8 @@
 
 `make release` does so, in the environment of the tools that it needs.
 """
+# pyright: reportMissingImports=false
+# The tools of a release are in an environment of their own.
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from tests.unit.console.console_stage import Stage, make_stage
 
 from checkback.commands import top
 from checkback.console import opening, watching
-from checkback.console.watching import Inquiry, Watch
+from checkback.console.watching import Inquiry, SourceWatch
 
 LONG_S = 60.0
 
@@ -42,7 +42,7 @@ def test_figures_are_there_before_silent_brokers_are_given_up(
 ) -> None:
     """The first picture came after 21 seconds."""
     stage, answers = silent
-    watch = Watch(stage.sources)
+    watch = SourceWatch(stage.sources)
     watch.begin()
 
     assert watch.take_figures(LONG_S)
@@ -57,7 +57,7 @@ def test_figures_are_there_before_silent_brokers_are_given_up(
 
 
 def test_before_the_first_figures_the_terminal_says_so(silent: tuple[Stage, Event]) -> None:
-    watch = Watch(silent[0].sources)
+    watch = SourceWatch(silent[0].sources)
 
     shown = top.text_of(top.view(watch.history, watch.groups))
 
@@ -69,7 +69,7 @@ def test_who_is_waited_for_is_told_and_not_asked_again(
     silent: tuple[Stage, Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "LATE_S", 1e-9)
-    watch = Watch(silent[0].sources)
+    watch = SourceWatch(silent[0].sources)
     watch.begin()
     watch.take_figures(LONG_S)
     watch.begin()
@@ -96,7 +96,7 @@ def test_lines_come_although_the_brokers_are_silent(
         if len(naps) == 2:
             raise click.Abort
 
-    monkeypatch.setattr(top.time, "sleep", nap)
+    monkeypatch.setattr("checkback.commands.top.time.sleep", nap)
     told = CliRunner().invoke(top.command, ["--output", "json", "--interval", "100"])
 
     first, second = map(json.loads, told.output.splitlines()[:2])
