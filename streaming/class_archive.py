@@ -34,7 +34,8 @@ def archive_option() -> str | None:
 
 def with_archive(java_options: str) -> str:
     """Return a driver's JVM options, with those that map the archive unless they name another."""
-    option = None if "Archive" in java_options else archive_option()
+    names_another = any(one in java_options for one in (_MAP_OPTION, DUMP_OPTION))
+    option = None if names_another else archive_option()
     return java_options if option is None else f"{java_options} {option}".strip()
 
 

@@ -67,4 +67,4 @@ def test_a_verb_that_no_other_test_runs_is_complete(
         [run] = result["runs"]
         halves = with_smoke(BodiesOptions()).transactions
         assert run["facts"] == {"halves": halves, "commits": halves // 2}
-        assert sum(batch["rows"] for batch in run["batches"]) == halves + halves // 2
+        assert sum(batch["rows"] for batch in run["batches"]) >= halves + halves // 2  # and ticks

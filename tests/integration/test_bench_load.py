@@ -33,7 +33,7 @@ def read(trial: Trial) -> Read:
     topics = Topics(trial.settings.bootstrap_servers, trial.settings.topic_prefix)
 
     def found(topic: str) -> list[Message]:
-        return sorted(topics.read(topic), key=lambda one: (one.partition(), one.offset()))
+        return sorted(topics.read(topic), key=lambda one: (one.partition() or 0, one.offset() or 0))
 
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -13,7 +14,7 @@ from checkback.operations.transactions import TransactionFinder, open_finder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import NotFoundError
 from checkback.protocol.records import Op
-from checkback.state import Action
+from checkback.state import Action, Outcome
 
 
 @pytest.fixture
@@ -24,10 +25,19 @@ def finder(world: World) -> Iterator[TransactionFinder]:
         yield found
 
 
+def write(world: World, *batches: Outcome) -> None:
+    """Have the sink write batches, and wait until everybody can read them."""
+    writer = world.writer()
+    for number, decided in enumerate(batches):
+        writer.write([decided], number, 0)
+    for topic in (world.real, world.names.settled, world.names.check("g"), world.names.discarded):
+        world.read(topic)
+
+
 def send_op(world: World, op: Op) -> None:
     producer = Producer(dict(world.settings.connection))
-    headers = list(op.headers())
-    producer.produce(world.names.op, op.value(), op.key(), op.partition, headers=headers)
+    headers: Any = op.headers()
+    producer.produce(world.names.op, op.value(), op.key(), op.half_partition, headers=headers)
     assert producer.flush(30) == 0
 
 
@@ -36,7 +46,7 @@ def test_a_position_finds_one_transaction_from_half_to_final(
 ) -> None:
     world.halves([b"zero", b"one"])
     send_op(world, Op(0, 1, "g", "id-1", 8))
-    world.writer().write([commits(0, 1)], 0, 0)
+    write(world, commits(0, 1))
 
     [found] = finder.find("0:1")
 
@@ -60,9 +70,7 @@ def test_a_discarded_half_shows_that_it_was_asked_for(
     world: World, finder: TransactionFinder
 ) -> None:
     world.halves([b"zero"])
-    writer = world.writer()
-    writer.write([outcome((Action.CHECK, 0, 1))], 0, 0)
-    writer.write([outcome((Action.DISCARD_CHECK_LIMIT, 0, 1))], 1, 0)
+    write(world, outcome((Action.CHECK, 0, 1)), outcome((Action.DISCARD_CHECK_LIMIT, 0, 1)))
 
     [found] = finder.find("0:0")
 
@@ -77,7 +85,7 @@ def test_a_half_that_retention_has_deleted_is_known_by_its_mark(
     world: World, finder: TransactionFinder
 ) -> None:
     world.halves([b"zero", b"one"])
-    world.writer().write([commits(0)], 0, 0)
+    write(world, commits(0))
     world.delete_halves_before(1)
 
     [found] = finder.find("0:0")

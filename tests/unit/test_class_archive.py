@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from checkback.streaming.class_archive import archive_option, keep_archive, with_archive
+from checkback.testing.pipeline_process import QUICK_JVM
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +59,11 @@ def test_an_archive_that_the_user_names_is_his(tmp_path: Path, own: str) -> None
     keep_archive(dumped(tmp_path, 7))
 
     assert with_archive(own) == own
+
+
+def test_the_jvm_of_a_quick_run_maps_the_archive_too(tmp_path: Path) -> None:
+    """Its options speak of archives, and name none."""
+    kept = keep_archive(dumped(tmp_path, 7))
+
+    assert "Archive" in QUICK_JVM
+    assert str(kept) in with_archive(QUICK_JVM)
