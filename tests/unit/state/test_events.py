@@ -21,3 +21,10 @@ def test_rows_of_a_kind_come_in_the_order_of_their_topic() -> None:
     assert events.of_kind(EventKind.OP).offset.tolist() == [6, 5]
     assert events.of_kind(EventKind.HALF).offset.tolist() == [1, 4]
     assert len(events.of_kind(EventKind.UNDELIVERED)) == 0
+
+
+def test_rows_that_are_all_of_a_kind_and_in_order_are_not_copied() -> None:
+    """The rows of a batch that brings halves only are many."""
+    events = events_of([half(1), half(2)])
+
+    assert events.of_kind(EventKind.HALF) is events

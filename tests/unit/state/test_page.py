@@ -11,7 +11,7 @@ from tests.unit.state.building import COMMIT, DUE, ROLLBACK, RULES, SENT, Story,
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.state import Action, Counter, Mark, Outcome, Page, pack_settled, unpack_settled
 from checkback.state.packing import Reader, pack_narrow_columns
-from checkback.state.page import PLAIN, SettledOffsets
+from checkback.state.page import _HEADER, PLAIN, SettledOffsets
 from checkback.state.transitions import Phase
 
 PAGE_V1 = bytes.fromhex(
@@ -180,6 +180,15 @@ def test_every_verdict_comes_back_whatever_the_page_size(page_size: int) -> None
         assert np.array_equal(back.verdict, verdict)
         assert np.array_equal(back.forget_slot, forget_slot)
         assert np.array_equal(back.forget_at_ms, settled.forget_at_ms)
+
+
+def test_a_page_without_a_verdict_has_no_bytes_of_verdicts() -> None:
+    story = Story(RULES)
+    story.batch(SENT, half(0))
+
+    *_, quads, runs = _HEADER.unpack_from(story.page.pack())
+
+    assert (quads, runs) == (0, 0)
 
 
 def test_a_pending_half_costs_at_most_17_bytes_of_state_where_all_came_within_a_minute() -> None:
