@@ -30,14 +30,14 @@ NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
 TOLD_BY_RUNBOOKS = {
     "checkback pending --older-than 5m": (0, ""),
     "checkback tx show ID": (0, "verdict pending"),
-    "checkback tx resolve ID --commit --why TEXT --yes": (0, "commit"),
+    "checkback tx resolve ID --commit --why TEXT --yes": (0, "Committed; the final message is"),
     "checkback doctor": (0, "brokers: "),
     "checkback tx resolve": (2, "Missing argument 'ID'"),  # named without what it needs
     "checkback refused list": (0, "REAL_TOPIC_MISSING"),
     "checkback refused show ID": (0, "REAL_TOPIC_MISSING"),
     "checkback topics create --real-topic NAME": (0, "late"),
     "checkback topics create": (0, ""),
-    "checkback refused resend --all --why TEXT --yes": (1, "no-such-topic"),
+    "checkback refused resend --all --why TEXT --yes": (1, "can't be resent: REAL_TOPIC_MISSING"),
     "checkback refused list --newer-than 1h": (0, "late"),
     "checkback checkpoint repartition N --yes": (4, "Stop it with SIGTERM"),
     "checkback discarded list": (0, "check limit"),
@@ -293,7 +293,9 @@ def test_every_command_of_the_runbooks_does_what_its_page_says(
     stage.topics.send_half(b"stuck", stuck, partition=1, properties=NEVER_ASKED)
     at = stage.topics.send_half(b"late", late, partition=1)
     stage.topics.send_op(at, "late", COMMIT)
-    wait_until(lambda: "late" in stage.topics.bodies(stage.topics.names.refused), what="a refusal")
+    names = stage.topics.names
+    wait_until(lambda: "late" in stage.topics.bodies(names.refused), what="a refusal")
+    wait_until(lambda: "silent" in stage.topics.bodies(names.discarded), what="a discard")
     meant = {
         "GROUP": "g",
         "NAME": late,
