@@ -6,6 +6,7 @@ import getpass
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -18,6 +19,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.durations import duration_ms
 from checkback.protocol.errors import UsageError
+from checkback.protocol.refusals import RefusedReason
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -35,6 +37,25 @@ class DurationType(click.ParamType[int]):
             return duration_ms(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+class ReasonType(click.ParamType[str]):
+    """The reason of a refusal, in letters of either case.
+
+    A choice of click's would answer a mistyped one with all of them, and in lower case.
+    """
+
+    name = "reason"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return its name as records have it."""
+        name, known = str(value).upper(), [one.name for one in RefusedReason]
+        if name not in known:
+            close = get_close_matches(name, known, 1, 0.7)
+            meant = f" Did you mean {close[0]}?" if close else ""
+            says = f"{value!r} is no reason.{meant} `checkback docs protocol` lists them."
+            self.fail(says, param, ctx)
+        return name
 
 
 def listing_options(function: Callable[..., Any]) -> Callable[..., Any]:

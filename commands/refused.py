@@ -19,6 +19,7 @@ from checkback.commands.kept_records import (
 from checkback.commands.operator_options import (
     Decorator,
     DurationType,
+    ReasonType,
     open_scanner,
     operator_option,
     yes_option,
@@ -54,7 +55,7 @@ FILTER_OPTIONS: Final[list[Decorator]] = [
     ),
     click.option(
         "--reason",
-        type=click.Choice([reason.name for reason in RefusedReason], case_sensitive=False),
+        type=ReasonType(),
         metavar="REASON",
         help="Only records refused for this reason, such as REAL_TOPIC_MISSING.",
     ),

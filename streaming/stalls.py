@@ -69,9 +69,9 @@ class Stall:
     def remedy(self, bootstrap_servers: str) -> str:
         """Return what to do, with a command of Kafka's as it is to be typed."""
         return (
-            "End that producer, or abort its transaction: kafka-transactions.sh "
+            "End that producer, or abort its transaction: `kafka-transactions.sh "
             f"--bootstrap-server {bootstrap_servers} abort --topic {self.topic} "
-            f"--partition {self.partition} --start-offset {self.offset}."
+            f"--partition {self.partition} --start-offset {self.offset}`."
         )
 
 

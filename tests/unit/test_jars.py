@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from checkback.deploy import jars
-from checkback.deploy.jar_lock import Conf, LockedJar, locked_jars
+from checkback.deploy.jar_lock import LOCK_FILE, Conf, LockedJar, locked_jars
 from checkback.deploy.java import find_java, java_version
 from checkback.protocol.errors import OperationalError, PrerequisiteError
 
@@ -76,7 +76,7 @@ def test_the_lock_has_the_coordinates_of_every_jar() -> None:
         for one in root.iter("dependency")
     }
 
-    assert "".join(one.line() for one in found) == jars.LOCK_FILE.read_text("ascii")
+    assert "".join(one.line() for one in found) == LOCK_FILE.read_text("ascii")
     assert named <= {one[3:] for one in found}
     assert {one.file for one in found} == {f"{one.artifact}-{one.version}.jar" for one in found}
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from checkback.commands.operator_options import listing_options, operator_option
+from checkback.commands.operator_options import ReasonType, listing_options, operator_option
 
 
 @click.command()
@@ -29,6 +29,24 @@ def test_an_age_reaches_the_command_in_milliseconds() -> None:
 )
 def test_what_is_no_age_or_no_number_is_refused(words: list[str]) -> None:
     assert CliRunner().invoke(say, words).exit_code == 2
+
+
+@click.command()
+@click.option("--reason", type=ReasonType())
+def say_reason(reason: str) -> None:
+    click.echo(reason)
+
+
+def test_a_mistyped_reason_is_answered_with_the_one_that_was_meant() -> None:
+    """It was answered with all of them, in lower case."""
+    right = CliRunner().invoke(say_reason, ["--reason", "real_topic_missing"])
+    wrong = CliRunner().invoke(say_reason, ["--reason", "REAL_TOPIC_MISING"])
+    strange = CliRunner().invoke(say_reason, ["--reason", "x"])
+
+    assert right.output == "REAL_TOPIC_MISSING\n"
+    assert (wrong.exit_code, strange.exit_code) == (2, 2)
+    assert "Did you mean REAL_TOPIC_MISSING?" in wrong.output
+    assert "'x' is no reason. `checkback docs protocol` lists them." in strange.output
 
 
 def test_the_operator_is_the_user_of_the_process_unless_one_is_named(

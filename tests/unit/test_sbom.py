@@ -48,7 +48,7 @@ def test_the_sbom_has_every_such_jar_and_nothing_that_changes_from_run_to_run(
 ) -> None:
     file = tmp_path / "sbom.json"
     file.write_text(json.dumps(BEFORE), "utf-8")
-    command = [TOOLS, "-m", "checkback.deploy.sbom", file]
+    command: list[str | Path] = [TOOLS, "-m", "checkback.deploy.sbom", file]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     subprocess.run(command, check=True, env=environment)
     sbom = json.loads(file.read_text("utf-8"))
