@@ -27,6 +27,7 @@ from checkback.streaming.decode_refusals import (
     names_refusal,
     op_refusal,
 )
+from checkback.streaming.op_page_bound import OpPageBound
 from checkback.streaming.page_keys import page_key_of
 from checkback.streaming.verification import RecordVerification
 
@@ -52,6 +53,7 @@ def decode(
     body_bytes_max: Column | None = None,
     verification: RecordVerification | None = None,
     tasks_max: int | None = None,
+    op_pages: OpPageBound | None = None,
 ) -> DataFrame:
     """Return one event row per record of the half and both op topics and per feedback.
 
@@ -65,6 +67,7 @@ def decode(
         body_bytes_max: how large a half's body may be; None for any size.
         verification: refuses what the rules of access control forbid; None where there are none.
         tasks_max: how many tasks read and decode, at most; None for one per partition of the rows.
+        op_pages: refuses ops that name too many pages without a half; None where none is.
 
     Returns:
         page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
@@ -90,7 +93,8 @@ def decode(
         records = verification.verified(records, topics)
     read = loop_ends(_read_records(records, body_bytes_max, access))
     found = loop_ends(_found_by_name(read, access))
-    events = _events(_judged(found, topics, access, takes_direct=takes_direct))
+    judged = _identified(_judged(found, topics, access, takes_direct=takes_direct))
+    events = _events(judged if op_pages is None else op_pages.refusing(judged))
     paged = events.withColumn("page", f.expr(f"offset div {page_size}"))
     return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
 
@@ -181,6 +185,12 @@ def _judged(
     )
 
 
+def _identified(judged: DataFrame) -> DataFrame:
+    """Return the records with both words of their identities."""
+    word = f.coalesce("fenced_identity", f.expr(identity_sql("`group`", "digest")), f.lit(0))
+    return judged.select("*", word.alias("identity"), f.expr(rest_sql("digest")).alias("rest"))
+
+
 def _events(judged: DataFrame) -> DataFrame:
     """Return an event for each record that was judged; its page is still missing."""
     is_own_offset = f.col("is_half") | (f.col("refusal") != 0)
@@ -191,12 +201,10 @@ def _events(judged: DataFrame) -> DataFrame:
         _kind().alias("kind"),
         offset.alias("offset"),
         "time_ms",
-        f.coalesce("fenced_identity", f.expr(identity_sql("`group`", "digest")), f.lit(0)).alias(
-            "identity"
-        ),
+        "identity",
         _detail().alias("detail"),
         "source_offset",
-        f.expr(rest_sql("digest")).alias("identity_rest"),
+        f.col("rest").alias("identity_rest"),
     )
 
 
