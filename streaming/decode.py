@@ -83,8 +83,7 @@ def decode(
     def loop_ends(decoded: DataFrame) -> DataFrame:
         """Cut the loop over rows: Spark compiles none over the place where tasks are put together.
 
-        In one loop, decoding would have more bytecode than the JVM compiles at all (HotSpot's
-        DontCompileHugeMethods: 8,000 bytes).
+        In one loop, decoding would have more bytecode than HotSpot ever compiles (8,000 bytes).
         """
         return decoded if tasks_max is None else decoded.coalesce(tasks_max)
 
@@ -93,7 +92,7 @@ def decode(
         records = verification.verified(records, topics)
     read = loop_ends(_read_records(records, body_bytes_max, access))
     found = loop_ends(_found_by_name(read, access))
-    judged = _identified(_judged(found, topics, access, takes_direct=takes_direct))
+    judged = _judged(found, topics, access, takes_direct=takes_direct)
     events = _events(judged if op_pages is None else op_pages.refusing(judged))
     paged = events.withColumn("page", f.expr(f"offset div {page_size}"))
     return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
@@ -173,22 +172,21 @@ def _found_by_name(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
 def _judged(
     records: DataFrame, topics: TopicNames, access: tuple[str, ...], *, takes_direct: bool
 ) -> DataFrame:
-    """Return the records with their parts by name, why each is refused, and its digest."""
+    """Return the records with their parts by name, why each is refused, and its identity."""
     of_op = op_refusal(takes_direct=takes_direct)
     refusal = f.when(f.col("is_half"), half_refusal(topics)).otherwise(of_op)
     # A record without a group or an id is refused, and nothing asks for its identity.
     digest = f.coalesce(f.expr(digest_sql("`group`", "transaction_id")), as_bytes(""))
-    return records.select(*_parts(takes_direct=takes_direct), *access).select(
-        "*",
-        (_or_access(refusal) if access else refusal).alias("refusal"),
-        digest.alias("digest"),
-    )
-
-
-def _identified(judged: DataFrame) -> DataFrame:
-    """Return the records with both words of their identities."""
     word = f.coalesce("fenced_identity", f.expr(identity_sql("`group`", "digest")), f.lit(0))
-    return judged.select("*", word.alias("identity"), f.expr(rest_sql("digest")).alias("rest"))
+    return (
+        records.select(*_parts(takes_direct=takes_direct), *access)
+        .select(
+            "*",
+            (_or_access(refusal) if access else refusal).alias("refusal"),
+            digest.alias("digest"),
+        )
+        .select("*", word.alias("identity"), f.expr(rest_sql("digest")).alias("identity_rest"))
+    )
 
 
 def _events(judged: DataFrame) -> DataFrame:
@@ -204,7 +202,7 @@ def _events(judged: DataFrame) -> DataFrame:
         "identity",
         _detail().alias("detail"),
         "source_offset",
-        f.col("rest").alias("identity_rest"),
+        "identity_rest",
     )
 
 
