@@ -116,7 +116,8 @@ class Settings:
     )
     op_pages_per_group_max: int = _setting(
         200,
-        "Most pages without any half that one group's ops may name, per state partition and batch",
+        "Most pages without any half that one group's ops may name in a batch, per partition of"
+        " the op topics and of the state",
         least=1,
     )
     half_retention_ms: int = _setting(

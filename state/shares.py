@@ -58,16 +58,18 @@ def within_shares(
 class OpPages:
     """How many pages without any half the ops of each group have named in one pass.
 
-    Such a page is called, and keeps ops that wait: a millisecond each, for whoever invents offsets.
-    An op is hardly ever read before its half, and is asked for again where it was refused. Not a
-    delivered one: its half would be asked about too, and its final be written a second time. So
-    these pass, and no flood of others costs one.
+    Such a page keeps ops that wait, for whoever invents offsets. An op is hardly ever read before
+    its half, and is asked for again where it was refused. Not a delivered one: its half would be
+    asked about too, and its final be written a second time. So these pass, and no flood of others
+    costs one.
 
     Args:
         named: by group.
+        admitted: pages in which an op of anybody was admitted.
     """
 
     named: dict[int, int] = field(default_factory=dict)
+    admitted: int = 0
 
     def admit(self, events: Events, of_group: int) -> Events:
         """Return the events of a page that has none, with the ops refused that go too far.
@@ -82,20 +84,19 @@ class OpPages:
         if has_half or not is_op.any():
             return events
         groups = group_part(events.identity)
-        loud = [
-            group
-            for group in sorted(set(groups[is_op].tolist()))
-            if not self._admits(group, of_group)
-        ]
+        loud = self._loud_among(set(groups[is_op].tolist()), of_group)
         if not loud:
             return events
         return events.with_refused_ops(
-            is_op & np.isin(groups, loud), RefusedReason.OP_PAGES_EXCEEDED
+            is_op & np.isin(groups, list(loud)), RefusedReason.OP_PAGES_EXCEEDED
         )
 
-    def _admits(self, group: int, of_group: int) -> bool:
-        named = self.named.get(group, 0)
-        if named >= of_group or sum(self.named.values()) >= GROUPS_AT_ONCE * of_group:
-            return False
-        self.named[group] = named + 1
-        return True
+    def _loud_among(self, groups: set[int], of_group: int) -> set[int]:
+        """Return which groups can't have this page; it counts once, however many name it."""
+        if self.admitted >= GROUPS_AT_ONCE * of_group:
+            return groups
+        calm = {group for group in groups if self.named.get(group, 0) < of_group}
+        self.admitted += bool(calm)
+        for group in calm:
+            self.named[group] = self.named.get(group, 0) + 1
+        return groups - calm

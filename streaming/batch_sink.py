@@ -21,6 +21,7 @@ from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.ending import StoppedBetweenBatchesError
 from checkback.streaming.idling import FinishedBatch, Idling
 from checkback.streaming.observation import Observation
+from checkback.streaming.op_page_bound import tell_half_ends
 from checkback.streaming.progress import Progress
 from checkback.streaming.read_until import ReadUntil
 from checkback.streaming.sink_task import REPORT_TYPE, sink_function
@@ -66,7 +67,9 @@ class BatchSink:
             raise StoppedBetweenBatchesError
         plan = None
         if self.read_until is not None:
-            plan = self.read_until.tell_tasks(outcomes.sparkSession.sparkContext, batch_id)
+            context = outcomes.sparkSession.sparkContext
+            plan = self.read_until.tell_tasks(context, batch_id)
+            tell_half_ends(context, plan[0], self.settings.topics.half)
             if self.clock is not None:
                 self.clock.require_credible(plan[0].timestamp_ms)
         began_s, settings = time.monotonic(), self.settings

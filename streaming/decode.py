@@ -27,6 +27,7 @@ from checkback.streaming.decode_refusals import (
     names_refusal,
     op_refusal,
 )
+from checkback.streaming.op_page_bound import OpPageBound
 from checkback.streaming.page_keys import page_key_of
 from checkback.streaming.verification import RecordVerification
 
@@ -52,6 +53,7 @@ def decode(
     body_bytes_max: Column | None = None,
     verification: RecordVerification | None = None,
     tasks_max: int | None = None,
+    op_pages: OpPageBound | None = None,
 ) -> DataFrame:
     """Return one event row per record of the half and both op topics and per feedback.
 
@@ -65,6 +67,7 @@ def decode(
         body_bytes_max: how large a half's body may be; None for any size.
         verification: refuses what the rules of access control forbid; None where there are none.
         tasks_max: how many tasks read and decode, at most; None for one per partition of the rows.
+        op_pages: refuses ops that name too many pages without a half; None where none is.
 
     Returns:
         page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
@@ -80,8 +83,7 @@ def decode(
     def loop_ends(decoded: DataFrame) -> DataFrame:
         """Cut the loop over rows: Spark compiles no loop across a coalesce.
 
-        In one loop, decoding would have more bytecode than the JVM compiles at all (HotSpot's
-        DontCompileHugeMethods: 8,000 bytes).
+        In one loop, decoding would have more bytecode than HotSpot ever compiles (8,000 bytes).
         """
         return decoded if tasks_max is None else decoded.coalesce(tasks_max)
 
@@ -90,7 +92,8 @@ def decode(
         records = verification.verified(records, topics)
     read = loop_ends(_read_records(records, body_bytes_max, access))
     found = loop_ends(_found_by_name(read, access))
-    events = _events(_judged(found, topics, access, takes_direct=takes_direct))
+    judged = _judged(found, topics, access, takes_direct=takes_direct)
+    events = _events(judged if op_pages is None else op_pages.refusing(judged))
     paged = events.withColumn("page", f.expr(f"offset div {page_size}"))
     return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
 
@@ -169,15 +172,20 @@ def _found_by_name(records: DataFrame, access: tuple[str, ...]) -> DataFrame:
 def _judged(
     records: DataFrame, topics: TopicNames, access: tuple[str, ...], *, takes_direct: bool
 ) -> DataFrame:
-    """Return the records with their parts by name, why each is refused, and its digest."""
+    """Return the records with their parts by name, why each is refused, and its identity."""
     of_op = op_refusal(takes_direct=takes_direct)
     refusal = f.when(f.col("is_half"), half_refusal(topics)).otherwise(of_op)
     # A record without a group or an id is refused, so nobody uses its identity.
     digest = f.coalesce(f.expr(digest_sql("`group`", "transaction_id")), as_bytes(""))
-    return records.select(*_parts(takes_direct=takes_direct), *access).select(
-        "*",
-        (_or_access(refusal) if access else refusal).alias("refusal"),
-        digest.alias("digest"),
+    word = f.coalesce("fenced_identity", f.expr(identity_sql("`group`", "digest")), f.lit(0))
+    return (
+        records.select(*_parts(takes_direct=takes_direct), *access)
+        .select(
+            "*",
+            (_or_access(refusal) if access else refusal).alias("refusal"),
+            digest.alias("digest"),
+        )
+        .select("*", word.alias("identity"), f.expr(rest_sql("digest")).alias("identity_rest"))
     )
 
 
@@ -191,12 +199,10 @@ def _events(judged: DataFrame) -> DataFrame:
         _kind().alias("kind"),
         offset.alias("offset"),
         "time_ms",
-        f.coalesce("fenced_identity", f.expr(identity_sql("`group`", "digest")), f.lit(0)).alias(
-            "identity"
-        ),
+        "identity",
         _detail().alias("detail"),
         "source_offset",
-        f.expr(rest_sql("digest")).alias("identity_rest"),
+        "identity_rest",
     )
 
 

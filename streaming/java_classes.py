@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Column, SparkSession
 
 PACKAGE: Final = "checkback"
 
@@ -54,3 +55,38 @@ def add_to_driver(jvm: Any, jar: Path) -> None:
     jvm.Thread.currentThread().getContextClassLoader().addURL(
         jvm.java.io.File(str(jar)).toURI().toURL()
     )
+
+
+def call_for_rows(
+    spark: SparkSession, made: Any, method: str, arguments: Sequence[Column]
+) -> Column:
+    """Return the answers of an object of ours that Spark's compiled loop over rows calls.
+
+    Args:
+        spark: the session.
+        made: the object; each task has a copy of its own.
+        method: returns an int.
+        arguments: of the method, of just the types that it takes.
+    """
+    # Imported late, as above.
+    from pyspark.sql import Column
+
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - as above
+    sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst.expressions
+    to_seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
+    expressions = sql.classic.ExpressionUtils
+    called = catalyst.objects.Invoke(
+        catalyst.Literal(made, sql.types.ObjectType(made.getClass())),
+        method,
+        sql.types.DataTypes.IntegerType,
+        to_seq([expressions.expression(_java(one)) for one in arguments]),
+        to_seq([]),
+        False,  # its arguments may be null
+        False,  # its answer is not
+        True,
+    )
+    return Column(expressions.column(called))
+
+
+def _java(column: Any) -> Any:
+    return column._jc  # noqa: SLF001 - as above

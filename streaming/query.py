@@ -12,10 +12,11 @@ from pyspark.sql.streaming.state import GroupStateTimeout
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.topics import TopicNames
-from checkback.state import RulesHistory
+from checkback.state import Rules, RulesHistory
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
+from checkback.streaming.op_page_bound import OpPageBound
 from checkback.streaming.page_keys import KEY_COLUMNS
 from checkback.streaming.pages import (
     OUTCOME_SCHEMA,
@@ -114,24 +115,26 @@ def outcomes_of(
         tasks_max: how many tasks read and decode, at most.
         verification: the rules of access control; None where it is off.
     """
-    limit = body_bytes_max(pages.rules)
-    decoded = decode(rows, topics, pages.page_size, limit, verification, tasks_max)
+    limit = in_force(pages.rules, lambda rules: rules.max_message_bytes)
+    of_group = in_force(pages.rules, lambda rules: rules.op_pages_per_group_max)
+    op_pages = OpPageBound(rows.sparkSession, pages.page_size, of_group)
+    decoded = decode(rows, topics, pages.page_size, limit, verification, tasks_max, op_pages)
     events = packed(decoded, pages.page_size)
     return decided(pages.keys.put_on(events), PageFunction(pages))
 
 
-def body_bytes_max(rules: RulesHistory) -> Column:
-    """Return how large a body may be by the rules of the batch's time, so that replays agree.
+def in_force(rules: RulesHistory, number: Callable[[Rules], int]) -> Column:
+    """Return a number of the rules of the batch's time, so that replays agree.
 
     In a streaming query the current time is the batch's, a constant once the batch is planned.
     """
     now_ms = f.unix_millis(f.current_timestamp())
     (_, first), *later = rules.entries
-    limit, column = first.max_message_bytes, f.lit(first.max_message_bytes)
+    last, column = number(first), f.lit(number(first))
     for from_ms, one in later:
-        if one.max_message_bytes != limit:
-            limit = one.max_message_bytes
-            column = f.when(now_ms >= from_ms, limit).otherwise(column)
+        if number(one) != last:
+            last = number(one)
+            column = f.when(now_ms >= from_ms, last).otherwise(column)
     return column
 
 

@@ -18,7 +18,7 @@ from checkback.protocol.signed_content import SEPARATOR
 from checkback.protocol.topics import TopicNames
 from checkback.security.signing import SignatureAlgorithm
 from checkback.streaming.access_table import AccessTable, AccountFlag, AccountRow, exception_parts
-from checkback.streaming.java_classes import java_class
+from checkback.streaming.java_classes import call_for_rows, java_class
 
 VERIFIER: Final = "RecordVerifier"
 SIGNED_RECORD: Final = "SignedRecord"
@@ -64,23 +64,8 @@ class RecordVerification:
 
         The loop that it stands in has little bytecode left of what HotSpot compiles.
         """
-        jvm: Any = self.spark.sparkContext._jvm  # noqa: SLF001 - no public way to it
-        sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst.expressions
-        verifier = self._verifier(topics)
-        of_verifier = sql.types.ObjectType(verifier.getClass())
-        expressions = sql.classic.ExpressionUtils
-        arguments = [expressions.expression(_java(one)) for one in ARGUMENTS]
-        called = catalyst.objects.Invoke(
-            catalyst.Literal(verifier, of_verifier),
-            "refusal",
-            sql.types.DataTypes.IntegerType,
-            jvm.org.apache.spark.api.python.PythonUtils.toSeq(arguments),
-            jvm.org.apache.spark.api.python.PythonUtils.toSeq([]),
-            False,  # its arguments may be null
-            False,  # its answer is not
-            True,
-        )
-        return Column(expressions.column(called))
+        arguments = [f.expr(one) for one in ARGUMENTS]
+        return call_for_rows(self.spark, self._verifier(topics), "refusal", arguments)
 
     def _verifier(self, topics: TopicNames) -> Any:
         """Return the rules as the object that Spark calls."""
@@ -104,11 +89,6 @@ class RecordVerification:
 
 def _separated(order: tuple[str, ...]) -> bytearray:
     return bytearray(b"".join(name.encode() + SEPARATOR for name in order))
-
-
-def _java(expression: str) -> Any:
-    column: Any = f.expr(expression)
-    return column._jc  # noqa: SLF001 - as above
 
 
 def _added_account(verifier: Any, access_key: str, row: AccountRow) -> Any:

@@ -19,6 +19,7 @@ from checkback.state import EventKind
 from checkback.state.identity import group_part, identity_words
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
+from checkback.streaming.op_page_bound import OpPageBound
 from checkback.streaming.page_keys import PageKeys, page_key_of, page_of_key
 
 TRAN = ("TRAN_MSG", b"true")
@@ -289,7 +290,10 @@ def planned(spark: SparkSession) -> Any:
     """Return Spark's execution of the decoding, as far as the keys of pages."""
     lines = spark.createDataFrame([(half_row(5, time_ms=99).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
-    events = packed(decode(rows, TopicNames("some-prefix-"), 1024, f.lit(4), tasks_max=2), 1024)
+    bound = OpPageBound(spark, 1024, f.lit(200))
+    names = TopicNames("some-prefix-")
+    decoded = decode(rows, names, 1024, f.lit(4), tasks_max=2, op_pages=bound)
+    events = packed(decoded, 1024)
     keyed: Any = PageKeys(4).put_on(events)
     return keyed._jdf.queryExecution()
 

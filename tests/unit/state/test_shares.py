@@ -99,6 +99,15 @@ def test_names_of_groups_that_cost_nothing_buy_no_more_than_four_shares() -> Non
     assert named == [0] * 12 + [1] * 8
 
 
+def test_a_page_that_many_groups_name_counts_once() -> None:
+    """In a backlog the ops of all groups may be read before their halves, side by side."""
+    pages = OpPages()
+    of_all = [Events.concat(*(ops_of(group, page * 8) for group in range(9))) for page in range(3)]
+
+    assert [refused(pages.admit(events, 3)) for events in of_all] == [0, 0, 0]
+    assert [refused(pages.admit(ops_of(9, page), 3)) for page in range(4)] == [0, 0, 0, 1]
+
+
 def test_the_ops_of_others_in_the_same_page_pass() -> None:
     pages = OpPages()
     pages.admit(ops_of(1, 1), 1)
