@@ -13,9 +13,9 @@ from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from checkback.protocol.configuration import NEW_PAGE_SIZE
 from checkback.protocol.records import Op
 
-PAGES = 30_000
-VISIBLE_WITHIN_S = 20
-"""A call for each of these pages took 28 s on two cores with nothing else to do."""
+PAGES = 60_000
+VISIBLE_WITHIN_S = 45
+"""A call for each of half as many pages took 28 s on two cores with nothing else to do."""
 HALF_PARTITIONS = STATE_PARTITIONS = 2
 
 
