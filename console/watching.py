@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from checkback.console.history import History
 from checkback.console.kafka_facts import GroupRow
@@ -126,7 +126,10 @@ class SourceWatch:
     @property
     def late(self) -> tuple[str, ...]:
         """What has been waited for so long that it has to be said."""
-        asked = {"the pipeline's figures": self._figures, "Kafka": self._listing}
+        asked: dict[str, Inquiry[Any]] = {
+            "the pipeline's figures": self._figures,
+            "Kafka": self._listing,
+        }
         return tuple(
             f"Waiting for {name}, for {duration_text(int(one.waits_s * 1_000))} already."
             for name, one in asked.items()

@@ -64,7 +64,7 @@ class Instruments:
 
     def __init__(self, metrics: Iterable[Metric] = PIPELINE) -> None:
         # Else each counter has a second series, of when it was made, which is in no table.
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._known: dict[str, Any] = {metric.name: self._made(metric) for metric in metrics}
 
