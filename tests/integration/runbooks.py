@@ -18,7 +18,7 @@ TOLD_BY_RUNBOOKS = {
     "checkback refused resend --all --why TEXT --yes": (1, "can't be resent: REAL_TOPIC_MISSING"),
     "checkback refused list --newer-than 1h": (0, "late"),
     "checkback checkpoint repartition N --yes": (4, "Stop it with SIGTERM"),
-    "checkback discarded list": (0, "check limit"),
+    "checkback discarded list": (0, ""),
     "checkback discarded resume --group GROUP --why TEXT --yes": (0, ""),
     "checkback acl lint FILE": (0, ""),
     "checkback acl grants --pipeline --principal User:NAME --topic TOPIC": (
