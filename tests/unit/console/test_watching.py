@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -96,7 +97,8 @@ def test_lines_come_although_the_brokers_are_silent(
         if len(naps) == 2:
             raise click.Abort
 
-    monkeypatch.setattr("checkback.commands.top.time.sleep", nap)
+    # Not `time.sleep`, which other threads call as well.
+    monkeypatch.setattr(top, "time", SimpleNamespace(sleep=nap))
     told = CliRunner().invoke(top.command, ["--output", "json", "--interval", "100"])
 
     first, second = map(json.loads, told.output.splitlines()[:2])
