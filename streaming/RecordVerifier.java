@@ -2,7 +2,6 @@ package checkback;
 
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
-import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -19,6 +18,9 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <p>Written for Janino, the compiler that Spark ships: no lambdas, no type inference.
  */
 public final class RecordVerifier implements Serializable {
+
+  /** Stands beside a refusal's code, which is smaller. */
+  static final int IN_ORDER = 256;
 
   static final int BELIEVED = 0;
   static final int ACCESS_KEY_MISSING = 80;
@@ -55,6 +57,7 @@ public final class RecordVerifier implements Serializable {
   private final String addressPattern;
   private final HashMap accounts = new HashMap();
   private transient Pattern addresses;
+  private transient SignedRecord reading;
 
   /**
    * @param halfTopic the topic of halves
@@ -87,26 +90,38 @@ public final class RecordVerifier implements Serializable {
   }
 
   /**
-   * Returns the code of a refusal, 0 for none.
+   * Returns the code of a refusal, 0 for none, and with it IN_ORDER if the first headers are those of
+   * the protocol's order.
    *
    * @param isHalf whether the record stands on the half topic
    * @param isDirectOp whether it stands on the topic of ops of direct halves
    * @param isFeedback whether it stands on the feedback topic, where only the pipeline may write:
    *     Kafka's ACLs see to it
-   * @param inOrder whether its first headers are those of the protocol's order
    * @param partition of its topic
    * @param timeMs when the brokers stored it
    */
-  public int refusal(
-      boolean isHalf, boolean isDirectOp, boolean isFeedback, boolean inOrder, int partition,
-      long timeMs, byte[] key, byte[] value, ArrayData headers) {
-    if (isFeedback || (isDirectOp && saysFenced(headers))) {
-      return BELIEVED;
+  public int verdict(
+      boolean isHalf, boolean isDirectOp, boolean isFeedback, int partition, long timeMs,
+      byte[] key, byte[] value, ArrayData headers) {
+    if (headers == null) {
+      return isFeedback ? BELIEVED : ACCESS_KEY_MISSING;
     }
-    if (!inOrder || headers == null) {
+    SignedRecord record = this.reading();
+    record.read(headers);
+    boolean isInOrder = record.isInOrder(isHalf ? this.namesOfHalf : this.namesOfOp);
+    if (isFeedback || (isDirectOp && saysFenced(record))) {
+      return isInOrder ? IN_ORDER : BELIEVED;
+    }
+    if (!isInOrder) {
       return ACCESS_KEY_MISSING;
     }
-    SignedRecord record = new SignedRecord(headers);
+    int topic = isHalf ? 0 : isDirectOp ? 2 : 1;
+    return IN_ORDER | this.refusal(record, topic, partition, timeMs, key, value);
+  }
+
+  /** Returns the code of a refusal of a record in order, 0 for none. */
+  private int refusal(
+      SignedRecord record, int topic, int partition, long timeMs, byte[] key, byte[] value) {
     if (!record.isSigned()) {
       return ACCESS_KEY_MISSING;
     }
@@ -121,10 +136,10 @@ public final class RecordVerifier implements Serializable {
     if (account == null) {
       return ACCESS_KEY_UNKNOWN;
     }
-    SignedRecord.Bytes head = record.head(isHalf ? this.namesOfHalf : this.namesOfOp);
-    int topic = isHalf ? 0 : isDirectOp ? 2 : 1;
+    boolean isHalf = topic == 0;
+    record.gather(isHalf ? this.namesOfHalf : this.namesOfOp, key);
     int place = isHalf ? SignedRecord.NONE : partition;
-    if (!account.hasSigned(topic, place, head, key, value, record.signature())) {
+    if (!account.hasSigned(record, topic, place, value)) {
       return SIGNATURE_WRONG;
     }
     if (isHalf && Math.abs(timeMs - bornMs) > BORN_TIME_TOLERANCE_MS) {
@@ -133,16 +148,25 @@ public final class RecordVerifier implements Serializable {
     return this.permissionRefusal(isHalf, account, record);
   }
 
+  /** Returns what reads records for this thread. Tasks have verifiers of their own. */
+  private SignedRecord reading() {
+    Thread thread = Thread.currentThread();
+    SignedRecord found = this.reading;
+    if (found == null || !found.isOf(thread)) {
+      found = new SignedRecord(thread);
+      this.reading = found;
+    }
+    return found;
+  }
+
   /**
    * The pipeline does not sign that a session is fenced. Whoever else says it stops nothing: under
    * these rules no half is a direct one.
    */
-  private static boolean saysFenced(ArrayData headers) {
-    if (headers == null || headers.numElements() == 0) {
-      return false;
-    }
-    UTF8String tag = SignedRecord.value(headers, 0);
-    return TAGS.equals(SignedRecord.name(headers, 0)) && OP_TAG_FENCED.equals(tag);
+  private static boolean saysFenced(SignedRecord record) {
+    return record.hasHeaders()
+        && TAGS.equals(record.name(0))
+        && OP_TAG_FENCED.equals(record.value(0));
   }
 
   private int permissionRefusal(boolean isHalf, Account account, SignedRecord record) {
@@ -231,13 +255,10 @@ public final class RecordVerifier implements Serializable {
       this.secrets.add(new SignedRecord.Secret(beginnings, hash, inner, outer));
     }
 
-    boolean hasSigned(
-        int topic, int partition, SignedRecord.Bytes head, byte[] key, byte[] value,
-        byte[] signature) {
+    boolean hasSigned(SignedRecord record, int topic, int partition, byte[] value) {
       for (int at = 0; at < this.secrets.size(); at++) {
         SignedRecord.Secret secret = (SignedRecord.Secret) this.secrets.get(at);
-        SignedRecord.Bytes sizes = secret.sizes(topic, partition, head.end, key);
-        if (MessageDigest.isEqual(secret.sign(sizes, head, key, value), signature)) {
+        if (record.isSignedWith(secret, topic, partition, value)) {
           return true;
         }
       }

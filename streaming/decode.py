@@ -87,9 +87,7 @@ def decode(
         """
         return decoded if tasks_max is None else decoded.coalesce(tasks_max)
 
-    records = _records_to_decode(rows, topics, ("key",) if verification else ())
-    if verification is not None:
-        records = verification.verified(records, topics)
+    records = _records_to_decode(rows, topics, verification)
     read = loop_ends(_read_records(records, body_bytes_max, access))
     found = loop_ends(_found_by_name(read, access))
     judged = _judged(found, topics, access, takes_direct=takes_direct)
@@ -98,26 +96,27 @@ def decode(
     return paged.withColumn("page_key", page_key_of(f.col("page"))).select(*EVENT_COLUMNS)
 
 
-def _records_to_decode(rows: DataFrame, topics: TopicNames, keys: tuple[str, ...]) -> DataFrame:
+def _records_to_decode(
+    rows: DataFrame, topics: TopicNames, verification: RecordVerification | None
+) -> DataFrame:
     """Return halves, ops and feedback, each with what its place and its header names tell.
 
     A value that several later parts need is a column here, and so is computed once.
     """
-    return (
-        rows.where(_is_ours(topics))
-        .select(
-            "partition",
-            f.col("offset").alias("source_offset"),
-            f.unix_millis("timestamp").alias("time_ms"),
-            "value",
-            "headers",
-            (f.col("topic") == topics.half).alias("is_half"),
-            (f.col("topic") == topics.direct_op).alias("is_direct_op"),
-            f.when(f.col("topic") == topics.feedback, _feedback_times()).alias("feedback_times"),
-            *keys,
-        )
-        .withColumn("in_order", _stand_in_order())
+    records = rows.where(_is_ours(topics)).select(
+        "partition",
+        f.col("offset").alias("source_offset"),
+        f.unix_millis("timestamp").alias("time_ms"),
+        "value",
+        "headers",
+        (f.col("topic") == topics.half).alias("is_half"),
+        (f.col("topic") == topics.direct_op).alias("is_direct_op"),
+        f.when(f.col("topic") == topics.feedback, _feedback_times()).alias("feedback_times"),
+        *(("key",) if verification else ()),
     )
+    if verification is not None:
+        return verification.verified(records, topics)
+    return records.withColumn("in_order", _stand_in_order())
 
 
 def _read_records(

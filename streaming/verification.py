@@ -23,10 +23,12 @@ from checkback.streaming.java_classes import call_for_rows, java_class
 VERIFIER: Final = "RecordVerifier"
 SIGNED_RECORD: Final = "SignedRecord"
 ARGUMENTS: Final = (
-    "is_half", "is_direct_op", "feedback_times IS NOT NULL", "in_order", "partition", "time_ms",
-    "key", "value", "headers",
+    "is_half", "is_direct_op", "feedback_times IS NOT NULL", "partition", "time_ms", "key", "value",
+    "headers",
 )  # fmt: skip
-"""Of its method `refusal`."""
+"""Of its method `verdict`."""
+IN_ORDER: Final = 256
+"""Stands beside a refusal's code in what that method returns."""
 HASHES: Final = {
     SignatureAlgorithm.HMAC_SHA256: "SHA-256",
     SignatureAlgorithm.HMAC_SHA1: "SHA-1",
@@ -50,22 +52,30 @@ class RecordVerification:
         """Tell of each record whether it may be believed.
 
         Args:
-            rows: records with is_half, is_direct_op, in_order, feedback_times, partition, time_ms,
-                key, value and headers.
+            rows: records with is_half, is_direct_op, feedback_times, partition, time_ms, key, value
+                and headers.
             topics: the names of the topics.
 
         Returns:
-            The rows with access_refusal: the code of a RefusedReason, 0 for none.
+            The rows with in_order (whether the first headers are those of the protocol's order) and
+            access_refusal: the code of a RefusedReason, 0 for none.
         """
-        return rows.withColumn("access_refusal", self._refusal(topics))
+        verdict = f.col("verdict")
+        return rows.withColumn("verdict", self._verdict(topics)).withColumns(
+            {
+                "in_order": verdict.bitwiseAND(IN_ORDER) != 0,
+                "access_refusal": verdict.bitwiseAND(IN_ORDER - 1),
+            }
+        )
 
-    def _refusal(self, topics: TopicNames) -> Column:
+    def _verdict(self, topics: TopicNames) -> Column:
         """Return the call for a record: all that is decided is decided in it.
 
-        The loop that it stands in has little bytecode left of what HotSpot compiles.
+        The loop that it stands in has little bytecode left of what HotSpot compiles. The class
+        looks at all names of headers, so it tells of their order as well.
         """
         arguments = [f.expr(one) for one in ARGUMENTS]
-        return call_for_rows(self.spark, self._verifier(topics), "refusal", arguments)
+        return call_for_rows(self.spark, self._verifier(topics), "verdict", arguments)
 
     def _verifier(self, topics: TopicNames) -> Any:
         """Return the rules as the object that Spark calls."""

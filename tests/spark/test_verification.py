@@ -122,11 +122,24 @@ def verification(spark: SparkSession) -> RecordVerification:
 
 
 def refusals(
-    spark: SparkSession, verification: RecordVerification, rows: list[KafkaRow]
+    spark: SparkSession,
+    verification: RecordVerification,
+    rows: list[KafkaRow],
+    *,
+    as_bytes: bool = False,
 ) -> list[int]:
-    """Return why each record is refused, 0 where it is not."""
+    """Return why each record is refused, 0 where it is not.
+
+    Args:
+        spark: the session.
+        verification: the rules.
+        rows: the records.
+        as_bytes: whether a row is one array of bytes, as Kafka's source makes it, or objects.
+    """
     lines = spark.createDataFrame([(row.to_json(),) for row in rows], "value string")
-    found = decode(kafka_rows(lines), NAMES, 1024, None, verification).collect()
+    # Where a compiled loop ends, its rows are written.
+    read = kafka_rows(lines).coalesce(1) if as_bytes else kafka_rows(lines)
+    found = decode(read, NAMES, 1024, None, verification).collect()
     refused = (EventKind.REFUSED_HALF, EventKind.REFUSED_OP)
     return [one.detail if one.kind in refused else 0 for one in found]
 
@@ -278,6 +291,17 @@ def test_each_forgery_is_refused_for_its_own_reason(
     assert dict(zip(BAD, found, strict=True)) == {
         name: reason.value for name, (_, reason) in BAD.items()
     }
+
+
+def test_rows_as_kafkas_source_makes_them_are_judged_as_others(
+    spark: SparkSession, verification: RecordVerification
+) -> None:
+    expected = {**dict.fromkeys(GOOD, 0), **{name: int(why) for name, (_, why) in BAD.items()}}
+    rows = [*GOOD.values(), *(row for row, _ in BAD.values())]
+
+    found = refusals(spark, verification, rows, as_bytes=True)
+
+    assert dict(zip(expected, found, strict=True)) == expected
 
 
 def test_a_global_list_takes_the_place_of_permissions_only(spark: SparkSession) -> None:

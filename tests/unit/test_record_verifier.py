@@ -16,7 +16,7 @@ from checkback.protocol.signed_content import (
     signed_tail,
 )
 from checkback.streaming import access_table
-from checkback.streaming.verification import SIGNED_RECORD, VERIFIER
+from checkback.streaming.verification import IN_ORDER, SIGNED_RECORD, VERIFIER
 
 SOURCES = [
     resources.files("checkback.streaming").joinpath(f"{name}.java").read_text("utf-8")
@@ -31,6 +31,8 @@ REFUSALS = (
     RefusedReason.BORN_TIME_UNREADABLE,
 )  # fmt: skip
 HALF, OP = names.HALF_PROTOCOL_ORDER, names.OP_PROTOCOL_ORDER
+LINE_LARGEST = f"HmacSHA256 {'t' * 249} {2**31 - 1} {2**31 - 1} {2**31 - 1}\n"
+"""Kafka's topics have names of 249 characters at most."""
 NUMBERS = {
     **{one.name: one.value for one in REFUSALS},
     "BELIEVED": 0,
@@ -41,7 +43,8 @@ NUMBERS = {
     "HEADERS_IN_ORDER": len(HALF),
     "TIMESTAMP_BYTES_MAX": TIMESTAMP_BYTES_MAX,
     "NONE": -1,
-    "SIZES_BYTES_MAX": len(f"{2**31 - 1} {2**31 - 1} {2**31 - 1}\n"),
+    "IN_ORDER": IN_ORDER,
+    "OPENING_BYTES_MAX": access_table.BLOCK_BYTES + len(LINE_LARGEST),
 }
 TEXTS = {
     "SIGNATURE": names.SIGNATURE,
@@ -70,6 +73,10 @@ def test_no_constant_of_the_class_is_left_out() -> None:
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_a_constant_of_the_class_is_pythons(name: str) -> None:
     assert FOUND[name] == EXPECTED[name]
+
+
+def test_no_code_of_a_refusal_reaches_what_stands_beside_it() -> None:
+    assert max(RefusedReason) < IN_ORDER
 
 
 def test_both_orders_are_as_long() -> None:
