@@ -28,6 +28,7 @@ from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.properties import text_value
+from checkback.state import mark_key
 
 SLOW_S = 240.0
 """A busy machine takes minutes for what a quiet one does in seconds; waiting ends by itself."""
@@ -129,6 +130,8 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     pipeline.kill()
 
     shutil.rmtree(checkpoint / "state")
+    for value, key in ((b"hello", None), (b"\x01", mark_key(0, 0)), (None, b"0:0")):
+        topics.send_raw(names.settled, value, None, key=key)  # a stranger's
     topics.send_op(unread, "unread", COMMIT)
     topics.send_op(early[1], "early-01", ROLLBACK)
     topics.send_op(given_up, "given up", COMMIT)
