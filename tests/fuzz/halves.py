@@ -10,8 +10,6 @@ from tests.fuzz.places import GROUPS, HALF_PARTITIONS, HEALTHY_GROUP, MAX_MESSAG
 from tests.fuzz.records import (
     DELIVERED_OR_REFUSED,
     FINAL,
-    NOWHERE,
-    UNSETTLED,
     Expected,
     Header,
     Moment,
@@ -21,11 +19,19 @@ from tests.fuzz.records import (
     Transaction,
     refused,
 )
+from tests.fuzz.talks import (
+    AFTER_COMMIT,
+    AFTER_COMMIT_OF_OTHERS,
+    COMMIT,
+    FINAL_OP,
+    OP_OF_NO_HALF,
+    ROLLBACK,
+    TALKS,
+)
 
 from checkback.protocol.refusals import RefusedReason as Reason
 from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames
 
-COMMIT, ROLLBACK, UNKNOWN = b"8", b"12", b"0"
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMES_MS: Final = (0, 1, 946_684_800_000, 4_102_444_800_000, 2**62, 2**63 - 1)
 IMMUNITY: Final = (
@@ -295,45 +301,3 @@ BLANKS: Final = (
     (b"UNIQ_KEY", Reason.HALF_WITHOUT_TRANSACTION_ID),
     (b"REAL_TOPIC", Reason.HALF_WITHOUT_REAL_TOPIC),
 )
-FINAL_OP: Final = NOWHERE
-OP_OF_NO_HALF: Final = Expected(
-    UNSETTLED.fates, frozenset({Reason.OP_WITHOUT_HALF.name})
-)  # fmt: skip
-AFTER_COMMIT: Final = refused(Reason.ROLLBACK_AFTER_COMMIT, Reason.OP_WITHOUT_HALF)
-AFTER_ROLLBACK: Final = refused(Reason.COMMIT_AFTER_ROLLBACK, Reason.OP_WITHOUT_HALF)
-AFTER_COMMIT_OF_OTHERS: Final = refused(
-    Reason.ROLLBACK_AFTER_COMMIT, Reason.OP_GROUP_WRONG, Reason.OP_WITHOUT_HALF
-)
-TALKS: Final = (
-    ("commit", (Said(COMMIT, NOWHERE),), FINAL),
-    ("early commit", (Said(COMMIT, NOWHERE, moment=Moment.BEFORE_HALF),), FINAL),
-    ("rollback", (Said(ROLLBACK, NOWHERE),), NOWHERE),
-    ("early rollback", (Said(ROLLBACK, NOWHERE, moment=Moment.BEFORE_HALF),), NOWHERE),
-    ("silent", (), UNSETTLED),
-    ("unknown", (Said(UNKNOWN, NOWHERE), Said(UNKNOWN, NOWHERE, group=b"other")), UNSETTLED),
-    ("repeated", (Said(COMMIT, NOWHERE), Said(COMMIT, NOWHERE)), FINAL),
-    ("contradicted", (Said(COMMIT, NOWHERE), Said(ROLLBACK, AFTER_COMMIT)), FINAL),
-    ("recanted", (Said(ROLLBACK, NOWHERE), Said(COMMIT, AFTER_ROLLBACK)), NOWHERE),
-    (
-        "both early",
-        (
-            Said(COMMIT, NOWHERE, moment=Moment.BEFORE_HALF),
-            Said(ROLLBACK, AFTER_COMMIT, moment=Moment.BEFORE_HALF),
-        ),
-        FINAL,
-    ),
-    (
-        "of another group",
-        (Said(COMMIT, refused(Reason.OP_GROUP_WRONG), group=b"other"), Said(ROLLBACK, NOWHERE)),
-        NOWHERE,
-    ),
-    (
-        "of another id",
-        (
-            Said(ROLLBACK, refused(Reason.OP_TRANSACTION_ID_WRONG), transaction_id=b"other"),
-            Said(COMMIT, NOWHERE),
-        ),
-        FINAL,
-    ),
-)
-"""What is said of a half that is in order, what becomes of each op and of the half."""

@@ -14,10 +14,11 @@ import httpx
 from tests.fuzz.aborting import Aborting
 from tests.fuzz.delivering import Delivering, Delivery
 from tests.fuzz.direct import LATE_AFTER_DISCARD, DirectMaker, direct
-from tests.fuzz.halves import COMMIT, OP_OF_NO_HALF, HalfMaker
+from tests.fuzz.halves import HalfMaker
 from tests.fuzz.ops import OpMaker
 from tests.fuzz.places import HALF_PARTITIONS, HEALTHY_GROUP, create_places, fuzz_settings
 from tests.fuzz.records import NOWHERE, UNSETTLED, Expected, Fate, Moment, Record, Said, Transaction
+from tests.fuzz.talks import COMMIT, OP_OF_NO_HALF
 from tests.fuzz.witness import Origin, Sight, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.running import Pipeline, Topics, wait_until
