@@ -91,6 +91,12 @@ class Feeder:
         return self.topics.send_half(name.encode(), self.real, **half)
 
 
+def scribble(topics: Topics) -> None:
+    """Write what a stranger might, where only the pipeline writes."""
+    for value, key in ((b"hello", None), (b"\x01", mark_key(0, 0)), (None, b"0:0")):
+        topics.send_raw(topics.names.settled, value, None, key=key)
+
+
 def kill_in_its_first_batch(process: subprocess.Popen[str], checkpoint: Path) -> None:
     """Kill a rebuild once a state partition's changes are written.
 
@@ -130,8 +136,7 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     pipeline.kill()
 
     shutil.rmtree(checkpoint / "state")
-    for value, key in ((b"hello", None), (b"\x01", mark_key(0, 0)), (None, b"0:0")):
-        topics.send_raw(names.settled, value, None, key=key)  # a stranger's
+    scribble(topics)
     topics.send_op(unread, "unread", COMMIT)
     topics.send_op(early[1], "early-01", ROLLBACK)
     topics.send_op(given_up, "given up", COMMIT)
