@@ -13,7 +13,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from checkback.client.callback_result import remark_of
 from checkback.protocol.errors import SendError
@@ -81,7 +88,10 @@ class StatusWatch:
         at = first
         while at < end and time.monotonic() < deadline_s:
             message = consumer.poll(POLL_S)
-            if message is not None and message.error() is None:
+            error = None if message is None else message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return
+            if message is not None and error is None:
                 self._take(message)
                 at = (message.offset() or 0) + 1
 
