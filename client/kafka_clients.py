@@ -195,7 +195,7 @@ class KafkaClients:
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             # The pipeline writes it in no transaction: one that somebody leaves open there must not
-            # hide what comes behind it.
+            # hide what follows.
             "isolation.level": "read_uncommitted",
             # Behind the last record there may only be the end of a transaction.
             "enable.partition.eof": True,
