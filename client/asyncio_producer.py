@@ -232,7 +232,7 @@ class _LoopProducer(TransactionMQProducer):
         except SendError:
             raise
         except BaseException:  # the loop ends
-            self._halves.interrupted(half)
+            self._halves.doubt(half)
             raise
 
     async def _await_listener(
