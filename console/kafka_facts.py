@@ -55,6 +55,11 @@ class GroupRow:
     facts: GroupFacts
     finding: Diagnosis
 
+    @property
+    def says(self) -> str:
+        """What the finding says besides what is pending, which has columns of its own."""
+        return self.finding.says.partition(": ")[2]
+
 
 @dataclass(slots=True)
 class KafkaFacts:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
-from tests.unit.console.console_stage import EVIL, NOW_MS, make_stage
+from tests.unit.console.console_stage import EVIL, NOW_MS, MadeUpFacts, make_stage
 
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.running import told_as_running
@@ -30,12 +30,13 @@ from checkback.commands.top import QUIT_KEYS, bars, keys, text_of, view
 from checkback.console import report
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import FigureSampler, History
+from checkback.console.kafka_facts import GroupRow
 from checkback.console.opening import open_sources
 from checkback.console.plots import UNKNOWN
 from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text
 from checkback.console.snapshot import Snapshot
 from checkback.operations.broker_checks import BrokerChecks
-from checkback.operations.diagnosis import Result
+from checkback.operations.diagnosis import GroupFacts, Result, judge_group
 from checkback.operations.lag import ReadPosition, read_positions
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
@@ -145,6 +146,18 @@ def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
         view(stage.console.history, "The brokers do not answer")
     )
     assert bars(("0,68 1,36 2,4",)) == "▁▅█"
+
+
+def test_a_group_that_answers_unknown_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = GroupFacts("order-service", 4, 540_000, True, 1, asked_again=3)
+    rows = [GroupRow(facts, judge_group(facts))]
+    says = "3 asked about more than once; live members: 1"
+    monkeypatch.setattr(MadeUpFacts, "groups", lambda _: rows)
+
+    assert f"warning: {says}" in " ".join(text_of(view(History(), rows)).split())
+    assert f" {says}. <em>" in make_stage(tmp_path).client().get("/parts/groups").text
 
 
 def test_a_pipeline_that_is_down_is_the_first_that_is_told(tmp_path: Path) -> None:
