@@ -246,6 +246,7 @@ class KafkaFacts:
             "transaction_id": record.text(names.UNIQ_KEY),
             "group": record.text(names.PGROUP),
             "body_bytes": len(record.value or b""),
+            "is_half": event.facts["origin_topic"] == self.settings.topics.half,
             "may_be_sent": not refused.obstacle(self.settings.topics.half),
         }
 

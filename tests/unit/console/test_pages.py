@@ -225,6 +225,14 @@ def test_only_an_operator_may_send_a_refused_final_and_only_once(stage: Stage) -
     assert form not in stage.client().get("/parts/refused").text
 
 
+def test_a_refused_record_leads_to_its_transaction(stage: Stage) -> None:
+    """A half by its position, an op by the id that it names."""
+    listed = stage.client().get("/parts/refused").text
+
+    assert '<a href="/transactions?name=0A0000000099C0FFEE">0A0000000099C0FFEE</a>' in listed
+    assert listed.count('<a href="/transactions/0:41">0A0000000099C0FFEE</a>') == 2
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"reason": " "}, {"choice": "delete"}, {"target": ""}, {"reason": "x" * 501}],
