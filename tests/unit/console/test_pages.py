@@ -15,12 +15,13 @@ import pytest
 from tests.unit.console.console_stage import EVIL, OPERATOR, Stage, make_stage
 
 from checkback.console import part_pages, reading_pages
-from checkback.console.access import AccessRules
+from checkback.console.access import AccessRules, Visitor
 from checkback.console.acting_pages import _own_path
 from checkback.console.application import SECURITY_HEADERS, new_application
 from checkback.console.live import event
-from checkback.console.rendering import FOLDER
+from checkback.console.rendering import FOLDER, rendered
 from checkback.console.serving import FORM_BYTES_MAX, SESSION_COOKIE
+from checkback.console.timeline import half_properties
 
 ROOT = Path(__file__).parents[3]
 PAGES = (
@@ -60,6 +61,22 @@ def test_nothing_that_a_message_says_becomes_markup(stage: Stage) -> None:
         assert escape(EVIL) in text, path
     assert EVIL not in client.get("/transactions", params={"name": EVIL}).text
     assert EVIL not in client.get("/pending", params={"group": EVIL}).text
+
+
+def test_nothing_that_a_message_says_turns_or_hides_the_text_beside_it(stage: Stage) -> None:
+    [one] = stage.console.facts.histories("0:4")
+    turned = replace(one, events=tuple(
+        replace(event, facts={**event.facts, "properties": {"note": "\u202emoc.live\x1b[8m"}})
+        if event.kind == "half" else event for event in one.events
+    ))  # fmt: skip
+    shown = rendered("parts/transaction.html", {
+        "shown": [{"history": turned, "entries": [], "waits": None, "body": b"a\n\xe2\x80\xaeb",
+                   "properties": half_properties(turned)}],
+        "visitor": Visitor("kim", sees_bodies=True), "is_static": False,
+    })  # fmt: skip
+
+    assert "\\u202emoc.live\\x1b[8m" in shown
+    assert "a\n\\u202eb" in shown
 
 
 def test_bodies_and_properties_are_for_operators(stage: Stage) -> None:
