@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pty
 import socket
 import sys
 import termios
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
@@ -128,6 +130,36 @@ def test_a_console_that_can_not_listen_says_what_to_do(
     assert code == told["exit_code"] == 3
     assert f"{host} at port {port}: " in told["message"]
     assert "--port" in told["remedy"]
+
+
+@pytest.fixture
+def loggers() -> Iterator[list[logging.Logger]]:
+    """The loggers of console and server, as they were afterwards."""
+    found = [logging.getLogger(name) for name in ("checkback", "uvicorn")]
+    before = [(one, list(one.handlers), one.level, one.propagate) for one in found]
+    for one in found:
+        one.handlers.clear()
+    yield found
+    for one, handlers, level, propagate in before:
+        one.handlers[:], one.propagate = handlers, propagate
+        one.setLevel(level)
+
+
+def test_the_console_and_its_server_log_as_the_settings_say(
+    loggers: list[logging.Logger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["console", "--host", "192.0.2.1", "--anybody-reads", "--log-format", "json"]
+    execute(LazyGroup(NOUNS), [*arguments, "--log-level", "ERROR"])  # can't listen there
+    capsys.readouterr()
+
+    for one in loggers:
+        one.getChild("error").warning("quiet")
+        one.getChild("error").error("no snapshot")
+
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(one["logger"], one["msg"]) for one in told] == [
+        ("checkback.error", "no snapshot"), ("uvicorn.error", "no snapshot"),
+    ]  # fmt: skip
 
 
 def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
