@@ -18,6 +18,7 @@ from checkback.metrics.log_lines import LOGGER, write_log_lines
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError
+from checkback.protocol.printable import printable
 
 if TYPE_CHECKING:
     from checkback.console.access import AccessRules
@@ -194,12 +195,12 @@ def is_loopback(host: str) -> bool:
 
 
 def audit_text(entry: AuditEntry) -> str:
-    """Return an entry of the audit as one line."""
+    """Return an entry of the audit as one line, whatever a form said."""
     cells = (
         time_text(entry.time_ms), entry.operator or "-", entry.action, entry.choice, entry.target,
         entry.result, entry.says, entry.reason,
     )  # fmt: skip
-    return "  ".join(one for one in cells if one)
+    return printable("  ".join(one for one in cells if one))
 
 
 def _require_network(text: str) -> None:

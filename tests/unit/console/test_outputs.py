@@ -293,6 +293,8 @@ def test_the_audit_keeps_the_newest_and_hands_all_on() -> None:
     assert (len(told), len(audit.newest()), audit.newest()[0].target) == (250, 200, "0:249")
     assert entry.as_data()["event"] == "audit"
     assert audit_text(entry).endswith("kim  resolve  commit  0:4  done  Committed.  paid")
+    forged = replace(entry, target="0:4\n2026-11-26  ann  resolve")
+    assert "\n" not in audit_text(forged), "a form makes no line of its own"
 
 
 def test_long_and_binary_bodies_are_shown_as_text() -> None:

@@ -196,6 +196,11 @@ def test_who_has_not_signed_in_can_do_nothing(stage: Stage) -> None:
         answer = client.post(path, data={**WISH, "confirmed": "yes"})
         assert answer.status_code == 403, path
     assert stage.action.performed == []
+    assert [(one.action, one.operator, one.result, one.target) for one in stage.told] == [
+        ("resolve", "", "refused", WISH["target"]), ("resolve", "", "refused", WISH["target"]),
+        ("sign out", "", "refused", WISH["target"]),
+    ]  # fmt: skip
+    assert stage.console.audit.newest() == [], "strangers push no operator's deed off the page"
 
 
 def test_an_operator_previews_confirms_and_is_noted(stage: Stage) -> None:
@@ -215,8 +220,10 @@ def test_an_operator_previews_confirms_and_is_noted(stage: Stage) -> None:
     [made] = stage.action.performed
     assert (made.target, made.choice, made.reason, made.operator) == (*WISH.values(), OPERATOR)
     assert [(one.action, one.operator, one.result) for one in stage.told] == [
-        ("sign in", OPERATOR, "done"), ("resolve", OPERATOR, "done"),
+        ("sign in", OPERATOR, "done"), ("resolve", OPERATOR, "refused"),
+        ("resolve", OPERATOR, "done"),
     ]  # fmt: skip
+    assert stage.told[1].says == "The action was not confirmed."
     assert "paid by phone" in client.get("/actions").text
 
 
@@ -281,6 +288,7 @@ def test_a_form_of_another_site_or_session_does_nothing(stage: Stage) -> None:
     for data, headers in tried:
         assert client.post("/actions/resolve", data=data, headers=headers).status_code == 403
     assert stage.action.performed == []
+    assert [one.result for one in stage.told if one.action == "resolve"] == ["refused"] * 4
     large = client.post("/sign-in", data={"token": "x" * FORM_BYTES_MAX})
     assert large.status_code == 413
 
@@ -304,6 +312,7 @@ def test_signing_in_and_out(stage: Stage) -> None:
     for _ in range(10):
         client.post("/sign-in", data={"token": "no"})
     assert client.post("/sign-in", data={"token": "no"}).status_code == 429
+    assert stage.told[-1].says == "Too many wrong tokens; wait a minute."
 
 
 def test_where_strangers_may_not_read_they_are_asked_to_sign_in(tmp_path: Path) -> None:
