@@ -191,7 +191,7 @@ class TransactionFinder:
             _comes_from(at),
             # A final has its half's timestamp. There is only one, so the search ends with it.
             from_ms=half.time_ms,
-            # Perhaps there is no such topic: Kafka tells neither who has no right on it.
+            # Kafka does not tell a user without rights on a topic whether it exists.
             may_be_hidden=was_refused,
         )
         return [final_event(record) for record in islice(found, 1)]
