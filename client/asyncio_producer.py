@@ -21,7 +21,7 @@ from checkback.client.options import ProducerKeywords
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
 from checkback.client.tracing import UNTRACED, TracedStep
 from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
-from checkback.client.validation import check_message_class, check_topic
+from checkback.client.validation import check_content, check_message_class, check_topic
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,
@@ -209,6 +209,8 @@ class _LoopProducer(TransactionMQProducer):
             )
         check_message_class(message)
         tracing = self.options.tracing or UNTRACED
+        if tracing is not UNTRACED:  # a tracer reads its properties
+            check_content(message, self.options.max_message_size)
         with self._running, tracing.transaction(message) as carrying:
             half = self._begin(carrying)
             with tracing.step(TracedStep.HALF, half.message):

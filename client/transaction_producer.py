@@ -128,6 +128,7 @@ class TransactionMQProducer(DefaultMQProducer):
 
     def _send_traced(self, tracing: Tracing, message: Message, arg: Any) -> TransactionSendResult:
         check_message_class(message)
+        check_content(message, self.options.max_message_size)  # a tracer reads its properties
         with tracing.transaction(message) as carrying:
             half = self._begin(carrying)
             with tracing.step(TracedStep.HALF, half.message):
@@ -147,10 +148,8 @@ class TransactionMQProducer(DefaultMQProducer):
         require_half_and_op(self._facts, self.topics)
         self._facts.prepare(self.topics.half)
         self._create_check_topic()
-        has_status = topic_exists(
-            self._facts.admin, self.topics.status, self._clients.bootstrap_servers,
-            self.options.start_timeout_ms / 1000,
-        )  # fmt: skip
+        servers, timeout_s = self._clients.bootstrap_servers, self.options.start_timeout_ms / 1000
+        has_status = topic_exists(self._facts.admin, self.topics.status, servers, timeout_s)
         try:
             self._open_parts(has_status=has_status)
         except BaseException:

@@ -26,9 +26,11 @@ from checkback.client.direct.lane import Lane
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.fault_tolerance import FaultTable
 from checkback.client.op_producer import OpProducer
+from checkback.client.opentelemetry import OpenTelemetryTracing
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,
+    InvalidMessageError,
     LifeCycleError,
     PrerequisiteError,
 )
@@ -296,3 +298,15 @@ def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:
 
     assert not thread.is_alive()
     assert sorted(interrupted) == ["session_id", "state"]
+
+
+@pytest.mark.parametrize("properties", [None, {"traceparent": 5}, {7: "a"}])
+def test_a_message_that_can_not_be_sent_is_refused_before_it_is_traced(
+    kafka: list[Clients], properties: Any
+) -> None:
+    with (
+        producer_of(tracing=OpenTelemetryTracing()) as producer,
+        pytest.raises(InvalidMessageError),
+    ):
+        producer.send_message_in_transaction(Message("t", b"x", properties=properties))
+    assert not kafka[0].halves[0].sent
