@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.integration.sinking import World, of_halves, outcome
@@ -9,6 +13,7 @@ from tests.integration.sinking import World, of_halves, outcome
 from checkback.protocol.direct import direct_transactional_id
 from checkback.protocol.records import fenced_headers, half_headers
 from checkback.sinks.kafka import sessions
+from checkback.sinks.kafka.sessions import fence_session
 from checkback.state import Action
 from checkback.state.identity import identity_words
 from checkback.testing.waiting import wait_until
@@ -98,3 +103,53 @@ def test_an_id_that_is_no_session_of_the_group_is_left_alone(world: World, name:
 
     producer.commit_transaction(30.0)
     assert told(world) == [b"0"]
+
+
+def new_session(world: World) -> str:
+    return direct_transactional_id(world.settings.topic_prefix, "g", uuid.uuid4().hex)
+
+
+def fence(world: World, session: str) -> None:
+    fence_session(world.settings.connection, world.names.half, session, 30.0)
+
+
+def commit_one_more(world: World, producer: Producer) -> None:
+    producer.begin_transaction()
+    producer.produce(world.real, b"late")
+    producer.commit_transaction(30.0)
+
+
+def test_a_fence_leaves_what_was_committed(world: World) -> None:
+    session = new_session(world)
+    producer = producing(world, session)
+    producer.commit_transaction(30.0)
+
+    fence(world, session)
+
+    assert len(world.read(world.real)) == 1
+    with pytest.raises(KafkaException):
+        commit_one_more(world, producer)
+    assert len(world.read(world.real)) == 1
+
+
+def test_a_fence_that_meets_a_commit_waits_until_it_is_whole_or_undoes_it(world: World) -> None:
+    """At whatever step of the commit: after the fence nothing more of the session is decided."""
+    visible, failed = 0, 0
+    for round_ in range(24):
+        session = new_session(world)
+        producer = producing(world, session)
+        with ThreadPoolExecutor(1) as pool:
+            committing = pool.submit(producer.commit_transaction, 30.0)
+            time.sleep(round_ % 8 * 0.0005)  # the steps of a commit take some milliseconds
+            fence(world, session)
+            seen = len(world.read(world.real))
+            error = committing.exception(60)
+        assert seen == len(world.read(world.real)), "something was decided after the fence"
+        assert error is None or isinstance(error, KafkaException)
+        if error is None:
+            assert seen == visible + 1, "a commit that succeeded is seen"
+        else:
+            assert seen in (visible, visible + 1), "the answer to the commit may have been lost"
+            failed += 1
+        visible = seen
+    print(f"{visible} visible, {failed} commits failed")
