@@ -47,7 +47,7 @@ class DirectOptions:
     bootstrap_servers: str | None = options.bootstrap_servers()
     topic_prefix: str = options.topic_prefix()
     rates: str = options.option("100,1000,5000", "Transactions per second; one run for each.")
-    lanes: str = options.option("1,2", "Numbers of lanes; each rate runs with each.")
+    lanes: str = options.option("1,2,4", "Numbers of lanes; each rate runs with each.")
     seconds: float = options.option(10.0, "How long a run at a rate lasts.", least=1)
     warm_up_seconds: float = options.option(
         120.0, "Before anything is measured, while the broker's JVM still compiles.", least=0
