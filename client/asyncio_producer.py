@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from concurrent import futures
+from inspect import isawaitable, iscoroutine
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -241,7 +242,9 @@ class _LoopProducer(TransactionMQProducer):
         self, listener: AsyncTransactionListener, message: Message, arg: Any
     ) -> CallbackResult:
         try:
-            return result_of(await listener.execute_local_transaction(message, arg))
+            returned: Any = listener.execute_local_transaction(message, arg)
+            # A plain method is no coroutine; its answer counts all the same.
+            return result_of(await returned if isawaitable(returned) else returned)
         except Exception as error:
             return self._failed_listener(message, error)
         except asyncio.CancelledError as error:
@@ -267,9 +270,11 @@ class _Bridge(TransactionListener):
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState | None:
         return self._run(self._listener.check_local_transaction(message))
 
-    def _run(
-        self, callback: Coroutine[Any, Any, LocalTransactionState | None]
-    ) -> LocalTransactionState | None:
+    def _run(self, returned: Any) -> LocalTransactionState | None:
+        if not iscoroutine(returned):  # by a plain method
+            answer: LocalTransactionState | None = returned
+            return answer
+        callback: Coroutine[Any, Any, LocalTransactionState | None] = returned
         loop = self.loop
         if loop is None or not loop.is_running():
             callback.close()
