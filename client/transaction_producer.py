@@ -35,12 +35,12 @@ from checkback.client.validation import (
     IMMUNITY_TIME_MAX_S,
     asks_for_delay,
     check_content,
+    check_listener,
     check_message_class,
     check_timers,
     check_topic,
 )
 from checkback.protocol import properties as names
-from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.properties import Headers
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import half_headers
@@ -81,11 +81,7 @@ class TransactionMQProducer(DefaultMQProducer):
         **options: Unpack[ProducerKeywords],
     ) -> None:
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
-        if not isinstance(transaction_listener, TransactionListener):
-            raise ConfigurationError(
-                f"transaction_listener is a {type(transaction_listener).__name__}.",
-                remedy="Give an object of a class derived from TransactionListener.",
-            )
+        check_listener(transaction_listener)
         self.transaction_listener = transaction_listener
         self._clock = BrokerClock()
         self._closers: list[Callable[[Callable[[], float]], int | None]] = []

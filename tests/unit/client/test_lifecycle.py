@@ -301,6 +301,18 @@ def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:
     assert sorted(interrupted) == ["session_id", "state"]
 
 
+def test_a_listener_with_coroutines_is_refused() -> None:
+    """Nobody would await them: no local transaction would run, and no check be answered."""
+
+    class Awaiting(Committing):
+        async def check_local_transaction(self, message: Any) -> LocalTransactionState:  # type: ignore[override]
+            raise NotImplementedError
+
+    with pytest.raises(ConfigurationError, match="coroutines") as raised:
+        TransactionMQProducer("g", bootstrap_servers="fake", transaction_listener=Awaiting())
+    assert "AsyncTransactionMQProducer" in raised.value.remedy
+
+
 @pytest.mark.parametrize("retries", [0, 2])
 def test_a_send_has_as_many_tries_as_the_option_says(kafka: list[Clients], retries: int) -> None:
     with producer_of(retry_times_when_send_failed=retries) as producer:
