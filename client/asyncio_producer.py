@@ -15,6 +15,7 @@ from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
 from checkback.client.direct.delivery import DELIVERED_S
 from checkback.client.half import Half
+from checkback.client.lifecycle import ServiceState
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt
@@ -123,8 +124,9 @@ class AsyncTransactionMQProducer:
 
         If this is cancelled, the producer is shut down once its start has ended.
         """
-        loop = self._bridge.loop = asyncio.get_running_loop()
-        self._producer.inbox = Inbox(loop)
+        if self._producer.service_state is ServiceState.CREATE_JUST:
+            loop = self._bridge.loop = asyncio.get_running_loop()
+            self._producer.inbox = Inbox(loop)
         try:
             await asyncio.to_thread(self._producer.start)
         except asyncio.CancelledError:

@@ -270,3 +270,16 @@ def test_what_plain_methods_of_a_listener_return_counts(kafka: list[Clients]) ->
             assert await asyncio.to_thread(check, asked_about) is COMMIT
 
     asyncio.run(run())
+
+
+def test_a_second_start_changes_nothing_of_the_first(kafka: list[Clients]) -> None:
+    producer = producer_of(Listener())
+    with asyncio.Runner() as runner:
+        runner.run(producer.start())
+        with pytest.raises(LifeCycleError, match="running"):
+            asyncio.run(producer.start())
+        result = runner.run(producer.send_message_in_transaction(Message("t", b"x")))
+        assert result.local_transaction_state is COMMIT
+        assert producer._bridge.loop is runner.get_loop()
+        runner.run(producer.shutdown())
+    assert kafka[0].halves[0].is_closed
