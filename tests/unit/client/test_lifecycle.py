@@ -301,6 +301,17 @@ def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:
     assert sorted(interrupted) == ["session_id", "state"]
 
 
+def test_a_plain_send_beside_a_shutdown_opens_nothing(kafka: list[Clients]) -> None:
+    """Its thread has seen the producer running, and comes to open a sender when it has ended."""
+    producer = producer_of()
+    producer.start()
+    producer.shutdown()
+
+    with pytest.raises(LifeCycleError):
+        producer._plain_sender()
+    assert not kafka[0].plain
+
+
 def test_a_listener_with_coroutines_is_refused() -> None:
     """Nobody would await them: no local transaction would run, and no check be answered."""
 
