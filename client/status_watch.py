@@ -42,16 +42,13 @@ class StatusWatch:
     def start(self, timeout_s: float) -> None:
         """Read the status, then follow the topic; return without one if brokers take too long."""
         consumer = self._open_consumer()
-        try:
-            self._read_to_end(consumer, time.monotonic() + timeout_s)
-        except KafkaException as error:
-            _log.info("The pipeline's status is not known: %s", remark_of(error))
         thread = threading.Thread(
             target=self._follow, args=(consumer,), name="checkback-status", daemon=True
         )
         try:
+            self._read_to_end(consumer, time.monotonic() + timeout_s)
             thread.start()
-        except RuntimeError:  # no thread is left
+        except BaseException:  # Ctrl-C, or no thread is left
             consumer.close()
             raise
         self._thread = thread
@@ -82,7 +79,11 @@ class StatusWatch:
         # on.
         consumer.assign([self._place])
         left_s = max(0.1, deadline_s - time.monotonic())
-        first, end = consumer.get_watermark_offsets(self._place, left_s)
+        try:
+            first, end = consumer.get_watermark_offsets(self._place, left_s)
+        except KafkaException as error:
+            _log.info("The pipeline's status is not known: %s", remark_of(error))
+            return
         at = first
         while at < end and time.monotonic() < deadline_s:
             message = consumer.poll(POLL_S)
