@@ -46,7 +46,7 @@ class StatusWatch:
             target=self._follow, args=(consumer,), name="checkback-status", daemon=True
         )
         try:
-            self._read_to_end(consumer, time.monotonic() + timeout_s)
+            self._read(consumer, time.monotonic() + timeout_s)
             thread.start()
         except BaseException:  # Ctrl-C, or no thread is left
             consumer.close()
@@ -74,16 +74,18 @@ class StatusWatch:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
+    def _read(self, consumer: Consumer, deadline_s: float) -> None:
+        try:
+            self._read_to_end(consumer, deadline_s)
+        except KafkaException as error:
+            _log.info("The pipeline's status is not known: %s", remark_of(error))
+
     def _read_to_end(self, consumer: Consumer, deadline_s: float) -> None:
         # Assigned first: whatever the brokers answer next, the thread follows the topic from now
         # on.
         consumer.assign([self._place])
         left_s = max(0.1, deadline_s - time.monotonic())
-        try:
-            first, end = consumer.get_watermark_offsets(self._place, left_s)
-        except KafkaException as error:
-            _log.info("The pipeline's status is not known: %s", remark_of(error))
-            return
+        first, end = consumer.get_watermark_offsets(self._place, left_s)
         at = first
         while at < end and time.monotonic() < deadline_s:
             message = consumer.poll(POLL_S)
