@@ -49,16 +49,13 @@ class StatusWatch:
     def start(self, timeout_s: float) -> None:
         """Read the status, then follow the topic; return without one if brokers take too long."""
         consumer = self._open_consumer()
-        try:
-            self._read_to_end(consumer, time.monotonic() + timeout_s)
-        except KafkaException as error:
-            _log.info("The pipeline's status is not known: %s", remark_of(error))
         thread = threading.Thread(
             target=self._follow, args=(consumer,), name="checkback-status", daemon=True
         )
         try:
+            self._read(consumer, time.monotonic() + timeout_s)
             thread.start()
-        except RuntimeError:  # no thread is left
+        except BaseException:  # Ctrl-C, or no thread is left
             consumer.close()
             raise
         self._thread = thread
@@ -83,6 +80,12 @@ class StatusWatch:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
+
+    def _read(self, consumer: Consumer, deadline_s: float) -> None:
+        try:
+            self._read_to_end(consumer, deadline_s)
+        except KafkaException as error:
+            _log.info("The pipeline's status is not known: %s", remark_of(error))
 
     def _read_to_end(self, consumer: Consumer, deadline_s: float) -> None:
         # Assigned first: whatever the brokers answer next, the thread follows the topic from now
