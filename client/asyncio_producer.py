@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from concurrent import futures
+from inspect import isawaitable, iscoroutine
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -13,6 +15,7 @@ from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
 from checkback.client.direct.delivery import DELIVERED_S
 from checkback.client.half import Half
+from checkback.client.lifecycle import ServiceState
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt
@@ -20,8 +23,14 @@ from checkback.client.options import ProducerKeywords
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
 from checkback.client.tracing import UNTRACED, TracedStep
 from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
-from checkback.client.validation import check_message_class, check_topic
-from checkback.protocol.errors import BrokerError, ConfigurationError, NotFoundError, SendError
+from checkback.client.validation import check_content, check_message_class, check_topic
+from checkback.protocol.errors import (
+    BrokerError,
+    ConfigurationError,
+    LifeCycleError,
+    NotFoundError,
+    SendError,
+)
 
 LOOP_LOOK_S: Final = 1.0
 """How often a check that waits for the loop looks whether the loop still runs."""
@@ -111,10 +120,19 @@ class AsyncTransactionMQProducer:
         return self._producer.counters
 
     async def start(self) -> None:
-        """As :meth:`TransactionMQProducer.start`; the listener runs in this loop from now on."""
-        loop = self._bridge.loop = asyncio.get_running_loop()
-        self._producer.inbox = Inbox(loop)
-        await asyncio.to_thread(self._producer.start)
+        """As :meth:`TransactionMQProducer.start`; the listener runs in this loop from now on.
+
+        If this is cancelled, the producer is shut down once its start has ended.
+        """
+        if self._producer.service_state is ServiceState.CREATE_JUST:
+            loop = self._bridge.loop = asyncio.get_running_loop()
+            self._producer.inbox = Inbox(loop)
+        try:
+            await asyncio.to_thread(self._producer.start)
+        except asyncio.CancelledError:
+            # The thread that starts it goes on, and nobody else would shut it down.
+            threading.Thread(target=self._producer.shutdown, daemon=True).start()
+            raise
 
     async def shutdown(self) -> int:
         """As :meth:`TransactionMQProducer.shutdown`; the loop goes on serving the listener."""
@@ -140,6 +158,7 @@ class AsyncTransactionMQProducer:
         async with self._room:
             try:
                 await self._producer.learn_topic(message)
+                await self._producer.learn_leaders(message.topic)
             except NotFoundError as error:
                 raise BrokerError(
                     error.message, remedy=error.remedy, topic=message.topic
@@ -171,13 +190,30 @@ class _LoopProducer(TransactionMQProducer):
             check_topic(message.topic, self.topics)
             await asyncio.to_thread(self._facts.prepare, message.topic)
 
+    async def learn_leaders(self, topic: str) -> None:
+        """Ask the brokers in a thread who leads a topic, where that is not known.
+
+        Raises:
+            BrokerError: this user may not describe it, or Kafka does not answer.
+            NotFoundError: there is no such topic.
+        """
+        if not self._facts.knows_leaders(topic):
+            await asyncio.to_thread(self._facts.topic, topic)
+
     async def transact(
         self, listener: AsyncTransactionListener, message: Message, arg: Any
     ) -> TransactionSendResult:
         """Do what :meth:`send_message_in_transaction` does, and wait in the loop."""
         self._require_running()
+        if self.inbox.loop is not asyncio.get_running_loop():
+            raise LifeCycleError(
+                f"The producer of group {self.producer_group} was started in another event loop.",
+                remedy="Make and start a producer in each event loop.",
+            )
         check_message_class(message)
         tracing = self.options.tracing or UNTRACED
+        if tracing is not UNTRACED:  # a tracer reads its properties
+            check_content(message, self.options.max_message_size)
         with self._running, tracing.transaction(message) as carrying:
             half = self._begin(carrying)
             with tracing.step(TracedStep.HALF, half.message):
@@ -201,14 +237,16 @@ class _LoopProducer(TransactionMQProducer):
         except SendError:
             raise
         except BaseException:  # the loop ends
-            self._halves.interrupted(half)
+            self._halves.doubt(half)
             raise
 
     async def _await_listener(
         self, listener: AsyncTransactionListener, message: Message, arg: Any
     ) -> CallbackResult:
         try:
-            return result_of(await listener.execute_local_transaction(message, arg))
+            returned: Any = listener.execute_local_transaction(message, arg)
+            # A plain method is no coroutine; its answer counts all the same.
+            return result_of(await returned if isawaitable(returned) else returned)
         except Exception as error:
             return self._failed_listener(message, error)
         except asyncio.CancelledError as error:
@@ -234,9 +272,11 @@ class _Bridge(TransactionListener):
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState | None:
         return self._run(self._listener.check_local_transaction(message))
 
-    def _run(
-        self, callback: Coroutine[Any, Any, LocalTransactionState | None]
-    ) -> LocalTransactionState | None:
+    def _run(self, returned: Any) -> LocalTransactionState | None:
+        if not iscoroutine(returned):  # by a plain method
+            answer: LocalTransactionState | None = returned
+            return answer
+        callback: Coroutine[Any, Any, LocalTransactionState | None] = returned
         loop = self.loop
         if loop is None or not loop.is_running():
             callback.close()

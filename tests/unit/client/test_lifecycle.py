@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -24,7 +26,16 @@ from checkback.client.direct.lane import Lane
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.fault_tolerance import FaultTable
 from checkback.client.op_producer import OpProducer
-from checkback.protocol.errors import BrokerError, ConfigurationError, LifeCycleError
+from checkback.client.opentelemetry import OpenTelemetryTracing
+from checkback.protocol.errors import (
+    BrokerError,
+    ConfigurationError,
+    InvalidMessageError,
+    LifeCycleError,
+    PrerequisiteError,
+    SendError,
+)
+from checkback.testing import wait_until
 
 __all__ = ["kafka"]
 STATUS = "RMQ_SYS_TRANS_STATUS_TOPIC"
@@ -79,6 +90,78 @@ def test_a_start_that_fails_leaves_nothing_open(kafka: list[Clients]) -> None:
     kafka[0].opened_admin.fails.clear()
     producer.start()
     assert producer.send_message_in_transaction(Message("t", b"x")).queue_offset == 7
+    assert producer.shutdown() == 0
+
+
+@pytest.mark.parametrize("started", range(6))
+def test_a_start_that_lacks_threads_says_so_and_leaves_nothing_open(
+    kafka: list[Clients], monkeypatch: pytest.MonkeyPatch, started: int
+) -> None:
+    options = {"direct_delivery": True, "start_timeout_ms": 20}
+    producer, left, start = producer_of(**options), [started], threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", limited)
+        with pytest.raises(PrerequisiteError, match=r"can't start new thread|no thread can be"):
+            producer.start()
+    names = ("checkback-RMQ", "checkback-status", "checkback-direct", "checkback-check")
+    wait_until(
+        lambda: not [one for one in threading.enumerate() if one.name.startswith(names)],
+        10, "the end of all threads",
+    )  # fmt: skip
+    assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops)
+
+    producer.start()
+    assert producer.send_message_in_transaction(Message("t", b"x")).queue_offset == 7
+    assert producer.shutdown() == 0
+
+
+def test_a_shutdown_that_is_interrupted_leaves_nothing_open(
+    kafka: list[Clients], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = producer_of()
+    producer.start()
+    producer.send(Message("t", b"x"))
+
+    def interrupt(*_: object) -> int:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("checkback.client.running.Running.wait_until_idle", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        producer.shutdown()
+
+    assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops + kafka[0].plain)
+
+
+def test_a_forked_child_may_shut_down_a_producer_that_another_thread_starts(
+    kafka: list[Clients],
+) -> None:
+    """The child has the lock that the thread held, and not the thread."""
+    producer, asked, answer = producer_of(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        asked.set()
+        answer.wait(20)
+
+    kafka[0].opened_admin.fails[STATUS] = wait
+    starting = threading.Thread(target=producer.start, daemon=True)
+    starting.start()
+    assert asked.wait(10)
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)
+        os._exit(producer.shutdown())
+    assert os.waitpid(child, 0)[1] == 0
+    answer.set()
+    starting.join(10)
     assert producer.shutdown() == 0
 
 
@@ -216,3 +299,54 @@ def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:
 
     assert not thread.is_alive()
     assert sorted(interrupted) == ["session_id", "state"]
+
+
+def test_a_plain_send_beside_a_shutdown_opens_nothing(kafka: list[Clients]) -> None:
+    """Its thread has seen the producer running, and comes to open a sender when it has ended."""
+    producer = producer_of()
+    producer.start()
+    producer.shutdown()
+
+    with pytest.raises(LifeCycleError):
+        producer._plain_sender()
+    assert not kafka[0].plain
+
+
+def test_a_listener_with_coroutines_is_refused() -> None:
+    """Nobody would await them: no local transaction would run, and no check be answered."""
+
+    class Awaiting(Committing):
+        async def check_local_transaction(self, message: Any) -> LocalTransactionState:  # type: ignore[override]
+            raise NotImplementedError
+
+    with pytest.raises(ConfigurationError, match="coroutines") as raised:
+        TransactionMQProducer("g", bootstrap_servers="fake", transaction_listener=Awaiting())
+    assert "AsyncTransactionMQProducer" in raised.value.remedy
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_send_has_as_many_tries_as_the_option_says(kafka: list[Clients], retries: int) -> None:
+    with producer_of(retry_times_when_send_failed=retries) as producer:
+        producer._plain_sender()
+        tries = list[object]()
+
+        def fail(*record: object) -> None:
+            tries.append(record)
+            raise TRANSPORT
+
+        kafka[0].plain[0].produce = fail  # type: ignore[method-assign]
+        with pytest.raises(SendError):
+            producer.send(Message("t", b"x"))
+    assert len(tries) == 1 + retries
+
+
+@pytest.mark.parametrize("properties", [None, {"traceparent": 5}, {7: "a"}])
+def test_a_message_that_can_not_be_sent_is_refused_before_it_is_traced(
+    kafka: list[Clients], properties: Any
+) -> None:
+    with (
+        producer_of(tracing=OpenTelemetryTracing()) as producer,
+        pytest.raises(InvalidMessageError),
+    ):
+        producer.send_message_in_transaction(Message("t", b"x", properties=properties))
+    assert not kafka[0].halves[0].sent
