@@ -24,7 +24,8 @@ from tests.integration.checkpoint_stage import (
     Stage,
     wait_for_idle,
 )
-from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.checkpoints.identity import CheckpointIdentity
 from checkback.checkpoints.state_rows import read_state
@@ -49,7 +50,10 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def stage(
-    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+    broker: EmbeddedBroker,
+    tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession,
+    shared_jvm: SharedJvm,
 ) -> Stage:
     prefix, folder = f"t{uuid.uuid4().hex[:10]}-", tmp_path_factory.mktemp("tools")
     topics = Topics(broker.bootstrap_servers, prefix, HALF_PARTITIONS)
@@ -70,7 +74,7 @@ def stage(
         stage.op(f"committed-{number}", COMMIT)
     stage.half("rolled-back", 0)
     stage.op("rolled-back", ROLLBACK)
-    with Pipeline(settings, folder) as pipeline:
+    with shared_jvm.pipeline(settings, folder) as pipeline:
         pipeline.wait_for("started", PATIENCE_S)
         wait_until(
             lambda: len(stage.checks()) == HALF_PARTITIONS, PATIENCE_S, what="a check of each"
@@ -329,7 +333,7 @@ def test_a_batch_that_is_written_in_part_is_not_dropped(
 
 
 def test_partitions_change_and_nothing_is_lost_doubled_or_forgotten(
-    stage: Stage, spark: SparkSession
+    stage: Stage, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
     finals = sorted(f"committed-{number}" for number in range(HALF_PARTITIONS))
     assert stage.topics.bodies(stage.real) == finals
@@ -341,25 +345,30 @@ def test_partitions_change_and_nothing_is_lost_doubled_or_forgotten(
     assert done.dropped_batch == done.batch_id  # planned by the stop, never begun
     with pytest.raises(UsageError, match="already has 3 state partitions"):
         repartition(stage.settings, spark, stage.checkpoint(spark), 3)
-    run_on(stage, spark, 3, ["asked-0", "sent-meanwhile"], "asked-1")
+    run_on(stage, spark, shared_jvm, 3, ["asked-0", "sent-meanwhile"], "asked-1")
 
     done = repartition(stage.settings, spark, stage.checkpoint(spark), 1)
 
     assert (done.before, done.after, done.settled_partitions_added) == (3, 1, 0)
-    run_on(stage, spark, 1, ["asked-2"], "asked-3")
+    run_on(stage, spark, shared_jvm, 1, ["asked-2"], "asked-3")
     expected = sorted([*finals, "asked-0", "sent-meanwhile", "asked-2"])
     assert stage.topics.bodies(stage.real) == expected
     assert stage.topics.reasons() == []
 
 
 def run_on(
-    stage: Stage, spark: SparkSession, partitions: int, to_commit: list[str], asked: str
+    stage: Stage,
+    spark: SparkSession,
+    shared_jvm: SharedJvm,
+    partitions: int,
+    to_commit: list[str],
+    asked: str,
 ) -> None:
     """Run with the checkpoint's partitions; commit some, see that deadlines still pass."""
     before = len(stage.checks()[asked])
     # Nobody sets the number: the run has to take the checkpoint's.
     settings = replace(stage.settings, state_partitions=None)
-    with Pipeline(settings, stage.folder) as pipeline:
+    with shared_jvm.pipeline(settings, stage.folder) as pipeline:
         assert pipeline.wait_for("started", PATIENCE_S)["state_partitions"] == partitions
         for name in to_commit:
             stage.op(name, COMMIT)
