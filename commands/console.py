@@ -14,9 +14,11 @@ import click
 from checkback.commands.core import CommandOutput, output_option
 from checkback.commands.metrics_option import metrics_url_option
 from checkback.commands.settings import settings_options
+from checkback.metrics.log_lines import LOGGER, write_log_lines
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError
+from checkback.protocol.printable import printable
 
 if TYPE_CHECKING:
     from checkback.console.access import AccessRules
@@ -99,11 +101,13 @@ def command(
     console = new_console(settings, sources, chosen, tell, is_secure=https)
     sampler = FigureSampler(sources.snapshots, console.history)
     names = allowed_hosts(host, hostnames, chosen)
+    write_log_lines(settings.log_format, settings.log_level, loggers=(LOGGER, "uvicorn"))
     server = ConsoleServer(
         uvicorn.Config(
-            new_application(console, sampler, names), host, port, log_level="warning",
+            new_application(console, sampler, names), host, port, log_config=None,
             # Who asks is the address of the connection; a header could say anything.
-            proxy_headers=False, server_header=False, timeout_graceful_shutdown=END_S,
+            access_log=False, proxy_headers=False, server_header=False,
+            timeout_graceful_shutdown=END_S,
         )
     )  # fmt: skip
     _serve(server, output, host, chosen)
@@ -191,12 +195,12 @@ def is_loopback(host: str) -> bool:
 
 
 def audit_text(entry: AuditEntry) -> str:
-    """Return an entry of the audit as one line."""
+    """Return an entry of the audit as one line, whatever a form said."""
     cells = (
         time_text(entry.time_ms), entry.operator or "-", entry.action, entry.choice, entry.target,
         entry.result, entry.says, entry.reason,
     )  # fmt: skip
-    return "  ".join(one for one in cells if one)
+    return printable("  ".join(one for one in cells if one))
 
 
 def _require_network(text: str) -> None:

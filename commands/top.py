@@ -221,7 +221,7 @@ def _finding(row: GroupRow) -> Text:
         return Text("idle")
     if not row.finding.remedy:
         return Text(str(row.finding.result))
-    return Text(f"{row.finding.result}: {row.finding.says.split(': ')[-1]}")
+    return Text(f"{row.finding.result}: {row.says}")
 
 
 def _groups_data(groups: Sequence[GroupRow] | str) -> list[dict[str, Any]] | None:

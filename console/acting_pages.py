@@ -8,13 +8,14 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from checkback.console.access import SESSION_S, TooManyFailuresError, Visitor
-from checkback.console.actions import OperatorAction, Wish, checked_wish
-from checkback.console.audit import AuditEntry
+from checkback.console.actions import REASON_CHARACTERS_MAX, OperatorAction, Wish, checked_wish
 from checkback.console.serving import (
+    NOTED_CHARACTERS_MAX,
     SESSION_COOKIE,
     Form,
     Operator,
     console_of,
+    note,
     page,
     visitor_of,
 )
@@ -36,17 +37,17 @@ def sign_in(request: Request, form: Form) -> Response:
     try:
         begun = console.access.sign_in(form.get("token", ""))
     except TooManyFailuresError:
-        raise HTTPException(
-            HTTPStatus.TOO_MANY_REQUESTS, "Too many wrong tokens; wait a minute."
-        ) from None
+        says = "Too many wrong tokens; wait a minute."
+        note(request, "", "sign in", result="refused", says=says)
+        raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, says) from None
     if begun is None:
-        _note(request, "", "sign in", result="refused", says="the token is nobody's")
+        note(request, "", "sign in", result="refused", says="the token is nobody's")
         error = "This token is nobody's."
         shown = page(request, visitor_of(request), "sign_in.html", next=onward, error=error)
         shown.status_code = HTTPStatus.FORBIDDEN
         return shown
     session, name = begun
-    _note(request, name, "sign in")
+    note(request, name, "sign in")
     answer = RedirectResponse(onward, HTTPStatus.SEE_OTHER)
     answer.set_cookie(
         SESSION_COOKIE, session, max_age=SESSION_S, httponly=True, samesite="strict",
@@ -59,7 +60,7 @@ def sign_in(request: Request, form: Form) -> Response:
 def sign_out(request: Request, visitor: Operator) -> Response:
     """End the session."""
     console_of(request).access.sign_out(request.cookies.get(SESSION_COOKIE, ""))
-    _note(request, visitor.name, "sign out")
+    note(request, visitor.name, "sign out")
     answer = RedirectResponse("/", HTTPStatus.SEE_OTHER)
     answer.delete_cookie(SESSION_COOKIE)
     return answer
@@ -78,20 +79,25 @@ def preview(request: Request, visitor: Operator, form: Form, name: str) -> HTMLR
 def perform(request: Request, visitor: Operator, form: Form, name: str) -> HTMLResponse:
     """Do what was previewed and confirmed, and show what became of it."""
     action = _action(request, name)
-    wish = checked_wish(action, form, visitor.name)
-    if form.get("confirmed") != "yes":
-        raise UsageError("The action was not confirmed.", remedy="Tick the box of the preview.")
     try:
+        wish = _confirmed_wish(action, form, visitor.name)
         deed = action.perform(wish)
     except CheckbackError as error:
-        _note_wish(request, visitor, name, wish, result="refused", says=error.message)
+        _note_wish(request, visitor, name, form, result="refused", says=error.message)
         raise
     except Exception:
-        _note_wish(request, visitor, name, wish, result="failed", says="see the console's log")
+        _note_wish(request, visitor, name, form, result="failed", says="see the console's log")
         raise
     result = "done" if deed.is_as_wished else "not as wished"
-    _note_wish(request, visitor, name, wish, result=result, says=deed.says)
+    _note_wish(request, visitor, name, form, result=result, says=deed.says)
     return page(request, visitor, "deed.html", action=action, wish=wish, deed=deed)
+
+
+def _confirmed_wish(action: OperatorAction, form: Form, operator: str) -> Wish:
+    wish = checked_wish(action, form, operator)
+    if form.get("confirmed") != "yes":
+        raise UsageError("The action was not confirmed.", remedy="Tick the box of the preview.")
+    return wish
 
 
 def _action(request: Request, name: str) -> OperatorAction:
@@ -108,15 +114,11 @@ def _own_path(path: str) -> str:
 
 
 def _note_wish(
-    request: Request, visitor: Visitor, action: str, wish: Wish, *, result: str, says: str
+    request: Request, visitor: Visitor, action: str, form: Form, *, result: str, says: str
 ) -> None:
-    _note(
-        request, visitor.name, action, target=wish.target, choice=wish.choice, reason=wish.reason,
-        result=result, says=says,
-    )  # fmt: skip
-
-
-def _note(request: Request, operator: str, action: str, **facts: str) -> None:
-    console = console_of(request)
-    peer = "" if request.client is None else request.client.host
-    console.audit.add(AuditEntry(console.now_ms(), operator, action, peer=peer, **facts))
+    asked = {
+        "target": form.get("target", "").strip()[:NOTED_CHARACTERS_MAX],
+        "choice": form.get("choice", "")[:NOTED_CHARACTERS_MAX],
+        "reason": " ".join(form.get("reason", "").split())[:REASON_CHARACTERS_MAX],
+    }
+    note(request, visitor.name, action, **asked, result=result, says=says)

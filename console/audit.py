@@ -43,7 +43,9 @@ class AuditEntry:
 
 @dataclass(slots=True)
 class Audit:
-    """Hands entries on, and keeps the newest for the page.
+    """Hands entries on, and keeps the newest of operators for the page.
+
+    What strangers try is handed on only: kept, it would push out what operators did.
 
     Args:
         tell: takes every entry at once, for a log that lasts.
@@ -55,7 +57,8 @@ class Audit:
     def add(self, entry: AuditEntry) -> None:
         """Add an entry."""
         self.tell(entry)
-        self._kept.append(entry)
+        if entry.operator:
+            self._kept.append(entry)
 
     def newest(self) -> list[AuditEntry]:
         """Return the entries that are kept, newest first."""

@@ -55,6 +55,11 @@ class GroupRow:
     facts: GroupFacts
     finding: Diagnosis
 
+    @property
+    def says(self) -> str:
+        """What the finding says besides what is pending, which has columns of its own."""
+        return self.finding.says.partition(": ")[2]
+
 
 @dataclass(slots=True)
 class KafkaFacts:
@@ -241,6 +246,7 @@ class KafkaFacts:
             "transaction_id": record.text(names.UNIQ_KEY),
             "group": record.text(names.PGROUP),
             "body_bytes": len(record.value or b""),
+            "is_half": event.facts["origin_topic"] == self.settings.topics.half,
             "may_be_sent": not refused.obstacle(self.settings.topics.half),
         }
 

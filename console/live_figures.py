@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http.client import HTTPException
@@ -25,7 +26,8 @@ class LiveFigures:
     """One reading of the endpoint.
 
     Args:
-        samples: every value that it had.
+        samples: every value that it had; a job that has not read its checkpoint yet serves NaN for
+            what the state holds, and NaN is no value.
     """
 
     samples: Samples = field(default_factory=dict)
@@ -40,6 +42,8 @@ class LiveFigures:
         samples: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
         for family in text_string_to_metric_families(text):
             for one in family.samples:
+                if math.isnan(one.value):
+                    continue
                 labels = tuple(sorted(one.labels.items()))
                 samples.setdefault(one.name, {})[labels] = one.value
         return cls(samples)

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from checkback.console.kafka_facts import SEARCHED_OFFSETS_MAX
 from checkback.console.plots import HEIGHT, WIDTH, number_text
 from checkback.operations.timestamps import time_text
 from checkback.protocol.durations import duration_text
+from checkback.protocol.printable import printable
 
 FOLDER: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"
@@ -31,6 +33,12 @@ def body_text(content: bytes | None) -> str:
     return text
 
 
+def _shown(value: object) -> object:
+    """Escape what would turn a text's direction or command whoever copies it; HTML lets it pass."""
+    is_plain = isinstance(value, str) and not isinstance(value, Markup)
+    return printable(str(value), "\n\t") if is_plain else value
+
+
 def _ms_of(time: datetime) -> int:
     return round(time.timestamp() * 1_000)
 
@@ -39,6 +47,7 @@ def _environment() -> Environment:
     found = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
+        finalize=_shown,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

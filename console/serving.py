@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse
 
 from checkback.console.access import Access, Visitor
 from checkback.console.actions import OperatorAction
-from checkback.console.audit import Audit
+from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import History
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.ledger_view import LedgerView
@@ -22,6 +22,8 @@ from checkback.protocol.configuration import Settings
 
 SESSION_COOKIE: Final = "checkback_session"
 FORM_BYTES_MAX: Final = 16_384
+NOTED_CHARACTERS_MAX: Final = 100
+"""Of what a refused form says: the audit needs no more of it."""
 
 
 @dataclass(slots=True)
@@ -88,6 +90,24 @@ def reader_of(request: Request) -> Visitor:
     return visitor
 
 
+def note(request: Request, operator: str, action: str, **facts: str) -> None:
+    """Add an entry to the audit."""
+    console = console_of(request)
+    peer = "" if request.client is None else request.client.host
+    console.audit.add(AuditEntry(console.now_ms(), operator, action, peer=peer, **facts))
+
+
+def forbidden(request: Request, says: str, target: str = "") -> HTTPException:
+    """Note that a form was refused, and return the answer to raise."""
+    action = request.path_params.get("name", request.url.path.strip("/").replace("-", " "))
+    operator = visitor_of(request).name
+    note(
+        request, operator, action[:NOTED_CHARACTERS_MAX], target=target[:NOTED_CHARACTERS_MAX],
+        result="refused", says=says,
+    )  # fmt: skip
+    return HTTPException(HTTPStatus.FORBIDDEN, says)
+
+
 async def form_of(request: Request) -> dict[str, str]:
     """Return the fields of a form that was sent from one of our own pages.
 
@@ -97,7 +117,7 @@ async def form_of(request: Request) -> dict[str, str]:
     origin = request.headers.get("origin")
     own = origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
     if site not in ("same-origin", "none") or not own:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "This form was not sent from the console.")
+        raise forbidden(request, "This form was not sent from the console.")
     content = b""
     async for chunk in request.stream():
         content += chunk
@@ -112,13 +132,12 @@ Reader = Annotated[Visitor, Depends(reader_of)]
 
 def operator_of(request: Request, form: Form) -> Visitor:
     """Return the signed-in operator whose own page sent the form."""
-    visitor = visitor_of(request)
+    visitor, target = visitor_of(request), form.get("target", "")
     if not visitor.may_act:
-        raise HTTPException(HTTPStatus.FORBIDDEN, "Sign in first: only operators may act.")
+        raise forbidden(request, "Sign in first: only operators may act.", target)
     if not console_of(request).access.is_own_form(visitor, form.get("forgery_token", "")):
-        raise HTTPException(
-            HTTPStatus.FORBIDDEN, "This form is not from your own session; load the page again."
-        )
+        says = "This form is not from your own session; load the page again."
+        raise forbidden(request, says, target)
     return visitor
 
 

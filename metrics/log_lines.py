@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -89,25 +89,32 @@ class _OwnHandler(logging.StreamHandler[TextIO]):
     """The handler that `write_log_lines` puts on the logger, so that it finds it again."""
 
 
-def write_log_lines(log_format: str, level: str, stream: TextIO | None = None) -> None:
-    """Have this package's loggers write to a stream; a second call changes format and level.
+def write_log_lines(
+    log_format: str,
+    level: str,
+    stream: TextIO | None = None,
+    loggers: Iterable[str] = (LOGGER,),
+) -> None:
+    """Have loggers write to a stream; a second call changes format and level.
 
     Args:
         log_format: "text" or "json".
         level: one of LEVELS.
         stream: where to; standard error if not given.
+        loggers: names of the loggers, by default this package's.
     """
-    logger = logging.getLogger(LOGGER)
-    logger.setLevel(level)
-    own = next((one for one in logger.handlers if isinstance(one, _OwnHandler)), None)
-    if own is None:
-        own = _OwnHandler(stream or sys.stderr)
-        logger.addHandler(own)
-        logger.propagate = False
-    elif stream is not None:
-        own.setStream(stream)
-    if type(own.formatter) is not FORMATTERS[log_format]:
-        own.setFormatter(FORMATTERS[log_format]())
+    for name in loggers:
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        own = next((one for one in logger.handlers if isinstance(one, _OwnHandler)), None)
+        if own is None:
+            own = _OwnHandler(stream or sys.stderr)
+            logger.addHandler(own)
+            logger.propagate = False
+        elif stream is not None:
+            own.setStream(stream)
+        if type(own.formatter) is not FORMATTERS[log_format]:
+            own.setFormatter(FORMATTERS[log_format]())
 
 
 def _time_of(record: logging.LogRecord) -> str:

@@ -5,12 +5,13 @@ So no Java compiler is needed, and the classes fit the installed Spark.
 
 from __future__ import annotations
 
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from checkback.streaming.temporary_folders import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -28,7 +29,7 @@ def compiled_jar(jvm: Any, name: str) -> Path:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     source = resources.files("checkback.streaming").joinpath(f"{name}.java").read_text("utf-8")
     compiler.cook(source)
-    jar = Path(tempfile.mkdtemp(prefix="checkback-classes-")) / f"checkback-{name}.jar"
+    jar = temporary_folder("classes") / f"checkback-{name}.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         for one, code in compiler.getBytecodes().items():
             archive.writestr(f"{one.replace('.', '/')}.class", bytes(code))

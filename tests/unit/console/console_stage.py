@@ -222,9 +222,12 @@ class MadeUpFacts(KafkaFacts):
             "time_ms": NOW_MS, "reason": "OP_WITHOUT_HALF", "says": f"no half for this op {EVIL}",
             "origin_topic": NAMES.op, "origin_partition": 0, "origin_offset": 41, "at": "0:5",
             "transaction_id": "0A0000000099C0FFEE", "group": "order-service", "body_bytes": 2,
-            "resent_to": "", "may_be_sent": False,
+            "resent_to": "", "may_be_sent": False, "is_half": False,
         }  # fmt: skip
-        missing = {"reason": "REAL_TOPIC_MISSING", "origin_topic": NAMES.half, "may_be_sent": True}
+        missing = {
+            "reason": "REAL_TOPIC_MISSING", "origin_topic": NAMES.half, "is_half": True,
+            "may_be_sent": True,
+        }  # fmt: skip
         rows = [
             row,
             {**row, **missing, "at": "0:6"},

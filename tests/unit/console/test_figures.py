@@ -45,6 +45,24 @@ def test_the_metrics_become_a_snapshot() -> None:
     assert told["counted_by"] == "metrics"
 
 
+STARTING = TEXT.replace(" 41\n", " NaN\n").replace(" 12.5\n", " NaN\n")
+"""As a job answers that has not read its checkpoint yet."""
+
+
+def test_while_a_job_starts_the_ledger_says_what_is_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_figures, "_answer", lambda _: STARTING)
+
+    stage = make_stage(tmp_path, metrics_url="http://metrics")
+    both = stage.sources.snapshots.read()
+    assert (both.pending, both.oldest_age_ms) == (11, 13 * 60_000)
+
+    metrics_alone = replace(stage.sources.snapshots, ledger=None).read()
+    assert (metrics_alone.pending, metrics_alone.oldest_age_ms) == (None, None)
+    assert metrics_alone.totals["committed"] == 1_000
+
+
 def test_a_missing_endpoint_is_told() -> None:
     for url in ("http://127.0.0.1:1/metrics", "file:///etc/passwd"):
         with pytest.raises(PrerequisiteError, match="No metrics came from"):

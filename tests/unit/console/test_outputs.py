@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pty
 import socket
 import sys
 import termios
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
@@ -16,7 +18,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
-from tests.unit.console.console_stage import EVIL, NOW_MS, make_stage
+from tests.unit.console.console_stage import EVIL, NOW_MS, MadeUpFacts, make_stage
 
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.running import told_as_running
@@ -30,12 +32,13 @@ from checkback.commands.top import QUIT_KEYS, bars, keys, text_of, view
 from checkback.console import report
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import FigureSampler, History
+from checkback.console.kafka_facts import GroupRow
 from checkback.console.opening import open_sources
 from checkback.console.plots import UNKNOWN
 from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text
 from checkback.console.snapshot import Snapshot
 from checkback.operations.broker_checks import BrokerChecks
-from checkback.operations.diagnosis import Result
+from checkback.operations.diagnosis import GroupFacts, Result, judge_group
 from checkback.operations.lag import ReadPosition, read_positions
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
@@ -129,6 +132,36 @@ def test_a_console_that_can_not_listen_says_what_to_do(
     assert "--port" in told["remedy"]
 
 
+@pytest.fixture
+def loggers() -> Iterator[list[logging.Logger]]:
+    """The loggers of console and server, as they were afterwards."""
+    found = [logging.getLogger(name) for name in ("checkback", "uvicorn")]
+    before = [(one, list(one.handlers), one.level, one.propagate) for one in found]
+    for one in found:
+        one.handlers.clear()
+    yield found
+    for one, handlers, level, propagate in before:
+        one.handlers[:], one.propagate = handlers, propagate
+        one.setLevel(level)
+
+
+def test_the_console_and_its_server_log_as_the_settings_say(
+    loggers: list[logging.Logger], capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["console", "--host", "192.0.2.1", "--anybody-reads", "--log-format", "json"]
+    execute(LazyGroup(NOUNS), [*arguments, "--log-level", "ERROR"])  # can't listen there
+    capsys.readouterr()
+
+    for one in loggers:
+        one.getChild("error").warning("quiet")
+        one.getChild("error").error("no snapshot")
+
+    told = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [(one["logger"], one["msg"]) for one in told] == [
+        ("checkback.error", "no snapshot"), ("uvicorn.error", "no snapshot"),
+    ]  # fmt: skip
+
+
 def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
     stage = make_stage(tmp_path)
     stage.look()
@@ -145,6 +178,18 @@ def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
         view(stage.console.history, "The brokers do not answer")
     )
     assert bars(("0,68 1,36 2,4",)) == "▁▅█"
+
+
+def test_a_group_that_answers_unknown_is_told_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = GroupFacts("order-service", 4, 540_000, True, 1, asked_again=3)
+    rows = [GroupRow(facts, judge_group(facts))]
+    says = "3 asked about more than once; live members: 1"
+    monkeypatch.setattr(MadeUpFacts, "groups", lambda _: rows)
+
+    assert f"warning: {says}" in " ".join(text_of(view(History(), rows)).split())
+    assert f" {says}. <em>" in make_stage(tmp_path).client().get("/parts/groups").text
 
 
 def test_a_pipeline_that_is_down_is_the_first_that_is_told(tmp_path: Path) -> None:
@@ -248,6 +293,8 @@ def test_the_audit_keeps_the_newest_and_hands_all_on() -> None:
     assert (len(told), len(audit.newest()), audit.newest()[0].target) == (250, 200, "0:249")
     assert entry.as_data()["event"] == "audit"
     assert audit_text(entry).endswith("kim  resolve  commit  0:4  done  Committed.  paid")
+    forged = replace(entry, target="0:4\n2026-11-26  ann  resolve")
+    assert "\n" not in audit_text(forged), "a form makes no line of its own"
 
 
 def test_long_and_binary_bodies_are_shown_as_text() -> None:

@@ -15,12 +15,13 @@ import pytest
 from tests.unit.console.console_stage import EVIL, OPERATOR, Stage, make_stage
 
 from checkback.console import part_pages, reading_pages
-from checkback.console.access import AccessRules
+from checkback.console.access import AccessRules, Visitor
 from checkback.console.acting_pages import _own_path
 from checkback.console.application import SECURITY_HEADERS, new_application
 from checkback.console.live import event
-from checkback.console.rendering import FOLDER
+from checkback.console.rendering import FOLDER, rendered
 from checkback.console.serving import FORM_BYTES_MAX, SESSION_COOKIE
+from checkback.console.timeline import half_properties
 
 ROOT = Path(__file__).parents[3]
 PAGES = (
@@ -60,6 +61,22 @@ def test_nothing_that_a_message_says_becomes_markup(stage: Stage) -> None:
         assert escape(EVIL) in text, path
     assert EVIL not in client.get("/transactions", params={"name": EVIL}).text
     assert EVIL not in client.get("/pending", params={"group": EVIL}).text
+
+
+def test_nothing_that_a_message_says_turns_or_hides_the_text_beside_it(stage: Stage) -> None:
+    [one] = stage.console.facts.histories("0:4")
+    turned = replace(one, events=tuple(
+        replace(event, facts={**event.facts, "properties": {"note": "\u202emoc.live\x1b[8m"}})
+        if event.kind == "half" else event for event in one.events
+    ))  # fmt: skip
+    shown = rendered("parts/transaction.html", {
+        "shown": [{"history": turned, "entries": [], "waits": None, "body": b"a\n\xe2\x80\xaeb",
+                   "properties": half_properties(turned)}],
+        "visitor": Visitor("kim", sees_bodies=True), "is_static": False,
+    })  # fmt: skip
+
+    assert "\\u202emoc.live\\x1b[8m" in shown
+    assert "a\n\\u202eb" in shown
 
 
 def test_bodies_and_properties_are_for_operators(stage: Stage) -> None:
@@ -179,6 +196,11 @@ def test_who_has_not_signed_in_can_do_nothing(stage: Stage) -> None:
         answer = client.post(path, data={**WISH, "confirmed": "yes"})
         assert answer.status_code == 403, path
     assert stage.action.performed == []
+    assert [(one.action, one.operator, one.result, one.target) for one in stage.told] == [
+        ("resolve", "", "refused", WISH["target"]), ("resolve", "", "refused", WISH["target"]),
+        ("sign out", "", "refused", WISH["target"]),
+    ]  # fmt: skip
+    assert stage.console.audit.newest() == [], "strangers push no operator's deed off the page"
 
 
 def test_an_operator_previews_confirms_and_is_noted(stage: Stage) -> None:
@@ -198,8 +220,10 @@ def test_an_operator_previews_confirms_and_is_noted(stage: Stage) -> None:
     [made] = stage.action.performed
     assert (made.target, made.choice, made.reason, made.operator) == (*WISH.values(), OPERATOR)
     assert [(one.action, one.operator, one.result) for one in stage.told] == [
-        ("sign in", OPERATOR, "done"), ("resolve", OPERATOR, "done"),
+        ("sign in", OPERATOR, "done"), ("resolve", OPERATOR, "refused"),
+        ("resolve", OPERATOR, "done"),
     ]  # fmt: skip
+    assert stage.told[1].says == "The action was not confirmed."
     assert "paid by phone" in client.get("/actions").text
 
 
@@ -223,6 +247,14 @@ def test_only_an_operator_may_send_a_refused_final_and_only_once(stage: Stage) -
     assert listed.split(form)[1].split('name="target" value="')[1].startswith("0:6")
     assert "orders-paid:1:78" in listed
     assert form not in stage.client().get("/parts/refused").text
+
+
+def test_a_refused_record_leads_to_its_transaction(stage: Stage) -> None:
+    """A half by its position, an op by the id that it names."""
+    listed = stage.client().get("/parts/refused").text
+
+    assert '<a href="/transactions?name=0A0000000099C0FFEE">0A0000000099C0FFEE</a>' in listed
+    assert listed.count('<a href="/transactions/0:41">0A0000000099C0FFEE</a>') == 2
 
 
 @pytest.mark.parametrize(
@@ -256,6 +288,7 @@ def test_a_form_of_another_site_or_session_does_nothing(stage: Stage) -> None:
     for data, headers in tried:
         assert client.post("/actions/resolve", data=data, headers=headers).status_code == 403
     assert stage.action.performed == []
+    assert [one.result for one in stage.told if one.action == "resolve"] == ["refused"] * 4
     large = client.post("/sign-in", data={"token": "x" * FORM_BYTES_MAX})
     assert large.status_code == 413
 
@@ -279,6 +312,7 @@ def test_signing_in_and_out(stage: Stage) -> None:
     for _ in range(10):
         client.post("/sign-in", data={"token": "no"})
     assert client.post("/sign-in", data={"token": "no"}).status_code == 429
+    assert stage.told[-1].says == "Too many wrong tokens; wait a minute."
 
 
 def test_where_strangers_may_not_read_they_are_asked_to_sign_in(tmp_path: Path) -> None:
