@@ -19,6 +19,7 @@ from checkback.deploy.jars import pipeline_jars
 from checkback.protocol.configuration import Settings
 from checkback.streaming.class_archive import JAVA_OPTIONS, with_archive
 from checkback.streaming.driver_jvm import launched_jvm
+from checkback.streaming.session import DEFAULTS
 
 END_TIMEOUT_S: Final = 30.0
 
@@ -78,5 +79,5 @@ class SharedJvm:
     def _launched(self) -> Any:
         jars = ",".join(map(str, pipeline_jars(Settings())))
         java_options = with_archive(QUICK_SPARK[JAVA_OPTIONS])
-        conf = {**QUICK_SPARK, JAVA_OPTIONS: java_options, "spark.jars": jars}
+        conf = {**DEFAULTS, **QUICK_SPARK, JAVA_OPTIONS: java_options, "spark.jars": jars}
         return launched_jvm(conf, self.log)
