@@ -211,12 +211,13 @@ def test_each_damage_is_found_and_named(
 
 
 def test_a_start_over_a_torn_file_is_refused_and_names_it(
-    stage: Stage, spark: SparkSession, tmp_path: Path
+    stage: Stage, spark: SparkSession, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     store = copied(stage, spark, tmp_path / "copy")
     file = cut("commits/{batch}")(Path(store.path), committed(store))
 
-    with Pipeline(replace(stage.settings, checkpoint=store.path), tmp_path) as pipeline:
+    settings = replace(stage.settings, checkpoint=store.path)
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         assert pipeline.wait(PATIENCE_S) == CheckpointError.exit_code, pipeline.errors()
         assert f"{file} is damaged" in pipeline.errors()
 
