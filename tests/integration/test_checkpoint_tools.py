@@ -22,6 +22,10 @@ from tests.integration.checkpoint_stage import (
     HALF_PARTITIONS,
     PATIENCE_S,
     Stage,
+    cut,
+    empty,
+    flip,
+    remove,
     wait_for_idle,
 )
 from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
@@ -128,46 +132,6 @@ def test_a_stopped_checkpoint_is_whole_and_so_are_its_markers(
     assert found.markers.keys() == {0, 1}
     assert found.written_batch is not None
     assert found.written_batch <= (found.committed_batch or 0)
-
-
-def remove(name: str) -> Callable[[Path, int], str]:
-    def damage(folder: Path, batch: int) -> str:
-        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
-        (folder / file).unlink()
-        return file
-
-    return damage
-
-
-def cut(name: str) -> Callable[[Path, int], str]:
-    def damage(folder: Path, batch: int) -> str:
-        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
-        path = folder / file
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        path.write_bytes(path.read_bytes()[: max(1, path.stat().st_size // 2)])
-        return file
-
-    return damage
-
-
-def empty(name: str) -> Callable[[Path, int], str]:
-    def damage(folder: Path, _: int) -> str:
-        (folder / name).write_bytes(b"")
-        (folder / name).with_name(f".{Path(name).name}.crc").unlink(missing_ok=True)
-        return name
-
-    return damage
-
-
-def flip(name: str) -> Callable[[Path, int], str]:
-    def damage(folder: Path, batch: int) -> str:
-        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
-        content = bytearray((folder / file).read_bytes())
-        content[-1] ^= 0xFF
-        (folder / file).write_bytes(content)
-        return file
-
-    return damage
 
 
 @pytest.mark.parametrize(
