@@ -26,7 +26,7 @@ instead of 22. And the archive of classes stays at the address that it was made 
 defence that a test does not need, and took 0.6 s and a private copy of 110 MB in each JVM."""
 QUICK_SPARK: Final = {"spark.driver.extraJavaOptions": QUICK_JVM, "spark.driver.memory": "1g"}
 """Spark settings for small runs whose speed does not matter."""
-START_TIMEOUT_S: Final = 120.0
+START_TIMEOUT_S: Final = 240.0
 STOP_TIMEOUT_S: Final = 90.0
 KILLED_TIMEOUT_S: Final = 30.0
 ERROR_CHARACTERS: Final = 10_000

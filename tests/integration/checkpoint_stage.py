@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,3 +71,43 @@ class Stage:
 
 def wait_for_idle(stage: Stage) -> None:
     wait_until(lambda: stage.lag() == 0, PATIENCE_S, what="no lag")
+
+
+def remove(name: str) -> Callable[[Path, int], str]:
+    def damage(folder: Path, batch: int) -> str:
+        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
+        (folder / file).unlink()
+        return file
+
+    return damage
+
+
+def cut(name: str) -> Callable[[Path, int], str]:
+    def damage(folder: Path, batch: int) -> str:
+        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
+        path = folder / file
+        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+        path.write_bytes(path.read_bytes()[: max(1, path.stat().st_size // 2)])
+        return file
+
+    return damage
+
+
+def empty(name: str) -> Callable[[Path, int], str]:
+    def damage(folder: Path, _: int) -> str:
+        (folder / name).write_bytes(b"")
+        (folder / name).with_name(f".{Path(name).name}.crc").unlink(missing_ok=True)
+        return name
+
+    return damage
+
+
+def flip(name: str) -> Callable[[Path, int], str]:
+    def damage(folder: Path, batch: int) -> str:
+        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
+        content = bytearray((folder / file).read_bytes())
+        content[-1] ^= 0xFF
+        (folder / file).write_bytes(content)
+        return file
+
+    return damage

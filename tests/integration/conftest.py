@@ -6,12 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 from tests.integration.running import Topics
+from tests.integration.shared_jvm import SharedJvm
 from tests.integration.sinking import World, make_world
 
 
 @pytest.fixture
 def topics(bootstrap_servers: str, unique: str) -> Topics:
     return Topics(bootstrap_servers, unique)
+
+
+@pytest.fixture(scope="session")
+def shared_jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedJvm]:
+    made = SharedJvm(tmp_path_factory.mktemp("shared-jvm") / "spark.log")
+    yield made
+    made.end()
 
 
 @pytest.fixture

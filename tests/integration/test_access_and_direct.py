@@ -7,12 +7,13 @@ from pathlib import Path
 
 from tests.integration.direct_sessions import GROUP, DirectSession
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 RULES = "accounts:\n- {accessKey: administrators, secretKey: secret-of-admins, admin: true}\n"
 
 
 def test_access_control_is_not_switched_on_over_what_producers_may_still_deliver(
-    bootstrap_servers: str, unique: str, tmp_path: Path
+    bootstrap_servers: str, unique: str, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """Started anyway, it refused the delivered op and the commit, and discarded both halves."""
     topics = Topics(bootstrap_servers, unique)
@@ -25,7 +26,7 @@ def test_access_control_is_not_switched_on_over_what_producers_may_still_deliver
     session = DirectSession(topics)
     delivered, said = (session.half(body, real, at) for at, body in enumerate([b"paid", b"said"]))
 
-    with Pipeline(settings, tmp_path) as job:
+    with shared_jvm.pipeline(settings, tmp_path) as job:
         job.wait_for("started")
         topics.send_op(topics.send_half(b"plain", real), "plain", COMMIT)
         wait_until(lambda: topics.bodies(real) == ["plain"], what="that all halves were read")
@@ -33,16 +34,16 @@ def test_access_control_is_not_switched_on_over_what_producers_may_still_deliver
     session.deliver(delivered)
     session.say(said, COMMIT)
 
-    with Pipeline(guarded, tmp_path) as job:
+    with shared_jvm.pipeline(guarded, tmp_path) as job:
         assert job.wait(120) == 4
         told = job.errors()
     assert "2 direct halves" in told
     assert "(the first at 0:0, 1:0)" in told
-    with Pipeline(settings, tmp_path) as job:
+    with shared_jvm.pipeline(settings, tmp_path) as job:
         wait_until(lambda: topics.bodies(real) == ["paid", "plain", "said"], what="the commit")
         wait_until(lambda: not pending(job), what="that nothing is pending")
         assert job.terminate() == 0
-    with Pipeline(guarded, tmp_path) as job:
+    with shared_jvm.pipeline(guarded, tmp_path) as job:
         assert job.wait_for("started")["access_control"] == "on"
         assert job.terminate() == 0
 

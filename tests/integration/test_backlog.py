@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 RETENTION_MS = 2_000
 HALVES = 300
@@ -18,7 +19,7 @@ def topics(bootstrap_servers: str, unique: str) -> Topics:
 
 
 def test_what_was_committed_before_an_outage_longer_than_the_retention_is_delivered(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """Every commit is read batches after its half, when the half is too old twice over."""
     settings = topics.settings(
@@ -38,7 +39,7 @@ def test_what_was_committed_before_an_outage_longer_than_the_retention_is_delive
     topics.send_half(b"silent", real)
     time.sleep(RETENTION_MS / 1_000)  # by the brokers' clock: nothing else makes a half old
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: topics.bodies(names.discarded), what="the one that nobody settled")
         assert pipeline.terminate() == 0

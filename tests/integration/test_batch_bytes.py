@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 from tests.integration.bad_records import RawName
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.protocol.errors import BrokerError
@@ -104,7 +105,7 @@ def test_a_silent_broker_holds_nobody_up_for_long(
 
 
 def test_no_batch_of_a_backlog_of_large_halves_is_larger_than_twice_the_bound(
-    bootstrap_servers: str, unique: str, tmp_path: Path
+    bootstrap_servers: str, unique: str, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """All are committed, and older than their retention: nobody may decide before it has read."""
     topics = Topics(bootstrap_servers, unique, half_partitions=1)
@@ -121,7 +122,7 @@ def test_no_batch_of_a_backlog_of_large_halves_is_larger_than_twice_the_bound(
     sizes = [100] * SMALL_HALVES + [LARGE] * LARGE_HALVES + [100] * SMALL_HALVES
     ids = send_committed(topics, real, sizes)
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: told_finals(pipeline) >= len(ids), what="all finals")
         assert pipeline.terminate() == 0

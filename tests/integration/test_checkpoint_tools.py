@@ -22,9 +22,14 @@ from tests.integration.checkpoint_stage import (
     HALF_PARTITIONS,
     PATIENCE_S,
     Stage,
+    cut,
+    empty,
+    flip,
+    remove,
     wait_for_idle,
 )
-from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.checkpoints.identity import CheckpointIdentity
 from checkback.checkpoints.state_rows import read_state
@@ -49,7 +54,10 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def stage(
-    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+    broker: EmbeddedBroker,
+    tmp_path_factory: pytest.TempPathFactory,
+    spark: SparkSession,
+    shared_jvm: SharedJvm,
 ) -> Stage:
     prefix, folder = f"t{uuid.uuid4().hex[:10]}-", tmp_path_factory.mktemp("tools")
     topics = Topics(broker.bootstrap_servers, prefix, HALF_PARTITIONS)
@@ -70,7 +78,7 @@ def stage(
         stage.op(f"committed-{number}", COMMIT)
     stage.half("rolled-back", 0)
     stage.op("rolled-back", ROLLBACK)
-    with Pipeline(settings, folder) as pipeline:
+    with shared_jvm.pipeline(settings, folder) as pipeline:
         pipeline.wait_for("started", PATIENCE_S)
         wait_until(
             lambda: len(stage.checks()) == HALF_PARTITIONS, PATIENCE_S, what="a check of each"
@@ -126,46 +134,6 @@ def test_a_stopped_checkpoint_is_whole_and_so_are_its_markers(
     assert found.written_batch <= (found.committed_batch or 0)
 
 
-def remove(name: str) -> Callable[[Path, int], str]:
-    def damage(folder: Path, batch: int) -> str:
-        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
-        (folder / file).unlink()
-        return file
-
-    return damage
-
-
-def cut(name: str) -> Callable[[Path, int], str]:
-    def damage(folder: Path, batch: int) -> str:
-        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
-        path = folder / file
-        path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-        path.write_bytes(path.read_bytes()[: max(1, path.stat().st_size // 2)])
-        return file
-
-    return damage
-
-
-def empty(name: str) -> Callable[[Path, int], str]:
-    def damage(folder: Path, _: int) -> str:
-        (folder / name).write_bytes(b"")
-        (folder / name).with_name(f".{Path(name).name}.crc").unlink(missing_ok=True)
-        return name
-
-    return damage
-
-
-def flip(name: str) -> Callable[[Path, int], str]:
-    def damage(folder: Path, batch: int) -> str:
-        file = name.format(before=batch - 1, batch=batch, version=batch + 1)
-        content = bytearray((folder / file).read_bytes())
-        content[-1] ^= 0xFF
-        (folder / file).write_bytes(content)
-        return file
-
-    return damage
-
-
 @pytest.mark.parametrize(
     ("damage", "code", "is_last_whole"),
     [
@@ -207,12 +175,13 @@ def test_each_damage_is_found_and_named(
 
 
 def test_a_start_over_a_torn_file_is_refused_and_names_it(
-    stage: Stage, spark: SparkSession, tmp_path: Path
+    stage: Stage, spark: SparkSession, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     store = copied(stage, spark, tmp_path / "copy")
     file = cut("commits/{batch}")(Path(store.path), committed(store))
 
-    with Pipeline(replace(stage.settings, checkpoint=store.path), tmp_path) as pipeline:
+    settings = replace(stage.settings, checkpoint=store.path)
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         assert pipeline.wait(PATIENCE_S) == CheckpointError.exit_code, pipeline.errors()
         assert f"{file} is damaged" in pipeline.errors()
 
@@ -350,7 +319,7 @@ def test_a_batch_that_is_written_in_part_is_not_dropped(
 
 
 def test_partitions_change_and_nothing_is_lost_doubled_or_forgotten(
-    stage: Stage, spark: SparkSession
+    stage: Stage, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
     finals = sorted(f"committed-{number}" for number in range(HALF_PARTITIONS))
     assert stage.topics.bodies(stage.real) == finals
@@ -362,25 +331,30 @@ def test_partitions_change_and_nothing_is_lost_doubled_or_forgotten(
     assert done.dropped_batch == done.batch_id  # planned by the stop, never begun
     with pytest.raises(UsageError, match="already has 3 state partitions"):
         repartition(stage.settings, spark, stage.checkpoint(spark), 3)
-    run_on(stage, spark, 3, ["asked-0", "sent-meanwhile"], "asked-1")
+    run_on(stage, spark, shared_jvm, 3, ["asked-0", "sent-meanwhile"], "asked-1")
 
     done = repartition(stage.settings, spark, stage.checkpoint(spark), 1)
 
     assert (done.before, done.after, done.settled_partitions_added) == (3, 1, 0)
-    run_on(stage, spark, 1, ["asked-2"], "asked-3")
+    run_on(stage, spark, shared_jvm, 1, ["asked-2"], "asked-3")
     expected = sorted([*finals, "asked-0", "sent-meanwhile", "asked-2"])
     assert stage.topics.bodies(stage.real) == expected
     assert stage.topics.reasons() == []
 
 
 def run_on(
-    stage: Stage, spark: SparkSession, partitions: int, to_commit: list[str], asked: str
+    stage: Stage,
+    spark: SparkSession,
+    shared_jvm: SharedJvm,
+    partitions: int,
+    to_commit: list[str],
+    asked: str,
 ) -> None:
     """Run with the checkpoint's partitions; commit some, see that deadlines still pass."""
     before = len(stage.checks()[asked])
     # Nobody sets the number: the run has to take the checkpoint's.
     settings = replace(stage.settings, state_partitions=None)
-    with Pipeline(settings, stage.folder) as pipeline:
+    with shared_jvm.pipeline(settings, stage.folder) as pipeline:
         assert pipeline.wait_for("started", PATIENCE_S)["state_partitions"] == partitions
         for name in to_commit:
             stage.op(name, COMMIT)

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.commands.core import LazyGroup, execute
 from checkback.commands.nouns import NOUNS
@@ -70,7 +71,9 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(
+    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory, shared_jvm: SharedJvm
+) -> Iterator[Stage]:
     prefix, folder = f"t{uuid.uuid4().hex[:10]}-", tmp_path_factory.mktemp("console")
     topics = Topics(broker.bootstrap_servers, prefix)
     settings = topics.settings(
@@ -88,7 +91,7 @@ def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> I
     topics.send_op(halves["paid"], "paid", COMMIT)
     halves["nowhere"] = topics.send_half(b"nowhere", f"{prefix}no-such-topic")
     topics.send_op(halves["nowhere"], "nowhere", COMMIT)
-    with Pipeline(settings, folder) as pipeline:
+    with shared_jvm.pipeline(settings, folder) as pipeline:
         pipeline.wait_for("started")
         sources = open_sources(settings, "")
         told: list[AuditEntry] = []

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 from tests.integration.bad_records import set_topic_config
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.records import Op, half_headers
 
@@ -81,7 +82,7 @@ def commit(topics: Topics, body: str, real: str) -> None:
 
 
 def test_the_latest_time_harms_nobody_until_two_mistakes_let_it_in(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """On a topic that believes senders one such record ended the job, at every start again.
 
@@ -92,7 +93,7 @@ def test_the_latest_time_harms_nobody_until_two_mistakes_let_it_in(
     real = f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         as_made = send_at_the_end_of_time(topics, b"late", real)
         commit(topics, "before", real)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException
 from tests.integration.direct_sessions import GROUP, DirectHalf, DirectSession
-from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.properties import (
     DIRECT_CLOSED,
@@ -55,7 +56,7 @@ def sessions_asked(topics: Topics) -> dict[bytes, str]:
 
 
 def test_what_a_producer_delivered_is_settled_and_not_written_again(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     settings = topics.settings(tmp_path / "checkpoint", check_max=1_000)
     real = f"{topics.prefix}orders"
@@ -78,7 +79,7 @@ def test_what_a_producer_delivered_is_settled_and_not_written_again(
     undecided = session.half(b"undecided", real)
     session.say(undecided, TRANSACTION_NOT_TYPE)
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: {"plain", "fallback"} <= {*topics.bodies(real)}, what="the other finals")
         wait_until(lambda: topics.reasons(), what="a refused op")
@@ -102,7 +103,7 @@ def test_what_a_producer_delivered_is_settled_and_not_written_again(
 
 
 def test_a_producer_that_hangs_in_its_transaction_delivers_nothing_that_others_decided(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     settings = topics.settings(tmp_path / "checkpoint", check_max=8)
     names, real = topics.names, f"{topics.prefix}orders"
@@ -111,7 +112,7 @@ def test_a_producer_that_hangs_in_its_transaction_delivers_nothing_that_others_d
     hanging, forgotten = DirectSession(topics), DirectSession(topics, timeout_ms=5_000)
     answered = hanging.half(b"answered", real)
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: "answered" in topics.bodies(names.check(GROUP)), what="a check request")
         [asked] = [one for one in topics.read(names.check(GROUP)) if one.value() == b"answered"][:1]

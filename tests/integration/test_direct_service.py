@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from tests.integration.running import Pipeline, Topics, wait_until
+from tests.integration.running import Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.state import Mark, unpack_settled
 
@@ -95,7 +96,7 @@ def decided(topics: Topics) -> list[Mark]:
 
 
 def test_each_order_of_a_killed_service_is_there_once_whoever_delivered_it(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     settings = topics.settings(tmp_path / "checkpoint", check_max=1_000)
     real, database = f"{topics.prefix}orders", tmp_path / "orders.sqlite"
@@ -103,7 +104,7 @@ def test_each_order_of_a_killed_service_is_there_once_whoever_delivered_it(
     with sqlite3.connect(database) as connection:
         connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY, sent_as TEXT)")
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         Service(topics, database, 0, 400, killed_at=300).wait_until_killed()
         second = Service(topics, database, 1_000, 300, killed_at=-1)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.configuration import NEW_PAGE_SIZE
 from checkback.protocol.records import Op
@@ -38,13 +39,13 @@ def flood(topics: Topics, group: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_the_ops_of_one_group_that_name_pages_without_end_are_bounded(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     settings = topics.settings(tmp_path / "checkpoint")
     real = f"{topics.prefix}orders"
     topics.create(settings, [real], ["g", "loud"])
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         topics.send_op(topics.send_half(b"before", real), "before", COMMIT)
         wait_until(lambda: topics.bodies(real) == ["before"], what="the first final")

@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka.admin import AclBinding, AclOperation
 from tests.integration.guarded import ADMIN, Acls, bindings_of, guarded_broker, login, needed
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.client import (
     LocalTransactionState,
@@ -213,9 +214,10 @@ def test_whoever_may_read_a_topic_needs_no_right_on_a_group(broker: EmbeddedBrok
 class Deployment:
     """A pipeline with a login of its own, and something of every kind for it to do."""
 
-    def __init__(self, topics: Topics, folder: Path) -> None:
+    def __init__(self, topics: Topics, folder: Path, shared_jvm: SharedJvm) -> None:
         self.topics = topics
         self.folder = folder
+        self.shared_jvm = shared_jvm
         self.one_left_s: float | None = None
         self.settings = topics.settings(
             folder / "checkpoint",
@@ -235,7 +237,7 @@ class Deployment:
         self.topics.send_half(b"asked and given up", real, group="orders")
         self.topics.send_half(b"nobody to ask", real, group="absent")
         self.topics.send_raw(self.topics.names.op, b"no number", [])
-        with Pipeline(self.settings, self.folder) as pipeline:
+        with self.shared_jvm.pipeline(self.settings, self.folder) as pipeline:
             try:
                 pipeline.wait_for("started")
                 wait_until(lambda: self._is_over(pipeline), SERVED_S)
@@ -260,7 +262,7 @@ class Deployment:
 
 
 def test_the_pipeline_needs_no_more_than_what_is_printed(
-    broker: EmbeddedBroker, tmp_path: Path
+    broker: EmbeddedBroker, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     topics = topics_of(broker, "pipeline.")
     topics.create(topics.settings(state_partitions=1), groups=["orders"])
@@ -269,7 +271,7 @@ def test_the_pipeline_needs_no_more_than_what_is_printed(
     )
     Acls(broker.bootstrap_servers).give(wanted)
 
-    assert Deployment(topics, tmp_path).leaves_undone() == set()
+    assert Deployment(topics, tmp_path, shared_jvm).leaves_undone() == set()
 
 
 def test_topics_that_may_not_be_described_are_not_called_missing(
@@ -289,7 +291,7 @@ RIGHTS_OF_THE_PIPELINE = 13
 @pytest.mark.nightly
 @pytest.mark.parametrize("missing", range(RIGHTS_OF_THE_PIPELINE))
 def test_the_pipeline_needs_no_less_than_what_is_printed(
-    broker: EmbeddedBroker, tmp_path: Path, missing: int
+    broker: EmbeddedBroker, tmp_path: Path, shared_jvm: SharedJvm, missing: int
 ) -> None:
     topics = topics_of(broker, f"less-{missing}.")
     topics.create(topics.settings(state_partitions=1), groups=["orders"])
@@ -300,4 +302,6 @@ def test_the_pipeline_needs_no_less_than_what_is_printed(
     left_out = wanted.pop(missing)
     Acls(broker.bootstrap_servers).give(wanted)
 
-    assert Deployment(topics, tmp_path).leaves_undone() != set(), name_of(left_out)
+    undone = Deployment(topics, tmp_path, shared_jvm).leaves_undone()
+
+    assert undone != set(), name_of(left_out)

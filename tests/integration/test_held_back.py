@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def open_transaction(topics: Topics, topic: str) -> Iterator[None]:
 
 
 def test_a_half_whose_commit_nobody_can_read_yet_is_not_discarded(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """It was: an open transaction of longer than check_max intervals lost the message."""
     settings = topics.settings(
@@ -40,7 +41,7 @@ def test_a_half_whose_commit_nobody_can_read_yet_is_not_discarded(
     names, real = topics.names, f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         with open_transaction(topics, names.op):
             at = topics.send_half(b"committed", real)

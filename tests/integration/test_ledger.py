@@ -22,6 +22,7 @@ from tests.integration.running import (
     Topics,
     wait_until,
 )
+from tests.integration.shared_jvm import SharedJvm
 from tests.unit.test_ledger import OWNER, blobs
 
 from checkback.checkpoints.local_files import LocalCheckpoint
@@ -47,7 +48,7 @@ def events(ledger: Path, transaction_id: str) -> list[str]:
 
 
 def test_every_kind_of_event_appears_once(
-    topics: Topics, tmp_path: Path, spark: SparkSession
+    topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
     ledger, checkpoint = tmp_path / "ledger", tmp_path / "checkpoint"
     settings = topics.settings(checkpoint, ledger=str(ledger), check_max=2)
@@ -63,7 +64,7 @@ def test_every_kind_of_event_appears_once(
     topics.send_raw(topics.names.half, b"no headers", None)
     topics.send_raw(topics.names.op, b"x", [("TAGS", b"d"), ("UNIQ_KEY", b"unreadable")])
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: "discarded" in events(ledger, "silent"), what="a discard")
         waiting = [topics.send_half(b"waiting", real, partition=1, properties=LATE)]

@@ -17,6 +17,7 @@ import pytest
 from tests.integration.client.playing import Scripted
 from tests.integration.runbooks import RUNBOOKS, TOLD_BY_RUNBOOKS
 from tests.integration.running import COMMAND, COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 from tests.unit.test_commands_in_documents import command_lines
 
 from checkback.client import TransactionMQProducer
@@ -74,7 +75,9 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(
+    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory, shared_jvm: SharedJvm
+) -> Iterator[Stage]:
     prefix, folder = f"t{uuid.uuid4().hex[:10]}-", tmp_path_factory.mktemp("operations")
     topics = Topics(broker.bootstrap_servers, prefix)
     settings = topics.settings(
@@ -97,7 +100,7 @@ def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> I
     halves["nowhere"] = topics.send_half(b"nowhere", f"{prefix}no-such-topic", partition=1)
     topics.send_op(halves["nowhere"], "nowhere", COMMIT)
     halves["unheard"] = topics.send_half(b"unheard", real, partition=1, group=f"{prefix}n")
-    with Pipeline(settings, folder) as pipeline:
+    with shared_jvm.pipeline(settings, folder) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: topics.bodies(real) == ["paid"], what="the first final")
         yield Stage(topics, settings, pipeline, real, halves)

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation
 from tests.integration.guarded import ADMIN, Acls, guarded_broker, login, needed
-from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.commands.core import LazyGroup, execute
 from checkback.commands.nouns import NOUNS
@@ -101,7 +102,9 @@ class Stage:
 
 
 @pytest.fixture(scope="module")
-def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+def stage(
+    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory, shared_jvm: SharedJvm
+) -> Stage:
     folder = tmp_path_factory.mktemp("operators-job")
     topics = Topics(broker.bootstrap_servers, PREFIX, half_partitions=1, kafka=login(ADMIN))
     settings = topics.settings(
@@ -124,7 +127,7 @@ def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> S
     for name in ("paid", "nowhere"):
         topics.send_op(halves[name], name, COMMIT)
     written = (paid, topics.names.refused, topics.names.discarded)
-    with Pipeline(settings, folder) as pipeline:
+    with shared_jvm.pipeline(settings, folder) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: all(map(topics.read, written)), PATIENCE_S, what="the fates of halves")
     topics.create(settings, [later])

@@ -15,13 +15,16 @@ from tests.integration.running import (
     Topics,
     wait_until,
 )
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.bench.event_log import event_log_settings
 from checkback.protocol.properties import text_value
 from checkback.streaming.query import READ_TASKS_PER_STATE_PARTITION
 
 
-def test_every_verdict_ends_where_it_belongs(topics: Topics, tmp_path: Path) -> None:
+def test_every_verdict_ends_where_it_belongs(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
     settings = topics.settings(tmp_path / "checkpoint")
     names, real = topics.names, f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
@@ -39,7 +42,7 @@ def test_every_verdict_ends_where_it_belongs(topics: Topics, tmp_path: Path) -> 
     topics.send_op(asked, "somebody else's", COMMIT)
     topics.send_op(asked, "asked", COMMIT, group="other")
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         assert topics.send_half(b"early", real, partition=1) == early
         wait_until(lambda: topics.bodies(real) == ["committed", "early"], what="finals")
@@ -100,7 +103,7 @@ def send_records_without_sense(topics: Topics, to: tuple[str, bytes]) -> list[st
 
 
 def test_records_that_make_no_sense_are_refused_and_few_tasks_read_all_partitions(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     topics.half_partitions = 4
     log = tmp_path / "events"
@@ -116,7 +119,7 @@ def test_records_that_make_no_sense_are_refused_and_few_tasks_read_all_partition
         at = topics.send_raw(names.half, b"by name", headers, partition)
         topics.send_raw(names.op, b"%d" % at[1], list(reversed(OP)), partition)
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: topics.bodies(real) == ["by name"] * 3, what="the good ones")
         wait_until(lambda: len(topics.reasons()) == len(reasons), what="all refusals")

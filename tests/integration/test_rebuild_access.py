@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.running import COMMAND, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 from tests.integration.tenants import ADMIN, ALICE, MALLORY, SECRETS, Stage, rules
 
 SLOW_S = 240.0
@@ -29,18 +30,18 @@ def stage(bootstrap_servers: str, unique: str, tmp_path: Path) -> Stage:
 
 @pytest.mark.timeout(900)
 def test_what_access_control_refused_is_refused_once_and_stays_so(
-    stage: Stage, tmp_path: Path
+    stage: Stage, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
-    alice, mallory, pipeline = stage.signer(ALICE), stage.signer(MALLORY), stage.pipeline
+    alice, mallory, settings = stage.signer(ALICE), stage.signer(MALLORY), stage.pipeline.settings
     unsigned = stage.half("unsigned", None)
     foreign = stage.half("foreign", mallory, group="m")
     paid, waiting = stage.half("paid", alice), stage.half("waiting", alice)
     stage.op(paid, "paid", alice)
     stage.op(waiting, "waiting", mallory)
-    pipeline.start()
-    wait_until(lambda: stage.bodies() == ["paid"], SLOW_S, "the first final")
-    wait_until(lambda: len(stage.refused()) == 3, SLOW_S, "the refusals")
-    assert pipeline.terminate() == 0
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        wait_until(lambda: stage.bodies() == ["paid"], SLOW_S, "the first final")
+        wait_until(lambda: len(stage.refused()) == 3, SLOW_S, "the refusals")
+        assert pipeline.terminate() == 0
 
     # Nobody has read these yet. By the rules of today Mallory may write to Alice's topic: what was
     # refused by those before is not believed for that.
@@ -55,12 +56,13 @@ def test_what_access_control_refused_is_refused_once_and_stays_so(
     )
     shutil.rmtree(tmp_path / "checkpoint")
     told = rebuilt(tmp_path / "checkback.toml")
-    pipeline.start()
-    stage.op(waiting, "waiting", alice)
-
-    wait_until(lambda: sorted(stage.bodies()) == ["paid", "waiting"], SLOW_S, "the second final")
-    wait_until(lambda: len(stage.refused()) >= 5, SLOW_S, "the refusals of the late ones")
-    assert pipeline.terminate() == 0
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        stage.op(waiting, "waiting", alice)
+        wait_until(
+            lambda: sorted(stage.bodies()) == ["paid", "waiting"], SLOW_S, "the second final"
+        )
+        wait_until(lambda: len(stage.refused()) >= 5, SLOW_S, "the refusals of the late ones")
+        assert pipeline.terminate() == 0
     assert told["counts"]["pending"] == 1
     assert sorted(stage.bodies()) == ["paid", "waiting"]
     assert Counter(stage.refused()) == {

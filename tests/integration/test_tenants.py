@@ -15,7 +15,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from tests.integration.client.playing import Scripted
 from tests.integration.guarded import ADMIN, Acls, guarded_broker, login, needed
-from tests.integration.running import Pipeline, Topics, wait_until
+from tests.integration.running import Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 from tests.integration.tenants import ALICE, PATIENCE_S, SECRETS, Stage, forge, rules
 
 from checkback.client import Message, TransactionMQProducer
@@ -42,7 +43,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]
 
 
 @pytest.fixture(scope="module")
-def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(
+    broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory, shared_jvm: SharedJvm
+) -> Iterator[Stage]:
     """The job, running as the pipeline; the admin reads what becomes of records."""
     folder = tmp_path_factory.mktemp("tenants-job")
     topics = Topics(broker.bootstrap_servers, PREFIX, half_partitions=1, kafka=login(ADMIN))
@@ -52,7 +55,7 @@ def stage(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> I
     real = [f"{PREFIX}{user}" for user in GROUPS]
     topics.create(replace(settings, kafka=login(ADMIN)), real, list(GROUPS.values()))
     grant(topics)
-    with Pipeline(settings, folder) as pipeline:
+    with shared_jvm.pipeline(settings, folder) as pipeline:
         assert pipeline.wait_for("started")["access_control"] == "on"
         yield Stage(topics, pipeline, PREFIX, file)
 

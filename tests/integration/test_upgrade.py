@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
+from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 from tests.upgrade.store_release import RELEASES, check_counts, settings_of
 
 from checkback.deploy.broker import EmbeddedBroker
@@ -107,7 +108,7 @@ def rebind(identity: Path, settings: Settings) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", STORED)
 def test_a_release_is_taken_over_with_all_it_remembers(
-    version: str, broker: EmbeddedBroker, tmp_path: Path
+    version: str, broker: EmbeddedBroker, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     release = RELEASES / version
     stored = json.loads((release / "topics.json").read_text())
@@ -120,7 +121,7 @@ def test_a_release_is_taken_over_with_all_it_remembers(
     waiting = stored["expected"]["waiting_op"]
     at = {one["transaction_id"]: one["at"] for one in halves(stored)}
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", PATIENCE_S)
         # Everything it had left pending is asked again, with the count after its last one.
         wait_until(
