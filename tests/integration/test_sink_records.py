@@ -72,7 +72,7 @@ def test_a_check_that_its_topic_rejects_is_undelivered(
 def test_many_records_whose_time_their_topic_does_not_take_are_refused_alone(
     either: World, monkeypatch: pytest.MonkeyPatch, bound: dict[str, str], age_ms: int
 ) -> None:
-    aged = make_topic(either, "aged", **bound)
+    aged = make_topic(either, "aged", 1, **bound)
     now_ms = int(time.time() * 1_000)
     ages = [age_ms if number % 5 else 0 for number in range(250)]
     producer = Producer(dict(either.settings.connection))
