@@ -13,8 +13,8 @@ from checkback.protocol.refusals import RecordOrigin, RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka import rejections
 from checkback.sinks.kafka.rejections import BYSTANDER, COST_MAX, TIMEOUTS_MAX, KnownRejections
-from checkback.sinks.kafka.sink_record import SinkRecord
-from checkback.sinks.kafka.transaction import Rejection
+from checkback.sinks.kafka.sink_record import BY_KEY, SinkRecord
+from checkback.sinks.kafka.transaction import MarkedProducer, RejectedOutputError, Rejection
 
 NAMES = TopicNames("p-")
 LATE = Rejection("payments", 0, KafkaError._MSG_TIMED_OUT, "timed out")
@@ -237,3 +237,14 @@ def test_many_topics_that_reject_something_are_closed_without_a_search() -> None
 
     assert "t0" not in known.closed_topics
     assert f"t{rejections.TOTAL_COST_MAX}" in known.closed_topics
+
+
+def test_a_record_that_is_not_even_queued_is_a_rejection_of_its_partition() -> None:
+    cause = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    record = SinkRecord("t", 3, None, b"", [], 0)
+    unused: Any = None
+    for given, partition in ((record, 3), (None, BY_KEY)):
+        with pytest.raises(RejectedOutputError) as raised:
+            MarkedProducer.refuse(unused, "t", cause, given)
+        (rejection,) = raised.value.rejections
+        assert (rejection.partition, rejection.record) == (partition, given)
