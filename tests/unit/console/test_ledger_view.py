@@ -121,7 +121,7 @@ def test_groups_minutes_and_single_transactions(ledger: DeltaLedger) -> None:
     assert groups["stock-service"] == (2, NOW_MS - 5 * 60_000)
     assert view.topics() == ["orders-paid", "payments-captured", "stock-reserved"]
     assert view.per_minute("prepared", 0) == {NOW_MS // 60_000 * 60_000: 6}
-    assert view.positions("0A0000000004C0FFEE") == [Position(0, 4)]
+    assert view.positions("0A0000000004C0FFEE00112233445566") == [Position(0, 4)]
     assert view.positions("nobody's") == []
     assert [row["event"] for row in view.events(Position(0, 4))] == ["prepared", "checked"]
 

@@ -52,7 +52,8 @@ def test_the_report_is_one_file_that_needs_nothing_else(tmp_path: Path) -> None:
 
     assert made.missing == ("Checkpoint",)
     for said in (
-        "0A0000000013C0FFEE", "payment-service", "it has no live member", "OP_WITHOUT_HALF",
+        "0A0000000013C0FFEE00112233445566", "payment-service", "it has no live member",
+        "OP_WITHOUT_HALF",
         "check limit", "checkpoint is not set", "1,204,377", "<polyline",
     ):  # fmt: skip
         assert said in made.html, said

@@ -22,6 +22,8 @@ from checkback.console.live import event
 from checkback.console.rendering import FOLDER, rendered
 from checkback.console.serving import FORM_BYTES_MAX, SESSION_COOKIE
 from checkback.console.timeline import half_properties
+from checkback.operations.history import HistoryEvent
+from checkback.operations.positions import Position
 
 ROOT = Path(__file__).parents[3]
 PAGES = (
@@ -79,6 +81,18 @@ def test_nothing_that_a_message_says_turns_or_hides_the_text_beside_it(stage: St
     assert "a\n\\u202eb" in shown
 
 
+def test_a_long_property_is_cut_and_has_a_row_of_its_own(stage: Stage) -> None:
+    shown = rendered("parts/transaction.html", {
+        "shown": [{"history": stage.console.facts.histories("0:4")[0], "entries": [],
+                   "waits": None, "body": b"", "properties": {"long": "y" * 9_000, "note": "n"}}],
+        "visitor": Visitor("kim", sees_bodies=True), "is_static": False,
+    })  # fmt: skip
+
+    assert '<div class="long"><dt>long</dt>' in shown
+    assert "y… (9000 bytes in all)" in shown
+    assert "<div><dt>note</dt>" in shown
+
+
 def test_bodies_and_properties_are_for_operators(stage: Stage) -> None:
     for path in ("/parts/transactions/0:4", "/parts/records/refused/0:4"):
         stranger, operator = (one.get(path).text for one in (stage.client(), stage.signed_in()))
@@ -93,7 +107,9 @@ def test_pending_is_listed_chosen_and_paged(stage: Stage) -> None:
     every = client.get("/pending").text
 
     assert "1 to 11 of 11" in every
-    assert every.index("0A0000000013C0FFEE") < every.index("0A0000000003C0FFEE"), "oldest first"
+    assert every.index("0A0000000013C0FFEE00112233445566") < every.index(
+        "0A0000000003C0FFEE00112233445566"
+    ), "oldest first"
     chosen = client.get("/pending", params={"group": "stock-service", "older_than": "6m"}).text
     assert "1 to 2 of 2" in chosen
     assert client.get("/pending", params={"older_than": "soon"}).status_code == 400
@@ -124,10 +140,24 @@ def test_a_discarded_transaction_leads_to_where_it_is_resumed(stage: Stage) -> N
     assert "/discarded?group=" not in of_a_pending
 
 
+def test_a_commit_whose_final_was_refused_leads_to_where_it_is_sent(stage: Stage) -> None:
+    [one] = stage.console.facts.histories("1:5")
+    facts = {"reason": "REAL_TOPIC_MISSING", "says": "", "origin_topic": "", "origin_partition": 1,
+             "origin_offset": 5}  # fmt: skip
+    event = HistoryEvent("refused", 0, "", Position(0, 1), facts)
+    refused = replace(one, events=(*one.events, event))
+    context = {"entries": [], "waits": None, "body": b"", "properties": {}}
+    for history, leads in ((refused, True), (one, False)):
+        shown = rendered("parts/transaction.html", {
+            "shown": [{**context, "history": history}], "visitor": Visitor(), "is_static": False,
+        })  # fmt: skip
+        assert ('href="/refused?reason=REAL_TOPIC_MISSING"' in shown) is leads
+
+
 def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:
     client = stage.client()
 
-    for name in ("0:4", "0A0000000004C0FFEE"):
+    for name in ("0:4", "0A0000000004C0FFEE00112233445566"):
         answer = client.get("/transactions", params={"name": name}, follow_redirects=False)
         assert answer.headers["location"] == "/transactions/0:4"
     assert "searched from its beginning" in client.get("/transactions?name=unknown").text
@@ -253,8 +283,9 @@ def test_a_refused_record_leads_to_its_transaction(stage: Stage) -> None:
     """A half by its position, an op by the id that it names."""
     listed = stage.client().get("/parts/refused").text
 
-    assert '<a href="/transactions?name=0A0000000099C0FFEE">0A0000000099C0FFEE</a>' in listed
-    assert listed.count('<a href="/transactions/0:41">0A0000000099C0FFEE</a>') == 2
+    found = "0A0000000099C0FFEE00112233445566"
+    assert f'<a href="/transactions?name={found}">{found}</a>' in listed
+    assert listed.count(f'<a href="/transactions/0:41">{found}</a>') == 2
 
 
 @pytest.mark.parametrize(
