@@ -37,6 +37,11 @@ def body_text(content: bytes | str | None) -> str:
     return text
 
 
+def short_text(text: str, most: int = 64) -> str:
+    """Return a name for a list: a stranger's could push the rest off the screen."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def _shown(value: object) -> object:
     """Escape what would turn a text's direction or command whoever copies it; HTML lets it pass."""
     is_plain = isinstance(value, str) and not isinstance(value, Markup)
@@ -62,6 +67,7 @@ def _environment() -> Environment:
         "number": number_text,
         "ms": _ms_of,
         "body": body_text,
+        "short": short_text,
     }
     found.globals |= {
         "marks": MARKS,
