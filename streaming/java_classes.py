@@ -5,7 +5,6 @@ So no Java compiler is needed, and the classes fit the installed Spark.
 
 from __future__ import annotations
 
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from importlib import resources
@@ -21,6 +20,8 @@ PACKAGE: Final = "checkback"
 def compiled_jar(jvm: Any, name: str) -> Path:
     """Compile a class with those nested in it, and return the jar with them.
 
+    The jar goes when the JVM ends: until then executors fetch it.
+
     Args:
         jvm: py4j's view of a JVM that has Spark.
         name: of the class; its source is beside this module.
@@ -28,7 +29,9 @@ def compiled_jar(jvm: Any, name: str) -> Path:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     source = resources.files("checkback.streaming").joinpath(f"{name}.java").read_text("utf-8")
     compiler.cook(source)
-    jar = Path(tempfile.mkdtemp(prefix="checkback-classes-")) / f"checkback-{name}.jar"
+    parent = jvm.java.lang.System.getProperty("java.io.tmpdir")
+    folder = jvm.org.apache.spark.util.Utils.createTempDir(parent, "checkback-classes")
+    jar = Path(folder.getPath()) / f"checkback-{name}.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         for one, code in compiler.getBytecodes().items():
             archive.writestr(f"{one.replace('.', '/')}.class", bytes(code))
