@@ -92,6 +92,8 @@ class JobMetrics:
             names.direct_op: "direct_op",
             names.feedback: "feedback",
         }
+        for label in self._topics.values():
+            instruments.set("checkback_lag_records", math.nan, topic=label)
         keep_ms = 2 * (settings.check_interval_ms + settings.progress_interval_ms)
         self._silent = SilentGroups(keep_ms)
         instruments.set("checkback_build_info", 1, version=__version__)

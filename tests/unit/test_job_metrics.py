@@ -119,6 +119,7 @@ def test_nothing_pending_is_of_no_age_and_a_row_that_goes_is_gone() -> None:
 def test_lag_is_by_kind_of_topic_and_stages_by_sparks_names() -> None:
     story, names = Story(), SETTINGS.topics
     story.metrics.take_spark_progress(None)
+    assert math.isnan(story.value("lag_records", topic="half")), "nobody knows before a batch"
     story.metrics.take_spark_progress(
         spark_progress({names.half: 10, names.op: 5}, {names.half: 14, names.op: 5, "other": 9})
     )
