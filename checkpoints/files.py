@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol, TypeVar
 
-from checkback.checkpoints.logs import BrokenLogError, PlannedBatch, parse_offsets
+from checkback.checkpoints.logs import (
+    OPERATOR_METADATA,
+    STATE_SCHEMA,
+    BrokenLogError,
+    PlannedBatch,
+    parse_commit,
+    parse_offsets,
+    parse_operator,
+    require_schema,
+)
 from checkback.protocol.errors import CheckpointError
 
 OUR_FOLDER: Final = "checkback"
+T = TypeVar("T")
 
 
 class UnreadableFileError(Exception):
@@ -82,11 +92,43 @@ def read_plan(files: FolderFiles, batch: int) -> PlannedBatch:
     Raises:
         CheckpointError: it can't be read.
     """
+    return read_log(files, f"offsets/{batch}", parse_offsets, f"The plan of batch {batch}")
+
+
+def require_readable(checkpoint: ReadableCheckpoint) -> None:
+    """Refuse a checkpoint of which a start needs a file that Spark could not read.
+
+    After a power loss a file may be empty or torn. Spark's own error names no file, or none that
+    one could do anything about, and looks like one that passes.
+
+    Raises:
+        CheckpointError: names the file.
+    """
+    committed = checkpoint.last_batch("commits")
+    if committed is not None:
+        about = f"The commit of batch {committed}"
+        read_log(checkpoint, f"commits/{committed}", parse_commit, about)
+        read_log(checkpoint, OPERATOR_METADATA, parse_operator, "What Spark says of the state")
+        read_log(checkpoint, STATE_SCHEMA, require_schema, "The schema of the state")
+
+
+def read_log(files: FolderFiles, name: str, parse: Callable[[bytes], T], about: str) -> T:
+    """Return what one of Spark's log files says.
+
+    Args:
+        files: the checkpoint.
+        name: of the file.
+        parse: takes its content, and raises BrokenLogError.
+        about: what the file is, for the error.
+
+    Raises:
+        CheckpointError: it can't be read.
+    """
     try:
-        return parse_offsets(files.read(f"offsets/{batch}"))
+        return parse(files.read(name))
     except (BrokenLogError, UnreadableFileError) as error:
         raise CheckpointError(
-            f"The plan of batch {batch} can't be read: offsets/{batch} is damaged: {error}.",
+            f"{about} can't be read: {name} is damaged: {error}.",
             remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
-            batch_id=batch,
+            file=name,
         ) from error

@@ -10,7 +10,6 @@ import json
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Final
 
-from checkback.protocol.configuration import ORDER_NONE
 from checkback.protocol.errors import CheckpointError
 
 FILE: Final = "identity.json"
@@ -45,7 +44,7 @@ class CheckpointIdentity:
     settled_topic_id: str
     half_partitions: int
     """The number when the checkpoint was made; its page keys depend on it."""
-    order: str = ORDER_NONE
+    order: str
     """Whether finals of one key keep their order; its page keys depend on it."""
 
     def to_json(self) -> str:
@@ -60,7 +59,7 @@ class CheckpointIdentity:
             CheckpointError: the text is not an identity.
         """
         try:
-            raw = {"order": ORDER_NONE, **json.loads(text)}
+            raw = json.loads(text)
             return cls(**{one.name: raw[one.name] for one in fields(cls)})
         except (ValueError, KeyError, TypeError) as error:
             raise CheckpointError(

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 VERSION: Final = "v1"
+OPERATOR_METADATA: Final = "state/0/_metadata/metadata"
+STATE_SCHEMA: Final = "state/0/0/_metadata/schema"
 ABSENT_SOURCE: Final = "-"
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"
 
@@ -128,6 +130,17 @@ def parse_operator(content: bytes) -> StateStoreInfo:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise BrokenLogError(f"no state store is described: {error!r}") from error
+
+
+def require_schema(content: bytes) -> bytes:
+    """Return ``state/0/0/_metadata/schema`` as it is: only Spark reads it.
+
+    Raises:
+        BrokenLogError: it is empty, as after a power loss.
+    """
+    if not content:
+        raise BrokenLogError("it is empty")
+    return content
 
 
 def _ends(sources: list[str]) -> Offsets:

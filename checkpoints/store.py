@@ -16,8 +16,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from checkback.checkpoints.files import OUR_FOLDER, UnreadableFileError, read_own_text, read_plan
-from checkback.checkpoints.logs import PlannedBatch
+from checkback.checkpoints.files import (
+    OUR_FOLDER,
+    UnreadableFileError,
+    read_log,
+    read_own_text,
+    read_plan,
+)
+from checkback.checkpoints.logs import PlannedBatch, parse_query_id
 from checkback.protocol.errors import CheckpointError, PrerequisiteError
 
 if TYPE_CHECKING:
@@ -182,12 +188,14 @@ class CheckpointStore:
         return sorted(int(stem) for stem in stems if stem.isdigit())
 
     def query_id(self) -> str | None:
-        """Return Spark's id of the query, None for a checkpoint that never ran."""
-        path = self._path("metadata")
-        if not self._file_system().exists(path):
+        """Return Spark's id of the query, None for a checkpoint that never ran.
+
+        Raises:
+            CheckpointError: it can't be read.
+        """
+        if not self._file_system().exists(self._path("metadata")):
             return None
-        found = self._stream_metadata.read(path, self.configuration)
-        return str(found.get().id()) if found.isDefined() else None
+        return read_log(self, "metadata", parse_query_id, "The id of the query")
 
     def make_query_id(self) -> str:
         """Return the query id; give one, as Spark would, to a checkpoint that never ran.

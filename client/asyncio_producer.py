@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from concurrent import futures
@@ -21,7 +22,13 @@ from checkback.client.results import SendResult, SendStatus, TransactionSendResu
 from checkback.client.tracing import UNTRACED, TracedStep
 from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
 from checkback.client.validation import check_message_class, check_topic
-from checkback.protocol.errors import BrokerError, ConfigurationError, NotFoundError, SendError
+from checkback.protocol.errors import (
+    BrokerError,
+    ConfigurationError,
+    LifeCycleError,
+    NotFoundError,
+    SendError,
+)
 
 LOOP_LOOK_S: Final = 1.0
 """How often a check that waits for the loop looks whether the loop still runs."""
@@ -111,10 +118,18 @@ class AsyncTransactionMQProducer:
         return self._producer.counters
 
     async def start(self) -> None:
-        """As :meth:`TransactionMQProducer.start`; the listener runs in this loop from now on."""
+        """As :meth:`TransactionMQProducer.start`; the listener runs in this loop from now on.
+
+        If this is cancelled, the producer is shut down once its start has ended.
+        """
         loop = self._bridge.loop = asyncio.get_running_loop()
         self._producer.inbox = Inbox(loop)
-        await asyncio.to_thread(self._producer.start)
+        try:
+            await asyncio.to_thread(self._producer.start)
+        except asyncio.CancelledError:
+            # The thread that starts it goes on, and nobody else would shut it down.
+            threading.Thread(target=self._producer.shutdown, daemon=True).start()
+            raise
 
     async def shutdown(self) -> int:
         """As :meth:`TransactionMQProducer.shutdown`; the loop goes on serving the listener."""
@@ -140,6 +155,7 @@ class AsyncTransactionMQProducer:
         async with self._room:
             try:
                 await self._producer.learn_topic(message)
+                await self._producer.learn_leaders(message.topic)
             except NotFoundError as error:
                 raise BrokerError(
                     error.message, remedy=error.remedy, topic=message.topic
@@ -171,11 +187,26 @@ class _LoopProducer(TransactionMQProducer):
             check_topic(message.topic, self.topics)
             await asyncio.to_thread(self._facts.prepare, message.topic)
 
+    async def learn_leaders(self, topic: str) -> None:
+        """Ask the brokers in a thread who leads a topic, where that is not known.
+
+        Raises:
+            BrokerError: this user may not describe it, or Kafka does not answer.
+            NotFoundError: there is no such topic.
+        """
+        if not self._facts.knows_leaders(topic):
+            await asyncio.to_thread(self._facts.topic, topic)
+
     async def transact(
         self, listener: AsyncTransactionListener, message: Message, arg: Any
     ) -> TransactionSendResult:
         """Do what :meth:`send_message_in_transaction` does, and wait in the loop."""
         self._require_running()
+        if self.inbox.loop is not asyncio.get_running_loop():
+            raise LifeCycleError(
+                f"The producer of group {self.producer_group} was started in another event loop.",
+                remedy="Make and start a producer in each event loop.",
+            )
         check_message_class(message)
         tracing = self.options.tracing or UNTRACED
         with self._running, tracing.transaction(message) as carrying:
@@ -201,7 +232,7 @@ class _LoopProducer(TransactionMQProducer):
         except SendError:
             raise
         except BaseException:  # the loop ends
-            self._halves.interrupted(half)
+            self._halves.doubt(half)
             raise
 
     async def _await_listener(

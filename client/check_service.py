@@ -107,8 +107,10 @@ class CheckService:
         finally:
             self._answered.set()
         # Committing and leaving the group needs a moment, even if the pool used all the time.
-        if self._thread.ident is not None:  # its start may have failed
+        if self._thread.ident is not None:
             self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
+        elif self._next_consumer is not None:  # the thread could not be started
+            self._next_consumer.close()
         return left
 
     def _run(self) -> None:

@@ -25,7 +25,12 @@ from checkback.client.callback_result import remark_of
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.doubts import Doubts
 from checkback.client.half import Half
-from checkback.client.polled_producer import DeliveryReport, PolledProducer, ThreadReport
+from checkback.client.polled_producer import (
+    DeliveryReport,
+    PolledProducer,
+    ThreadReport,
+    in_background,
+)
 from checkback.client.queue_selection import choose_partition
 from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
 from checkback.client.topic_facts import TopicFacts
@@ -123,14 +128,11 @@ class HalfProducer:
         except SendError:
             raise
         except BaseException:
-            self.interrupted(half)
+            self.doubt(half)
             raise
 
-    def interrupted(self, half: Half) -> None:
-        """Note that nobody waits for a half any more; its local transaction will not run."""
-        self._doubt(half)
-
-    def _doubt(self, half: Half) -> None:
+    def doubt(self, half: Half) -> None:
+        """Note that a half may be stored, and that its local transaction will not run."""
         self._doubts.add(half.transaction_id)
         self._counters.add(ClientEvent.SEND_IN_DOUBT)
 
@@ -179,13 +181,17 @@ class HalfProducer:
         """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
         with self._renewing:
             if used is self.polled:
-                self.polled = self._open(self._open_producer)
+                try:
+                    self.polled = self._open(self._open_producer)
+                except (ConfigurationError, RuntimeError) as error:  # no thread is left
+                    _log.warning("No producer can be opened in place of one: %s", remark_of(error))
+                    return
             elif used is self._gathering:
                 self._gathering = None
             else:
                 return
         _log.warning("librdkafka gave up a producer; opened another")
-        threading.Thread(target=used.close, args=(0,), daemon=True).start()
+        in_background(lambda: used.close(0), "checkback-close")
 
     def close(self, timeout_s: float) -> None:
         """Send what is held, then close."""
@@ -229,14 +235,7 @@ class HalfProducer:
             headers = self._signer.half(self._half_topic, half.key, half.body, headers)
         try:
             polled.producer.produce(
-                self._half_topic,
-                half.body,
-                half.key,
-                partition,
-                report,
-                None,
-                0,
-                headers,
+                self._half_topic, half.body, half.key, partition, report, None, 0, headers
             )
         except BufferError:
             return KafkaError(KafkaError._QUEUE_FULL)
@@ -261,7 +260,7 @@ class HalfProducer:
         if status is None:
             return False
         half.status = status
-        self._doubt(half)
+        self.doubt(half)
         return True
 
     def _is_untimely(self, half: Half, report: Any) -> bool:
@@ -366,7 +365,7 @@ class HalfProducer:
                 remedy="Send it again when Kafka takes messages.",
                 in_doubt=False,
             )
-        self._doubt(half)
+        self.doubt(half)
         return SendError(
             f"It is in doubt whether the half message was stored: {said}. {NOT_RUN}",
             remedy="Send the message again when Kafka answers; a check settles the doubtful one.",
@@ -375,7 +374,7 @@ class HalfProducer:
         )
 
     def _signed_at_wrong_time(self, half: Half) -> SendError:
-        self._doubt(half)
+        self.doubt(half)
         return SendError(
             "The half message was signed by a clock that is far from the brokers', and a pipeline"
             f" with access control refuses it. {NOT_RUN}",

@@ -19,7 +19,7 @@ from checkback.client.options import ProducerKeywords, ProducerOptions
 from checkback.client.running import Running
 from checkback.client.unique_ids import unique_ids
 from checkback.client.validation import check_group
-from checkback.protocol.errors import LifeCycleError
+from checkback.protocol.errors import LifeCycleError, PrerequisiteError
 from checkback.protocol.topics import TopicNames
 
 _log = logging.getLogger(__name__)
@@ -86,6 +86,7 @@ class ManagedProducer(ABC):
         Raises:
             LifeCycleError: it was started before, or shut down meanwhile (by a signal handler).
             BrokerError: Kafka can't be reached or is not set up.
+            PrerequisiteError: the process can start no more threads.
         """
         with self._state_lock:
             if self._state is not ServiceState.CREATE_JUST:
@@ -97,7 +98,13 @@ class ManagedProducer(ABC):
             # Again: a producer made before a fork and started after it would share its ids
             # with its siblings.
             self._new_id = unique_ids()
-            self._open()
+            try:
+                self._open()
+            except RuntimeError as error:  # of threading.Thread.start
+                raise PrerequisiteError(
+                    f"The producer of group {self.producer_group} can't be started: {error}.",
+                    remedy="Allow the process more threads (ulimit -u), or end some.",
+                ) from error
             if self.service_state is ServiceState.SHUTDOWN_ALREADY:
                 self._close(lambda: 0.0)
                 raise LifeCycleError(
@@ -114,12 +121,18 @@ class ManagedProducer(ABC):
             Checks will ask how the transactions among them ended. The futures of plain sends end
             with a SendError.
         """
+        if os.getpid() != self._process_id:  # a forked child, which may lack who holds the lock
+            return 0
         with self._state_lock:
             was, self._state = self._state, ServiceState.SHUTDOWN_ALREADY
-        if was is not ServiceState.RUNNING or os.getpid() != self._process_id:
+        if was is not ServiceState.RUNNING:
             return 0
         deadline_s = time.monotonic() + self.options.shutdown_timeout_ms / 1000
-        left = self._close(lambda: max(0.0, deadline_s - time.monotonic()))
+        try:
+            left = self._close(lambda: max(0.0, deadline_s - time.monotonic()))
+        except BaseException:  # Ctrl-C: nothing may go on unattended
+            self._close(lambda: 0.0)
+            raise
         if left:
             _log.warning(
                 "The producer of group %s was shut down while %d sends or check answers ran",

@@ -22,6 +22,17 @@ DRAIN_LOOK_S: Final = 0.005
 JOIN_S: Final = 1.0
 
 
+def in_background(call: Callable[[], object], name: str) -> None:
+    """Call in a thread of its own, since librdkafka may take its time to close something.
+
+    If the process can start no more threads, call in this one.
+    """
+    try:
+        threading.Thread(target=call, name=name, daemon=True).start()
+    except RuntimeError:
+        call()
+
+
 class DeliveryReport(Protocol):
     """Waits for the report of one record; never used for a second one."""
 
@@ -86,7 +97,11 @@ class PolledProducer:
         self._pause_s = pause_s
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # no thread is left
+            self.producer.close()
+            raise
 
     def close(self, timeout_s: float) -> int:
         """Send what waits, then close; return how many records it had no time to send."""

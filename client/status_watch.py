@@ -46,10 +46,15 @@ class StatusWatch:
             self._read_to_end(consumer, time.monotonic() + timeout_s)
         except KafkaException as error:
             _log.info("The pipeline's status is not known: %s", remark_of(error))
-        self._thread = threading.Thread(
+        thread = threading.Thread(
             target=self._follow, args=(consumer,), name="checkback-status", daemon=True
         )
-        self._thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # no thread is left
+            consumer.close()
+            raise
+        self._thread = thread
 
     def require_accepting(self) -> None:
         """Refuse a transaction that the pipeline would refuse.

@@ -103,8 +103,12 @@ class TopicFacts:
             return self._admin
 
     def knows(self, topic: str) -> bool:
-        """Tell whether a send to a topic is answered from memory."""
+        """Tell whether a topic's limit is known, or known to be hidden."""
         return topic in self._limits
+
+    def knows_leaders(self, topic: str) -> bool:
+        """Tell whether a question for a topic's partitions is answered from memory."""
+        return topic in self._topics
 
     def prepare(self, topic: str) -> None:
         """Ask for a topic, so that the next send to it is answered from memory.

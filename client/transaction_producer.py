@@ -89,6 +89,8 @@ class TransactionMQProducer(DefaultMQProducer):
             )
         self.transaction_listener = transaction_listener
         self._clock = BrokerClock()
+        self._closers: list[Callable[[Callable[[], float]], int | None]] = []
+        """Close what was opened, given how much time is left; the last one first."""
 
     def send_message_in_transaction(
         self, message: Message, arg: Any = None
@@ -146,8 +148,14 @@ class TransactionMQProducer(DefaultMQProducer):
         require_half_and_op(self._facts, self.topics)
         self._facts.prepare(self.topics.half)
         self._create_check_topic()
-        # Called before anything is opened that would stay open if this fails.
         has_status = self._exists(self.topics.status)
+        try:
+            self._open_parts(has_status=has_status)
+        except BaseException:
+            self._close(lambda: 0.0)
+            raise
+
+    def _open_parts(self, *, has_status: bool) -> None:
         options = self.options
         doubts = Doubts()
         self._templates: dict[tuple[str, int | None], tuple[Headers, int]] = {}
@@ -169,6 +177,7 @@ class TransactionMQProducer(DefaultMQProducer):
             signer=signer,
             open_gathering=self._clients.gathering_half_producer,
         )
+        self._closers.append(lambda left_s: self._halves.close(left_s()))
         # Not over the halves' producer: a lost op must not cost them that.
         self._ops = OpProducer(
             self._clients.op_producer,
@@ -180,23 +189,21 @@ class TransactionMQProducer(DefaultMQProducer):
             signer,
             self._halves.renew,
         )
+        self._closers.append(lambda left_s: self._ops.close(left_s()))
         self._status = self._new_status_watch() if has_status else None
         self._direct = DirectSide(
             self._clients, self.topics, self.producer_group, self._facts, self._ops, self.counters
         )
+        self._closers.append(self._direct.close)
+        self._direct.start()
         self._checks = self._new_check_service(doubts)
-        try:
-            self._checks.start()
-        except BaseException:
-            self._close(lambda: 0.0)
-            raise
+        self._closers.append(lambda left_s: self._checks.close(left_s()))
+        self._checks.start()
 
     def _close(self, left_s: Callable[[], float]) -> int:
-        left = super()._close(left_s) + self._checks.close(left_s()) + self._direct.close(left_s)
-        if self._status is not None:
-            self._status.close(left_s())
-        self._halves.close(left_s())
-        self._ops.close(left_s())
+        left = super()._close(left_s)
+        while self._closers:
+            left += self._closers.pop()(left_s) or 0
         return left
 
     def _create_check_topic(self) -> None:
@@ -217,6 +224,7 @@ class TransactionMQProducer(DefaultMQProducer):
     def _new_status_watch(self) -> StatusWatch:
         """Follow what the pipeline tells."""
         watch = StatusWatch(self._clients.status_consumer, self.topics.status)
+        self._closers.append(lambda left_s: watch.close(left_s()))
         watch.start(self.options.start_timeout_ms / 1000)
         return watch
 

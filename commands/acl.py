@@ -216,7 +216,7 @@ def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
 @click.option("--pipeline", is_flag=True, help="For the pipeline, not for a producer group.")
 @click.option("--operators", is_flag=True, help="For operators' commands and the console.")
 @click.option(
-    "--command-config", default="", help="kafka-acls' file with the login of who may grant."
+    "--command-config", default="", help="File for kafka-acls with the login of who may grant."
 )
 @output_option
 @settings_options

@@ -37,7 +37,7 @@ def command(settings: Settings, output: CommandOutput, path: Path, metrics_url: 
     sources = open_sources(settings, metrics_url)
     path.open("a").close()  # before they are asked: some may take long to answer
     with told_meanwhile(
-        "Asking brokers, ledger and checkpoint; who is silent is given up after 20 s."
+        "Asking brokers, ledger and checkpoint; a source that is silent is given up after 20 s."
     ):
         report = write_report(sources)
     path.write_text(report.html, "utf-8")

@@ -1,4 +1,4 @@
-"""Looks again and again without waiting for who does not answer: for ``checkback top``.
+"""Looks again and again, and waits for no source that does not answer: for ``checkback top``.
 
 Brokers that are silent keep whoever asks them waiting for 20 seconds. So each source is asked in a
 thread of its own, and what is known is shown meanwhile.

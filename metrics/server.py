@@ -9,9 +9,10 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from socketserver import TCPServer, ThreadingMixIn
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -22,6 +23,7 @@ from checkback.metrics.log_lines import LEVELS
 
 LOG_LEVEL: Final = "/loglevel/"
 LEVEL_BYTES_MAX: Final = 16
+CONNECTIONS_MAX: Final = 32
 SILENT_S_MAX: Final = 10
 """A client that says nothing for this long is left."""
 
@@ -38,7 +40,39 @@ class _Handler(WSGIRequestHandler):
 
 
 class _Server(ThreadingMixIn, WSGIServer):
+    """Answers each connection in a thread of its own, and has a bounded number of connections.
+
+    A connection too many takes the place of the oldest: probes are answered at once, so the oldest
+    is that of somebody who asks for nothing. Without a bound the driver would run out of threads
+    and files, which it needs for Kafka and Spark.
+    """
+
     daemon_threads = True
+
+    def __init__(self, *arguments: Any) -> None:
+        self._open: dict[socket.socket, None] = {}
+        self._opening = Lock()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        oldest = None
+        with self._opening:
+            self._open[request] = None
+            if len(self._open) > CONNECTIONS_MAX:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+        if oldest is not None:
+            with suppress(OSError):  # gone already
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._opening:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: whoever hangs up early would fill the log."""
 
     def server_bind(self) -> None:
         # HTTPServer would look the host's name up, which takes seconds where no DNS answers.

@@ -56,8 +56,8 @@ LOG_APPEND_TIME: Final = 2
 MOST_AT_ONCE: Final = 10
 BRIEF_LOOK_S: Final = 0.1
 STALL_LOOK_S: Final = 2.0
-"""Between two looks at where reading stands. Those of direct delivery end within the first time,
-ordinary ones within the second."""
+"""Pauses between looks at where reading stands. Transactions of direct delivery end within the
+first pause, ordinary ones within the second."""
 PACKAGES: Final = ("pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "pandas")
 
 Clock = Callable[[], int]

@@ -10,7 +10,7 @@ from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties as names
 from checkback.protocol.refusals import refusal_facts
-from checkback.state import Mark, unpack_settled
+from checkback.state import Mark, marks_of
 
 PENDING: Final = "pending"
 VERDICTS: Final = {
@@ -181,11 +181,13 @@ def mark_event(record: FoundRecord, half_at: Position) -> HistoryEvent | None:
     """Return the event for a record of the settled topic, None if it has no mark for the half.
 
     Raises:
-        CheckpointError: a version with another format wrote the record, or the record is damaged.
+        CheckpointError: a newer version wrote the record.
     """
-    marks = unpack_settled(record.value or b"")
+    marks = marks_of(record.key, record.value)
+    if marks is None or marks.partition != half_at.partition:
+        return None
     rows = (marks.offset == half_at.offset).nonzero()[0]
-    if marks.partition != half_at.partition or not len(rows):
+    if not len(rows):
         return None
     # One batch may ask about a half and settle it; then the verdict counts.
     found = [Mark(int(marks.mark[row])) for row in rows]

@@ -42,7 +42,7 @@ from checkback.protocol.properties import first_value
 from checkback.protocol.refusals import refusal_facts
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.lookup import RecordReader
-from checkback.state import unpack_settled
+from checkback.state import marks_of
 
 
 @dataclass(slots=True)
@@ -130,8 +130,8 @@ class TransactionFinder:
         def speaks_of_it(message: Message) -> bool:
             if not (message.key() or b"").startswith(key):
                 return False
-            marks = unpack_settled(message.value() or b"")
-            return marks.partition == at.partition and bool((marks.offset == at.offset).any())
+            marks = marks_of(message.key(), message.value())
+            return marks is not None and bool((marks.offset == at.offset).any())
 
         for record in self.scanner.scan(self.topics.settled, speaks_of_it, from_ms=from_ms):
             event = mark_event(record, at)
@@ -191,7 +191,7 @@ class TransactionFinder:
             _comes_from(at),
             # A final has its half's timestamp. There is only one, so the search ends with it.
             from_ms=half.time_ms,
-            # Perhaps there is no such topic: Kafka tells neither who has no right on it.
+            # Kafka does not tell a user without rights on a topic whether it exists.
             may_be_hidden=was_refused,
         )
         return [final_event(record) for record in islice(found, 1)]

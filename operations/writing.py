@@ -32,7 +32,8 @@ def append_timed(
 ) -> tuple[int, int]:
     """Append a record to partition 0; return its timestamp's type and milliseconds.
 
-    The record may be stored twice: a producer that may not waits half a second for its number.
+    The record may be stored twice: an idempotent producer would first wait half a second for its
+    id.
 
     Raises:
         BrokerError: the record may not be stored.

@@ -106,7 +106,7 @@ class Settings:
         60_000, "Time between two check requests for the same half", least=1
     )
     check_max: int = _setting(
-        15, "Check requests after which a half is discarded; 0 does as 1", least=0, most=60_000
+        15, "Check requests after which a half is discarded; 0 counts as 1", least=0, most=60_000
     )
     checks_per_batch_max: int = _setting(
         10_000,

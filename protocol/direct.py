@@ -37,8 +37,9 @@ def is_direct_id_of(transactional_id: str, topic_prefix: str, producer_group: st
     """Tell whether that can be the id of a session of this group.
 
     A half says its own DIRECT_ID: one that named another group's session, or the producer of an
-    application that has nothing to do with Checkback, must not make anybody fence it. Nor has a
-    group of no legal name a session: C reads an id up to a NUL in it, and so would fence another.
+    application that has nothing to do with Checkback, must not make anybody fence it. A group whose
+    name is not legal has no session: librdkafka reads an id only up to a NUL, and would fence
+    another session.
     """
     if not producer_group or not KAFKA_TOPIC_NAME.fullmatch(topic_prefix + producer_group):
         return False

@@ -9,7 +9,7 @@
     │   ├── LifeCycleError        a producer or job used before start or after shutdown
     │   └── NotFoundError         a named thing does not exist (a transaction, a record, a folder)
     └── OperationalError          the environment's fault: the same call may work later or elsewhere
-        ├── PrerequisiteError     Java, disk, network or a port is not as needed
+        ├── PrerequisiteError     Java, disk, network, a port or threads are not as needed
         ├── BrokerError           Kafka can't be reached or refused what was asked
         │   └── SendError         a message is not, or not certainly, stored
         ├── CheckpointError       the checkpoint is damaged, foreign or ahead of its markers
@@ -84,7 +84,7 @@ class OperationalError(CheckbackError):
 
 
 class PrerequisiteError(OperationalError):
-    """Java, disk, network or a port is not as needed."""
+    """Java, disk, network, a port or the number of threads is not as needed."""
 
 
 class BrokerError(OperationalError):

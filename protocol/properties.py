@@ -151,7 +151,7 @@ NOT_ON_FINAL: Final = frozenset(
 #10970).
 
 The two position properties are among them: the final gets new ones from the half's real position.
-So are the names of ops and of discarded records: no half has them but one that a stranger wrote.
+So are the names of ops and of discarded records: a half that has them was written by a stranger.
 """
 
 

@@ -208,8 +208,9 @@ def refused_parts(
 ) -> RefusedParts:
     """Return a refused record: the record untouched, with reason and origin; cut if it can't fit.
 
-    Left out whole is the first of these that makes it fit: the headers but for the short ones of
-    KEPT_HEADERS; the value; both; the key as well. Headers tell what it was.
+    If it is too large, whole parts are left out, the first of these that makes it fit: the headers,
+    except the short ones of KEPT_HEADERS; the value; both; the key as well. The headers stay
+    longest, because they tell what it was.
 
     Args:
         record: what is refused.

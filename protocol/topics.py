@@ -216,7 +216,8 @@ def plan_check_topic(
 ) -> TopicPlan:
     """Return the plan of a producer group's check topic.
 
-    A check request is worth nothing once the next one was sent; a day leaves room for a look.
+    A check request is worth nothing once the next one was sent. It is kept for a day, so that
+    people can look at it.
     """
     # A producer skips requests by their age, which must be told by the broker, too.
     configs = _topic_configs(

@@ -149,7 +149,7 @@ class AccessControl:
 
 
 def rules_text(path: str | os.PathLike[str]) -> str:
-    """Return what a file of rules holds, no more of it than tells that it is too much.
+    """Return the text of a file of rules; of a file that is too large, only enough to see that.
 
     Raises:
         ConfigurationError: it can't be read.

@@ -13,7 +13,7 @@ In a record the address is what its sender states, so anybody could state one of
 the order is 2, 4, 5, 1, 3, 6: the signature covers the address, and white lists only take the place
 of permissions.
 
-Two rules are other than in RocketMQ. A request for a system topic needs an admin; there, whoever
+Two rules differ from RocketMQ's. A request for a system topic needs an admin; there, whoever
 writes to the trace topic may do everything with the same request. And every request has needs,
 where RocketMQ takes a valid signature as enough to end a transaction.
 """

@@ -117,7 +117,7 @@ def _checked(
         findings.mistake(
             line,
             f"The secret has {len(value)} characters.",
-            f"It needs {KEY_LENGTH_MIN} or more; 32 by chance are safe.",
+            f"It needs {KEY_LENGTH_MIN} or more; 32 random ones are safe.",
         )
         return None
     if any("\ud800" <= one <= "\udfff" for one in value):
@@ -129,7 +129,7 @@ def _checked(
         return None
     seen = value.strip().strip(_MARK)
     if not seen:
-        findings.mistake(line, "The secret has nothing in it but blanks.", "Write one by chance.")
+        findings.mistake(line, "The secret has nothing in it but blanks.", "Make a random one.")
     elif seen != value:
         findings.warning(
             line,

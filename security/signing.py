@@ -55,7 +55,7 @@ def sign(
 
 
 def is_same_signature(expected: str, given: str) -> bool:
-    """Tell whether two signatures are the same, as slowly wherever they differ."""
+    """Tell whether two signatures are the same; where they differ does not change the time."""
     return hmac.compare_digest(
         expected.encode("utf-8", "replace"), given.encode("utf-8", "replace")
     )

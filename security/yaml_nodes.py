@@ -16,8 +16,8 @@ from checkback.security.findings import Findings
 
 _NULL: Final = "tag:yaml.org,2002:null"
 VALUES_MAX: Final = 500_000
-"""As many as a text of the greatest length has without aliases, each of which stands for as much as
-its anchor: a small text could say more than the memory holds."""
+"""A text of the greatest length has no more values without aliases. An alias stands for all that
+its anchor has, so a small text with aliases could stand for more values than fit into memory."""
 _QUOTED: Final = re.compile(r"""\s*(?:'[^\n]*'|"[^\n]*")""")
 
 

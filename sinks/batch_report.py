@@ -88,7 +88,7 @@ class BatchReport:
         )
 
     def copy(self) -> BatchReport:
-        """Return a report that counts on from this one."""
+        """Return a copy; what is counted in it does not change this one."""
         return BatchReport(
             self.state_partition,
             self.counts.copy(),

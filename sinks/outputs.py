@@ -33,7 +33,7 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import NOW, SinkRecord
 from checkback.sinks.kafka.source_record import SourceRecord
 from checkback.sinks.plan import Lookup, half_lookups, op_lookups
-from checkback.state import CHECKS, Action, Outcome, pack_settled
+from checkback.state import CHECKS, Action, Outcome, mark_key, pack_settled
 from checkback.state.identity import identity_words
 from checkback.state.outcome import REST_UNKNOWN
 
@@ -126,6 +126,11 @@ class BatchOutputs:
             for (offset, half), (_, action, detail), words in zip(
                 found, lookup, decided, strict=True
             ):
+                if half is None and action in CHECKS:
+                    # Nobody can be asked. The verdict or the discard refuses it, once; and it comes
+                    # soon, since the check counts.
+                    self.report.counts["halves_lost"] += 1
+                    continue
                 origin = RecordOrigin(topic, lookup.partition, offset)
                 yield self._with_room(self._of_half(half, origin, action, detail, words))
         for lookup in op_lookups(outcomes):
@@ -288,7 +293,7 @@ class BatchOutputs:
         return output
 
     def _settled_mark(self, outcome: Outcome, batch_id: int, state_partition: int) -> SinkRecord:
-        key = b"%d:%d" % (outcome.partition, outcome.page)
+        key = mark_key(outcome.partition, outcome.page)
         mark = pack_settled(outcome, batch_id)
         return SinkRecord(self._names.settled, state_partition, key, mark, [], NOW)
 

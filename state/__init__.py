@@ -9,11 +9,20 @@ from checkback.state.events import CLOSED, DIRECT_SOURCE, EventKind, Events
 from checkback.state.outcome import CHECKS, Action, Counter, Outcome
 from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page, may_be_delivered
 from checkback.state.rules import Rules, RulesHistory
-from checkback.state.settled import Mark, SettledMarks, pack_settled, unpack_settled
+from checkback.state.settled import (
+    CLAIM_KEY,
+    Mark,
+    SettledMarks,
+    mark_key,
+    marks_of,
+    pack_settled,
+    unpack_settled,
+)
 
 __all__ = [
     "ALL_READ",
     "CHECKS",
+    "CLAIM_KEY",
     "CLOSED",
     "DIRECT_SOURCE",
     "NOTHING_READ",
@@ -31,6 +40,8 @@ __all__ = [
     "RulesHistory",
     "SettledMarks",
     "decide",
+    "mark_key",
+    "marks_of",
     "may_be_delivered",
     "pack_settled",
     "unpack_settled",

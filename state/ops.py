@@ -116,7 +116,7 @@ def _events_of(builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32]) -
         return event
     is_direct = (rows >= 0) & (builder.halves.direct[rows] != PLAIN)
     if is_direct.any():
-        # An old client's word: while the session lives, the half may be delivered after it.
+        # An old client says so. The session lives, and may still deliver the half.
         is_open = (ops.state == TRANSACTION_COMMIT_TYPE) | (ops.state == TRANSACTION_ROLLBACK_TYPE)
         event[is_direct & is_open] = Event.UNKNOWN
     is_wrong = _differs(builder, ops, rows) & (rows >= 0) & (event != Event.UNKNOWN)

@@ -175,7 +175,7 @@ class Page:
             self.waiting.wait_until_ms,
             self.waiting.identity,
             self.waiting.identity_rest,
-            # What an index is above its place: nothing while no half between them is settled.
+            # An index less its position in the column: 0 until a half before it is settled.
             self.halves.index - np.arange(len(self.halves)),
             self.halves.check_times,
             self.waiting.index,

@@ -26,10 +26,10 @@ class Rules:
     verdict_retention_ms: int
     check_enabled: bool
     reject_transactions: bool
-    checks_per_batch_max: int = 20_000
-    max_message_bytes: int = 4_194_304
-    op_pages_per_group_max: int = 200
-    batch_events_max: int = 1_000_000
+    checks_per_batch_max: int
+    max_message_bytes: int
+    op_pages_per_group_max: int
+    batch_events_max: int
     """No rule of a page, but by it a plan tells whether its batch read everything (see
     streaming.read_until): a replay has to ask with the bound that the batch was planned under."""
 

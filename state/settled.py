@@ -6,6 +6,7 @@ asked about the others.
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -14,10 +15,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from checkback.protocol.errors import CheckpointError
 from checkback.state.outcome import CHECKS, Action, Outcome
 from checkback.state.packing import Reader, pack_columns, refuse_version
 
 SETTLED_VERSION: Final = 1
+CLAIM_KEY: Final = b"claim"
+"""Of the record by which a checkpoint claims its topics: it has the form of marks, and has none."""
 _HEADER: Final = struct.Struct("<BxxxiqqqqI")
 
 
@@ -42,6 +46,8 @@ _MARK_OF[Action.DISCARD_CHECK_LIMIT] = Mark.DISCARD_CHECK_LIMIT
 _MARK_OF[Action.DISCARD_EXPIRED] = Mark.DISCARD_EXPIRED
 _MARK_OF[Action.REFUSE_HALF] = Mark.REFUSED_HALF
 _MARK_OF[Action.DELIVERED] = Mark.DELIVERED
+_KNOWN: Final = np.array([*Mark], np.uint8)
+_MARK_KEY: Final = re.compile(rb"\d+:\d+")
 _COUNTS_CHECKS: Final = (Mark.ASKED, Mark.DISCARD_CHECK_LIMIT, Mark.DISCARD_EXPIRED)
 
 
@@ -66,6 +72,11 @@ class SettledMarks:
     offset: NDArray[np.int64]
     mark: NDArray[np.uint8]
     check_times: NDArray[np.uint16]
+
+
+def mark_key(partition: int, page: int) -> bytes:
+    """Return the key of a record with marks of a page."""
+    return b"%d:%d" % (partition, page)
 
 
 def pack_settled(outcome: Outcome, batch_id: int) -> bytes:
@@ -95,3 +106,31 @@ def unpack_settled(blob: bytes) -> SettledMarks:
     mark = reader.column("u1", count)
     reader.finish()
     return SettledMarks(batch_id, partition, page, now_ms, offset, mark, check_times)
+
+
+def marks_of(key: bytes | None, value: bytes | None) -> SettledMarks | None:
+    """Return the marks in a record of the settled topic; None for a record that no job wrote.
+
+    Jobs write whole marks under their page's key, and Kafka keeps them so. Whoever else may write
+    there must not stop those who read it: a rebuild is needed on days that are bad anyway.
+
+    Raises:
+        CheckpointError: a newer version may have written it, so what it says is needed.
+    """
+    if key != CLAIM_KEY and not _MARK_KEY.fullmatch(key or b""):
+        return None
+    if value and value[0] > SETTLED_VERSION:
+        refuse_version(value, SETTLED_VERSION, "settled mark")
+    try:
+        marks = unpack_settled(value or b"")
+    except CheckpointError:
+        return None
+    is_claim = key == CLAIM_KEY and not len(marks.offset)
+    if not is_claim and key != mark_key(marks.partition, marks.page):
+        return None
+    if not np.isin(marks.mark, _KNOWN).all():
+        raise CheckpointError(
+            "The settled topic has a mark of a kind that this Checkback does not know.",
+            remedy="Run the version that wrote it, or a newer one.",
+        )
+    return marks

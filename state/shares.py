@@ -59,9 +59,9 @@ class OpPages:
     """How many pages without any half the ops of each group have named in one pass.
 
     Such a page keeps ops that wait, for whoever invents offsets. An op is hardly ever read before
-    its half, and is asked for again where it was refused. Not a delivered one: its half would be
-    asked about too, and its final be written a second time. So these pass, and no flood of others
-    costs one.
+    its half. If a commit or rollback is refused, a check asks for it again. A delivered op must not
+    be refused: its half would be asked about as well, and the answer would have its final written a
+    second time. So delivered ops always pass.
 
     Args:
         named: by group.

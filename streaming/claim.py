@@ -23,7 +23,7 @@ from checkback.protocol.properties import text_value
 from checkback.sinks.kafka.asking_again import asked_again
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import next_record
-from checkback.state import Counter, Outcome, pack_settled
+from checkback.state import CLAIM_KEY, Counter, Outcome, pack_settled
 from checkback.streaming.one_record import append_one
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 FILE: Final = "claim.json"
 HEADER: Final = "__checkback.claim"
-KEY: Final = b"claim"
 NO_BATCH: Final = -1
 TIMEOUT_S: Final = 30.0
 
@@ -170,7 +169,7 @@ def _read(store: CheckpointStore) -> dict[str, Any]:
 
 def _write(settings: Settings, connection: dict[str, Any], claim: Claim) -> None:
     safe, headers = {**connection, "enable.idempotence": True}, [(HEADER, claim.to_header())]
-    append_one(safe, settings.topics.settled, _no_marks(), key=KEY, headers=headers)
+    append_one(safe, settings.topics.settled, _no_marks(), key=CLAIM_KEY, headers=headers)
 
 
 def _no_marks() -> bytes:

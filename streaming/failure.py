@@ -30,6 +30,7 @@ AFTERWARDS: Final = "then start again: the next start continues from the checkpo
 TWO_JOBS: Final = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently")
 """What Spark says if another query wrote its next file (MicroBatchExecution 4.2.0)."""
 DISK: Final = ("No space left on device", "Disk quota exceeded", "Read-only file system")
+STATE: Final = ("CANNOT_LOAD_STATE_STORE", "FAILED_TO_READ_STATE_SCHEMA")
 TOPIC_GONE: Final = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 NO_ANSWER: Final = "org.apache.kafka.common.errors.TimeoutException"
 TIME_UNREADABLE: Final = re.compile(
@@ -109,6 +110,8 @@ def _known(text: str) -> CheckbackError | None:
             remedy=f"Free some space, {AFTERWARDS}",
             detail=detail,
         )
+    if any(sign in text for sign in STATE):
+        return _state_unread(text)
     late = TIME_UNREADABLE.search(text)
     if late is not None:
         topic, partition, offset = late.groups()
@@ -140,6 +143,22 @@ def _known(text: str) -> CheckbackError | None:
             detail=detail,
         )
     return None
+
+
+def explain_state(error: Exception) -> CheckbackError:
+    """Return the error for a state in the checkpoint that Spark could not read."""
+    text = str(error)
+    return _known(text) or _state_unread(text)
+
+
+def _state_unread(text: str) -> OperationalError:
+    sign = next((line for line in text.splitlines() if any(one in line for one in STATE)), text)
+    return OperationalError(
+        f"The state in the checkpoint can't be read: {sign.strip()[:TEXT_MAX]}",
+        remedy="Run `checkback checkpoint verify`, which names a file that is damaged. If there is "
+        "none, the file system failed for a moment, and the next start goes on.",
+        detail=text[:TEXT_MAX],
+    )
 
 
 def _ended(cause: str, text: str) -> OperationalError:

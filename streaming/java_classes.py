@@ -11,6 +11,8 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from checkback.streaming.temporary_folders import temporary_folder
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
@@ -20,8 +22,6 @@ PACKAGE: Final = "checkback"
 def compiled_jar(jvm: Any, name: str) -> Path:
     """Compile a class with those nested in it, and return the jar with them.
 
-    The jar goes when the JVM ends: until then executors fetch it.
-
     Args:
         jvm: py4j's view of a JVM that has Spark.
         name: of the class; its source is beside this module.
@@ -29,9 +29,7 @@ def compiled_jar(jvm: Any, name: str) -> Path:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     source = resources.files("checkback.streaming").joinpath(f"{name}.java").read_text("utf-8")
     compiler.cook(source)
-    parent = jvm.java.lang.System.getProperty("java.io.tmpdir")
-    folder = jvm.org.apache.spark.util.Utils.createTempDir(parent, "checkback-classes")
-    jar = Path(folder.getPath()) / f"checkback-{name}.jar"
+    jar = temporary_folder("classes") / f"checkback-{name}.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         for one, code in compiler.getBytecodes().items():
             archive.writestr(f"{one.replace('.', '/')}.class", bytes(code))

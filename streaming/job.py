@@ -13,11 +13,13 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka.admin import AdminClient
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.files import ReadableCheckpoint, require_readable
 from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
 from checkback.checkpoints.rules import record_rules
 from checkback.checkpoints.running import told_as_running
@@ -46,7 +48,7 @@ from checkback.streaming.ending import (
     restore_log_level,
     wait_for_end,
 )
-from checkback.streaming.failure import explain, jvm_watched
+from checkback.streaming.failure import explain, explain_state, jvm_watched
 from checkback.streaming.fencing import fence_older
 from checkback.streaming.held_back import HeldBack, UnreadRecords
 from checkback.streaming.idling import Idling, RecordWatch
@@ -150,6 +152,7 @@ class Job:
         try:
             spare_processes(spark, settings.checkpoint)
             store = CheckpointStore.of(spark, settings.checkpoint)
+            require_readable(store)
             self.settings = settings = fit_to_checkpoint(settings, spark, store)
             bound = preflight.bind_checkpoint(settings, facts, store)
             sink = self._fence_older(spark, store, facts, connection)
@@ -383,6 +386,8 @@ def held_pages(spark: SparkSession, store: CheckpointStore) -> Future[list[PageS
     def read() -> None:
         try:
             held.set_result(read_page_statuses(spark, store))
+        except (PySparkException, Py4JJavaError) as error:
+            held.set_exception(explain_state(error))
         except BaseException as error:
             held.set_exception(error)
 

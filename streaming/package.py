@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import pkgutil
 import shutil
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Final
 
 import checkback
+from checkback.streaming.temporary_folders import temporary_folder
 
 STAMP: Final = "checkback/commit.txt"
 """The commit, as wheels have it too; `checkback --version` reads it."""
@@ -29,7 +29,7 @@ def package_zip(folder: Path | None = None, commit: str = "") -> Path:
     imported = _imported_zip()
     if imported is not None:
         return imported if folder is None else Path(shutil.copy(imported, folder))
-    target = folder or Path(tempfile.mkdtemp(prefix="checkback-package-"))
+    target = folder or temporary_folder("package")
     path = target / f"checkback-{checkback.__version__}.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in sorted(package_folders().items()):

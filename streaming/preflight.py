@@ -269,7 +269,7 @@ def _describe_topics(
 def _described(
     admin: AdminClient, names: list[str], facts: dict[str, DescribedTopic]
 ) -> dict[str, KafkaError]:
-    """Add the facts of these topics; return what hides the others for now."""
+    """Add the facts of the topics that the brokers describe; return the errors of the others."""
     unseen = {}
     asked = admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S)
     for name, future in asked.items():
@@ -285,7 +285,10 @@ def _described(
 
 
 def _missing(unseen: Mapping[str, KafkaError]) -> BrokerError:
-    """Return the refusal; nobody is to make a topic that something else hides."""
+    """Return the error for topics that brokers do not describe.
+
+    It advises to create them only where the brokers say nothing else than that they are missing.
+    """
     hidden = ((topic, error) for topic, error in unseen.items() if error.code() != UNKNOWN)
     for topic, error in hidden:
         may_not = error.code() in LASTING_ERRORS

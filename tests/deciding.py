@@ -1,13 +1,22 @@
-"""Short ways for tests to write outcomes."""
+"""Short ways for tests to write rules and outcomes."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
-from checkback.state import Action, Counter, Outcome
+from checkback.protocol.configuration import Settings
+from checkback.state import Action, Counter, Outcome, Rules
 
 Decided = tuple[Action, int, int, int]
 """(action, half offset, detail, source offset)."""
+
+
+def rules(**changes: Any) -> Rules:
+    """The rules of the default settings, changed."""
+    return replace(Rules.from_settings(Settings()), **changes)
 
 
 def page_outcome(partition: int, *decided: Decided, now_ms: int = 1_000) -> Outcome:

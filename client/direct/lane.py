@@ -10,7 +10,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -18,6 +18,7 @@ from checkback.client.callback_result import remark_of
 from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.direct.session import NotDelivered, Session
+from checkback.client.polled_producer import in_background
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ GROUP_BYTES_MAX: Final = 8_388_608
 IDLE_S: Final = 0.5
 OPEN_S: Final = 5.0
 PAUSE_FIRST_S: Final = 0.1
+CLOSING: Final = "checkback-direct-close"
 PAUSE_MAX_S: Final = 30.0
 """Pause between two tries to open a session; meanwhile halves go the checked way."""
 
@@ -117,7 +119,8 @@ class Lane:
         """
         self._closing = True
         self._queue.put(None)
-        self._thread.join(timeout_s)
+        if self._thread.ident is not None:  # its start may have failed
+            self._thread.join(timeout_s)
         if not self._thread.is_alive():
             return 0
         return self._under_way + self._drop_session("shut down")
@@ -176,7 +179,7 @@ class Lane:
         except NotDelivered as lost:
             self._drop_session(str(lost))
             self._fall_back(group, lost)
-            _in_background(session.abandon)
+            in_background(session.abandon, CLOSING)
             if not lost.is_ended:
                 self._owner.end_transaction(session.session_id)
             return
@@ -185,7 +188,7 @@ class Lane:
         self._owner.delivered(group)
         if session.is_spent:
             self._drop_session("a commit took long and may have been sent twice")
-            _in_background(session.close)
+            in_background(session.close, CLOSING)
 
     def _fall_back(self, group: list[DirectHalf], lost: NotDelivered | None) -> None:
         for half in group:
@@ -223,7 +226,7 @@ class Lane:
         try:
             session.initialise(OPEN_S)
         except NotDelivered as error:
-            _in_background(session.abandon)
+            in_background(session.abandon, CLOSING)
             self._not_opened(str(error))
             return
         self._session = session
@@ -239,8 +242,3 @@ class Lane:
             self._told = said
         self._open_at_s = time.monotonic() + self._pause_s
         self._pause_s = min(PAUSE_MAX_S, self._pause_s * 2)
-
-
-def _in_background(call: Callable[[], None]) -> None:
-    """Close a session in a thread of its own: librdkafka may take its time."""
-    threading.Thread(target=call, name="checkback-direct-close", daemon=True).start()

@@ -48,6 +48,7 @@ class DirectSide:
         counters: Counters,
     ) -> None:
         options = clients.options
+        self._start_timeout_s = options.start_timeout_ms / 1000
         own = OwnHalves()
         fences = Fences(clients.direct_producer, topics.prefix, producer_group, counters)
         self.checks = DirectChecks(own, fences, options.send_msg_timeout_ms / 1000)
@@ -65,7 +66,11 @@ class DirectSide:
             self._delivery = DirectDelivery(settings, own, fences, facts, ops, counters)
             new_id = self._delivery.new_session_id()
             self.bytes_max = headers_bytes_max([(DIRECT_ID, new_id.encode())])
-            self._delivery.start(options.start_timeout_ms / 1000)
+
+    def start(self) -> None:
+        """Open the sessions, where the options ask for direct delivery."""
+        if self._delivery is not None:
+            self._delivery.start(self._start_timeout_s)
 
     def bind(self, half: Half) -> None:
         """Bind a half that was not sent yet to a session, where it can be delivered directly."""

@@ -16,12 +16,15 @@ from checkback.checkpoints.files import OUR_FOLDER, FolderFiles, UnreadableFileE
 from checkback.checkpoints.identity import FILE as IDENTITY
 from checkback.checkpoints.identity import CheckpointIdentity
 from checkback.checkpoints.logs import (
+    OPERATOR_METADATA,
+    STATE_SCHEMA,
     BrokenLogError,
     PlannedBatch,
     parse_commit,
     parse_offsets,
     parse_operator,
     parse_query_id,
+    require_schema,
 )
 from checkback.checkpoints.rules import FOLDER as RULES
 from checkback.checkpoints.rules import file_of
@@ -37,8 +40,6 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, NotFoundError
 from checkback.state import RulesHistory
 
-OPERATOR_METADATA: Final = "state/0/_metadata/metadata"
-STATE_SCHEMA: Final = "state/0/0/_metadata/schema"
 REBUILD: Final = "Run `checkback checkpoint rebuild`; see `checkback docs checkpoints`."
 RESTORE: Final = (
     "Restore the file from a backup, or run `checkback checkpoint rebuild`; see "
@@ -306,14 +307,13 @@ class _Look:
         if last_committed is None:
             return None
         operator = self._parsed(OPERATOR_METADATA, parse_operator, REBUILD)
-        if STATE_SCHEMA not in self.sizes:
-            self._add("missing", STATE_SCHEMA, "The state's schema is missing.", REBUILD)
+        schema = self._parsed(STATE_SCHEMA, require_schema, REBUILD)
         state = StateFiles(self.files, self.sizes)
         for batch in sorted({*plans} & {*commits}, reverse=True):
             wanted = plans[batch].state_partitions
             faults = state.faults(batch + 1, wanted, plans[batch].conf)
             if not faults:
-                return batch if operator is not None and STATE_SCHEMA in self.sizes else None
+                return batch if operator is not None and schema is not None else None
             if batch == last_committed:
                 for file, says in faults:
                     self._add("state", file, says, REBUILD)

@@ -26,7 +26,7 @@ from checkback.operations.rebuild.restored_page import (
 from checkback.protocol.properties import ERROR_HEADER_PREFIX
 from checkback.protocol.topics import TopicNames
 from checkback.security import AccessControl
-from checkback.state import DIRECT_SOURCE, Page, Rules, SettledMarks, unpack_settled
+from checkback.state import DIRECT_SOURCE, Page, Rules, SettledMarks, marks_of, unpack_settled
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.decode import EVENT_COLUMNS, decode
 from checkback.streaming.event_rows import events_in
@@ -173,9 +173,9 @@ def _marks(settled: DataFrame, page_size: int) -> DataFrame:
 
     def by_page(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield marks_by_page(batch.column("value"), page_size)
+            yield marks_by_page(batch.column("key"), batch.column("value"), page_size)
 
-    found = settled.select("value").mapInArrow(by_page, _MARKS_SCHEMA)
+    found = settled.select("key", "value").mapInArrow(by_page, _MARKS_SCHEMA)
     none = {name: f.lit(0).cast("long").alias(name) for name in _EVENT_TYPES}
     return found.select(
         page_key_of(f.col("page")).alias("page_key"),
@@ -186,11 +186,16 @@ def _marks(settled: DataFrame, page_size: int) -> DataFrame:
     )
 
 
-def marks_by_page(blobs: pa.Array, page_size: int) -> pa.RecordBatch:
-    """Return a row (page, partition, blob) for each page of this size that the marks concern."""
+def marks_by_page(keys: pa.Array, blobs: pa.Array, page_size: int) -> pa.RecordBatch:
+    """Return a row (page, partition, blob) for each page of this size that the marks concern.
+
+    Records that no job wrote concern none.
+    """
     rows: dict[str, list[Any]] = {"page": [], "partition": [], "blob": []}
-    for blob in blobs.to_pylist():
-        marks = unpack_settled(blob or b"")
+    for key, blob in zip(keys.to_pylist(), blobs.to_pylist(), strict=True):
+        marks = marks_of(key, blob)
+        if marks is None:
+            continue
         for page in np.unique(marks.offset // page_size).tolist():
             rows["page"].append(page)
             rows["partition"].append(marks.partition)

@@ -14,7 +14,7 @@ from checkback.protocol.errors import CheckpointError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
 from checkback.sinks.kafka.lookup import END_TOLD, LOOKUP_CONSUMER, next_record
-from checkback.state import unpack_settled
+from checkback.state import marks_of
 
 TIMEOUT_S: Final = 20.0
 PAUSE_S: Final = 0.2
@@ -135,9 +135,10 @@ def _first_mark_ms(consumer: Consumer, topic: str, number: int, span: Span) -> i
     if span.first >= span.end:
         return int(time.time() * 1_000)
     consumer.assign([TopicPartition(topic, number, span.first)])
-    message = next_record(consumer, topic, number, TIMEOUT_S)
-    if message is None:
-        # Only the end markers of Kafka transactions are left.
-        return int(time.time() * 1_000)
-    # A claim marks nothing and has no batch time.
-    return unpack_settled(message.value() or b"").now_ms or message.timestamp()[1]
+    while (message := next_record(consumer, topic, number, TIMEOUT_S)) is not None:
+        marks = marks_of(message.key(), message.value())
+        if marks is not None:
+            # A claim marks nothing and has no batch time.
+            return marks.now_ms or message.timestamp()[1]
+    # Only the end markers of Kafka transactions are left, or what no job wrote.
+    return int(time.time() * 1_000)

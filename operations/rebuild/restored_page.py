@@ -211,7 +211,7 @@ def _believed_then(empty: Page, events: Events, marked: _Marked) -> Events:
     at = events.offset - empty.first_offset
     chosen = (events.kind == EventKind.REFUSED_HALF) & np.isin(events.detail, _OF_ACCESS)
     chosen &= (marked.check_times[at] > 0) & (marked.phase[at] == 0) & ~marked.refused[at]
-    # A mark that is older was for the half of a topic before.
+    # A mark that is older was for a half of the topic that had this name before.
     chosen &= marked.asked_ms[at] + CLOCK_MARGIN_MS >= events.time_ms
     return replace(
         events,
@@ -221,7 +221,7 @@ def _believed_then(empty: Page, events: Events, marked: _Marked) -> Events:
 
 
 def _foreign(marked: _Marked, index: Ints, time_ms: Ints) -> int:
-    """Count the halves with a verdict from before their time."""
+    """Count the halves whose verdict is older than they are."""
     before = marked.settled_ms[index] + CLOCK_MARGIN_MS < time_ms
     return int(np.count_nonzero((marked.phase[index] != 0) & before))
 
@@ -244,7 +244,7 @@ def _without(empty: Page, ops: Events, left_alone: Ints) -> Events:
 def _news_of_sessions(empty: Page, events: Events, pending: PendingHalves) -> Events:
     """Return what says that no session can deliver a pending half any more.
 
-    That are the unknown ops that close a session. Feedback of a fence that no batch has read says
+    These are the unknown ops that close a session. Feedback of a fence that no batch has read says
     nothing: which fences were asked for was not written down, so the session is fenced again.
     """
     ops = events.of_kind(EventKind.OP)

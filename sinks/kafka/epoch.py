@@ -30,7 +30,8 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
 
 LATEST_EPOCH: Final = 2**62
-"""Later than any epoch: every marker but a retired one lets a producer in that has it."""
+"""Later than any epoch of a job. A producer with it may write over every marker, except one that
+was fenced for good."""
 RETIRED: Final = LATEST_EPOCH + 1
 TRIES: Final = 10
 TRIES_S: Final = 150.0
@@ -86,7 +87,7 @@ class _Fencing:
     next_batch: int
 
     def take(self, state_partition: int, epoch: int | None) -> int:
-        """Write the epoch into one marker; None: the one after that which is found there."""
+        """Write an epoch into one marker; None: the epoch after the one that the marker has."""
         lost, until_s = "", time.monotonic() + TRIES_S
         for _ in range(TRIES):
             try:

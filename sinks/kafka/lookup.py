@@ -28,7 +28,8 @@ from checkback.sinks.kafka.source_record import (
 )
 
 RUN_GAP_MAX: Final = 512
-"""Offsets that are read over rather than sought across: a seek costs as much as ~1,000 records."""
+"""The largest gap between wanted offsets that is read through rather than skipped by a seek: a seek
+costs as much as some 1,000 records."""
 CONSUME_MESSAGES_MAX: Final = 1_000
 SILENCE_POLLS_MAX: Final = 60
 POLL_S: Final = 1.0

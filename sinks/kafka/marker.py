@@ -180,12 +180,10 @@ def _marker(found: TopicPartition) -> Marker:
     """Return the marker of a committed offset; an offset without our metadata was set by hand."""
     try:
         said = json.loads(found.metadata or "")
-        moved_at_ms, epoch, rows = (
-            int(said.get(name, 0)) for name in ("moved_at_ms", "epoch", "rows_done")
-        )
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        moved_at_ms, epoch, rows = said["moved_at_ms"], said["epoch"], said.get("rows_done", 0)
+        return Marker(found.offset, int(moved_at_ms), int(epoch), int(rows))
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return Marker(found.offset, 0, BY_HAND)
-    return Marker(found.offset, moved_at_ms, epoch, rows)
 
 
 def require_own_epoch(marker: Marker | None, epoch: int) -> None:

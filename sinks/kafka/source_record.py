@@ -23,8 +23,9 @@ UNREADABLE_CODES: Final = frozenset(
 """What a consumer says of a batch of records that it can't unpack, however often it is asked."""
 
 _headers: Final = methodcaller("headers")
-"""The plain call returns although an error is set, which then strikes somewhere else: CPython's
-short cut for methods without arguments does not look; this way it does."""
+"""Calls `headers` so that CPython looks for an error. A plain call takes CPython's short cut for
+methods without arguments, which returns although an error is set, and the error is raised by some
+later call."""
 
 
 class SourceRecord(Protocol):

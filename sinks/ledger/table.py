@@ -38,7 +38,8 @@ from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, unpacked
 PARTITION_COLUMN: Final = "day"
 TABLE_NAME: Final = "checkback ledger"
 TABLE_PROPERTIES: Final = {
-    # Of every column otherwise: in a table with a small file per batch most of the log.
+    # Statistics of these columns only. By default they are of every column, and most of the log in
+    # a table with a small file per batch.
     "delta.dataSkippingStatsColumns": "half_partition,half_offset,event_time",
     "delta.checkpointInterval": "100",
     # Each commit lists the log, which takes 8 µs for every kept file on a local disk.

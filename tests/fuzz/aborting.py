@@ -1,4 +1,4 @@
-"""Writes halves that nobody may read: in Kafka transactions that are aborted. They leave gaps."""
+"""Writes halves in Kafka transactions. Those that are aborted nobody may read; they leave gaps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMEOUT_S: Final = 60.0
 
 
 class Aborting:
-    """A producer of which nothing is ever committed.
+    """A producer of halves whose transactions are mostly aborted.
 
     Args:
         topics: where halves go.
@@ -26,17 +26,22 @@ class Aborting:
         self._producer.init_transactions(TIMEOUT_S)
         self._reader = Consumer({**topics.connection, "group.id": f"{topics.prefix}aborting"})
 
-    def abort(self, halves: Sequence[Record], partition: int) -> int:
-        """Write halves for one partition and abort them; return how many offsets that takes."""
+    def write(self, halves: Sequence[Record], partition: int, *, is_kept: bool) -> int:
+        """Write halves for one partition, and commit or abort them.
+
+        Returns:
+            How many offsets that takes: the last one is that of the end of the transaction.
+        """
         before = self._end(partition)
         self._producer.begin_transaction()
         for half in halves:
             headers: Any = [(name.decode(), value) for name, value in half.headers]
             self._producer.produce(self.topic, half.value, half.key, partition, headers=headers)
         assert self._producer.flush(TIMEOUT_S) == 0
-        self._producer.abort_transaction(TIMEOUT_S)
+        end = self._producer.commit_transaction if is_kept else self._producer.abort_transaction
+        end(TIMEOUT_S)
         # The brokers write the end of a transaction after they have said that it is over.
-        wait_until(lambda: self._end(partition) > before + len(halves), what="the end of an abort")
+        wait_until(lambda: self._end(partition) > before + len(halves), what="the end of it")
         return self._end(partition) - before
 
     def close(self) -> None:

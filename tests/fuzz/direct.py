@@ -10,13 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from tests.fuzz.halves import (
-    AFTER_COMMIT,
-    COMMIT,
-    ROLLBACK,
-    UNKNOWN,
-    HalfMaker,
-)
+from tests.fuzz.halves import HalfMaker
 from tests.fuzz.places import GROUPS, HEALTHY_GROUP
 from tests.fuzz.records import (
     FINAL,
@@ -30,6 +24,7 @@ from tests.fuzz.records import (
     Transaction,
     refused,
 )
+from tests.fuzz.talks import AFTER_COMMIT, COMMIT, ROLLBACK, UNKNOWN
 
 from checkback.protocol.direct import direct_transactional_id
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER

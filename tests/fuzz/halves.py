@@ -10,8 +10,7 @@ from tests.fuzz.places import GROUPS, HALF_PARTITIONS, HEALTHY_GROUP, MAX_MESSAG
 from tests.fuzz.records import (
     DELIVERED_OR_REFUSED,
     FINAL,
-    NOWHERE,
-    UNSETTLED,
+    VANISHED_OR_REFUSED,
     Expected,
     Header,
     Moment,
@@ -21,20 +20,42 @@ from tests.fuzz.records import (
     Transaction,
     refused,
 )
+from tests.fuzz.talks import (
+    AFTER_COMMIT,
+    AFTER_COMMIT_OF_OTHERS,
+    COMMIT,
+    FINAL_OP,
+    OP_OF_NO_HALF,
+    ROLLBACK,
+    TALKS,
+)
 
 from checkback.protocol.refusals import RefusedReason as Reason
 from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames
 
-COMMIT, ROLLBACK, UNKNOWN = b"8", b"12", b"0"
 COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMES_MS: Final = (0, 1, 946_684_800_000, 4_102_444_800_000, 2**62, 2**63 - 1)
 IMMUNITY: Final = (
     b"", b"0", b"1", b"30", b"-1", b"999999999999", b"9999999999999", b"9" * 3_000, b"1.5", b"soon",
-    b" 5 ", b"1e9", b"\xff\xfe", "٣".encode(), None,
+    b" 5 ", b"1e9", b"\xff\xfe", "٣".encode(), b"+5", b"-0", b"0" * 12, b"0x10", b"1_0", b"5\n",
+    None,
 )  # fmt: skip
 QUEUES: Final = (
     b"0", b"1", b"7", b"-1", b"2147483647", b"2147483648", b"9" * 5_000, b"", b"one", b" 1", b"1.0",
-    b"\x00\x01", b"\xff", None,
+    b"\x00\x01", b"\xff", b"+1", b"-0", b"1 ", b"1_0", b"0x1", b"1e0", b"0000000001",
+    "\u0661".encode(), "\uff11".encode(), b"1\n", None,
+)  # fmt: skip
+ODD_NAMES: Final = (
+    "", " ", "\t", "\x1b[2J", "\x7f", "n" * 9_000, "é", "e\u0301", "\ufeff", "\u2028", "\u202ereal",
+    "\U0001f600", "\U0010ffff", "\ud7ff", "\uff46", "real_topic", "REAL_TOPIC ", "PGROUP\u200b",
+    "\uff30GROUP",
+)  # fmt: skip
+"""Names that are text, and none of the protocol's."""
+REPLACED: Final = "a\ufffd".encode()
+"""What the JVM makes of a name that is no text; here it is one."""
+GROUPS_OF_ANY_NAME: Final = (
+    b"mute", b"not a name/", "\x1b[2J\nevil\u202e".encode(), b" ", b"a b", b"\t", b"a\0b",
+    b"\xff\xfe", b"g" * 255, "g\u0301".encode(), b'"}{\\', b"..", b"__consumer_offsets",
 )  # fmt: skip
 NAMES: Final = frozenset({b"PGROUP", b"UNIQ_KEY", b"REAL_TOPIC", b"TRAN_MSG"})
 NAMES_NO_TEXT: Final = (b"\xe9t\xe9", b"\xff", b"\xc3", b"a\xf0\x28\x8c\x28")
@@ -65,7 +86,8 @@ class HalfMaker:
         )  # fmt: skip
         self.verdicts: tuple[Callable[[Transaction], Expected], ...] = (
             self._missing_topic, self._illegal_topic, self._too_large_a_final, self._keyless,
-            self._limited_in_time, self._hidden_bad_name, self._hidden_nul,
+            self._limited_in_time, self._hidden_bad_name, self._hidden_nul, self._hidden_replaced,
+            self._changing_limit, self._vanishing_topic, self._longest_topic,
         )  # fmt: skip
 
     def healthy(self) -> Transaction:
@@ -80,8 +102,8 @@ class HalfMaker:
         """Return any other transaction."""
         chance = self.chance
         kind = chance.random()
-        group = chance.choice([*GROUPS, "mute", "not a name/", "\x1b[2J\nevil\u202e"])
-        made = self.plain("wild", group.encode())
+        known = [name.encode() for name in GROUPS]
+        made = self.plain("wild", chance.choice([*known, *known, *GROUPS_OF_ANY_NAME]))
         if kind < 0.4:
             self._refused(made)
         elif kind < 0.65:
@@ -99,6 +121,8 @@ class HalfMaker:
         chance = self.chance
         self.count += 1
         own_id = b"%d-%x" % (self.count, chance.getrandbits(64))
+        if kind == "wild" and chance.random() < 0.05:
+            own_id = own_id.ljust(1_024, chance.choice((b"x", b" ", b"\0", b"\xff")))
         body = chance.randbytes(chance.choice((1, 20, 200)))
         headers: list[Header] = [
             (b"TRAN_MSG", b"true"),
@@ -107,7 +131,7 @@ class HalfMaker:
             (b"REAL_TOPIC", self.places.healthy.encode()),
             (b"CHECK_IMMUNITY_TIME_IN_SECONDS", b""),
         ]
-        key = chance.choice((None, b"k%d" % chance.randrange(9)))
+        key = chance.choice((None, b"", b"\0", *[b"k%d" % chance.randrange(9)] * 3))
         partition = chance.randrange(HALF_PARTITIONS)
         half = Record(kind, Place.HALF, partition, headers, FINAL, body, key)
         return Transaction(half, group, own_id)
@@ -173,7 +197,9 @@ class HalfMaker:
         chance, half = self.chance, made.half
         luck = chance.randrange(8)
         if luck == 0:
-            half.headers.append((b"REAL_QID", chance.choice(QUEUES)))
+            half.headers += [
+                (b"REAL_QID", chance.choice(QUEUES)) for _ in range(chance.choice((1, 1, 3)))
+            ]
         elif luck == 1:
             self._replace(half, b"CHECK_IMMUNITY_TIME_IN_SECONDS", chance.choice(IMMUNITY))
         elif luck == 2:
@@ -186,9 +212,7 @@ class HalfMaker:
         elif luck == 5:  # of headers of one name the first counts
             half.headers += [(name, b"again") for name, _ in half.headers if name in NAMES]
         elif luck == 6:
-            half.headers += [
-                (chance.choice((b"", b"\x1b[2J", b"n" * 9_000)), b"\n") for _ in range(2)
-            ]
+            half.headers += [(chance.choice(ODD_NAMES).encode(), b"\n") for _ in range(3)]
         else:
             half.headers += [(b"n%d" % one, chance.randbytes(9)) for one in range(20)]
 
@@ -248,7 +272,7 @@ class HalfMaker:
         return refused(Reason.HALF_WITH_CHECK_TIMES)
 
     def _bad_name(self, made: Transaction) -> Expected:
-        name = self.chance.choice((*NAMES_NO_TEXT, *NAMES_WITH_NUL))
+        name = self.chance.choice((*NAMES_NO_TEXT, *NAMES_WITH_NUL, REPLACED))
         made.half.headers.insert(0, (name, b"x"))
         return refused(Reason.HALF_HEADER_NAME_INVALID)
 
@@ -275,7 +299,8 @@ class HalfMaker:
 
     def _keyless(self, made: Transaction) -> Expected:
         self._replace(made.half, b"REAL_TOPIC", self.places.compacted.encode())
-        return DELIVERED_OR_REFUSED if made.half.key else refused(Reason.FINAL_REJECTED)
+        has_key = made.half.key is not None
+        return DELIVERED_OR_REFUSED if has_key else refused(Reason.FINAL_REJECTED)
 
     def _limited_in_time(self, made: Transaction) -> Expected:
         self._replace(made.half, b"REAL_TOPIC", self.places.aged.encode())
@@ -289,51 +314,26 @@ class HalfMaker:
         made.half.headers.append((self.chance.choice(NAMES_WITH_NUL), b"x"))
         return DELIVERED_OR_REFUSED
 
+    def _hidden_replaced(self, made: Transaction) -> Expected:
+        made.half.headers.append((REPLACED, b"x"))
+        return FINAL
+
+    def _changing_limit(self, made: Transaction) -> Expected:
+        self._replace(made.half, b"REAL_TOPIC", self.places.changing.encode())
+        made.half.value = self.chance.randbytes(3_000)
+        return DELIVERED_OR_REFUSED
+
+    def _vanishing_topic(self, made: Transaction) -> Expected:
+        self._replace(made.half, b"REAL_TOPIC", self.places.vanishing.encode())
+        return VANISHED_OR_REFUSED
+
+    def _longest_topic(self, made: Transaction) -> Expected:
+        self._replace(made.half, b"REAL_TOPIC", self.places.missing.encode().ljust(127, b"t"))
+        return refused(Reason.REAL_TOPIC_MISSING)
+
 
 BLANKS: Final = (
     (b"PGROUP", Reason.HALF_WITHOUT_GROUP),
     (b"UNIQ_KEY", Reason.HALF_WITHOUT_TRANSACTION_ID),
     (b"REAL_TOPIC", Reason.HALF_WITHOUT_REAL_TOPIC),
 )
-FINAL_OP: Final = NOWHERE
-OP_OF_NO_HALF: Final = Expected(
-    UNSETTLED.fates, frozenset({Reason.OP_WITHOUT_HALF.name})
-)  # fmt: skip
-AFTER_COMMIT: Final = refused(Reason.ROLLBACK_AFTER_COMMIT, Reason.OP_WITHOUT_HALF)
-AFTER_ROLLBACK: Final = refused(Reason.COMMIT_AFTER_ROLLBACK, Reason.OP_WITHOUT_HALF)
-AFTER_COMMIT_OF_OTHERS: Final = refused(
-    Reason.ROLLBACK_AFTER_COMMIT, Reason.OP_GROUP_WRONG, Reason.OP_WITHOUT_HALF
-)
-TALKS: Final = (
-    ("commit", (Said(COMMIT, NOWHERE),), FINAL),
-    ("early commit", (Said(COMMIT, NOWHERE, moment=Moment.BEFORE_HALF),), FINAL),
-    ("rollback", (Said(ROLLBACK, NOWHERE),), NOWHERE),
-    ("early rollback", (Said(ROLLBACK, NOWHERE, moment=Moment.BEFORE_HALF),), NOWHERE),
-    ("silent", (), UNSETTLED),
-    ("unknown", (Said(UNKNOWN, NOWHERE), Said(UNKNOWN, NOWHERE, group=b"other")), UNSETTLED),
-    ("repeated", (Said(COMMIT, NOWHERE), Said(COMMIT, NOWHERE)), FINAL),
-    ("contradicted", (Said(COMMIT, NOWHERE), Said(ROLLBACK, AFTER_COMMIT)), FINAL),
-    ("recanted", (Said(ROLLBACK, NOWHERE), Said(COMMIT, AFTER_ROLLBACK)), NOWHERE),
-    (
-        "both early",
-        (
-            Said(COMMIT, NOWHERE, moment=Moment.BEFORE_HALF),
-            Said(ROLLBACK, AFTER_COMMIT, moment=Moment.BEFORE_HALF),
-        ),
-        FINAL,
-    ),
-    (
-        "of another group",
-        (Said(COMMIT, refused(Reason.OP_GROUP_WRONG), group=b"other"), Said(ROLLBACK, NOWHERE)),
-        NOWHERE,
-    ),
-    (
-        "of another id",
-        (
-            Said(ROLLBACK, refused(Reason.OP_TRANSACTION_ID_WRONG), transaction_id=b"other"),
-            Said(COMMIT, NOWHERE),
-        ),
-        FINAL,
-    ),
-)
-"""What is said of a half that is in order, what becomes of each op and of the half."""

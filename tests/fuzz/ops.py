@@ -7,12 +7,13 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from tests.fuzz.halves import NAMES_NO_TEXT, NAMES_WITH_NUL, TIMES_MS
+from tests.fuzz.halves import NAMES_NO_TEXT, NAMES_WITH_NUL, ODD_NAMES, TIMES_MS
 from tests.fuzz.places import HALF_PARTITIONS
 from tests.fuzz.records import (
     NOWHERE,
     OP_AT_MOST_REFUSED,
     Expected,
+    Header,
     Place,
     Record,
     op_headers,
@@ -70,6 +71,34 @@ class OpMaker:
         if chance.random() < 0.2:
             made.timestamp_ms = chance.choice(TIMES_MS)
         return made
+
+    def decorated(self, op: Record) -> Record:
+        """Return an op with what changes no fate: of headers of one name the first counts."""
+        luck = self.chance.random()
+        if luck < 0.1:
+            op.headers += [(name, b"other") for name, _ in op.headers]
+        elif luck < 0.2:
+            op.headers += [(self.chance.choice(ODD_NAMES).encode(), None) for _ in range(3)]
+        elif luck < 0.25:
+            op.headers += [(b"REMARK", self.chance.randbytes(2_000))] * 5
+        elif luck < 0.4:
+            op.key = self.chance.choice((None, b"", b"\0", b"\xff" * 2_000))
+        return op
+
+    def stranger(self) -> Record:
+        """Return what means nothing on a topic that only the pipeline writes, and never reads."""
+        chance = self.chance
+        place = chance.choice((Place.SETTLED, Place.STATUS, Place.CHECK))
+        value = chance.choice(
+            (None, b"", b"\0", b"\1", b"\x09", b"{}", b"[" * 9_000, b'{"reject_transactions": 1}',
+             chance.randbytes(99))
+        )  # fmt: skip
+        # The status topic is compacted and takes none without a key.
+        keys = (b"", b"0:0", b"claim", b"status", b"\xff")
+        key = chance.choice(keys if place is Place.STATUS else (*keys, None))
+        many = chance.randrange(3)
+        headers: list[Header] = [(b"__checkback.claim", b"{}"), (b"UNIQ_KEY", None)][:many]
+        return Record(place, place, 0, headers, NOWHERE, value, key)
 
     def feedback(self) -> Record:
         """Return what a stranger writes where only the pipeline may: it is passed over."""

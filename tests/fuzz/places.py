@@ -53,13 +53,23 @@ class Places:
         return f"{self.prefix}aged"
 
     @property
+    def changing(self) -> str:
+        """A topic whose limit is raised and lowered meanwhile."""
+        return f"{self.prefix}changing"
+
+    @property
+    def vanishing(self) -> str:
+        """A topic that is deleted and made again meanwhile."""
+        return f"{self.prefix}vanishing"
+
+    @property
     def missing(self) -> str:
         return f"{self.prefix}missing"
 
     @property
     def real(self) -> list[str]:
-        """All that exist."""
-        return [self.healthy, self.small, self.compacted, self.aged]
+        """All that stay."""
+        return [self.healthy, self.small, self.compacted, self.aged, self.changing]
 
 
 def fuzz_settings(topics: Topics, checkpoint: Path, ledger: Path | None) -> Settings:
@@ -83,6 +93,7 @@ def create_places(topics: Topics, settings: Settings) -> Places:
     create_plain_topics(settings, [places.small], 1, {"max.message.bytes": "1000"})
     create_plain_topics(settings, [places.compacted], 1, {"cleanup.policy": "compact"})
     create_plain_topics(settings, [places.aged], 1, {"message.timestamp.before.max.ms": "86400000"})
+    create_plain_topics(settings, [places.changing, places.vanishing], 1)
     for group, configs in GROUPS.items():
         create_plain_topics(settings, [topics.names.check(group)], 1, configs)
     return places

@@ -29,6 +29,9 @@ class Place(StrEnum):
     OP = "op"
     DIRECT_OP = "direct op"
     FEEDBACK = "feedback"
+    SETTLED = "settled"
+    STATUS = "status"
+    CHECK = "check"
 
 
 class Moment(IntEnum):
@@ -42,6 +45,10 @@ class Moment(IntEnum):
     DELIVERY = 3
     """In a Kafka transaction that commits, with the final message."""
     AFTER = 4
+    COMMITTED = 5
+    """In a Kafka transaction of its own that commits."""
+    TAKEN_BACK = 6
+    """In a Kafka transaction of its own that is aborted: nobody may believe it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,11 @@ def refused(*reasons: RefusedReason) -> Expected:
 FINAL: Final = Expected(frozenset({Fate.FINAL}))
 DELIVERED_OR_REFUSED: Final = Expected(frozenset({Fate.FINAL, Fate.REFUSED}))
 NOWHERE: Final = Expected(frozenset({Fate.NOWHERE}))
+VANISHED_OR_REFUSED: Final = Expected(
+    frozenset({Fate.NOWHERE, Fate.REFUSED}),
+    frozenset({RefusedReason.REAL_TOPIC_MISSING.name, RefusedReason.REAL_TOPIC_UNAVAILABLE.name}),
+)
+"""Its final may have gone with its topic."""
 UNSETTLED: Final = Expected(
     frozenset({Fate.NOWHERE, Fate.DISCARDED, Fate.REFUSED}),
     frozenset({RefusedReason.DISCARD_REJECTED.name, RefusedReason.HALF_UNREADABLE.name}),

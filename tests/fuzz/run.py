@@ -12,12 +12,15 @@ from typing import Final, NamedTuple
 
 import httpx
 from tests.fuzz.aborting import Aborting
+from tests.fuzz.altering import Altering
 from tests.fuzz.delivering import Delivering, Delivery
 from tests.fuzz.direct import LATE_AFTER_DISCARD, DirectMaker, direct
-from tests.fuzz.halves import COMMIT, OP_OF_NO_HALF, HalfMaker
+from tests.fuzz.halves import HalfMaker
 from tests.fuzz.ops import OpMaker
 from tests.fuzz.places import HALF_PARTITIONS, HEALTHY_GROUP, create_places, fuzz_settings
 from tests.fuzz.records import NOWHERE, UNSETTLED, Expected, Fate, Moment, Record, Said, Transaction
+from tests.fuzz.talks import COMMIT, OP_OF_NO_HALF
+from tests.fuzz.transacting import Transacting
 from tests.fuzz.witness import Origin, Sight, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.running import Pipeline, Topics, wait_until
@@ -27,7 +30,7 @@ from checkback.protocol.refusals import RefusedReason
 VISIBLE_WITHIN_S: Final = 60.0
 ACCOUNTED_WITHIN_S: Final = 120.0
 ABORTED_SHARE: Final = 0.2
-"""Of the rounds: some halves before the others are aborted."""
+"""Of the rounds: some halves before the others are written in a transaction, mostly aborted."""
 DISCARDED_WITHIN_S: Final = 40.0
 """How long the first direct halves may take that are asked in vain, fenced and given up."""
 ROUND: Final = 250
@@ -92,6 +95,8 @@ class FuzzRun:
         op_topic = self.topics.names.direct_op
         self.delivering = Delivering(self.topics, op_topic, chance, self._stored)
         self.aborting = Aborting(self.topics)
+        self.transacting = Transacting(self.topics, self._stored)
+        self.altering = Altering(self.settings, self.places, chance)
         self.next_offset: Counter[int] = Counter()
 
     def go(self) -> str:
@@ -156,12 +161,14 @@ class FuzzRun:
     def _write_round(self, witness: Witness) -> None:
         self._deliver_deferred()
         self.direct_maker.session = self.delivering.begin_round()
-        others = self._abort_halves() if self.chance.random() < ABORTED_SHARE else []
+        self.altering.perhaps()
+        others = self._halves_in_transactions() if self.chance.random() < ABORTED_SHARE else []
         made = [self._make() for _ in range(ROUND)]
         made.sort(key=lambda one: writer_of(one.half))
         offsets = [self._take_offset(one.half.partition) for one in made]
         others += [self.op_maker.op() for _ in range(ROUND // 4)]
         others += [self.op_maker.feedback() for _ in range(ROUND // 20)]
+        others += [self.op_maker.stranger() for _ in range(ROUND // 50)]
         others += [op for _ in range(ROUND // 8) for op in self.op_maker.direct_ops()]
         early = self._ops(made, offsets, Moment.BEFORE_HALF)
         self.writer.write(early + others)
@@ -169,6 +176,8 @@ class FuzzRun:
         self._expect_offsets(made, offsets)
         self.writer.write(self._ops(made, offsets, Moment.BEFORE_DELIVERY))
         self._deliver(made, offsets)
+        self.transacting.abort(self._ops(made, offsets, Moment.TAKEN_BACK))
+        self.transacting.commit(self._ops(made, offsets, Moment.COMMITTED))
         self.writer.write(self._ops(made, offsets, Moment.AFTER))
         self.writer.write(self._ops_of_discarded(witness))
 
@@ -220,23 +229,30 @@ class FuzzRun:
             one.op(late, origin[2]) for origin, one in of.items() if is_discarded(witness, origin)
         ]
 
-    def _abort_halves(self) -> list[Record]:
-        """Write halves that are aborted; return ops that commit them all the same."""
-        partition = self.chance.randrange(HALF_PARTITIONS)
-        made = [self.half_maker.plain("aborted", b"wild") for _ in range(self.chance.randint(1, 5))]
+    def _halves_in_transactions(self) -> list[Record]:
+        """Write halves that are aborted, or committed; return ops that commit them all."""
+        partition, is_kept = self.chance.randrange(HALF_PARTITIONS), self.chance.random() < 0.4
+        kind = "in a transaction" if is_kept else "aborted"
+        made = [self.half_maker.plain(kind, b"wild") for _ in range(self.chance.randint(1, 5))]
         first = self.next_offset[partition]
-        self.next_offset[partition] += self.aborting.abort([one.half for one in made], partition)
-        for one in made:
+        halves = [one.half for one in made]
+        self.next_offset[partition] += self.aborting.write(halves, partition, is_kept=is_kept)
+        said = Said(COMMIT, NOWHERE if is_kept else OP_OF_NO_HALF)
+        for offset, one in enumerate(made, first):
             one.half.partition = partition
-        said = Said(COMMIT, OP_OF_NO_HALF)
-        return [one.op(said, offset) for offset, one in enumerate(made, first)]
+            if is_kept:
+                self._stored(one.half, offset)
+        ops = [one.op(said, offset) for offset, one in enumerate(made, first)]
+        # Where no record stands, only the end of a transaction.
+        return [*ops, made[0].op(Said(COMMIT, OP_OF_NO_HALF), self.next_offset[partition] - 1)]
 
     def _take_offset(self, partition: int) -> int:
         self.next_offset[partition] += 1
         return self.next_offset[partition] - 1
 
     def _ops(self, made: list[Transaction], offsets: list[int], moment: Moment) -> list[Record]:
-        return [op for _, _, op in self._deliveries(made, offsets, moment)]
+        found = self._deliveries(made, offsets, moment)
+        return [self.op_maker.decorated(op) for _, _, op in found]
 
     def _expect_offsets(self, made: list[Transaction], offsets: list[int]) -> None:
         now_s = time.monotonic()

@@ -39,6 +39,9 @@ class Writer:
             Place.OP: names.op,
             Place.DIRECT_OP: names.direct_op,
             Place.FEEDBACK: names.feedback,
+            Place.SETTLED: names.settled,
+            Place.STATUS: names.status,
+            Place.CHECK: names.check("wild"),
         }
         self._raw = KafkaProducer(
             bootstrap_servers=topics.bootstrap_servers, acks="all", linger_ms=5

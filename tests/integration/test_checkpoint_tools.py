@@ -146,6 +146,15 @@ def cut(name: str) -> Callable[[Path, int], str]:
     return damage
 
 
+def empty(name: str) -> Callable[[Path, int], str]:
+    def damage(folder: Path, _: int) -> str:
+        (folder / name).write_bytes(b"")
+        (folder / name).with_name(f".{Path(name).name}.crc").unlink(missing_ok=True)
+        return name
+
+    return damage
+
+
 def flip(name: str) -> Callable[[Path, int], str]:
     def damage(folder: Path, batch: int) -> str:
         file = name.format(before=batch - 1, batch=batch, version=batch + 1)
@@ -171,6 +180,7 @@ def flip(name: str) -> Callable[[Path, int], str]:
         (cut("checkback/rules/1.json"), "torn", True),
         (cut("metadata"), "torn", True),
         (remove("state/0/_metadata/metadata"), "missing", None),
+        (empty("state/0/0/_metadata/schema"), "torn", None),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -194,6 +204,17 @@ def test_each_damage_is_found_and_named(
         assert found.whole_batch is None
     else:
         assert (found.whole_batch == last) is is_last_whole
+
+
+def test_a_start_over_a_torn_file_is_refused_and_names_it(
+    stage: Stage, spark: SparkSession, tmp_path: Path
+) -> None:
+    store = copied(stage, spark, tmp_path / "copy")
+    file = cut("commits/{batch}")(Path(store.path), committed(store))
+
+    with Pipeline(replace(stage.settings, checkpoint=store.path), tmp_path) as pipeline:
+        assert pipeline.wait(PATIENCE_S) == CheckpointError.exit_code, pipeline.errors()
+        assert f"{file} is damaged" in pipeline.errors()
 
 
 def test_the_command_says_what_is_wrong_without_a_broker(stage: Stage, tmp_path: Path) -> None:

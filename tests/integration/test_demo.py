@@ -109,4 +109,6 @@ def test_every_order_meets_its_fate_and_the_audit_passes(tmp_path: Path) -> None
     assert never["discarded"] == never["orders"]
     assert never["check_answers"] == 0
     # The sink's processes end once they see that Spark has.
-    wait_until(lambda: not list(tmp_path.iterdir()), 10, "a green run leaves nothing behind")
+    wait_until(
+        lambda: not list(tmp_path.iterdir()), 60, f"a green run leaves nothing in {tmp_path}"
+    )

@@ -28,6 +28,7 @@ from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.properties import text_value
+from checkback.state import mark_key
 
 SLOW_S = 240.0
 """A busy machine takes minutes for what a quiet one does in seconds; waiting ends by itself."""
@@ -90,6 +91,12 @@ class Feeder:
         return self.topics.send_half(name.encode(), self.real, **half)
 
 
+def scribble(topics: Topics) -> None:
+    """Write what a stranger might, where only the pipeline writes."""
+    for value, key in ((b"hello", None), (b"\x01", mark_key(0, 0)), (None, b"0:0")):
+        topics.send_raw(topics.names.settled, value, None, key=key)
+
+
 def kill_in_its_first_batch(process: subprocess.Popen[str], checkpoint: Path) -> None:
     """Kill a rebuild once a state partition's changes are written.
 
@@ -129,6 +136,7 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     pipeline.kill()
 
     shutil.rmtree(checkpoint / "state")
+    scribble(topics)
     topics.send_op(unread, "unread", COMMIT)
     topics.send_op(early[1], "early-01", ROLLBACK)
     topics.send_op(given_up, "given up", COMMIT)

@@ -26,7 +26,7 @@ from checkback.protocol.errors import CheckpointError, FencedError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import SinkRecord
 from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.state import pack_settled
+from checkback.state import mark_key, pack_settled
 
 PARTITIONS = 2
 
@@ -121,7 +121,8 @@ def test_marks_that_retention_took_are_noticed(topics: Topics) -> None:
     names, story = topics.names, Story()
     for now_ms, record in ((1_000, half(0)), (2_000, op(0, COMMIT)), (3_000, half(1))):
         story.batch(now_ms, record)
-        topics.send_raw(names.settled, pack_settled(story.outcome, 0), None)
+        topics.send_raw(names.settled, pack_settled(story.outcome, 0), None, key=mark_key(0, 0))
+        topics.send_raw(names.settled, b"hello", None, key=None)  # a stranger's, with any time
     topics.send_raw(names.half, b"body", None)
     assert positions(topics).marks_from_ms == 0
     admin = AdminClient({"bootstrap.servers": topics.bootstrap_servers})
@@ -131,5 +132,5 @@ def test_marks_that_retention_took_are_noticed(topics: Topics) -> None:
     found = positions(topics)
 
     assert found.marks_from_ms == 2_000
-    assert found.spans[names.settled] == {0: Span(1, 3), 1: Span(0, 0)}
+    assert found.spans[names.settled] == {0: Span(1, 6), 1: Span(0, 0)}
     assert found.ends([names.half]) == {names.half: {"0": 1}}

@@ -356,6 +356,22 @@ def test_a_half_that_is_gone_before_control_records_only_is_settled_at_once(
     assert time.monotonic() - started_s < 10
 
 
+def test_a_half_that_is_gone_is_refused_once_however_often_it_is_asked_about(
+    either: World,
+) -> None:
+    either.halves([b"a", b"b"])
+    either.delete_halves_before(1)
+    asked = [outcome((Action.CHECK, 0, times), (Action.CHECK, 1, times)) for times in (1, 2)]
+    writer = either.writer()
+    for batch, decided in enumerate([*asked, outcome((Action.DISCARD_CHECK_LIMIT, 0, 2))]):
+        writer.write([decided], batch, 0)
+
+    [(body, facts)] = refused(either)
+    assert (body, facts["reason"], facts["offset"]) == (None, "HALF_LOST", "0")
+    assert bodies(either, either.names.check("g")) == [b"b", b"b"]
+    assert either.read(either.names.feedback) == []
+
+
 def test_headers_that_can_be_read_are_left_as_they_are(world: World) -> None:
     world.halves([b"a"])
     writer = world.writer()

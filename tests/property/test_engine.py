@@ -8,21 +8,20 @@ from typing import ClassVar
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.deciding import rules
 from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Model, Record
 from tests.property.paged import PagedEngine
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import CHECKS, DIRECT_SOURCE, Action, EventKind, Rules
+from checkback.state import CHECKS, DIRECT_SOURCE, Action, EventKind
 
 OFFSETS = 16
-RULES = Rules(
+RULES = rules(
     transaction_timeout_ms=60,
     check_interval_ms=100,
     check_max=2,
     half_retention_ms=900,
     verdict_retention_ms=300,
-    check_enabled=True,
-    reject_transactions=False,
 )
 FIRST_OF_THEM = RefusedReason.ACCESS_KEY_MISSING
 IDENTITY_REASONS = [one for one in RefusedReason if one >= FIRST_OF_THEM]

@@ -13,20 +13,19 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.deciding import rules
 from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Act, Model, Record
 from tests.property.paged import PagedEngine
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import Action, Counter, EventKind, Rules
+from checkback.state import Action, Counter, EventKind
 
-RULES = Rules(
+RULES = rules(
     transaction_timeout_ms=60,
     check_interval_ms=60,
     check_max=1,
     half_retention_ms=400,
     verdict_retention_ms=100,
-    check_enabled=True,
-    reject_transactions=False,
 )
 START = 1_000_000
 PAGE_SIZE = 16_384

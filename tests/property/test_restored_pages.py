@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.deciding import rules
 from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Record
 from tests.property.paged import events_of
 
@@ -28,14 +29,12 @@ from checkback.state.outcome import Outcome
 from checkback.state.page import DIRECT, FENCING, PendingHalves
 
 SIZE = 12
-RULES = Rules(
+RULES = rules(
     transaction_timeout_ms=1_000,
     check_interval_ms=2_000,
     check_max=3,
     half_retention_ms=40_000,
     verdict_retention_ms=9_000,
-    check_enabled=True,
-    reject_transactions=False,
 )
 STEPS_MS = (1, 400, 1_001, 2_001, 5_000, 10_001)
 
@@ -187,4 +186,4 @@ def as_not_fencing(halves: PendingHalves, deadline_ms: NDArray[np.int64]) -> Pen
 
 def quiet() -> Rules:
     """Rules under which only records change a page."""
-    return Rules(1_000, 2_000, 3, 40_000, 10**9, check_enabled=False, reject_transactions=False)
+    return replace(RULES, verdict_retention_ms=10**9, check_enabled=False)

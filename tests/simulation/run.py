@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from tests.deciding import rules
 from tests.property.paged import PagedEngine
 from tests.simulation.audit import Audit
 from tests.simulation.world import World
 
-from checkback.state import Counter, Rules
+from checkback.state import Counter
 
 BATCHES = 150
 CALM_BATCHES_MAX = 3_000
@@ -30,14 +31,12 @@ class Run:
         pace_ms = self.random.choice((10, 1_000))
         self.world = World(self.random, pace_ms)
         self.engine = PagedEngine(self.random.choice((1, 7, 64, 1024)))
-        self.rules = Rules(
+        self.rules = rules(
             transaction_timeout_ms=self.random.choice((0, 2, 6)) * pace_ms,
             check_interval_ms=self.random.choice((1, 5, 10)) * pace_ms,
             check_max=self.random.choice((1, 2, 5)),
             half_retention_ms=self.random.choice((40, 10_000)) * pace_ms,
             verdict_retention_ms=self.random.choice((20, 400)) * pace_ms,
-            check_enabled=True,
-            reject_transactions=False,
         )
         self.audit = Audit(self.world)
 

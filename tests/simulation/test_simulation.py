@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from tests.property.model import Act, Record
 from tests.property.paged import PagedEngine
 from tests.simulation.run import Run
 
-from checkback.state import Counter, Rules
+from checkback.state import Counter
 
 DIRECT = {Counter.DELIVERED, Counter.FENCES, Counter.DELIVERED_REFUSED}
 """No producer of the simulation delivers directly; tests/model has all that can come of that."""
@@ -37,18 +38,9 @@ class LossyEngine(PagedEngine):
 
     batches = 0
 
-    def batch(
-        self,
-        records: Iterable[Record],
-        now: int,
-        rules: Rules,
-        budget: int = 2**31,
-        read_until: int = 2**62,
-        *,
-        wake_all: bool = False,
-    ) -> tuple[set[Act], Tally[Counter]]:
+    def batch(self, *given: Any, **more: Any) -> tuple[set[Act], Tally[Counter]]:
         before = dict(self.rows)
-        decided = super().batch(records, now, rules, budget, read_until, wake_all=wake_all)
+        decided = super().batch(*given, **more)
         self.batches += 1
         if self.batches % 9 == 0:
             self.rows = before
@@ -59,17 +51,10 @@ class DeafEngine(PagedEngine):
     """A pipeline that misses every third record."""
 
     def batch(
-        self,
-        records: Iterable[Record],
-        now: int,
-        rules: Rules,
-        budget: int = 2**31,
-        read_until: int = 2**62,
-        *,
-        wake_all: bool = False,
+        self, records: Iterable[Record], *given: Any, **more: Any
     ) -> tuple[set[Act], Tally[Counter]]:
         heard = [record for record in records if record.source % 3]
-        return super().batch(heard, now, rules, budget, read_until, wake_all=wake_all)
+        return super().batch(heard, *given, **more)
 
 
 def broken(run: Run, engine: type[PagedEngine]) -> Run:

@@ -114,6 +114,15 @@ def test_a_query_keeps_the_id_that_it_was_given(store: CheckpointStore) -> None:
     assert json.loads(store.read("metadata"))["id"] == made
 
 
+@pytest.mark.parametrize("text", ["", '{"id":"6a'])
+def test_a_torn_query_id_is_refused_and_not_replaced(store: CheckpointStore, text: str) -> None:
+    store.replace("metadata", text)
+
+    with pytest.raises(CheckpointError, match="metadata is damaged"):
+        store.make_query_id()
+    assert store.read("metadata").decode() == text
+
+
 def test_a_folder_that_is_moved_aside_keeps_what_it_holds(store: CheckpointStore) -> None:
     store.replace_own("identity.json", "{}")
 

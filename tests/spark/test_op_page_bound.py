@@ -22,8 +22,7 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.state import DIRECT_SOURCE, Action, EventKind, Outcome, Rules, RulesHistory
 from checkback.state.shares import GROUPS_AT_ONCE
 from checkback.streaming.decode import decode
-from checkback.streaming.java_classes import compiled_jar
-from checkback.streaming.op_page_bound import BOUND, PROPERTY, OpPageBound
+from checkback.streaming.op_page_bound import PROPERTY, OpPageBound
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 
@@ -197,11 +196,3 @@ def test_a_flood_of_pages_without_halves_calls_few_pages(
     assert actions.count(Action.COMMIT) == 1
     own_pages = flood // PAGE_SIZE + 1  # the refused ones stand where they were written
     assert pages_called(decided) <= own_pages + bound + 1
-
-
-def test_the_jar_of_a_class_goes_with_the_jvm(spark: SparkSession) -> None:
-    """Each start left a folder in /tmp."""
-    jvm: Any = spark.sparkContext._jvm
-    folder = jvm.java.io.File(str(compiled_jar(jvm, BOUND).parent))
-
-    assert jvm.org.apache.spark.util.ShutdownHookManager.hasShutdownDeleteDir(folder)

@@ -28,7 +28,7 @@ from checkback.operations.rebuild.history import (
 from checkback.operations.rebuild.restored_page import Known
 from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
 from checkback.protocol.errors import CheckpointError
-from checkback.state import Action, Events, Outcome, Page, RulesHistory, pack_settled
+from checkback.state import Action, Events, Outcome, Page, RulesHistory, mark_key, pack_settled
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 
@@ -63,11 +63,16 @@ def told(records: list[Record], marks: list[bytes]) -> list[dict[str, Any]]:
             *(column.tolist() for column in columns_of(events)), strict=True
         )
     ]
-    for row in marks_by_page(pa.array(marks, pa.binary()), PAGE_SIZE).to_pylist():
+    for row in by_page(marks).to_pylist():
         nothing = dict.fromkeys(COLUMNS[1:], 0)
         rows.append({"page_key": page_key(row["page"]), "partition": 0, "kind": 0, **nothing})
         rows[-1]["blob"] = row["blob"]
     return rows
+
+
+def by_page(marks: list[bytes]) -> pa.RecordBatch:
+    keys = pa.array([mark_key(0, 0)] * len(marks), pa.binary())
+    return marks_by_page(keys, pa.array(marks, pa.binary()), PAGE_SIZE)
 
 
 def columns_of(events: Events) -> list[NDArray[Any]]:
@@ -97,7 +102,17 @@ def restored(spark: SparkSession) -> DataFrame:
 def test_marks_of_larger_pages_are_spread_over_smaller_ones() -> None:
     _, marks = history()
 
-    found = marks_by_page(pa.array(marks, pa.binary()), PAGE_SIZE)
+    found = by_page(marks)
+
+    assert found.column("page").to_pylist() == [0, 1]
+
+
+def test_what_no_job_wrote_on_the_settled_topic_concerns_no_page() -> None:
+    _, marks = history()
+    keys = pa.array([None, b"0:0", mark_key(0, 1), mark_key(0, 0)], pa.binary())
+    values = pa.array([b"hello", None, *marks, *marks], pa.binary())
+
+    found = marks_by_page(keys, values, PAGE_SIZE)
 
     assert found.column("page").to_pylist() == [0, 1]
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, OperationalError
 from checkback.streaming.conditional_files import FILE_MANAGER
 from checkback.streaming.cores import executor_cores, state_partitions
-from checkback.streaming.failure import explain
+from checkback.streaming.failure import explain, explain_state
 from checkback.streaming.jvm_options import COLLECTOR, java_options
 from checkback.streaming.package import package_folders, package_zip
 from checkback.streaming.session import (
@@ -220,6 +220,20 @@ def test_records_that_are_gone_unread_are_told_with_what_to_do(reason: str) -> N
     assert "SQLSTATE" not in told.message
     assert "rebuild --from-topics" in told.remedy
     assert "failOnDataLoss" not in f"{told.message} {told.remedy}"
+
+
+def test_a_state_that_can_t_be_read_is_told_with_the_command_that_names_the_file() -> None:
+    said = (
+        "Job aborted due to stage failure\norg.apache.spark.SparkException: "
+        "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
+    )
+
+    for told in (explain(StreamingQueryException(said)), explain_state(PySparkException(said))):
+        assert told.exit_code == 3
+        assert "CANNOT_LOAD_STATE_STORE" in told.message
+        assert "checkpoint verify" in told.remedy
+    full = explain_state(PySparkException(f"{said} No space left on device"))
+    assert "Free some space" in full.remedy
 
 
 def test_any_other_end_is_told_in_one_line() -> None:

@@ -7,11 +7,35 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 FOLDERS = re.findall(r"^\| `(\w+)/` \|", TEXT, re.MULTILINE)
 LINES_MAX = 200
+CONTRACTS: list[dict[str, Any]] = PROJECT["tool"]["importlinter"]["contracts"]
+LAYERS = [
+    # Neighbours share one entry, "checkback.state | checkback.client".
+    [room.strip().removeprefix("checkback.") for room in layer.split("|")]
+    # The first contract of layers; the other one is about the parts of the sink.
+    for layer in next(one["layers"] for one in CONTRACTS if one["type"] == "layers")
+]
+ROWS = dict(re.findall(r"^\| `(\w+)/` \| .+ \| (.*) \|$", TEXT, re.MULTILINE))
+"""By folder, what it may not know."""
+KAFKA = {"kafka", "confluent_kafka"}
+PACKAGES = {
+    "Spark": {"pyspark"},
+    "Kafka": KAFKA,
+    "engine": {"pyspark", "deltalake", "pandas", "pyarrow"},
+    "broker": KAFKA,
+    "clock": {"time", "datetime"},
+    "chance": {"random", "secrets", "uuid"},
+    "logging": {"logging"},
+    "numpy": {"numpy"},
+    "options and output": {"click", "rich"},
+}
+"""What the words of the table mean: imports that a contract forbids."""
 
 
 def test_it_has_four_pages() -> None:
@@ -25,13 +49,7 @@ def test_its_parts_stand_in_the_order_that_was_promised() -> None:
 
 
 def test_its_folders_are_the_layers_of_the_import_contract_in_their_order() -> None:
-    contracts = PROJECT["tool"]["importlinter"]["contracts"]
-    # The first contract of layers; the other one is about the parts of the sink.
-    layers = next(one["layers"] for one in contracts if one["type"] == "layers")
-    # Neighbours share one entry, "checkback.state | checkback.client".
-    rooms = [room.strip().removeprefix("checkback.") for one in layers for room in one.split("|")]
-
-    assert rooms == FOLDERS
+    assert [folder for layer in LAYERS for folder in layer] == FOLDERS
 
 
 def test_every_folder_of_production_code_has_a_row() -> None:
@@ -49,7 +67,53 @@ def test_the_tour_goes_through_every_folder_from_the_bottom() -> None:
 
 
 def test_every_row_says_what_a_folder_may_not_know() -> None:
-    rows = re.findall(r"^\| `\w+/` \| (.+) \| (.*) \|$", TEXT, re.MULTILINE)
+    assert list(ROWS) == FOLDERS
+    assert all(ROWS.values())
 
-    assert len(rows) == len(FOLDERS)
-    assert all(inside.strip() and unknown.strip() for inside, unknown in rows)
+
+def forbidden_to(folder: str) -> set[str]:
+    found = [one for one in CONTRACTS if one["type"] == "forbidden"]
+    own = [one for one in found if f"checkback.{folder}" in one["source_modules"]]
+    return {name for one in own for name in one["forbidden_modules"]}
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_a_folder_may_not_know_is_forbidden_by_a_contract(folder: str) -> None:
+    said = re.split(r"[;,]", ROWS[folder])
+    wanted = {name for one in said for name in PACKAGES.get(one.strip(), ())}
+
+    assert wanted - forbidden_to(folder) == set()
+
+
+def test_the_words_of_the_table_are_those_with_a_contract() -> None:
+    """The others speak of folders, for which the layers hold."""
+    said = {one.strip() for row in ROWS.values() for one in re.split(r"[;,]", row)}
+
+    assert said - set(PACKAGES) == {
+        "nothing imports it", "the command line", "how anything is measured",
+        "`operations/` and above", "`demo/` and above", "`testing/` and above",
+        "how it is installed", "started and operated", "the query", "the checkpoint",
+        "the pipeline",
+        "every folder but `protocol/`", "every folder but `security/`",
+        "`metrics/` and `protocol/`", "every other folder",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("neighbour", ["security", "metrics"])
+def test_the_rules_may_not_know_what_stands_below_their_neighbour(neighbour: str) -> None:
+    assert f"checkback.{neighbour}" in forbidden_to("state")
+
+
+def test_no_module_names_one_above_it_in_a_text() -> None:
+    """By its name a module is imported, or started, without an import that a contract sees."""
+    level = {folder: number for number, layer in enumerate(LAYERS) for folder in layer}
+    text = re.compile(r"""["']checkback\.(\w+)[\w.]*["']""")
+    above = [
+        f"{path.relative_to(ROOT)}: checkback.{named}"
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for named in text.findall(path.read_text("utf-8"))
+        if level.get(named, len(level)) < level[folder]
+    ]
+
+    assert above == []

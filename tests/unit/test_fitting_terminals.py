@@ -145,8 +145,8 @@ def test_mistakes_in_rules_fit_the_terminal(
 
     assert max(map(len, lines)) <= 80
     assert lines[1:3] == [
-        "mistake in line 3: The secret has 5 characters. It needs 7 or more; 32 by chance",
-        "  are safe.",
+        "mistake in line 3: The secret has 5 characters. It needs 7 or more; 32 random",
+        "  ones are safe.",
     ]
 
 

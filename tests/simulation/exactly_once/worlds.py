@@ -5,19 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from tests.deciding import rules
 from tests.simulation.exactly_once.fates import Chances
 
 from checkback.state import Rules
 
 DAY_MS = 86_400_000
-RULES = Rules(
+RULES = rules(
     transaction_timeout_ms=1_000,
     check_interval_ms=2_000,
     check_max=2,
     half_retention_ms=30 * 86_400_000,
     verdict_retention_ms=600_000,
-    check_enabled=True,
-    reject_transactions=False,
 )
 EXPIRING_RULES = replace(RULES, half_retention_ms=DAY_MS)
 OVERWRITES_WITH_TWO_DRIVERS = False

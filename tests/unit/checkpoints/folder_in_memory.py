@@ -45,7 +45,9 @@ COMMIT = b'v1\n{"nextBatchWatermarkMs":0}'
 
 
 def identity(partitions: int = 2) -> bytes:
-    bound = CheckpointIdentity(1, "app", "cluster", 1024, partitions, "half", "op", "settled", 4)
+    bound = CheckpointIdentity(
+        1, "app", "cluster", 1024, partitions, "half", "op", "settled", 4, "key"
+    )
     return bound.to_json().encode()
 
 

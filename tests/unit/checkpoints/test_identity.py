@@ -10,7 +10,7 @@ import pytest
 from checkback.checkpoints.identity import FORMAT, CheckpointIdentity
 from checkback.protocol.errors import CheckpointError
 
-NOW = CheckpointIdentity(FORMAT, "app", "cluster", 4_096, 2, "half", "op", "settled", 8)
+NOW = CheckpointIdentity(FORMAT, "app", "cluster", 4_096, 2, "half", "op", "settled", 8, "key")
 
 
 def test_a_checkpoint_goes_on_with_what_it_was_made_for() -> None:
@@ -42,9 +42,10 @@ def test_a_later_format_is_refused() -> None:
         replace(NOW, format=2).require_same(NOW)
 
 
-def test_one_that_lacks_something_is_told_as_unreadable() -> None:
+@pytest.mark.parametrize("name", ["half_partitions", "order"])
+def test_one_that_lacks_something_is_told_as_unreadable(name: str) -> None:
     torn = asdict(NOW)
-    del torn["half_partitions"]
+    del torn[name]
 
-    with pytest.raises(CheckpointError, match="half_partitions"):
+    with pytest.raises(CheckpointError, match=name):
         CheckpointIdentity.from_json(json.dumps(torn))

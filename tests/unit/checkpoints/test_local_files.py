@@ -7,9 +7,13 @@ import zlib
 from pathlib import Path
 
 import pytest
-from tests.unit.checkpoints.folder_in_memory import plan
+from tests.unit.checkpoints.folder_in_memory import COMMIT, operator, plan
 
-from checkback.checkpoints.files import ReadableCheckpoint, UnreadableFileError
+from checkback.checkpoints.files import (
+    ReadableCheckpoint,
+    UnreadableFileError,
+    require_readable,
+)
 from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
 from checkback.protocol.errors import CheckpointError
 
@@ -81,3 +85,44 @@ def test_hadoop_is_asked_for_everything_that_is_not_on_this_machine(
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     assert local_folder("/a/b", {}) is None
     assert local_folder("file:/a/b", {}) == Path("/a/b")
+
+
+def write(folder: Path, name: str, content: bytes) -> None:
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+@pytest.fixture
+def begun(store: LocalCheckpoint) -> LocalCheckpoint:
+    write(store.folder, "commits/1", b"torn")  # nobody needs that one
+    write(store.folder, "commits/2", COMMIT)
+    write(store.folder, "state/0/_metadata/metadata", operator())
+    write(store.folder, "state/0/0/_metadata/schema", b"schema")
+    return store
+
+
+def test_a_start_needs_what_spark_reads_of_an_old_checkpoint_only(
+    tmp_path: Path, begun: LocalCheckpoint
+) -> None:
+    require_readable(LocalCheckpoint(tmp_path / "new"))
+    require_readable(begun)
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [
+        ("commits/2", 0),
+        ("commits/2", 9),
+        ("state/0/_metadata/metadata", 0),
+        ("state/0/_metadata/metadata", 9),
+        ("state/0/0/_metadata/schema", 0),
+    ],
+)
+def test_a_start_names_the_file_that_a_power_loss_tore(
+    begun: LocalCheckpoint, name: str, left: int
+) -> None:
+    write(begun.folder, name, (begun.folder / name).read_bytes()[:left])
+
+    with pytest.raises(CheckpointError, match=f"{name} is damaged") as refusal:
+        require_readable(begun)
+    assert "rebuild" in refusal.value.remedy

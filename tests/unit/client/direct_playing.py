@@ -31,6 +31,8 @@ class Kafka:
     def __init__(self, **fails: object) -> None:
         self.fails = fails
         self.calls: list[str] = []
+        self.keys: list[bytes] = []
+        """Of all records, in the order in which they were handed over."""
         self.now_s = 0.0
         self.took_s: dict[str, float] = {}
 
@@ -48,7 +50,8 @@ class Kafka:
     def begin_transaction(self) -> None:
         self._do("begin")
 
-    def produce(self, topic: str, *_: object) -> None:
+    def produce(self, topic: str, _value: bytes, key: bytes, *_: object) -> None:
+        self.keys.append(key)
         self._do(f"produce {topic}")
 
     def flush(self, _timeout_s: float) -> int:

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.unit.client.producer_playing import Clients, kafka
+from tests.unit.client.producer_playing import TRANSPORT, Clients, kafka
 
 from checkback.client import (
     AsyncTransactionListener,
@@ -197,3 +197,56 @@ def test_a_producer_that_was_not_started_says_so() -> None:
 
     producer = producer_of(Listener())
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("key", [None, b"k"])
+def test_a_topic_that_brokers_do_not_tell_of_is_asked_for_outside_the_loop(
+    kafka: list[Clients], key: bytes | None
+) -> None:
+    async def run() -> None:
+        async with producer_of(Listener()) as producer:
+            kafka[0].opened_admin.fails["t"] = TRANSPORT
+            for _ in range(2):
+                with pytest.raises(BrokerError, match="could not be reached"):
+                    await producer.send(Message("t", b"x", key=key))
+        askers = {thread for topic, thread in kafka[0].opened_admin.asked if topic == "t"}
+        assert threading.get_ident() not in askers
+
+    asyncio.run(run())
+
+
+def test_a_start_whose_caller_is_cancelled_is_shut_down_when_it_ends(kafka: list[Clients]) -> None:
+    """Nobody would ever shut it down: the block that it is started for is not entered."""
+    asked, answer = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        asked.set()
+        answer.wait(10)
+
+    async def run() -> None:
+        producer = producer_of(Listener())
+        kafka[0].opened_admin.fails["RMQ_SYS_TRANS_HALF_TOPIC"] = wait
+        starting = asyncio.create_task(producer.start())
+        while not asked.is_set():
+            await asyncio.sleep(0.001)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        answer.set()
+        while not (kafka[0].halves and kafka[0].halves[0].is_closed):
+            await asyncio.sleep(0.001)
+        with pytest.raises(LifeCycleError, match="shut down"):
+            await producer.send_message_in_transaction(Message("t", b"x"))
+
+    asyncio.run(asyncio.wait_for(run(), 20))
+
+
+def test_another_loop_than_the_one_that_started_it_is_refused(kafka: list[Clients]) -> None:
+    """A report would wake nobody there: the half would be in doubt, and the error of asyncio's."""
+    producer = producer_of(Listener())
+    with asyncio.Runner() as runner:
+        runner.run(producer.start())
+        with pytest.raises(LifeCycleError, match="event loop"):
+            asyncio.run(producer.send_message_in_transaction(Message("t", b"x")))
+        assert not kafka[0].halves[0].sent
+        runner.run(producer.shutdown())

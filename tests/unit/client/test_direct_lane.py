@@ -49,7 +49,7 @@ class Gated(Kafka):
 class World:
     """Direct delivery over producers that the test gives, in the order in which they are opened."""
 
-    def __init__(self, *producers: Kafka, waits: bool = False) -> None:
+    def __init__(self, *producers: Kafka, waits: bool = False, lanes: int = 1) -> None:
         self.producers = list(producers)
         self.opened: list[str] = []
         self.ended: list[str] = []
@@ -62,8 +62,9 @@ class World:
         )
         ops: Any = SimpleNamespace(send_one_way=self.send_one_way)
         settings = DirectSettings(
-            topics=TopicNames(), producer_group="g", lanes=1, waits=waits, open_producer=self.open
-        )
+            topics=TopicNames(), producer_group="g", lanes=lanes, waits=waits,
+            open_producer=self.open,
+        )  # fmt: skip
         self.delivery = DirectDelivery(settings, self.own, fences, facts, ops, self.counters)
         self.delivery.start(20)
         self.number = 0
@@ -80,13 +81,13 @@ class World:
         _, _, transaction_id, state, _ = op
         self.plain.append((transaction_id, int(state), direct_closed))
 
-    def half(self) -> Half:
+    def half(self, key: bytes | None = b"k") -> Half:
         self.number += 1
         headers = half_headers(
             producer_group="g", transaction_id=f"u{self.number}", real_topic="paid", properties={}
         )
         message = Message("paid", b"x", transaction_id=f"u{self.number}")
-        half = Half(message, b"k", headers, lambda: "renamed", 1.0)
+        half = Half(message, key, headers, lambda: "renamed", 1.0)
         half.partition, half.offset = 0, self.number
         self.delivery.bind(half)
         return half
@@ -142,6 +143,32 @@ def test_groups_form_while_a_commit_is_under_way() -> None:
 
     assert kafka.calls.count("commit") == 2
     assert world.count(ClientEvent.DIRECT_DELIVERED) == 6
+
+
+def test_halves_of_a_key_share_a_lane_and_are_delivered_in_the_order_of_their_commits() -> None:
+    lanes = [Kafka(), Kafka()]
+    world = World(*lanes, lanes=2)
+    halves = [world.half(b"%d" % (number % 8)) for number in range(40)]
+    sent = halves[20:] + halves[:20]
+    for half in sent:
+        world.finish(half)
+    world.close()
+
+    by_lane = [kafka.keys[0::2] for kafka in lanes]  # a final's key, then an op's
+    assert all(by_lane)
+    assert not set(by_lane[0]) & set(by_lane[1])
+    for kafka, keys in zip(lanes, by_lane, strict=True):
+        mine = [half for half in sent if half.key in keys]
+        assert kafka.keys[1::2] == [half.transaction_id.encode() for half in mine]
+
+
+def test_halves_without_a_key_take_the_lanes_by_turns() -> None:
+    world = World(lanes=2)
+    halves = [world.half(None) for _ in range(4)]
+
+    bound = [half.direct.lane for half in halves if half.direct is not None]
+    assert bound == [0, 1, 0, 1]
+    world.close()
 
 
 def test_a_rollback_is_a_plain_op_that_closes_the_half() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -209,6 +210,27 @@ def test_a_producer_that_librdkafka_gave_up_is_replaced() -> None:
     world = World(KafkaException(KafkaError(KafkaError._FATAL)))
     world.store()
     assert world.kafka.opened == 2
+
+
+@pytest.mark.parametrize("threads_left", [0, 1])
+def test_where_no_thread_is_left_to_replace_it_the_half_is_in_doubt_or_elsewhere(
+    threads_left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one thread another producer is polled, and none is left to close the old one."""
+    fatal = KafkaException(KafkaError(KafkaError._FATAL))
+    world = World(fatal, fatal, fatal)
+    left, start = [threads_left], threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(SendError) as raised:
+        world.store()
+    assert raised.value.fields["in_doubt"]
 
 
 @pytest.mark.parametrize(("shared_s", "expected"), [(3_600.0, 1), (0.0, 3)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -24,7 +26,13 @@ from checkback.client.direct.lane import Lane
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.fault_tolerance import FaultTable
 from checkback.client.op_producer import OpProducer
-from checkback.protocol.errors import BrokerError, ConfigurationError, LifeCycleError
+from checkback.protocol.errors import (
+    BrokerError,
+    ConfigurationError,
+    LifeCycleError,
+    PrerequisiteError,
+)
+from checkback.testing import wait_until
 
 __all__ = ["kafka"]
 STATUS = "RMQ_SYS_TRANS_STATUS_TOPIC"
@@ -79,6 +87,78 @@ def test_a_start_that_fails_leaves_nothing_open(kafka: list[Clients]) -> None:
     kafka[0].opened_admin.fails.clear()
     producer.start()
     assert producer.send_message_in_transaction(Message("t", b"x")).queue_offset == 7
+    assert producer.shutdown() == 0
+
+
+@pytest.mark.parametrize("started", range(6))
+def test_a_start_that_lacks_threads_says_so_and_leaves_nothing_open(
+    kafka: list[Clients], monkeypatch: pytest.MonkeyPatch, started: int
+) -> None:
+    options = {"direct_delivery": True, "start_timeout_ms": 20}
+    producer, left, start = producer_of(**options), [started], threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if not left[0]:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(thread)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", limited)
+        with pytest.raises(PrerequisiteError, match=r"can't start new thread|no thread can be"):
+            producer.start()
+    names = ("checkback-RMQ", "checkback-status", "checkback-direct", "checkback-check")
+    wait_until(
+        lambda: not [one for one in threading.enumerate() if one.name.startswith(names)],
+        10, "the end of all threads",
+    )  # fmt: skip
+    assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops)
+
+    producer.start()
+    assert producer.send_message_in_transaction(Message("t", b"x")).queue_offset == 7
+    assert producer.shutdown() == 0
+
+
+def test_a_shutdown_that_is_interrupted_leaves_nothing_open(
+    kafka: list[Clients], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = producer_of()
+    producer.start()
+    producer.send(Message("t", b"x"))
+
+    def interrupt(*_: object) -> int:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("checkback.client.running.Running.wait_until_idle", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        producer.shutdown()
+
+    assert all(one.is_closed for one in kafka[0].halves + kafka[0].ops + kafka[0].plain)
+
+
+def test_a_forked_child_may_shut_down_a_producer_that_another_thread_starts(
+    kafka: list[Clients],
+) -> None:
+    """The child has the lock that the thread held, and not the thread."""
+    producer, asked, answer = producer_of(), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        asked.set()
+        answer.wait(20)
+
+    kafka[0].opened_admin.fails[STATUS] = wait
+    starting = threading.Thread(target=producer.start, daemon=True)
+    starting.start()
+    assert asked.wait(10)
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)
+        os._exit(producer.shutdown())
+    assert os.waitpid(child, 0)[1] == 0
+    answer.set()
+    starting.join(10)
     assert producer.shutdown() == 0
 
 

@@ -26,6 +26,7 @@ class Brokers:
         self.error = error
         self.reachable = reachable
         self.asked: list[str] = []
+        self.settings = {"max.message.bytes": "1000"}
 
     def list_topics(self, topic: str, _timeout_s: float) -> Any:
         self.asked.append(topic)
@@ -37,7 +38,9 @@ class Brokers:
 
     def describe_configs(self, asked: list[Any], **_: Any) -> dict[Any, Any]:
         answer: Future[Any] = Future()
-        answer.set_result({"max.message.bytes": SimpleNamespace(value="1000")})
+        answer.set_result(
+            {name: SimpleNamespace(value=value) for name, value in self.settings.items()}
+        )
         return {asked[0]: answer}
 
 
@@ -182,6 +185,37 @@ def test_a_topic_whose_settings_may_not_be_seen_any_more_takes_no_transactions(
     brokers.describe_configs = lambda asked, **_: {asked[0]: refused}  # type: ignore[method-assign]
     facts.check("t", MESSAGE, 10)
     wait_until(lambda: not facts.takes_transactions("t", None), what="the right to be missed")
+
+
+@pytest.mark.parametrize(
+    ("settings", "without_key", "with_key"),
+    [
+        ({}, True, True),
+        ({"cleanup.policy": "delete"}, True, True),
+        ({"cleanup.policy": "compact"}, False, True),
+        ({"cleanup.policy": "compact,delete"}, False, True),
+        ({"message.timestamp.before.max.ms": "3600000"}, False, False),
+        ({"message.timestamp.before.max.ms": str(2**63 - 1)}, True, True),
+        (
+            {
+                "message.timestamp.before.max.ms": "3600000",
+                "message.timestamp.type": "LogAppendTime",
+            },
+            True,
+            True,
+        ),
+    ],
+)
+def test_a_topic_that_may_reject_a_record_takes_no_transactions(
+    settings: dict[str, str], without_key: bool, with_key: bool
+) -> None:
+    brokers = Brokers()
+    brokers.settings |= settings
+    facts = facts_of(brokers)
+    facts.check("t", MESSAGE, 10)
+
+    takes = facts.takes_transactions("t", None), facts.takes_transactions("t", b"k")
+    assert takes == (without_key, with_key)
 
 
 def test_leaders_are_asked_for_again_once_there_are_threads(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import http.client
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -11,7 +14,10 @@ import pytest
 
 from checkback.metrics.health import Health
 from checkback.metrics.instruments import Instruments
-from checkback.metrics.server import Endpoint, MetricsServer
+from checkback.metrics.server import CONNECTIONS_MAX, Endpoint, MetricsServer
+
+RUNNING_BEFORE = 20
+"""Threads of the test process itself, at most."""
 
 
 @dataclass
@@ -67,6 +73,22 @@ def test_probes_are_answered(served: Served) -> None:
     assert served.ask("/readyz") == (503, "the job starts\n")
     served.health.started()
     assert served.ask("/readyz")[0] == 200
+
+
+def test_clients_that_say_nothing_take_no_place_from_probes(served: Served) -> None:
+    address = urlsplit(served.server.url)
+    place = (str(address.hostname), address.port or 0)
+    with ExitStack() as opened:
+        silent = [
+            opened.enter_context(socket.create_connection(place, 10))
+            for _ in range(3 * CONNECTIONS_MAX)
+        ]
+
+        assert served.ask("/healthz") == (200, "alive\n")
+        assert silent[0].recv(1) == b""
+        assert threading.active_count() <= CONNECTIONS_MAX + RUNNING_BEFORE
+        silent[-1].sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert silent[-1].recv(12) == b"HTTP/1.0 200"
 
 
 def test_a_log_level_is_set_by_put(served: Served) -> None:

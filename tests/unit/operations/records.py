@@ -19,8 +19,9 @@ def record(
     at: Position = FIRST,
     time_ms: int = 1_000,
     value: bytes | None = b"body",
+    key: bytes = b"key",
 ) -> FoundRecord:
-    return FoundRecord(topic, at, time_ms, b"key", value, headers)
+    return FoundRecord(topic, at, time_ms, key, value, headers)
 
 
 def half(

@@ -25,7 +25,7 @@ from checkback.protocol import properties as names
 from checkback.protocol import records
 from checkback.protocol.records import Op
 from checkback.protocol.refusals import RefusedReason, refused_headers
-from checkback.state import Action, Counter, Outcome, pack_settled
+from checkback.state import Action, Counter, Outcome, mark_key, pack_settled
 
 AT = Position(1, 7)
 
@@ -47,7 +47,7 @@ def settled(
     *rows: tuple[Action, int, int], partition: int = 1, now_ms: int = 5_000
 ) -> HistoryEvent | None:
     blob = mark_record(*rows, partition=partition, now_ms=now_ms)
-    return mark_event(record(NAMES.settled, [], value=blob), AT)
+    return mark_event(record(NAMES.settled, [], value=blob, key=mark_key(partition, 0)), AT)
 
 
 def op_record(state: int, *, operator: str = "", time_ms: int = 2_000) -> FoundRecord:

@@ -19,6 +19,7 @@ from checkback.protocol.errors import BrokerError
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka import asking_again
+from checkback.state import CLAIM_KEY
 from checkback.streaming.claim import _no_marks
 
 QUERY = "00000000-0000-0000-0000-000000000001"
@@ -226,7 +227,7 @@ class Settled:
         place = {"topic": "t", "partition": 0, "offset": 3, "value": b""}
         self.left = [make(**place, error=KafkaError(code)) for code in codes]
         if has_record:
-            marked = {**place, "value": _no_marks()}
+            marked = {**place, "key": CLAIM_KEY, "value": _no_marks()}
             self.left.append(make(**marked, timestamp=(1, MARKED_MS)))
 
     def assign(self, _: object) -> None: ...

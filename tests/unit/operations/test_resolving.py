@@ -14,7 +14,7 @@ from checkback.protocol import properties as names
 from checkback.protocol import records
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.refusals import RefusedReason, refused_headers
-from checkback.state import Action, Counter, Outcome, pack_settled
+from checkback.state import Action, Counter, Outcome, mark_key, pack_settled
 
 AT, OP_AT = Position(1, 7), Position(1, 30)
 
@@ -29,7 +29,7 @@ def mark(action: Action) -> FoundRecord:
         AT.partition, 0, 5_000, np.array([action], np.uint8), offset, np.zeros(1, np.int32),
         offset, np.zeros(len(Counter), np.int64), 0, -1,
     )  # fmt: skip
-    return record(NAMES.settled, [], value=pack_settled(outcome, 3))
+    return record(NAMES.settled, [], value=pack_settled(outcome, 3), key=mark_key(AT.partition, 0))
 
 
 def refused(topic: str, at: Position, reason: RefusedReason) -> FoundRecord:

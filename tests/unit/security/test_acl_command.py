@@ -130,7 +130,7 @@ def test_lint_prints_a_line_per_mistake(
     assert text.splitlines() == [
         "mistake in line 2: accessKey has 6 characters. It needs 7 or more.",
         (
-            "mistake in line 3: The secret has 5 characters. It needs 7 or more; 32 by chance are"
+            "mistake in line 3: The secret has 5 characters. It needs 7 or more; 32 random ones are"
             " safe."
         ),
         (

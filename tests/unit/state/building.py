@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from tests.deciding import rules
 from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Act, Record
 from tests.property.paged import acts_of, events_of
 
 from checkback.state import ALL_READ, DIRECT_SOURCE, EventKind, Page, Rules, decide
 
-RULES = Rules(
+RULES = rules(
     transaction_timeout_ms=6_000,
     check_interval_ms=60_000,
     check_max=3,
     half_retention_ms=259_200_000,
     verdict_retention_ms=3_600_000,
-    check_enabled=True,
-    reject_transactions=False,
 )
 SENT = 1_700_000_000_000
 """The store time of the halves in these tests."""

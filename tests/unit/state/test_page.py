@@ -9,7 +9,18 @@ import pytest
 from tests.unit.state.building import COMMIT, DUE, ROLLBACK, RULES, SENT, Story, half, op
 
 from checkback.protocol.errors import CheckpointError, UsageError
-from checkback.state import Action, Counter, Mark, Outcome, Page, pack_settled, unpack_settled
+from checkback.state import (
+    CLAIM_KEY,
+    Action,
+    Counter,
+    Mark,
+    Outcome,
+    Page,
+    mark_key,
+    marks_of,
+    pack_settled,
+    unpack_settled,
+)
 from checkback.state.packing import Reader, pack_narrow_columns
 from checkback.state.page import _HEADER, PLAIN, SettledOffsets
 from checkback.state.transitions import Phase
@@ -127,6 +138,40 @@ def test_marks_of_an_outcome_that_settled_nothing_are_none() -> None:
     story = Story()
     story.batch(SENT, half(0))
     assert len(unpack_settled(pack_settled(story.outcome, 1)).offset) == 0
+
+
+MARKS_KEY = mark_key(0, 5)
+
+
+def test_marks_are_known_by_their_pages_key() -> None:
+    found = marks_of(MARKS_KEY, SETTLED_V1)
+    assert found is not None
+    assert found.offset.tolist() == [82, 80]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (MARKS_KEY, None), (MARKS_KEY, b""), (MARKS_KEY, b"\x00"), (MARKS_KEY, b"\x01"),
+        (MARKS_KEY, b"\x01" + bytes(200)), (MARKS_KEY, SETTLED_V1[:-1]),
+        (MARKS_KEY, SETTLED_V1 + b"x"), (mark_key(0, 6), SETTLED_V1), (CLAIM_KEY, SETTLED_V1),
+        (None, SETTLED_V1), (b"", SETTLED_V1), (b"\xff", SETTLED_V1), (b"0:5\n", SETTLED_V1),
+        (b"mine", b"\x09 hello"), (None, b"\x09"), (b"-1:5", b"\x09"),
+    ],
+)  # fmt: skip
+def test_what_no_job_wrote_are_no_marks(key: bytes | None, value: bytes | None) -> None:
+    assert marks_of(key, value) is None
+
+
+@pytest.mark.parametrize("key", [MARKS_KEY, CLAIM_KEY])
+def test_marks_that_a_newer_version_may_have_written_are_not_passed_over(key: bytes) -> None:
+    with pytest.raises(CheckpointError, match="Run the version that wrote it"):
+        marks_of(key, b"\x09" + bytes(200))
+
+
+def test_a_mark_of_an_unknown_kind_is_not_passed_over() -> None:
+    with pytest.raises(CheckpointError, match="Run the version that wrote it"):
+        marks_of(MARKS_KEY, SETTLED_V1[:-1] + b"\xc8")
 
 
 @pytest.mark.parametrize("unpack", [Page.unpack, Outcome.unpack, unpack_settled])
