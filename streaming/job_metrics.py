@@ -128,9 +128,10 @@ class JobMetrics:
         """
         if progress is None:
             return
-        for topic, records in records_behind(progress).items():
-            if topic in self._topics:
-                self._fill.set("checkback_lag_records", records, topic=self._topics[topic])
+        behind = records_behind(progress)
+        # All at once: one that is still no number would hide the others' sum from the alert.
+        for topic, label in self._topics.items() if behind else ():
+            self._fill.set("checkback_lag_records", behind.get(topic, 0), topic=label)
         for name, took_ms in progress["durationMs"].items():
             stage = CAPITAL.sub("_", name).lower()
             if stage in STAGES:

@@ -126,6 +126,7 @@ def test_lag_is_by_kind_of_topic_and_stages_by_sparks_names() -> None:
 
     assert story.value("lag_records", topic="half") == 8
     assert story.value("lag_records", topic="op") == 0
+    assert story.value("lag_records", topic="feedback") == 0, "the alert sums all of them"
     assert story.value("batch_stage_seconds", stage="add_batch") == 0.25
     assert story.value("batch_stage_seconds", stage="trigger_execution") == 0.3
     assert story.value("batch_stage_seconds", stage="wal_commit") == 0.02
