@@ -50,14 +50,16 @@ class ClientOptions:
 
     bootstrap_servers: str | None = options.bootstrap_servers()
     topic_prefix: str = options.topic_prefix()
-    threads: str = options.option("1,8,64", "One run for each number.")
+    threads: str = options.option("1,8,64", "Numbers of threads; one run for each.")
     transactions: int = options.option(
-        40_000, "Per run, all threads together; at most 4,000 for each thread.", least=100
+        40_000,
+        "Transactions of a run, all threads together; at most 4,000 for each thread.",
+        least=100,
     )
     body_bytes: int = options.body_bytes(200)
-    rounds: int = options.option(3, "How often in turn.", least=1)
+    rounds: int = options.option(3, "How often all kinds of run follow each other.", least=1)
     in_flight: int = options.option(
-        512, "With asyncio, beside the most threads; 0 leaves it out.", least=0
+        512, "Transactions under way at once with asyncio; 0 leaves asyncio out.", least=0
     )
     before_dir: Path | None = options.option(
         None, "The src folder of another checkout, whose client is measured in turn."

@@ -46,16 +46,18 @@ class DirectOptions:
 
     bootstrap_servers: str | None = options.bootstrap_servers()
     topic_prefix: str = options.topic_prefix()
-    rates: str = options.option("100,1000,5000", "Transactions per second; one run for each.")
-    lanes: str = options.option("1,2", "Numbers of lanes; each rate runs with each.")
+    rates: str = options.option(
+        "100,1000,5000", "Rates, in transactions per second; one run for each."
+    )
+    lanes: str = options.option("1,2,4", "Numbers of lanes; each rate runs with each.")
     seconds: float = options.option(10.0, "How long a run at a rate lasts.", least=1)
     warm_up_seconds: float = options.option(
         120.0, "Before anything is measured, while the broker's JVM still compiles.", least=0
     )
-    threads: int = options.option(64, "That send.", least=1)
-    transactions: int = options.option(40_000, "Per run without a rate.", least=100)
+    threads: int = options.option(64, "Threads that send at once.", least=1)
+    transactions: int = options.option(40_000, "Transactions of a run without a rate.", least=100)
     body_bytes: int = options.body_bytes(200)
-    rounds: int = options.option(3, "How often in turn.", least=1)
+    rounds: int = options.option(3, "How often all kinds of run follow each other.", least=1)
     kills: int = options.option(2, "Processes to kill in a transaction.", least=0)
 
     def numbers(self, name: str) -> list[int]:

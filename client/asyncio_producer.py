@@ -7,6 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from concurrent import futures
+from inspect import isawaitable, iscoroutine
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
@@ -14,6 +15,7 @@ from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
 from checkback.client.direct.delivery import DELIVERED_S
 from checkback.client.half import Half
+from checkback.client.lifecycle import ServiceState
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt
@@ -21,7 +23,7 @@ from checkback.client.options import ProducerKeywords
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
 from checkback.client.tracing import UNTRACED, TracedStep
 from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
-from checkback.client.validation import check_message_class, check_topic
+from checkback.client.validation import check_content, check_message_class, check_topic
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,
@@ -122,8 +124,9 @@ class AsyncTransactionMQProducer:
 
         If this is cancelled, the producer is shut down once its start has ended.
         """
-        loop = self._bridge.loop = asyncio.get_running_loop()
-        self._producer.inbox = Inbox(loop)
+        if self._producer.service_state is ServiceState.CREATE_JUST:
+            loop = self._bridge.loop = asyncio.get_running_loop()
+            self._producer.inbox = Inbox(loop)
         try:
             await asyncio.to_thread(self._producer.start)
         except asyncio.CancelledError:
@@ -209,6 +212,8 @@ class _LoopProducer(TransactionMQProducer):
             )
         check_message_class(message)
         tracing = self.options.tracing or UNTRACED
+        if tracing is not UNTRACED:  # a tracer reads its properties
+            check_content(message, self.options.max_message_size)
         with self._running, tracing.transaction(message) as carrying:
             half = self._begin(carrying)
             with tracing.step(TracedStep.HALF, half.message):
@@ -239,7 +244,9 @@ class _LoopProducer(TransactionMQProducer):
         self, listener: AsyncTransactionListener, message: Message, arg: Any
     ) -> CallbackResult:
         try:
-            return result_of(await listener.execute_local_transaction(message, arg))
+            returned: Any = listener.execute_local_transaction(message, arg)
+            # A plain method is no coroutine; its answer counts all the same.
+            return result_of(await returned if isawaitable(returned) else returned)
         except Exception as error:
             return self._failed_listener(message, error)
         except asyncio.CancelledError as error:
@@ -265,9 +272,11 @@ class _Bridge(TransactionListener):
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState | None:
         return self._run(self._listener.check_local_transaction(message))
 
-    def _run(
-        self, callback: Coroutine[Any, Any, LocalTransactionState | None]
-    ) -> LocalTransactionState | None:
+    def _run(self, returned: Any) -> LocalTransactionState | None:
+        if not iscoroutine(returned):  # by a plain method
+            answer: LocalTransactionState | None = returned
+            return answer
+        callback: Coroutine[Any, Any, LocalTransactionState | None] = returned
         loop = self.loop
         if loop is None or not loop.is_running():
             callback.close()

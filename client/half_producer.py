@@ -180,6 +180,8 @@ class HalfProducer:
     def renew(self, used: PolledProducer) -> None:
         """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
         with self._renewing:
+            if self._is_closed:
+                return
             if used is self.polled:
                 try:
                     self.polled = self._open(self._open_producer)

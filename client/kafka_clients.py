@@ -194,6 +194,11 @@ class KafkaClients:
             "group.id": "checkback-status",  # required by librdkafka
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
+            # The pipeline writes it in no transaction: one that somebody leaves open there must not
+            # hide what follows.
+            "isolation.level": "read_uncommitted",
+            # Behind the last record there may only be the end of a transaction.
+            "enable.partition.eof": True,
         }
         consumer: Consumer = self._open(Consumer, {**self._base, **ours})
         return consumer

@@ -41,7 +41,7 @@ class DefaultMQProducer(ManagedProducer):
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
         self._facts = TopicFacts(self._clients.admin, self.options.send_msg_timeout_ms / 1000)
         self._plain: PlainSender | None = None
-        self._plain_lock = threading.Lock()
+        self._plain_lock = threading.RLock()  # a signal handler may shut the producer down
 
     def send(
         self,
@@ -147,23 +147,29 @@ class DefaultMQProducer(ManagedProducer):
         return self._plain_sender()
 
     def _open(self) -> None:
-        self._plain_sender()
+        self._plain = self._new_plain_sender()
 
     def _plain_sender(self) -> PlainSender:
-        """Return the sender; the first call opens it, and with it a second connection to Kafka."""
+        """Return the sender; the first call opens it, and with it a second connection to Kafka.
+
+        Raises:
+            LifeCycleError: the producer was shut down meanwhile.
+        """
         with self._plain_lock:
             if self._plain is None:
-                self._plain = PlainSender(
-                    self._clients.plain_producer,
-                    self._facts,
-                    self._new_id,
-                    self.options,
-                    self.counters,
-                )
+                self._require_running()
+                self._plain = self._new_plain_sender()
             return self._plain
+
+    def _new_plain_sender(self) -> PlainSender:
+        return PlainSender(
+            self._clients.plain_producer, self._facts, self._new_id, self.options, self.counters
+        )
 
     def _close(self, left_s: Callable[[], float]) -> int:
         left = self._running.wait_until_idle(left_s())
-        if self._plain is not None:
-            left += self._plain.close(left_s())
+        with self._plain_lock:
+            plain = self._plain
+        if plain is not None:
+            left += plain.close(left_s())
         return left

@@ -13,7 +13,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from checkback.client.callback_result import remark_of
 from checkback.protocol.errors import SendError
@@ -42,16 +49,13 @@ class StatusWatch:
     def start(self, timeout_s: float) -> None:
         """Read the status, then follow the topic; return without one if brokers take too long."""
         consumer = self._open_consumer()
-        try:
-            self._read_to_end(consumer, time.monotonic() + timeout_s)
-        except KafkaException as error:
-            _log.info("The pipeline's status is not known: %s", remark_of(error))
         thread = threading.Thread(
             target=self._follow, args=(consumer,), name="checkback-status", daemon=True
         )
         try:
+            self._read(consumer, time.monotonic() + timeout_s)
             thread.start()
-        except RuntimeError:  # no thread is left
+        except BaseException:  # Ctrl-C, or no thread is left
             consumer.close()
             raise
         self._thread = thread
@@ -77,6 +81,12 @@ class StatusWatch:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
+    def _read(self, consumer: Consumer, deadline_s: float) -> None:
+        try:
+            self._read_to_end(consumer, deadline_s)
+        except KafkaException as error:
+            _log.info("The pipeline's status is not known: %s", remark_of(error))
+
     def _read_to_end(self, consumer: Consumer, deadline_s: float) -> None:
         # Assigned first: whatever the brokers answer next, the thread follows the topic from now
         # on.
@@ -86,7 +96,10 @@ class StatusWatch:
         at = first
         while at < end and time.monotonic() < deadline_s:
             message = consumer.poll(POLL_S)
-            if message is not None and message.error() is None:
+            error = None if message is None else message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return
+            if message is not None and error is None:
                 self._take(message)
                 at = (message.offset() or 0) + 1
 

@@ -30,7 +30,11 @@ class Told(Protocol):
 
 
 class Tracing(ABC):
-    """What a producer tells; blocks may be entered in several threads at once."""
+    """What a producer tells; blocks may be entered in several threads at once.
+
+    What a block raises ends the call of the sender. If the local transaction has run by then, no
+    op is sent, and a check asks for the outcome.
+    """
 
     @abstractmethod
     def transaction(self, message: Message) -> AbstractContextManager[Message]:

@@ -35,12 +35,12 @@ from checkback.client.validation import (
     IMMUNITY_TIME_MAX_S,
     asks_for_delay,
     check_content,
+    check_listener,
     check_message_class,
     check_timers,
     check_topic,
 )
 from checkback.protocol import properties as names
-from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.properties import Headers
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import half_headers
@@ -51,8 +51,7 @@ _log = logging.getLogger(__name__)
 IMMUNITY_AT: Final = names.HALF_PROTOCOL_ORDER.index(names.CHECK_IMMUNITY_TIME_IN_SECONDS)
 IMMUNITY_BYTES: Final = len(str(IMMUNITY_TIME_MAX_S))
 TEMPLATES_MAX: Final = 10_000
-"""Number of topics and queues whose headers are kept; for others the producer makes them for each
-message."""
+"""Number of topics and queues whose headers are kept; for others they are made for each message."""
 
 NOT_RUN = CallbackResult(
     LocalTransactionState.ROLLBACK_MESSAGE,
@@ -82,11 +81,7 @@ class TransactionMQProducer(DefaultMQProducer):
         **options: Unpack[ProducerKeywords],
     ) -> None:
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
-        if not isinstance(transaction_listener, TransactionListener):
-            raise ConfigurationError(
-                f"transaction_listener is a {type(transaction_listener).__name__}.",
-                remedy="Give an object of a class derived from TransactionListener.",
-            )
+        check_listener(transaction_listener)
         self.transaction_listener = transaction_listener
         self._clock = BrokerClock()
         self._closers: list[Callable[[Callable[[], float]], int | None]] = []
@@ -129,6 +124,7 @@ class TransactionMQProducer(DefaultMQProducer):
 
     def _send_traced(self, tracing: Tracing, message: Message, arg: Any) -> TransactionSendResult:
         check_message_class(message)
+        check_content(message, self.options.max_message_size)  # a tracer reads its properties
         with tracing.transaction(message) as carrying:
             half = self._begin(carrying)
             with tracing.step(TracedStep.HALF, half.message):
@@ -148,7 +144,8 @@ class TransactionMQProducer(DefaultMQProducer):
         require_half_and_op(self._facts, self.topics)
         self._facts.prepare(self.topics.half)
         self._create_check_topic()
-        has_status = self._exists(self.topics.status)
+        servers, timeout_s = self._clients.bootstrap_servers, self.options.start_timeout_ms / 1000
+        has_status = topic_exists(self._facts.admin, self.topics.status, servers, timeout_s)
         try:
             self._open_parts(has_status=has_status)
         except BaseException:
@@ -156,8 +153,21 @@ class TransactionMQProducer(DefaultMQProducer):
             raise
 
     def _open_parts(self, *, has_status: bool) -> None:
-        options = self.options
         doubts = Doubts()
+        self._open_senders(doubts)
+        self._status = self._new_status_watch() if has_status else None
+        self._direct = DirectSide(
+            self._clients, self.topics, self.producer_group, self._facts, self._ops, self.counters
+        )
+        self._closers.append(self._direct.close)
+        self._direct.start()
+        self._checks = self._new_check_service(doubts)
+        self._closers.append(lambda left_s: self._checks.close(left_s()))
+        self._checks.start()
+
+    def _open_senders(self, doubts: Doubts) -> None:
+        """Open what sends halves and ops."""
+        options = self.options
         self._templates: dict[tuple[str, int | None], tuple[Headers, int]] = {}
         self._queues: dict[int, MessageQueue] = {}
         self._budget_s = options.send_msg_timeout_ms / 1000
@@ -190,15 +200,6 @@ class TransactionMQProducer(DefaultMQProducer):
             self._halves.renew,
         )
         self._closers.append(lambda left_s: self._ops.close(left_s()))
-        self._status = self._new_status_watch() if has_status else None
-        self._direct = DirectSide(
-            self._clients, self.topics, self.producer_group, self._facts, self._ops, self.counters
-        )
-        self._closers.append(self._direct.close)
-        self._direct.start()
-        self._checks = self._new_check_service(doubts)
-        self._closers.append(lambda left_s: self._checks.close(left_s()))
-        self._checks.start()
 
     def _close(self, left_s: Callable[[], float]) -> int:
         left = super()._close(left_s)
@@ -216,10 +217,6 @@ class TransactionMQProducer(DefaultMQProducer):
             self._clients.bootstrap_servers,
             self.options.start_timeout_ms / 1000,
         )
-
-    def _exists(self, topic: str) -> bool:
-        timeout_s = self.options.start_timeout_ms / 1000
-        return topic_exists(self._facts.admin, topic, self._clients.bootstrap_servers, timeout_s)
 
     def _new_status_watch(self) -> StatusWatch:
         """Follow what the pipeline tells."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from inspect import iscoroutinefunction
 from typing import Final
 
+from checkback.client.listener import TransactionListener
 from checkback.client.message import Message
 from checkback.protocol import properties as names
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
@@ -65,6 +67,25 @@ def check_message_class(message: Message) -> None:
     topic: object = message.topic
     if not isinstance(topic, str):
         raise InvalidMessageError(f"The topic is a {type(topic).__name__}, not a text.")
+
+
+def check_listener(listener: object) -> None:
+    """Refuse what can't run local transactions and answer checks.
+
+    Raises:
+        ConfigurationError: it is no TransactionListener, or its methods are coroutines.
+    """
+    if not isinstance(listener, TransactionListener):
+        raise ConfigurationError(
+            f"transaction_listener is a {type(listener).__name__}.",
+            remedy="Give an object of a class derived from TransactionListener.",
+        )
+    methods = listener.execute_local_transaction, listener.check_local_transaction
+    if any(map(iscoroutinefunction, methods)):
+        raise ConfigurationError(
+            f"Methods of {type(listener).__name__} are coroutines, which nobody would await.",
+            remedy="Use AsyncTransactionMQProducer and AsyncTransactionListener.",
+        )
 
 
 def check_content(message: Message, max_message_size: int) -> None:

@@ -10,6 +10,7 @@ guarantee · 70 a defect of Checkback · 130 interrupted · 141 the reader of th
 
 from __future__ import annotations
 
+import os
 import sys
 
 from checkback.commands.error_document import asks_for_json, error_document
@@ -20,11 +21,25 @@ from checkback.commands.version import version_text
 
 def main() -> None:
     """Run the command line and leave with its exit code."""
+    open_missing_streams()
     try:
         from checkback.commands.core import LazyGroup, execute  # click comes with an extra
     except ModuleNotFoundError as error:
         sys.exit(_without_click(error))
     sys.exit(execute(LazyGroup(NOUNS), sys.argv[1:]))
+
+
+def open_missing_streams() -> None:
+    """Open /dev/null in place of standard streams that were closed by whoever started this.
+
+    Python has None for such a stream, which can't be written to. And the next file or connection
+    would get the stream's number: the JVM and other children would write into that.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            lowest_free = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(lowest_free, True)
+            setattr(sys, name, open(lowest_free, mode, closefd=False))  # noqa: SIM115
 
 
 def _without_click(error: ModuleNotFoundError) -> int:

@@ -49,7 +49,7 @@ def command() -> None:
 
 @command.command()
 @click.option("--file", "file", required=True, type=click.Path(path_type=Path), help="The rules.")
-@click.option("--access-key", default="", help="Who asks; without it nobody in particular.")
+@click.option("--access-key", default="", help="The account that asks; default: none.")
 @click.option("--topic", "topics", multiple=True, help="A topic; can be repeated.")
 @click.option("--group", "groups", multiple=True, help="A producer group; can be repeated.")
 @click.option(
@@ -60,14 +60,14 @@ def command() -> None:
     metavar="PERM",  # a list of the choices would have a bar too many
     help="What is needed on each topic and group: PUB, SUB or 'PUB|SUB'.",
 )
-@click.option("--address", default="", help="Where from; without it an unknown address.")
+@click.option("--address", default="", help="The address that it asks from; default: unknown.")
 @click.option("--admin", "needs_admin", is_flag=True, help="Ask for what only admins may do.")
 @click.option(
     "--proven-address",
     is_flag=True,
     help="Decide as RocketMQ's broker, which sees the address; in a record it is only stated.",
 )
-@click.option("--unsigned", is_flag=True, help="Take the signature for wrong instead of right.")
+@click.option("--unsigned", is_flag=True, help="Assume a signature that is not the account's.")
 @output_option
 def check(
     output: CommandOutput,
@@ -84,8 +84,9 @@ def check(
     """Explain step by step whether somebody may do something.
 
     A half message needs PUB on its topic and on its group, an op PUB on its group, an op that
-    answers a check PUB|SUB, and an operator's command --admin. The signature is taken for right.
-    No half message gets to a system topic, whatever the rules say: the pipeline refuses it.
+    answers a check PUB|SUB, and an operator's command --admin. The signature counts as the
+    account's. No half message gets to a system topic, whatever the rules say: the pipeline refuses
+    it.
 
     Exit code 1: denied.
     """
@@ -216,7 +217,9 @@ def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
 @click.option("--pipeline", is_flag=True, help="For the pipeline, not for a producer group.")
 @click.option("--operators", is_flag=True, help="For operators' commands and the console.")
 @click.option(
-    "--command-config", default="", help="File for kafka-acls with the login of who may grant."
+    "--command-config",
+    default="",
+    help="File for kafka-acls: the login of a user who may grant rights.",
 )
 @output_option
 @settings_options

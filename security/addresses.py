@@ -108,16 +108,6 @@ class RemoteAddressStrategy:
 NOBODY: Final = RemoteAddressStrategy("")
 
 
-def address_of(place: str) -> str:
-    """Return the address in ``address:port``, ``[address]:port`` or an address alone."""
-    bracketed = re.fullmatch(r"\[([^\[\]]*)\](?::[0-9]*)?", place)
-    if bracketed:
-        return bracketed[1]
-    host, colon, _ = place.partition(":")
-    # More than one colon: an IPv6 address, whose last part is no port.
-    return place if not colon or place.count(":") > 1 else host
-
-
 def _is_inside(parts: Parts, block: Block) -> bool:
     return len(parts) == len(block) and all(
         part in numbers for part, numbers in zip(parts, block, strict=True)

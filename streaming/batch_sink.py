@@ -22,6 +22,7 @@ from checkback.streaming.ending import StoppedBetweenBatchesError
 from checkback.streaming.idling import FinishedBatch, Idling
 from checkback.streaming.observation import Observation
 from checkback.streaming.op_page_bound import tell_half_ends
+from checkback.streaming.partition_growth import PartitionGrowth
 from checkback.streaming.progress import Progress
 from checkback.streaming.read_until import ReadUntil
 from checkback.streaming.sink_task import REPORT_TYPE, sink_function
@@ -45,6 +46,7 @@ class BatchSink:
         observed: hears of every batch, if somebody is to.
         clock: tells whether a batch's time can be; None where that does not matter.
         bound: bounds the bytes of the next batch; None: it reads all that it may.
+        growth: follows the half topic's partitions; None where none are added.
     """
 
     settings: SinkSettings
@@ -57,6 +59,7 @@ class BatchSink:
     observed: Observation | None = None
     clock: AheadWatch | None = None
     bound: BatchBytes | None = None
+    growth: PartitionGrowth | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write one batch: one job over the outcomes, which are used once.
@@ -65,13 +68,7 @@ class BatchSink:
         """
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
-        plan = None
-        if self.read_until is not None:
-            context = outcomes.sparkSession.sparkContext
-            plan = self.read_until.tell_tasks(context, batch_id)
-            tell_half_ends(context, plan[0], self.settings.topics.half)
-            if self.clock is not None:
-                self.clock.require_credible(plan[0].timestamp_ms)
+        plan = self._planned(outcomes, batch_id)
         began_s, settings = time.monotonic(), self.settings
         self.progress.begin(began_s)
         if self.observed is not None:
@@ -93,6 +90,23 @@ class BatchSink:
         # Spark plans the next batch now, and on some object stores over another job's plan.
         if self.epoch is not None:
             self.epoch.require_own()
+
+    def _planned(self, outcomes: DataFrame, batch_id: int) -> tuple[PlannedBatch, bool] | None:
+        """Tell the tasks what the plan says, and look whether it can be carried out.
+
+        Returns:
+            The plan, and whether it reads nothing; None where nobody is to be asked.
+        """
+        if self.read_until is None:
+            return None
+        context = outcomes.sparkSession.sparkContext
+        plan, reads_nothing = self.read_until.tell_tasks(context, batch_id)
+        tell_half_ends(context, plan, self.settings.topics.half)
+        if self.clock is not None:
+            self.clock.require_credible(plan.timestamp_ms)
+        if self.growth is not None:
+            self.growth.follow(plan.ends)
+        return plan, reads_nothing
 
 
 def finished(

@@ -57,6 +57,7 @@ from checkback.streaming.observation import Observation
 from checkback.streaming.offset_publisher import OffsetPublisher
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
+from checkback.streaming.partition_growth import PartitionGrowth
 from checkback.streaming.pem_files import pem_text
 from checkback.streaming.progress import Progress
 from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
@@ -240,6 +241,7 @@ class Job:
             self._observed,
             self._clock,
             self._bytes,
+            PartitionGrowth(sink.connection, sink.topics),
         )
         return start_query(outcomes, settings, write_batch)
 

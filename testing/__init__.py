@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from checkback.protocol.errors import PrerequisiteError
+
 if TYPE_CHECKING:
     from checkback.testing.broker import Broker, Cluster
     from checkback.testing.check_service import Crash, FakeCheckService, FakeTransaction, Verdict
@@ -47,7 +49,19 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from the module that has it."""
+    """Import a public name from the module that has it.
+
+    Raises:
+        PrerequisiteError: it needs a package that is not installed.
+    """
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("checkback"):
+            raise
+        raise PrerequisiteError(
+            f"{name} of checkback.testing needs the package {error.name}, which is not installed.",
+            remedy="Install it: pip install 'checkback[spark]'.",
+        ) from error

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def checkback_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One Kafka broker for the whole run; each test uses topic names of its own."""
-    from checkback.testing.broker import QUICK_START, Broker
+    from checkback.testing import Broker
+    from checkback.testing.broker import QUICK_START
 
     folder = tmp_path_factory.mktemp("checkback-broker")
     with Broker(folder, jvm_options=QUICK_START) as running:
@@ -30,7 +31,7 @@ def checkback_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broke
 @pytest.fixture
 def checkback_topics(checkback_broker: Broker) -> Topics:
     """Checkback's topics under a prefix that no other test has; the test creates them."""
-    from checkback.testing.topics import Topics
+    from checkback.testing import Topics
 
     return Topics(checkback_broker.bootstrap_servers, f"t{uuid.uuid4().hex[:10]}-")
 
@@ -44,7 +45,7 @@ def checkback_pipeline(
     The function takes changed settings by name and returns when the pipeline runs. Create the
     topics before you call it.
     """
-    from checkback.testing.pipeline_process import PipelineProcess
+    from checkback.testing import PipelineProcess
 
     folder = tmp_path / "checkback"
     with ExitStack() as ending:
@@ -61,7 +62,7 @@ def checkback_pipeline(
 @pytest.fixture
 def checkback_page_engine() -> PageEngine:
     """Return the rules in memory, with default settings and a clock that the test sets."""
-    from checkback.testing.page_engine import PageEngine
+    from checkback.testing import PageEngine
 
     return PageEngine()
 
@@ -69,6 +70,6 @@ def checkback_page_engine() -> PageEngine:
 @pytest.fixture
 def checkback_check_service() -> type[FakeCheckService]:
     """Return the class of the fake check service; create one with the listener under test."""
-    from checkback.testing.check_service import FakeCheckService
+    from checkback.testing import FakeCheckService
 
     return FakeCheckService

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from checkback.protocol.errors import BrokerError
@@ -20,6 +20,9 @@ from checkback.sinks.kafka.asking_again import (
 
 Place = tuple[str, int]
 """Topic and partition."""
+UNKNOWN_YET: Final = LEADER_MOVES | {KafkaError._UNKNOWN_PARTITION}
+"""librdkafka does not ask the brokers about a partition that was added since it last looked, which
+may be minutes ago."""
 
 
 def by_place(offsets: Mapping[str, Mapping[int, int]]) -> dict[Place, int]:
@@ -53,7 +56,7 @@ def listed_offsets(
     """
     until_s = time.monotonic() + retry_s
     found: dict[Place, int] = {}
-    left = list(places)
+    left, is_first = list(places), True
     while left:
         asked = {TopicPartition(*place): which for place in left}
         answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
@@ -63,9 +66,12 @@ def listed_offsets(
             try:
                 found[place] = int(answer.result(2 * timeout_s).offset)
             except (KafkaException, TimeoutError) as error:
-                if not is_passing(error, LEADER_MOVES) or time.monotonic() >= until_s:
+                is_late = time.monotonic() >= until_s
+                may_be_new = is_first and is_passing(error, {KafkaError._UNKNOWN_PARTITION})
+                if not may_be_new and (is_late or not is_passing(error, UNKNOWN_YET)):
                     raise _explained(error, place) from error
                 left.append(place)
+        is_first = False
         if left:
             pause(PAUSE_S)
             renew_metadata(admin, timeout_s)

@@ -245,6 +245,8 @@ def _telling(rejections: Sequence[Rejection]) -> list[Rejection]:
 
 def _hopeless(rejection: Rejection) -> BrokerError:
     remedy = "Check the topic's settings and the pipeline's rights with `checkback doctor`."
+    if rejection.code == KafkaError._UNKNOWN_PARTITION:
+        remedy = "Give the topic as many partitions as the half topic has."
     if rejection.code == KafkaError.INVALID_TIMESTAMP:
         remedy = "Set the clock of the machine that writes by NTP: it is ahead of the brokers'."
     return BrokerError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from checkback.commands.nouns import NOUNS
 from checkback.deploy.jars import ensure_jars
+from checkback.protocol.errors import BrokerError
 
 CHECKBACK = str(Path(sys.executable).with_name("checkback"))
 HELP_SECONDS_MOST = 0.5
@@ -38,6 +40,30 @@ def test_help_names_every_noun_without_waiting_for_spark() -> None:
     assert all(f"  {noun}" in told.stdout for noun in NOUNS)
     # The best of three: other work on the machine is not ours to measure.
     assert min(timeit.repeat(lambda: checkback("--help"), number=1, repeat=3)) < HELP_SECONDS_MOST
+
+
+def in_shell(command: str) -> int:
+    return subprocess.run(["/bin/sh", "-c", command], timeout=120, check=False).returncode
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_change_no_exit_code(closed: str, tmp_path: Path) -> None:
+    """As where a supervisor starts it without them; exit codes tell it whether to try again."""
+    run = f"run --bootstrap-servers 127.0.0.1:1 --checkpoint {tmp_path}/none"
+
+    assert in_shell(f"{CHECKBACK} {run} {closed}") == BrokerError.exit_code
+    assert in_shell(f"{CHECKBACK} config show {closed}") == 0
+
+
+def test_what_a_child_gets_in_place_of_a_closed_stream_is_no_file_of_ours() -> None:
+    program = (
+        "import os, subprocess, sys; from checkback.commands import open_missing_streams;"
+        "open_missing_streams(); kept = open('/dev/zero');"
+        "code = subprocess.call(['sh', '-c', 'readlink /proc/$$/fd/1']); print('lost');"
+        "sys.exit(os.readlink('/proc/self/fd/1') != os.devnull or kept.fileno() < 3 or code)"
+    )
+
+    assert in_shell(f"{shlex.join([sys.executable, '-c', program])} >&-") == 0
 
 
 @pytest.mark.parametrize("noun", sorted(NOUNS))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from confluent_kafka import KafkaException, Producer
 from tests.integration.sinking import World, of_halves, outcome
@@ -9,6 +13,7 @@ from tests.integration.sinking import World, of_halves, outcome
 from checkback.protocol.direct import direct_transactional_id
 from checkback.protocol.records import fenced_headers, half_headers
 from checkback.sinks.kafka import sessions
+from checkback.sinks.kafka.sessions import fence_session
 from checkback.state import Action
 from checkback.state.identity import identity_words
 from checkback.testing.waiting import wait_until
@@ -98,3 +103,60 @@ def test_an_id_that_is_no_session_of_the_group_is_left_alone(world: World, name:
 
     producer.commit_transaction(30.0)
     assert told(world) == [b"0"]
+
+
+def new_session(world: World) -> str:
+    return direct_transactional_id(world.settings.topic_prefix, "g", uuid.uuid4().hex)
+
+
+def fence(world: World, session: str) -> None:
+    fence_session(world.settings.connection, world.names.half, session, 30.0)
+
+
+def commit_one_more(world: World, producer: Producer) -> None:
+    producer.begin_transaction()
+    producer.produce(world.real, b"late")
+    producer.commit_transaction(30.0)
+
+
+def test_a_fence_leaves_what_was_committed(world: World) -> None:
+    session = new_session(world)
+    producer = producing(world, session)
+    producer.commit_transaction(30.0)
+
+    fence(world, session)
+
+    assert len(world.read(world.real)) == 1
+    with pytest.raises(KafkaException):
+        commit_one_more(world, producer)
+    assert len(world.read(world.real)) == 1
+
+
+def test_a_fence_that_meets_a_commit_waits_until_it_is_whole_or_undoes_it(world: World) -> None:
+    """At whatever step of the commit: after the fence nothing more of the session is decided."""
+    visible = 0
+    for round_ in range(16):
+        session = new_session(world)
+        producer = producing(world, session)
+        with ThreadPoolExecutor(1) as pool:
+            fencing = pool.submit(fence, world, session)
+            time.sleep(round_ * 0.006)  # a fence takes some ten milliseconds to reach the broker
+            succeeded = commits(producer)
+            fencing.result(60)
+        seen = len(world.read(world.real))
+        if succeeded:
+            assert seen == visible + 1
+        else:  # the answer to a commit that was made may have been lost
+            assert seen in (visible, visible + 1)
+        assert not commits(producer)
+        assert len(world.read(world.real)) == seen
+        visible = seen
+    print(f"{visible} of 16 commits were made before the fence")
+
+
+def commits(producer: Producer) -> bool:
+    try:
+        producer.commit_transaction(30.0)
+    except KafkaException:
+        return False
+    return True

@@ -61,17 +61,25 @@ def test_a_check_that_its_topic_rejects_is_undelivered(
     assert [value for _, value, _ in either.read(either.names.feedback)] == [b"1"]
 
 
-def test_many_records_that_their_topic_finds_too_old_are_refused_alone(
-    either: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("bound", "age_ms"),
+    [
+        ({"message_timestamp_before_max_ms": str(DAY_MS)}, 2 * DAY_MS),
+        ({"message_timestamp_after_max_ms": "60000"}, -DAY_MS // 48),
+    ],
+    ids=["too old", "of a broker whose clock was ahead"],
+)
+def test_many_records_whose_time_their_topic_does_not_take_are_refused_alone(
+    either: World, monkeypatch: pytest.MonkeyPatch, bound: dict[str, str], age_ms: int
 ) -> None:
-    aged = make_topic(either, "aged", message_timestamp_before_max_ms=str(DAY_MS))
+    aged = make_topic(either, "aged", **bound)
     now_ms = int(time.time() * 1_000)
-    ages = [2 * DAY_MS if number % 5 else 0 for number in range(250)]
+    ages = [age_ms if number % 5 else 0 for number in range(250)]
     producer = Producer(dict(either.settings.connection))
-    for number, age_ms in enumerate(ages):
+    for number, age in enumerate(ages):
         sent: Any = [("PGROUP", b"g"), ("REAL_TOPIC", aged.encode())]
         body, key = b"%d" % number, b"%d" % (number % 9)
-        producer.produce(either.names.half, body, key, 0, headers=sent, timestamp=now_ms - age_ms)
+        producer.produce(either.names.half, body, key, 0, headers=sent, timestamp=now_ms - age)
     producer.flush()
     writer = either.writer()
     tries: list[int] = []

@@ -14,6 +14,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -44,8 +45,11 @@ def main() -> int:
         _run(copy, "cosmic-ray", "baseline", plan)
         _run(copy, "cosmic-ray", "init", plan, str(session))
         _run(copy, "cr-filter-operators", str(session), plan)
-        _keep_share(session, chosen.share, chosen.seed)
+        kept, changes = _keep_share(session, chosen.share, chosen.seed)
+        print(f"{kept} of the {changes} changes of the plan {chosen.plan}", flush=True)
+        began_s = time.monotonic()
         _run(copy, "cosmic-ray", "exec", plan, str(session))
+        print(f"{(time.monotonic() - began_s) / max(1, kept):.1f} s for each")
         return _report(session)
 
 
@@ -67,18 +71,25 @@ def _run(copy: Path, program: str, *arguments: str) -> None:
         "PYTHONPATH": str(copy / "src"),
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
     }
-    subprocess.run([folder / program, *arguments], cwd=copy, env=environment, check=True)
+    ran = subprocess.run([folder / program, *arguments], cwd=copy, env=environment, check=False)
+    if ran.returncode:
+        sys.exit(
+            f"{program} {arguments[0]} failed; a busy machine needs a longer timeout in the plan"
+        )
 
 
-def _keep_share(session: Path, share: float, seed: int) -> None:
+def _keep_share(session: Path, share: float, seed: int) -> tuple[int, int]:
+    """Keep a share of the changes; return how many these are, and how many there were."""
     with sqlite3.connect(session) as database:
         jobs = [job for (job,) in database.execute("SELECT job_id FROM work_items ORDER BY job_id")]
         done = {job for (job,) in database.execute("SELECT job_id FROM work_results")}
         left = [job for job in jobs if job not in done]
         random.Random(seed).shuffle(left)
-        for job in left[round(len(left) * share) :]:
+        kept = round(len(left) * share)
+        for job in left[kept:]:
             database.execute("DELETE FROM mutation_specs WHERE job_id = ?", (job,))
             database.execute("DELETE FROM work_items WHERE job_id = ?", (job,))
+    return kept, len(left)
 
 
 def _report(session: Path) -> int:
@@ -87,10 +98,13 @@ def _report(session: Path) -> int:
         outcomes = dict(
             database.execute("SELECT test_outcome, COUNT(*) FROM work_results GROUP BY 1")
         )
+        ((late,),) = database.execute(
+            "SELECT COUNT(*) FROM work_results WHERE test_outcome = 'KILLED' AND output = 'timeout'"
+        )
     for module, row, operator, occurrence in survivors:
         print(f"survived: {module}:{row} {operator} ({occurrence})")
     killed, survived = outcomes.get("KILLED", 0), len(survivors)
-    print(f"{killed} changes noticed, {survived} survived")
+    print(f"{killed} changes noticed ({late} of them by the time limit), {survived} survived")
     return 1 if survivors else 0
 
 

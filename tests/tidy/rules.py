@@ -21,7 +21,7 @@ NOT_ROOMS: Final = frozenset({"tests", "examples", "src", "docs", "requirements"
 RIDDLES: Final = re.compile(
     r"\b(anew|how-manieth|so many|of before|behind it|nobody's to|no matter of"
     r"|is told|are told|take[_-]?over|lessons?|so long ago|at most so long|rules of the day"
-    r"|of anybody's|is left alone)\b",
+    r"|of anybody's|is left alone|rehears\w+|verdict[_ ]memory)\b",
     re.IGNORECASE,
 )
 """Words that a stranger stumbles over, and words that another word replaced."""

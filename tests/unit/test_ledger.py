@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,44 @@ def test_a_path_that_is_no_ledger_is_told_in_a_sentence(path: str, tmp_path: Pat
     file.write_text("")
     with pytest.raises(PrerequisiteError, match="can't be read or written"):
         DeltaLedger.open_or_create(str(file / "ledger"), OWNER)
+
+
+def filled(path: str) -> DeltaLedger:
+    ledger = DeltaLedger.open_or_create(path, OWNER)
+    for batch in range(3):
+        ledger.append(LedgerBatch("q", batch), blobs(("prepared", batch)))
+    return ledger
+
+
+def test_a_ledger_that_is_removed_beside_the_job_is_told_and_the_next_start_makes_another(
+    path: str,
+) -> None:
+    ledger = filled(path)
+    shutil.rmtree(path)
+
+    with pytest.raises(PrerequisiteError, match="can't be read or written"):
+        ledger.append(LedgerBatch("q", 3), blobs(("prepared", 3)))
+
+    DeltaLedger.open_or_create(path, OWNER).append(LedgerBatch("q", 3), blobs(("prepared", 3)))
+    assert offsets(path) == [3]
+
+
+@pytest.mark.parametrize("left", [None, b"{", b"\xff\x00"])
+def test_a_start_refuses_a_ledger_whose_log_is_damaged_and_takes_one_in_its_place(
+    path: str, left: bytes | None
+) -> None:
+    filled(path)
+    entry = Path(path, "_delta_log", f"{2:020}.json")
+    entry.unlink()
+    if left is not None:
+        entry.write_bytes(left)
+
+    with pytest.raises(PrerequisiteError, match="can't be read or written"):
+        DeltaLedger.open_or_create(path, OWNER).last_batch("q")
+
+    Path(path).rename(f"{path}.damaged")
+    DeltaLedger.open_or_create(path, OWNER).append(LedgerBatch("q", 3), blobs(("prepared", 3)))
+    assert offsets(path) == [3]
 
 
 def test_pending_is_what_was_prepared_and_has_no_verdict(path: str) -> None:

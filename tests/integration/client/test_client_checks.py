@@ -6,12 +6,14 @@ import subprocess
 import sys
 import threading
 
+from confluent_kafka.admin import AdminClient
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
 from checkback.client import LocalTransactionState, Message, MessageExt
 from checkback.client.counters import ClientEvent
 from checkback.protocol import properties as names
 from checkback.protocol.topics import TopicPlan
+from checkback.streaming.members import live_members
 
 ORDER = Message("paid", b"body", keys="o-1", tags="t", properties={"a": "b"}, queue_id=3)
 
@@ -191,6 +193,42 @@ def test_another_process_answers_for_a_killed_one(checkback: Checkback, listener
     (op,) = checkback.ops(1)
     assert header(op, names.UNIQ_KEY) == header(half, names.UNIQ_KEY)
     assert listener.checked[0].body == b"from the dead"
+
+
+WAITING = """
+import sys
+from checkback.client import *
+class Forgets(TransactionListener):
+    def execute_local_transaction(self, message, arg):
+        return LocalTransactionState.UNKNOW
+    def check_local_transaction(self, message):
+        raise AssertionError
+producer = TransactionMQProducer(sys.argv[3], bootstrap_servers=sys.argv[1],
+                                 transaction_listener=Forgets(), topic_prefix=sys.argv[2],
+                                 instance_name="pod-1", check_session_timeout_ms=120_000)
+producer.start()
+producer.send_message_in_transaction(Message("paid", b"from the dead"))
+sys.stdin.read()
+"""
+
+
+def test_a_successor_of_the_same_name_answers_before_the_dead_processes_session_ends(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    group = f"{checkback.prefix}pods"  # the dead process stays in it for two minutes
+    program = [sys.executable, "-c", WAITING]
+    arguments = [*program, checkback.bootstrap_servers, checkback.prefix, group]
+    admin = AdminClient({"bootstrap.servers": checkback.bootstrap_servers})
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE) as dying:
+        (half,) = checkback.halves(1)
+        eventually(lambda: live_members(admin, group) == 1)
+        dying.kill()
+
+    checkback.producer(listener, group, instance_name="pod-1", check_session_timeout_ms=120_000)
+    checkback.ask(half, group=group)
+
+    (op,) = checkback.ops(2)[1:]  # within 45 s
+    assert header(op, names.FROM_TRANSACTION_CHECK) == "true"
 
 
 def test_a_listener_that_hangs_gives_its_checks_to_another_process(

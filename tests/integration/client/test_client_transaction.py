@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from kafka.partitioner.default import murmur2
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
@@ -18,6 +20,7 @@ from checkback.client import (
     SendStatus,
     TransactionMQProducer,
 )
+from checkback.client.options import ProducerOptions
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import (
@@ -30,6 +33,7 @@ from checkback.protocol.errors import (
 from checkback.protocol.topics import TopicPlan
 from checkback.streaming.start_records import publish_status
 
+START_S = ProducerOptions().start_timeout_ms / 1_000
 ORDER = Message("paid", b"\x00body", keys="o-1 o-2", tags="t", properties={"a": "b"})
 
 
@@ -283,6 +287,29 @@ def test_a_pipeline_that_refuses_transactions_is_heard_before_the_local_transact
     start_pipeline(rejects=False)
     eventually(lambda: is_sent(producer), 10)
     assert len(listener.executed) == 1
+
+
+def test_a_transaction_on_the_status_topic_hides_no_status_and_delays_no_start(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    connection = {"bootstrap.servers": checkback.bootstrap_servers}
+    stranger = Producer({**connection, "transactional.id": f"{checkback.prefix}stranger"})
+    stranger.init_transactions(30)
+    for is_kept_open in (False, True):
+        stranger.begin_transaction()
+        stranger.produce(checkback.names.status, b"hello", b"status", 0)
+        assert stranger.flush(30) == 0
+        if not is_kept_open:
+            stranger.commit_transaction(30)
+    settings = Settings(topic_prefix=checkback.prefix, reject_transactions=True)
+    assert publish_status(settings, connection, 1)
+    began_s = time.monotonic()
+
+    producer = checkback.producer(listener)
+
+    assert time.monotonic() - began_s < START_S / 2
+    with pytest.raises(SendError, match="reject_transactions"):
+        producer.send_message_in_transaction(Message("paid", b"a"))
 
 
 def is_sent(producer: TransactionMQProducer) -> bool:

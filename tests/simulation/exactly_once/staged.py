@@ -53,6 +53,10 @@ class StagedThread:
         process = current.process
         self._actor = self._stage.spawn(f"{process.name} {self._name}", process, self._target)
 
+    @property
+    def ident(self) -> int | None:
+        return None if self._actor is None else id(self._actor)
+
     def is_alive(self) -> bool:
         return self._actor is not None and not self._actor.is_done
 
@@ -145,11 +149,22 @@ def client_installed(stage: Stage, cluster: Cluster, random: Random) -> Iterator
         RLock=partial(StagedRLock, stage),
         Event=partial(StagedEvent, stage),
     )
+
+    def in_background(call: Callable[[], object], name: str) -> None:
+        StagedThread(stage, target=call, name=name).start()
+
     queues = SimpleNamespace(SimpleQueue=partial(StagedQueue, stage), Empty=queue.Empty)
     clock = FakeTime(cluster)
     ids = SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{random.getrandbits(128):032x}"))
     replaced: dict[Any, dict[str, object]] = {
-        lane_module: {"threading": threads, "queue": queues, "time": clock, **LANE, **DEATH},
+        lane_module: {
+            "threading": threads,
+            "queue": queues,
+            "time": clock,
+            "in_background": in_background,
+            **LANE,
+            **DEATH,
+        },
         delivery_module: {
             "time": clock,
             "uuid": ids,

@@ -250,3 +250,36 @@ def test_another_loop_than_the_one_that_started_it_is_refused(kafka: list[Client
             asyncio.run(producer.send_message_in_transaction(Message("t", b"x")))
         assert not kafka[0].halves[0].sent
         runner.run(producer.shutdown())
+
+
+def test_what_plain_methods_of_a_listener_return_counts(kafka: list[Clients]) -> None:
+    """Else its messages would all be discarded, although their transactions committed."""
+
+    class Plain(AsyncTransactionListener):
+        def execute_local_transaction(self, *_: object) -> LocalTransactionState:  # type: ignore[override]
+            return COMMIT
+
+        check_local_transaction = execute_local_transaction  # type: ignore[assignment]
+
+    async def run() -> None:
+        async with producer_of(Plain()) as producer:
+            result = await producer.send_message_in_transaction(Message("t", b"x"))
+            assert result.local_transaction_state is COMMIT
+            asked_about: Any = None
+            check = producer._bridge.check_local_transaction
+            assert await asyncio.to_thread(check, asked_about) is COMMIT
+
+    asyncio.run(run())
+
+
+def test_a_second_start_changes_nothing_of_the_first(kafka: list[Clients]) -> None:
+    producer = producer_of(Listener())
+    with asyncio.Runner() as runner:
+        runner.run(producer.start())
+        with pytest.raises(LifeCycleError, match="running"):
+            asyncio.run(producer.start())
+        result = runner.run(producer.send_message_in_transaction(Message("t", b"x")))
+        assert result.local_transaction_state is COMMIT
+        assert producer._bridge.loop is runner.get_loop()
+        runner.run(producer.shutdown())
+    assert kafka[0].halves[0].is_closed

@@ -212,6 +212,14 @@ def test_a_producer_that_librdkafka_gave_up_is_replaced() -> None:
     assert world.kafka.opened == 2
 
 
+def test_after_the_shutdown_none_is_opened_in_place_of_one_that_librdkafka_gave_up() -> None:
+    world = World(KafkaException(KafkaError(KafkaError._FATAL)))
+    world.producer.close(1)
+    with suppress(SendError):
+        world.store()
+    assert world.kafka.opened == 1
+
+
 @pytest.mark.parametrize("threads_left", [0, 1])
 def test_where_no_thread_is_left_to_replace_it_the_half_is_in_doubt_or_elsewhere(
     threads_left: int, monkeypatch: pytest.MonkeyPatch

@@ -26,11 +26,14 @@ from checkback.client.direct.lane import Lane
 from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.fault_tolerance import FaultTable
 from checkback.client.op_producer import OpProducer
+from checkback.client.opentelemetry import OpenTelemetryTracing
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,
+    InvalidMessageError,
     LifeCycleError,
     PrerequisiteError,
+    SendError,
 )
 from checkback.testing import wait_until
 
@@ -296,3 +299,54 @@ def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:
 
     assert not thread.is_alive()
     assert sorted(interrupted) == ["session_id", "state"]
+
+
+def test_a_plain_send_beside_a_shutdown_opens_nothing(kafka: list[Clients]) -> None:
+    """Its thread has seen the producer running, and comes to open a sender when it has ended."""
+    producer = producer_of()
+    producer.start()
+    producer.shutdown()
+
+    with pytest.raises(LifeCycleError):
+        producer._plain_sender()
+    assert not kafka[0].plain
+
+
+def test_a_listener_with_coroutines_is_refused() -> None:
+    """Nobody would await them: no local transaction would run, and no check be answered."""
+
+    class Awaiting(Committing):
+        async def check_local_transaction(self, message: Any) -> LocalTransactionState:  # type: ignore[override]
+            raise NotImplementedError
+
+    with pytest.raises(ConfigurationError, match="coroutines") as raised:
+        TransactionMQProducer("g", bootstrap_servers="fake", transaction_listener=Awaiting())
+    assert "AsyncTransactionMQProducer" in raised.value.remedy
+
+
+@pytest.mark.parametrize("retries", [0, 2])
+def test_a_send_has_as_many_tries_as_the_option_says(kafka: list[Clients], retries: int) -> None:
+    with producer_of(retry_times_when_send_failed=retries) as producer:
+        producer._plain_sender()
+        tries = list[object]()
+
+        def fail(*record: object) -> None:
+            tries.append(record)
+            raise TRANSPORT
+
+        kafka[0].plain[0].produce = fail  # type: ignore[method-assign]
+        with pytest.raises(SendError):
+            producer.send(Message("t", b"x"))
+    assert len(tries) == 1 + retries
+
+
+@pytest.mark.parametrize("properties", [None, {"traceparent": 5}, {7: "a"}])
+def test_a_message_that_can_not_be_sent_is_refused_before_it_is_traced(
+    kafka: list[Clients], properties: Any
+) -> None:
+    with (
+        producer_of(tracing=OpenTelemetryTracing()) as producer,
+        pytest.raises(InvalidMessageError),
+    ):
+        producer.send_message_in_transaction(Message("t", b"x", properties=properties))
+    assert not kafka[0].halves[0].sent

@@ -14,6 +14,7 @@ from checkback.client.counters import Counters
 from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerOptions
 from checkback.client.plain_sender import PlainSender
+from checkback.client.results import SendStatus
 from checkback.client.topic_facts import TopicLeaders
 from checkback.protocol.errors import InvalidMessageError, SendError
 from checkback.testing.waiting import wait_until
@@ -122,4 +123,35 @@ def test_a_message_does_not_go_to_a_queue_of_another_topic() -> None:
         MessageQueue("t", 0),
         1,
     )
+    sender.close(0)
+
+
+@pytest.mark.parametrize("tries_again", [False, True])
+def test_a_message_that_only_the_leader_has_is_sent_again_where_the_option_says_so(
+    tries_again: bool,
+) -> None:
+    kafka = Kafka()
+    sender = sender_of(kafka, retry_another_broker_when_not_store_ok=tries_again)
+    result = sender.send_async(Message("t", b"x"), choice, 3)
+    kafka.answer(KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+    wait_until(lambda: bool(kafka.held) if tries_again else result.done(), what="what follows")
+    assert result.done() is not tries_again
+    if not tries_again:
+        assert result.result().send_status is SendStatus.SLAVE_NOT_AVAILABLE
+    sender.close(0)
+
+
+@pytest.mark.parametrize("avoids", [False, True])
+def test_a_broker_that_was_silent_is_avoided_for_a_while_where_the_option_says_so(
+    avoids: bool,
+) -> None:
+    sender = sender_of(Kafka(), send_latency_fault_enable=avoids)
+    leaders = TopicLeaders({0: 1, 1: 2}, (0, 1), float("inf"))
+    sender._facts = SimpleNamespace(topic=lambda _: leaders, refresh=lambda _: None)  # type: ignore[assignment]
+    choose = sender.by_turns(Message("t", b"x"))
+    assert choose(1)[1] == 2
+
+    later = {choose(None)[1] for _ in range(4)}
+    assert later == ({2} if avoids else {1, 2})
     sender.close(0)

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from checkback.protocol.errors import ConfigurationError
 from checkback.security import RemoteAddressStrategy
-from checkback.security.addresses import address_of
 
 MATCHES = [
     # pattern, who matches, who does not
@@ -103,23 +102,6 @@ def test_the_error_keeps_to_itself_what_may_be_a_secret(pattern: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "address"),
-    [
-        ("127.0.0.1:1234", "127.0.0.1"),
-        ("127.0.0.1", "127.0.0.1"),
-        ("[::1]:8080", "::1"),
-        ("[::1]", "::1"),
-        ("::1", "::1"),  # RocketMQ cuts at the last colon: ":"
-        ("fe80::1:80", "fe80::1:80"),
-        ("", ""),
-        (":80", ""),
-    ],
-)
-def test_an_address_is_read_beside_its_port(place: str, address: str) -> None:
-    assert address_of(place) == address
-
-
-@pytest.mark.parametrize(
     ("pattern", "address"),
     [
         ("10.0.0.1", "::ffff:10.0.0.1"),
@@ -154,7 +136,6 @@ def test_a_pattern_is_refused_at_once_or_never_fails(pattern: str, address: str)
         return
 
     assert isinstance(strategy.match(address), bool)
-    assert isinstance(strategy.match(address_of(address)), bool)
 
 
 @st.composite

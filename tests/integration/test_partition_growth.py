@@ -1,0 +1,71 @@
+"""Partitions that somebody adds to the half topic alone."""
+
+from __future__ import annotations
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
+from tests.integration.running import Topics, wait_until
+
+from checkback.sinks.kafka.listed_offsets import listed_offsets
+from checkback.streaming.partition_growth import PartitionGrowth
+
+
+def grow_half(topics: Topics, partitions: int) -> None:
+    admin, half = AdminClient(topics.connection), topics.names.half
+    admin.create_partitions([NewPartitions(half, partitions)])[half].result(30)
+    wait_until(lambda: len(sizes(topics)[half]) == partitions, 30)
+
+
+def sizes(topics: Topics) -> dict[str, dict[int, int]]:
+    """What a plan says: the ends of all partitions, by topic."""
+    known = AdminClient(topics.connection).list_topics(timeout=30).topics
+    return {name: dict.fromkeys(known[name].partitions, 0) for name in topics.names.read}
+
+
+def test_the_other_topics_get_as_many_partitions_as_the_half_topic_was_given(
+    topics: Topics,
+) -> None:
+    topics.create()
+    growth = PartitionGrowth(topics.connection, topics.names)
+    growth.follow(sizes(topics))
+    assert {len(found) for found in sizes(topics).values()} == {2}
+    grow_half(topics, 5)
+
+    growth.follow(sizes(topics))
+
+    wait_until(lambda: {len(found) for found in sizes(topics).values()} == {5}, 30)
+
+
+def test_each_number_of_partitions_is_asked_for_once(topics: Topics) -> None:
+    """The plans of the next batches say the same again, and a login may lack the right."""
+    growth = PartitionGrowth(topics.connection, topics.names)
+
+    def follow(partitions: int) -> None:
+        growth.follow({topics.names.half: dict.fromkeys(range(partitions), 0)})
+
+    follow(3)  # in vain: there is no topic yet
+    topics.create()
+    follow(3)
+    assert {len(found) for found in sizes(topics).values()} == {2}
+    follow(4)
+
+    others = topics.names.read[1:]
+    wait_until(lambda: all(len(sizes(topics)[one]) == 4 for one in others), 30)
+
+
+def test_a_client_that_looked_before_finds_the_offsets_of_a_partition_that_was_added(
+    topics: Topics,
+) -> None:
+    """Else a job would take the brokers for silent, and ask about no half for minutes."""
+    topics.create()
+    admin = AdminClient(topics.connection)
+
+    def ends(partitions: int) -> list[int]:
+        places = [(topics.names.half, number) for number in range(partitions)]
+        latest, every = OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED
+        return [*listed_offsets(admin, places, latest, every, 10, retry_s=0).values()]
+
+    assert ends(2) == [0, 0]
+    grow_half(topics, 3)
+
+    assert ends(3) == [0, 0, 0]
