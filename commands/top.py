@@ -212,11 +212,14 @@ def _groups_table(groups: Sequence[GroupRow] | str) -> RenderableType:
         age = duration_text(facts.oldest_age_ms) if facts.pending else "-"
         members = "?" if facts.members is None else str(facts.members)
         group = Text(printable(facts.name))
-        table.add_row(group, f"{facts.pending:,}", age, members, _finding(row))
+        pending = f"{facts.pending:,}" if row.is_counted else "?"
+        table.add_row(group, pending, age, members, _finding(row))
     return table
 
 
 def _finding(row: GroupRow) -> Text:
+    if not row.is_counted:
+        return Text("no ledger says what is pending")
     if not row.facts.pending:
         return Text("idle")
     if not row.finding.remedy:
@@ -230,10 +233,10 @@ def _groups_data(groups: Sequence[GroupRow] | str) -> list[dict[str, Any]] | Non
     return [
         {
             "group": row.facts.name,
-            "pending": row.facts.pending,
-            "oldest_age_ms": row.facts.oldest_age_ms,
+            "pending": row.facts.pending if row.is_counted else None,
+            "oldest_age_ms": row.facts.oldest_age_ms if row.is_counted else None,
             "members": row.facts.members,
-            "result": str(row.finding.result),
+            "result": str(row.finding.result) if row.is_counted else None,
         }
         for row in groups
     ]

@@ -28,6 +28,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import (
     BrokerError,
+    CheckbackError,
     ConfigurationError,
     NotFoundError,
     PrerequisiteError,
@@ -50,10 +51,12 @@ class GroupRow:
     Args:
         facts: what is pending, and how many members live.
         finding: what the doctor says about it.
+        is_counted: whether it is known what is pending; only the ledger says it by group.
     """
 
     facts: GroupFacts
     finding: Diagnosis
+    is_counted: bool = True
 
     @property
     def says(self) -> str:
@@ -82,14 +85,15 @@ class KafkaFacts:
         Raises:
             BrokerError: the brokers do not answer.
         """
-        rows = [] if self.ledger is None else self.ledger.groups()
-        pending = {row["producer_group"]: row for row in rows}
+        counted = self._counted()
+        pending = counted or {}
         try:
             known = self._topics()
             prefix = self.settings.topics.check("")
             asked = {one.removeprefix(prefix) for one in known if one.startswith(prefix)}
             found = [
-                self._group(one, pending.get(one), known) for one in sorted(asked | {*pending})
+                self._group(one, pending.get(one), known, is_counted=counted is not None)
+                for one in sorted(asked | {*pending})
             ]
         except KafkaException as error:
             raise BrokerError(
@@ -98,17 +102,28 @@ class KafkaFacts:
             ) from error
         return sorted(found, key=lambda row: -row.facts.pending)
 
+    def _counted(self) -> dict[str, dict[str, Any]] | None:
+        """Return what is pending by group, None where no ledger says it."""
+        if self.ledger is None:
+            return None
+        try:
+            return {row["producer_group"]: row for row in self.ledger.groups()}
+        except CheckbackError:  # what is wrong with it is said beside the figures
+            return None
+
     def group(self, name: str) -> GroupFacts:
         """Return what is known of one group's live members; nothing, if Kafka does not say it."""
         try:
-            return self._group(name, None, self._topics()).facts
+            return self._group(name, None, self._topics(), is_counted=False).facts
         except KafkaException:
             return GroupFacts(name, 0, 0, has_check_topic=True, members=None)
 
     def _topics(self) -> set[str]:
         return set(self.admin().list_topics(timeout=TIMEOUT_S).topics)
 
-    def _group(self, name: str, row: dict[str, Any] | None, topics: set[str]) -> GroupRow:
+    def _group(
+        self, name: str, row: dict[str, Any] | None, topics: set[str], *, is_counted: bool
+    ) -> GroupRow:
         has_topic = bool(name) and self.settings.topics.check(name) in topics
         look = partial(listed_members, self.admin(), name)
         members = asked_again(look, TIMEOUT_S) if has_topic else 0
@@ -117,7 +132,7 @@ class KafkaFacts:
         age_ms = 0 if oldest_ms is None else max(0, self.now_ms() - oldest_ms)
         times = 0 if row is None else row["asked_again"]
         facts = GroupFacts(name, pending, age_ms, has_topic, members, times)
-        return GroupRow(facts, judge_group(facts))
+        return GroupRow(facts, judge_group(facts), is_counted)
 
     def lag(self) -> list[ReadPosition]:
         """Return how far the pipeline has read, by the offsets that it publishes.

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkback.operations.positions import Position
-from checkback.protocol.errors import PrerequisiteError
+from checkback.protocol.errors import CheckbackError, PrerequisiteError
 from checkback.sinks.ledger.table import DeltaLedger, delta_errors
 from checkback.sinks.ledger.view import PENDING_SQL
 
@@ -134,7 +134,8 @@ class LedgerView:
     _newest_ms: int = 0
     _db: Any = field(default_factory=duckdb.connect)
     _lock: Lock = field(default_factory=Lock)
-    _is_read: Event = field(default_factory=Event)
+    _failure: CheckbackError | None = None
+    _has_looked: Event = field(default_factory=Event)
 
     def __post_init__(self) -> None:
         self._db.execute("SET TimeZone = 'UTC'")
@@ -147,18 +148,29 @@ class LedgerView:
             NotFoundError: there is no ledger at the path.
             PrerequisiteError: it can't be read.
         """
-        with self._lock, delta_errors(self.path):
-            ledger, self._ledger = self._ledger, None  # opened again after an error
-            if ledger is None:
-                ledger = DeltaLedger.open(self.path)
-            else:
-                ledger.table.update_incremental()
-            self._ledger, version = ledger, ledger.table.version()
-            if version == self._version:
-                return False
-            self._read_since()
-            self._version = version
-        self._is_read.set()
+        try:
+            with self._lock, delta_errors(self.path):
+                is_new = self._look()
+        except CheckbackError as error:
+            self._failure = error
+            raise
+        else:
+            self._failure = None
+        finally:
+            self._has_looked.set()
+        return is_new
+
+    def _look(self) -> bool:
+        ledger, self._ledger = self._ledger, None  # opened again after an error
+        if ledger is None:
+            ledger = DeltaLedger.open(self.path)
+        else:
+            ledger.table.update_incremental()
+        self._ledger, version = ledger, ledger.table.version()
+        if version == self._version:
+            return False
+        self._read_since()
+        self._version = version
         return True
 
     @property
@@ -176,7 +188,7 @@ class LedgerView:
             most: how many rows at most.
 
         Raises:
-            PrerequisiteError: the ledger was not read yet.
+            CheckbackError: the ledger was not read yet, or can't be read.
         """
         where, values = chosen.condition()
         order = SORTS[sort]
@@ -246,7 +258,7 @@ class LedgerView:
         return sorted(found, key=lambda row: (row["event_time"], row["event"] != "prepared"))
 
     def _scan(self, where: pc.Expression, columns: Sequence[str]) -> list[dict[str, Any]]:
-        self._require_read()
+        self.require_read()
         with self._lock, delta_errors(self.path):
             source = self._dataset()
         with delta_errors(self.path):
@@ -254,17 +266,24 @@ class LedgerView:
         return rows
 
     def _rows(self, statement: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
-        self._require_read()
+        self.require_read()
         found = self._db.cursor().execute(statement, list(values))
         names = [column[0] for column in found.description]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
-    def _require_read(self) -> None:
-        if not self._is_read.wait(FIRST_LOOK_S):
+    def require_read(self) -> None:
+        """Wait for the first look.
+
+        Raises:
+            CheckbackError: it is not over yet, or found no ledger that can be read.
+        """
+        if not self._has_looked.wait(FIRST_LOOK_S):
             raise PrerequisiteError(
                 f"The ledger at {self.path} was not read yet.",
                 remedy="Wait a moment; if this stays, see what the console prints.",
             )
+        if self._version < 0 and self._failure is not None:
+            raise self._failure
 
     def _dataset(self) -> Any:
         assert self._ledger is not None  # noqa: S101 - it was read

@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from checkback.console.ledger_view import SORTS, PendingFilter
+from checkback.console.ledger_view import SORTS, LedgerView, PendingFilter
 from checkback.console.serving import Reader, console_of, page
 from checkback.operations.discarded import REASONS
 from checkback.operations.positions import Position
 from checkback.protocol.durations import duration_ms
-from checkback.protocol.errors import NotFoundError
+from checkback.protocol.errors import CheckbackError, NotFoundError
 from checkback.protocol.refusals import RefusedReason
 
 PAGE_ROWS = 50
@@ -40,12 +40,14 @@ def pending(
     number: int = 1,
 ) -> HTMLResponse:
     """Show what waits for a verdict."""
-    ledger = console_of(request).ledger
+    ledger, problem = readable(console_of(request).ledger)
     chosen = {"group": group, "topic": topic, "older_than": older_than, "sort": sort}
     until_ms = stored_until_ms(older_than, console_of(request).now_ms())
     if ledger is None:
         query = urlencode({"group": group, "older_than": older_than})
-        return page(request, visitor, "pending.html", found=None, query=query, **chosen)
+        return page(
+            request, visitor, "pending.html", found=None, query=query, problem=problem, **chosen
+        )
     if sort not in SORTS or number < 1 or number > 10_000_000:
         raise HTTPException(HTTPStatus.BAD_REQUEST, "There is no such order or page.")
     wanted = PendingFilter(group, topic, until_ms)
@@ -63,10 +65,10 @@ def pending(
 def search(request: Request, visitor: Reader, name: str = "") -> Response:
     """Find a transaction by its id or its half's position."""
     name = name.strip()
-    console = console_of(request)
     if Position.parse(name) is not None:
         return RedirectResponse(f"/transactions/{name}", HTTPStatus.SEE_OTHER)
-    places = console.ledger.positions(name) if console.ledger is not None and name else []
+    ledger, _ = readable(console_of(request).ledger)
+    places = ledger.positions(name) if ledger is not None and name else []
     if len(places) == 1:
         return RedirectResponse(f"/transactions/{places[0]}", HTTPStatus.SEE_OTHER)
     return page(request, visitor, "search.html", name=name, places=places)
@@ -76,8 +78,8 @@ def search(request: Request, visitor: Reader, name: str = "") -> Response:
 def transaction(request: Request, visitor: Reader, at: str) -> HTMLResponse:
     """Show one transaction."""
     place = parsed(at)
-    console = console_of(request)
-    rows = [] if console.ledger is None else console.ledger.events(place)
+    ledger, _ = readable(console_of(request).ledger)
+    rows = [] if ledger is None else ledger.events(place)
     return page(request, visitor, "transaction.html", at=place, rows=rows)
 
 
@@ -122,6 +124,17 @@ def record(request: Request, visitor: Reader, kind: str, at: str) -> HTMLRespons
     if kind not in known:
         raise HTTPException(HTTPStatus.NOT_FOUND, "There is no such page.")
     return page(request, visitor, "record.html", kind=kind, topic=known[kind], at=parsed(at))
+
+
+def readable(ledger: LedgerView | None) -> tuple[LedgerView | None, CheckbackError | None]:
+    """Return the ledger if it can be read, else what is wrong with it, if there is one."""
+    if ledger is None:
+        return None, None
+    try:
+        ledger.require_read()
+    except CheckbackError as error:
+        return None, error
+    return ledger, None
 
 
 def stored_until_ms(older_than: str, now_ms: int) -> int | None:

@@ -19,18 +19,27 @@ from checkback.protocol.printable import printable
 FOLDER: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"
 BODY_CHARACTERS_MAX: Final = 4_000
+LONG_CHARACTERS: Final = 200
+"""A longer property has a row of its own: in a column it would push all others off the screen."""
 
 MARKS: Final[Mapping[str, str]] = {"ok": "✓", "warning": "!", "failed": "✗"}
 
 
-def body_text(content: bytes | None) -> str:
+def body_text(content: bytes | str | None) -> str:
     """Return a body as text; what is no text as escapes, what is long cut off and said."""
     if not content:
         return ""
+    if isinstance(content, str):
+        content = content.encode("utf-8", "backslashreplace")
     text = content[: 4 * BODY_CHARACTERS_MAX].decode("utf-8", "backslashreplace")
     if len(text) > BODY_CHARACTERS_MAX or len(content) > 4 * BODY_CHARACTERS_MAX:
         return f"{text[:BODY_CHARACTERS_MAX]}… ({len(content)} bytes in all)"
     return text
+
+
+def short_text(text: str, most: int = 64) -> str:
+    """Return a name for a list: a stranger's could push the rest off the screen."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _shown(value: object) -> object:
@@ -58,9 +67,11 @@ def _environment() -> Environment:
         "number": number_text,
         "ms": _ms_of,
         "body": body_text,
+        "short": short_text,
     }
     found.globals |= {
         "marks": MARKS,
+        "long": LONG_CHARACTERS,
         "plot_width": WIDTH,
         "plot_height": HEIGHT,
         "searched_max": SEARCHED_OFFSETS_MAX,

@@ -15,7 +15,8 @@ HEAD: Final = (
     " (`deploy/prometheus/checkback.rules.yml`) as well. [alerts.md](alerts.md) says what to do"
     " about each alert.\n\n"
     "Counters begin at 0 with every start of the job, which Prometheus' `rate` and `increase` allow"
-    " for. Gauges of what the state holds are `NaN` until a start has read the checkpoint. No label"
+    " for. Gauges of what the state holds are `NaN` until a start has read the checkpoint, the lag"
+    " until it has run a batch. No label"
     " holds a key, an id or the name of one of your topics.\n"
 )
 OF_PIPELINE: Final = "The pipeline"

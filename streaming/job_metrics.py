@@ -92,6 +92,8 @@ class JobMetrics:
             names.direct_op: "direct_op",
             names.feedback: "feedback",
         }
+        for label in self._topics.values():
+            instruments.set("checkback_lag_records", math.nan, topic=label)
         keep_ms = 2 * (settings.check_interval_ms + settings.progress_interval_ms)
         self._silent = SilentGroups(keep_ms)
         instruments.set("checkback_build_info", 1, version=__version__)
@@ -126,9 +128,10 @@ class JobMetrics:
         """
         if progress is None:
             return
-        for topic, records in records_behind(progress).items():
-            if topic in self._topics:
-                self._fill.set("checkback_lag_records", records, topic=self._topics[topic])
+        behind = records_behind(progress)
+        # All at once: one that is still no number would hide the others' sum from the alert.
+        for topic, label in self._topics.items() if behind else ():
+            self._fill.set("checkback_lag_records", behind.get(topic, 0), topic=label)
         for name, took_ms in progress["durationMs"].items():
             stage = CAPITAL.sub("_", name).lower()
             if stage in STAGES:

@@ -82,7 +82,8 @@ def test_prometheus_reads_what_a_running_pipeline_did(topics: Topics, tmp_path: 
             assert fetch(f"{base}/loglevel/checkback", "PUT", b"DEBUG")[0] == 200
             batches = found.get("checkback_batches_total")
             assert_alerts_fire_and_end(topics, real, found)
-            assert found.get("checkback_batches_total") > batches + 1
+            # Where all alerts had fired before, half and op may come in one batch, not read yet.
+            wait_until(lambda: found.get("checkback_batches_total") > batches, what="a batch")
             assert job.terminate() == 0
             job.wait_for_jvm()
         wait_until(lambda: found.firing() == {"CheckbackDown"}, what="an alert after its end")

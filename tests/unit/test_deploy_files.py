@@ -367,6 +367,15 @@ def test_the_databricks_job_has_only_fields_of_its_schema() -> None:
         assert pinned is None or re.search(rf"^{pinned}\b", locked, re.MULTILINE), pinned
 
 
+def test_the_databricks_job_installs_what_its_runtime_lacks() -> None:
+    (document,) = loaded(DEPLOY / "databricks" / "databricks.yml")
+    libraries = document["resources"]["jobs"]["checkback"]["tasks"][0]["libraries"]
+    installed = {Requirement(one["pypi"]["package"]).name for one in libraries if "pypi" in one}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {Requirement(one).name for one in project["optional-dependencies"]["spark"]}
+    assert installed == needed - {"pyspark", "delta-spark", "pandas", "numpy", "pyarrow"}
+
+
 def test_systemd_signals_every_process_of_the_job() -> None:
     """As tests/integration/test_signals.py imitates it."""
     unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8")

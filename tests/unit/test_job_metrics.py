@@ -119,12 +119,14 @@ def test_nothing_pending_is_of_no_age_and_a_row_that_goes_is_gone() -> None:
 def test_lag_is_by_kind_of_topic_and_stages_by_sparks_names() -> None:
     story, names = Story(), SETTINGS.topics
     story.metrics.take_spark_progress(None)
+    assert math.isnan(story.value("lag_records", topic="half")), "nobody knows before a batch"
     story.metrics.take_spark_progress(
         spark_progress({names.half: 10, names.op: 5}, {names.half: 14, names.op: 5, "other": 9})
     )
 
     assert story.value("lag_records", topic="half") == 8
     assert story.value("lag_records", topic="op") == 0
+    assert story.value("lag_records", topic="feedback") == 0, "the alert sums all of them"
     assert story.value("batch_stage_seconds", stage="add_batch") == 0.25
     assert story.value("batch_stage_seconds", stage="trigger_execution") == 0.3
     assert story.value("batch_stage_seconds", stage="wal_commit") == 0.02

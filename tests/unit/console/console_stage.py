@@ -77,7 +77,7 @@ def _row(event: str, offset: int, batch: int, time_ms: int) -> dict[str, Any]:
     reasons = {"refused": "OP_WITHOUT_HALF", "discarded": "check limit"}
     return {
         "event": event,
-        "transaction_id": f"0A0000{offset:06}C0FFEE",
+        "transaction_id": f"0A0000{offset:06}C0FFEE00112233445566",
         "producer_group": GROUPS[offset % 3],
         "real_topic": TOPICS[offset % 3],
         "half_partition": offset % 2,
@@ -95,7 +95,7 @@ def _row(event: str, offset: int, batch: int, time_ms: int) -> dict[str, Any]:
 def half(offset: int = 4, body: bytes = EVIL.encode()) -> FoundRecord:
     headers = half_headers(
         producer_group="order-service",
-        transaction_id=f"0A0000{offset:06}C0FFEE",
+        transaction_id=f"0A0000{offset:06}C0FFEE00112233445566",
         real_topic="orders-paid",
         properties={"note": EVIL},
     )
@@ -221,8 +221,8 @@ class MadeUpFacts(KafkaFacts):
         row = {
             "time_ms": NOW_MS, "reason": "OP_WITHOUT_HALF", "says": f"no half for this op {EVIL}",
             "origin_topic": NAMES.op, "origin_partition": 0, "origin_offset": 41, "at": "0:5",
-            "transaction_id": "0A0000000099C0FFEE", "group": "order-service", "body_bytes": 2,
-            "resent_to": "", "may_be_sent": False, "is_half": False,
+            "transaction_id": "0A0000000099C0FFEE00112233445566", "group": "order-service",
+            "body_bytes": 2, "resent_to": "", "may_be_sent": False, "is_half": False,
         }  # fmt: skip
         missing = {
             "reason": "REAL_TOPIC_MISSING", "origin_topic": NAMES.half, "is_half": True,
@@ -232,7 +232,10 @@ class MadeUpFacts(KafkaFacts):
             row,
             {**row, **missing, "at": "0:6"},
             {**row, **missing, "at": "0:7", "resent_to": "orders-paid:1:78"},
-        ]
+            # Whoever writes an op may name anything.
+            {**row, "reason": "OP_OFFSET_UNREADABLE", "at": "0:8", "transaction_id": EVIL * 30,
+             "group": "g" * 200},
+        ]  # fmt: skip
         return [one for one in rows if reason in ("", one["reason"])]
 
     def record(self, topic: str, at: Position) -> FoundRecord:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from tests.unit.console.console_stage import NOW_MS, new_ledger, write_batch
 
 from checkback.console.ledger_view import (
+    FIRST_LOOK_S,
     LOOK_BACK_MS,
     SORTS,
     LedgerView,
@@ -121,7 +123,7 @@ def test_groups_minutes_and_single_transactions(ledger: DeltaLedger) -> None:
     assert groups["stock-service"] == (2, NOW_MS - 5 * 60_000)
     assert view.topics() == ["orders-paid", "payments-captured", "stock-reserved"]
     assert view.per_minute("prepared", 0) == {NOW_MS // 60_000 * 60_000: 6}
-    assert view.positions("0A0000000004C0FFEE") == [Position(0, 4)]
+    assert view.positions("0A0000000004C0FFEE00112233445566") == [Position(0, 4)]
     assert view.positions("nobody's") == []
     assert [row["event"] for row in view.events(Position(0, 4))] == ["prepared", "checked"]
 
@@ -129,3 +131,18 @@ def test_groups_minutes_and_single_transactions(ledger: DeltaLedger) -> None:
 def test_a_path_without_a_ledger_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         LedgerView(str(tmp_path / "none")).refresh()
+
+
+def test_who_asks_a_ledger_that_is_not_there_is_told_at_once(tmp_path: Path) -> None:
+    """Not after the half minute that a first look at a large one may take."""
+    view = LedgerView(str(tmp_path / "ledger"))
+    with pytest.raises(NotFoundError):
+        view.refresh()
+    before_s = time.monotonic()
+    with pytest.raises(NotFoundError, match="There is no ledger"):
+        view.groups()
+    assert time.monotonic() - before_s < FIRST_LOOK_S / 2
+
+    write_batch(new_ledger(tmp_path / "ledger"), 0, ("prepared", 1))
+    view.refresh()
+    assert [row["pending"] for row in view.groups()] == [1]

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -29,19 +30,20 @@ from checkback.commands.nouns import NOUNS
 from checkback.commands.report import command as report_command
 from checkback.commands.scan_progress import told_meanwhile
 from checkback.commands.top import QUIT_KEYS, bars, keys, text_of, view
-from checkback.console import report
+from checkback.console import kafka_facts, report
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import FigureSampler, History
-from checkback.console.kafka_facts import GroupRow
+from checkback.console.kafka_facts import GroupRow, KafkaFacts
+from checkback.console.ledger_view import LedgerView
 from checkback.console.opening import open_sources
 from checkback.console.plots import UNKNOWN
-from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text
+from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text, rendered
 from checkback.console.snapshot import Snapshot
 from checkback.operations.broker_checks import BrokerChecks
 from checkback.operations.diagnosis import GroupFacts, Result, judge_group
 from checkback.operations.lag import ReadPosition, read_positions
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError
+from checkback.protocol.errors import BrokerError, NotFoundError
 
 
 def test_the_report_is_one_file_that_needs_nothing_else(tmp_path: Path) -> None:
@@ -52,7 +54,8 @@ def test_the_report_is_one_file_that_needs_nothing_else(tmp_path: Path) -> None:
 
     assert made.missing == ("Checkpoint",)
     for said in (
-        "0A0000000013C0FFEE", "payment-service", "it has no live member", "OP_WITHOUT_HALF",
+        "0A0000000013C0FFEE00112233445566", "payment-service", "it has no live member",
+        "OP_WITHOUT_HALF",
         "check limit", "checkpoint is not set", "1,204,377", "<polyline",
     ):  # fmt: skip
         assert said in made.html, said
@@ -190,6 +193,28 @@ def test_a_group_that_answers_unknown_is_told_as_such(
 
     assert f"warning: {says}" in " ".join(text_of(view(History(), rows)).split())
     assert f" {says}. <em>" in make_stage(tmp_path).client().get("/parts/groups").text
+
+
+def test_without_a_ledger_no_group_is_called_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broker:
+        def list_topics(self, **_: object) -> object:
+            return SimpleNamespace(topics={"RMQ_SYS_TRANS_CHECK_order-service": None})
+
+    monkeypatch.setattr(kafka_facts, "listed_members", lambda *_: 0)
+    settings = Settings(bootstrap_servers="localhost:1")
+    for ledger in (None, LedgerView(str(tmp_path / "none"))):
+        if ledger is not None:
+            with pytest.raises(NotFoundError):
+                ledger.refresh()
+        rows = KafkaFacts(settings, ledger, lambda: 0, Broker()).groups()
+        page = rendered("parts/groups.html", {"groups": rows, "is_static": False})
+
+        told = " ".join(text_of(view(History(), rows)).split())
+        assert "order-service ? - 0 no ledger says what is pending" in told
+        assert ("no live member" in page, "is not known without a ledger" in page) == (True, True)
+        assert "idle" not in page + told
 
 
 def test_a_pipeline_that_is_down_is_the_first_that_is_told(tmp_path: Path) -> None:

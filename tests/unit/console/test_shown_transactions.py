@@ -1,0 +1,120 @@
+"""What the pages of one transaction or record show of it, whatever strangers wrote into it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.console.console_stage import EVIL, Stage, make_stage
+
+from checkback.console.access import Visitor
+from checkback.console.rendering import rendered
+from checkback.console.timeline import half_properties
+from checkback.operations.history import HistoryEvent
+from checkback.operations.positions import Position
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    made = make_stage(tmp_path)
+    made.look()
+    return made
+
+
+def test_nothing_that_a_message_says_turns_or_hides_the_text_beside_it(stage: Stage) -> None:
+    [one] = stage.console.facts.histories("0:4")
+    turned = replace(one, events=tuple(
+        replace(event, facts={**event.facts, "properties": {"note": "\u202emoc.live\x1b[8m"}})
+        if event.kind == "half" else event for event in one.events
+    ))  # fmt: skip
+    shown = rendered("parts/transaction.html", {
+        "shown": [{"history": turned, "entries": [], "waits": None, "body": b"a\n\xe2\x80\xaeb",
+                   "properties": half_properties(turned)}],
+        "visitor": Visitor("kim", sees_bodies=True), "is_static": False,
+    })  # fmt: skip
+
+    assert "\\u202emoc.live\\x1b[8m" in shown
+    assert "a\n\\u202eb" in shown
+
+
+def test_a_long_property_is_cut_and_has_a_row_of_its_own(stage: Stage) -> None:
+    shown = rendered("parts/transaction.html", {
+        "shown": [{"history": stage.console.facts.histories("0:4")[0], "entries": [],
+                   "waits": None, "body": b"", "properties": {"long": "y" * 9_000, "note": "n"}}],
+        "visitor": Visitor("kim", sees_bodies=True), "is_static": False,
+    })  # fmt: skip
+
+    assert '<div class="long"><dt>long</dt>' in shown
+    assert "y… (9000 bytes in all)" in shown
+    assert "<div><dt>note</dt>" in shown
+
+
+def test_a_commit_whose_final_was_refused_leads_to_where_it_is_sent(stage: Stage) -> None:
+    [one] = stage.console.facts.histories("1:5")
+    facts = {"reason": "REAL_TOPIC_MISSING", "says": "", "origin_topic": "", "origin_partition": 1,
+             "origin_offset": 5}  # fmt: skip
+    event = HistoryEvent("refused", 0, "", Position(0, 1), facts)
+    refused = replace(one, events=(*one.events, event))
+    context: dict[str, Any] = {"entries": [], "waits": None, "body": b"", "properties": {}}
+    for history, leads in ((refused, True), (one, False)):
+        shown = rendered("parts/transaction.html", {
+            "shown": [{**context, "history": history}], "visitor": Visitor(), "is_static": False,
+        })  # fmt: skip
+        assert ('href="/refused?reason=REAL_TOPIC_MISSING"' in shown) is leads
+
+
+def test_a_refused_record_leads_to_its_transaction(stage: Stage) -> None:
+    """A half by its position, an op by the id that it names."""
+    listed = stage.client().get("/parts/refused").text
+
+    found = "0A0000000099C0FFEE00112233445566"
+    assert f'<a href="/transactions?name={found}">{found}</a>' in listed
+    assert listed.count(f'<a href="/transactions/0:41">{found}</a>') == 2
+    assert f"{'g' * 64}…" in listed, "a name that a stranger chose is cut"
+    assert "g" * 65 not in listed
+
+
+def test_nothing_that_a_message_says_becomes_markup(stage: Stage) -> None:
+    client = stage.signed_in()
+
+    for path in ("/parts/transactions/0:4", "/parts/refused", "/parts/records/refused/0:4"):
+        text = client.get(path).text
+        assert EVIL not in text
+        assert escape(EVIL) in text, path
+    assert EVIL not in client.get("/transactions", params={"name": EVIL}).text
+    assert EVIL not in client.get("/pending", params={"group": EVIL}).text
+
+
+def test_bodies_and_properties_are_for_operators(stage: Stage) -> None:
+    for path in ("/parts/transactions/0:4", "/parts/records/refused/0:4"):
+        stranger, operator = (one.get(path).text for one in (stage.client(), stage.signed_in()))
+        assert escape(EVIL) not in stranger
+        assert "shown to signed-in operators" in stranger
+        assert escape(EVIL) in operator
+        assert "order-4" in operator
+
+
+def test_a_timeline_says_what_who_and_why(stage: Stage) -> None:
+    text = stage.client().get("/parts/transactions/1:5").text
+
+    places = [text.index(said) for said in (
+        "Half message stored", "Asked back: check request 1", "Op says unknown, answering a check",
+        "Op says commit", "operator kim", "the customer paid by phone", "Verdict: commit",
+        "Final message delivered",
+    )]  # fmt: skip
+    assert places == sorted(places)
+    assert "Decide it by hand" not in text
+    gone = stage.client().get("/parts/transactions/1:3").text
+    assert "Discarded after 15 checks" in gone
+    assert "Resumed as 1:9" in gone
+
+
+def test_a_discarded_transaction_leads_to_where_it_is_resumed(stage: Stage) -> None:
+    of_a_discarded = stage.signed_in().get("/parts/transactions/1:3").text
+    of_a_pending = stage.signed_in().get("/parts/transactions/0:4").text
+
+    assert '<a href="/discarded?group=' in of_a_discarded
+    assert "/discarded?group=" not in of_a_pending
