@@ -48,6 +48,9 @@ class _Server(ThreadingMixIn, WSGIServer):
     """
 
     daemon_threads = True
+    # With the five of socketserver a probe beside many others is lost, and tried again a second
+    # later.
+    request_queue_size = CONNECTIONS_MAX
 
     def __init__(self, *arguments: Any) -> None:
         self._open: dict[socket.socket, None] = {}
