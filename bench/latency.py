@@ -30,7 +30,8 @@ class LatencyOptions:
     rate: float = options.rate(smoke=50)
     seconds: float = options.seconds(60.0, "Duration of a repetition.", smoke=4)
     idle_seconds: float = options.seconds(15.0, "Duration of one without transactions.", smoke=4)
-    quiet_seconds: float = options.seconds(60.0, "Duration of each quiet part.", smoke=5)
+    # A single commit comes every four seconds.
+    quiet_seconds: float = options.seconds(60.0, "Duration of each quiet part.", smoke=5, least=5)
     warm_up_seconds: float = options.seconds(240.0, "Warm-up before the first one.", smoke=3)
     runs: int = options.runs()
 

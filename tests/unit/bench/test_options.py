@@ -49,6 +49,15 @@ def test_a_smoke_run_is_short_whatever_was_given() -> None:
     }  # fmt: skip
 
 
+def test_a_quiet_part_has_time_for_a_single_commit() -> None:
+    """With two seconds none was sent, and the run ended: "0 of 0 did not become visible"."""
+    command = verb_command(verbs.USUAL_VERBS[1], lambda *_: None)
+
+    told = CliRunner().invoke(command, ["--quiet-seconds", "4"])
+
+    assert told.exit_code == click.UsageError.exit_code
+
+
 def test_a_comparison_is_kept_in_a_smoke_run() -> None:
     chosen = PipelineOptions(compare="stateless")
 
