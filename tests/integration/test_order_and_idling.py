@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.integration.quickness import quick_run, run_without_spark
 from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
-from tests.integration.shared_jvm import SharedJvm
 
 from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.client import (
@@ -82,9 +81,7 @@ def run_beside(settings: Settings, folder: Path, *words: str) -> tuple[int, dict
     return ran.returncode, json.loads(ran.stdout or ran.stderr)
 
 
-def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(
-    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
-) -> None:
+def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(topics: Topics, tmp_path: Path) -> None:
     settings = topics.settings(
         tmp_path / "checkpoint", transaction_timeout_ms=8_000, check_interval_ms=60_000
     )
@@ -96,8 +93,8 @@ def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(
         time.sleep(QUIET_S)
         return (store.last_batch("commits") or 0) - before
 
-    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
-        pipeline.wait_for("progress")
+    with Pipeline(settings, tmp_path) as pipeline:
+        wait_until(lambda: store.last_batch("commits") is not None, what="the first batch")
         wait_until(lambda: commits_in_a_while() == 0, what="sleep")
         at = topics.send_half(b"lone", real)
         topics.send_half(b"silent", real)
