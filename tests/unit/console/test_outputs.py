@@ -139,9 +139,12 @@ def test_a_console_that_can_not_listen_says_what_to_do(
 def loggers() -> Iterator[list[logging.Logger]]:
     """The loggers of console and server, as they were afterwards."""
     found = [logging.getLogger(name) for name in ("checkback", "uvicorn")]
-    before = [(one, list(one.handlers), one.level, one.propagate) for one in found]
+    children = [one.getChild("error") for one in found]
+    before = [(one, list(one.handlers), one.level, one.propagate) for one in found + children]
     for one in found:
         one.handlers.clear()
+    for one in children:
+        one.setLevel(logging.NOTSET)  # a server of another test may have set it
     yield found
     for one, handlers, level, propagate in before:
         one.handlers[:], one.propagate = handlers, propagate
