@@ -2,8 +2,9 @@
 
 Sender and reader are processes of their own. In each round the client runs with direct delivery at
 every rate and number of lanes. Then it runs as fast as it can with nobody who reads, and so does
-the checked way: a ratio is one of neighbours that do alike. At the end a process is killed with a
-transaction open, and it is measured how long that holds up whoever reads committed messages.
+the checked way: a ratio is one of neighbours that do alike. Then a pipeline delivers what goes the
+checked way, at the same rates. At the end a process is killed with a transaction open, and it is
+measured how long that holds up whoever reads committed messages.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import IO, Any, Final
 from confluent_kafka import Producer
 
 from checkback.bench import direct_process, options
+from checkback.bench.checked_way import running_pipeline
 from checkback.bench.client_process import REAL_TOPIC
 from checkback.bench.direct_process import DIE, NUMBER_BYTES, READ, SEND, DirectRun, Sent
 from checkback.protocol.errors import PrerequisiteError, UsageError
@@ -33,7 +35,12 @@ from checkback.protocol.errors import PrerequisiteError, UsageError
 WARM_UP_SHARE: Final = 0.1
 DIRECT: Final = "direct"
 UNREAD: Final = "direct, unread"
-PLAIN: Final = "checked way"
+CHECKED: Final = "checked way"
+CHECKED_UNREAD: Final = "checked way, unread"
+CHECKED_WARM_UP_SHARE: Final = 0.5
+"""Of the warm-up: the broker's JVM is warm by then, only the pipeline's is not."""
+_FIRST_NUMBERS: Final = itertools.count(0, 1 << 40)
+"""One for each run of this process, so that no run's messages pass for another one's."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +85,8 @@ class DirectMeasurement:
     """What came of one run.
 
     Args:
-        kind: direct; the same with nobody who reads; or the checked way, where nobody delivers.
+        kind: direct, or the checked way; "unread" with nobody who reads, and on the checked way
+            also nobody who delivers.
         lanes: 0 for the checked way.
         per_s: the rate that was wanted, 0 for as much as possible.
         transactions: how many were sent.
@@ -133,21 +141,34 @@ def measure_direct(chosen: DirectOptions, servers: str) -> DirectFindings:
     """
     lanes, rates = chosen.numbers("lanes"), chosen.numbers("rates")
     measured = []
-    _warm_up(chosen, servers, [*lanes, 0], rates)
+    _warm_up(chosen, servers, [*lanes, 0], rates, chosen.warm_up_seconds)
     for _ in range(chosen.rounds):
         for number in lanes:
             measured += [_run(chosen, servers, number, per_s) for per_s in (*rates, 0)]
         for number in (*lanes, 0):
             measured.append(_run(chosen, servers, number, 0, is_read=False))
+    measured += _checked(chosen, servers, rates)
     stalls = [_stall_s(chosen, servers) for _ in range(chosen.kills)]
     return DirectFindings(runs=measured, direct_to_plain=_ratios(measured, lanes), stalls_s=stalls)
 
 
+def _checked(chosen: DirectOptions, servers: str, rates: Sequence[int]) -> list[DirectMeasurement]:
+    """Measure the checked way at each rate and as fast as possible, with a pipeline's finals."""
+    own = replace(chosen, topic_prefix=f"{chosen.topic_prefix}checked-")
+    with running_pipeline(servers, own.topic_prefix):
+        _warm_up(own, servers, [0], rates, chosen.warm_up_seconds * CHECKED_WARM_UP_SHARE)
+        return [_run(own, servers, 0, per_s) for _ in range(chosen.rounds) for per_s in (*rates, 0)]
+
+
 def _warm_up(
-    chosen: DirectOptions, servers: str, lanes: Sequence[int], rates: Sequence[int]
+    chosen: DirectOptions,
+    servers: str,
+    lanes: Sequence[int],
+    rates: Sequence[int],
+    seconds: float,
 ) -> None:
     """Run what is measured later: on a cold broker, 1,000 a second took three times as long."""
-    until_s = time.monotonic() + chosen.warm_up_seconds
+    until_s = time.monotonic() + seconds
     while True:
         for number in lanes:
             _run(chosen, servers, number, 0)
@@ -158,7 +179,7 @@ def _warm_up(
 
 
 def _ratios(measured: Sequence[DirectMeasurement], lanes: Sequence[int]) -> dict[int, float]:
-    plain = [one.transactions_per_s for one in measured if one.kind == PLAIN]
+    plain = [one.transactions_per_s for one in measured if one.kind == CHECKED_UNREAD]
     found = {}
     for number in lanes:
         ours = [
@@ -180,21 +201,26 @@ def _run(
             topic_prefix=chosen.topic_prefix,
             real_topic=chosen.topic_prefix + REAL_TOPIC,
             times=str(Path(folder) / "committed"),
+            first=next(_FIRST_NUMBERS),
             lanes=lanes,
             threads=chosen.threads,
             transactions=transactions,
             per_s=per_s,
             body_bytes=chosen.body_bytes,
         )
-        if not lanes or not is_read:
-            kind = UNREAD if lanes else PLAIN
+        if not is_read:
+            kind = UNREAD if lanes else CHECKED_UNREAD
             return _measurement(kind, sending, Sent(**_told(sending)), [])
         reading = replace(sending, kind=READ, times=str(Path(folder) / "seen"))
         with _started(reading) as reader:
             _expect(reader, "reading")
             sent = Sent(**_told(sending))
-            reader.wait()
-        return _measurement(DIRECT, sending, sent, _waits_ms(sending.times, reading.times))
+            if reader.wait() != 0:
+                raise PrerequisiteError(
+                    "A reader of the bench failed.", remedy="See whether Kafka answers."
+                )
+        kind = DIRECT if lanes else CHECKED
+        return _measurement(kind, sending, sent, _waits_ms(sending.times, reading.times))
 
 
 def _waits_ms(committed: str, seen: str) -> list[float]:

@@ -7,7 +7,14 @@ from pathlib import Path
 from tests.integration.client.playing import Checkback
 
 from checkback.bench.client import ClientOptions, create_real_topic, measure_in_turn, ratios
-from checkback.bench.direct import DIRECT, PLAIN, UNREAD, DirectOptions, measure_direct
+from checkback.bench.direct import (
+    CHECKED,
+    CHECKED_UNREAD,
+    DIRECT,
+    UNREAD,
+    DirectOptions,
+    measure_direct,
+)
 
 SOURCES = Path(__file__).parents[3] / "src"
 
@@ -52,8 +59,9 @@ def test_direct_delivery_is_measured_beside_the_checked_way(checkback: Checkback
     found = measure_direct(chosen, checkback.bootstrap_servers)
 
     assert [(run.kind, run.per_s) for run in found.runs] == [
-        (DIRECT, 50), (DIRECT, 0), (UNREAD, 0), (PLAIN, 0),
+        (DIRECT, 50), (DIRECT, 0), (UNREAD, 0), (CHECKED_UNREAD, 0), (CHECKED, 50), (CHECKED, 0),
     ]  # fmt: skip
-    assert all(run.visible_p50_ms is not None for run in found.runs if run.kind == DIRECT)
+    read = [run for run in found.runs if run.kind in (DIRECT, CHECKED)]
+    assert all(run.visible_p50_ms is not None for run in read)
     assert set(found.direct_to_plain) == {1}
     assert len(found.stalls_s) == 1

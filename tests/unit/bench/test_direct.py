@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from checkback.bench import direct
-from checkback.bench.direct import DIRECT, PLAIN, UNREAD, DirectMeasurement, DirectOptions
+from checkback.bench.direct import CHECKED_UNREAD, DIRECT, UNREAD, DirectMeasurement, DirectOptions
 from checkback.bench.direct_process import SEND, DirectRun, Sent
 from checkback.protocol.errors import UsageError
 
@@ -22,8 +22,8 @@ def limit(kind: str, lanes: int, per_s: float) -> DirectMeasurement:
 
 def test_throughput_is_compared_within_a_round() -> None:
     runs = [
-        limit(UNREAD, 1, 50), limit(UNREAD, 2, 80), limit(PLAIN, 0, 100),
-        limit(UNREAD, 1, 10), limit(UNREAD, 2, 6), limit(PLAIN, 0, 10),
+        limit(UNREAD, 1, 50), limit(UNREAD, 2, 80), limit(CHECKED_UNREAD, 0, 100),
+        limit(UNREAD, 1, 10), limit(UNREAD, 2, 6), limit(CHECKED_UNREAD, 0, 10),
     ]  # fmt: skip
 
     assert direct._ratios(runs, [1, 2]) == {1: 0.75, 2: 0.7}
