@@ -27,7 +27,12 @@ from tests.integration.running import Pipeline, Topics, wait_until
 
 from checkback.protocol.refusals import RefusedReason
 
-VISIBLE_WITHIN_S: Final = 60.0
+VISIBLE_WITHIN_S: Final = 120.0
+"""The first two batches of a JVM took 73 s where two other test processes had the cores as well."""
+MILLION_VISIBLE_WITHIN_S: Final = 180.0
+"""In a run of a million records. A check that can't be delivered does not count, so the halves of
+groups without a check topic add up, and each is looked up again every ten seconds, where a pipeline
+asks every minute by default. In such a run the longest batch took 58 s, most of it for look-ups."""
 ACCOUNTED_WITHIN_S: Final = 120.0
 ABORTED_SHARE: Final = 0.2
 """Of the rounds: some halves before the others are written in a transaction, mostly aborted."""
@@ -67,6 +72,7 @@ class FuzzRun:
         folder: of checkpoint and logs.
         seed: decides what is written. With an even one the job keeps a ledger.
         records: how many.
+        visible_within_s: how long a healthy transaction may take.
     """
 
     bootstrap_servers: str
@@ -74,6 +80,7 @@ class FuzzRun:
     folder: Path
     seed: int
     records: int
+    visible_within_s: float = VISIBLE_WITHIN_S
     written: dict[Origin, Written] = field(default_factory=dict)
     healthy: dict[Origin, float] = field(default_factory=dict)
     _unseen: set[Origin] = field(default_factory=set)
@@ -318,7 +325,9 @@ class FuzzRun:
         healthy = {origin: witness.seen[origin][0] for origin in self.healthy}
         assert {one.topic for one in healthy.values()} == {self.places.healthy}
         slowest_s = max(one.at_s - self.healthy[origin] for origin, one in healthy.items())
-        assert slowest_s < VISIBLE_WITHIN_S, f"{HEALTHY_GROUP}: visible after {slowest_s:.1f} s"
+        assert slowest_s < self.visible_within_s, (
+            f"{HEALTHY_GROUP}: visible after {slowest_s:.1f} s"
+        )
         return slowest_s
 
     def _summary(self, witness: Witness, wrote_s: float, all_s: float, slowest_s: float) -> str:
