@@ -12,6 +12,8 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,11 @@ from checkback.protocol import properties as names
 from checkback.protocol.records import final_parts
 
 SCHEDULES = 50
-SCHEDULES_S = 800.0
-"""Four seconds each on two cores that two other test processes share."""
 NIGHTLY_SCHEDULES = 1_000
+AT_ONCE = 4
+"""A series of schedules mostly waits: for halves, sessions and fences."""
+SCHEDULES_S = 800.0
+"""Some four seconds each on two cores that two other test processes share."""
 
 
 @pytest.fixture
@@ -237,7 +241,7 @@ def test_a_check_of_a_killed_owner_comes_by_the_groups_topic(direct: Direct) -> 
 class Schedules:
     """Draws what happens, from a seed."""
 
-    def __init__(self, direct: Direct, seed: int) -> None:
+    def __init__(self, direct: Direct, seed: str) -> None:
         self.direct = direct
         self.chance = random.Random(seed)
         self.owner = direct.owner(lanes=self.chance.choice([1, 2]))
@@ -300,7 +304,7 @@ class Schedules:
         return self.direct.halves()[-12:]
 
 
-def run_schedules(direct: Direct, seed: int, number: int, limit_s: float) -> int:
+def run_schedules(direct: Direct, seed: str, number: int, limit_s: float) -> int:
     """Run a number of schedules, fewer where time is up, and audit them."""
     schedules = Schedules(direct, seed)
     deadline_s = time.monotonic() + limit_s
@@ -312,12 +316,32 @@ def run_schedules(direct: Direct, seed: int, number: int, limit_s: float) -> int
     return schedules.ran
 
 
+def run_side_by_side(stage: Checkback, folder: Path, seed: int, number: int, limit_s: float) -> int:
+    """Run series of schedules at once, each with topics and owners of its own; return how many."""
+
+    def series(place: int) -> int:
+        checkback = Checkback(stage.bootstrap_servers, f"{stage.prefix}{place}-")
+        checkback.create_topics()
+        own = folder / str(place)
+        own.mkdir()
+        with closing(Direct(checkback, own)) as direct:
+            own_number = len(range(place, number, AT_ONCE))
+            return run_schedules(direct, f"{seed}-{place}", own_number, limit_s)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return sum(pool.map(series, range(AT_ONCE)))
+
+
 @pytest.mark.timeout(1_000)  # above the test's own limit
-def test_random_schedules_make_one(direct: Direct) -> None:
-    assert run_schedules(direct, chosen_seed(1), SCHEDULES, SCHEDULES_S) == SCHEDULES
+def test_random_schedules_make_one(checkback: Checkback, tmp_path: Path) -> None:
+    seed = chosen_seed(1)
+    ran = run_side_by_side(checkback, tmp_path, seed, SCHEDULES, SCHEDULES_S)
+    assert ran == SCHEDULES
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7_200)
-def test_many_random_schedules_make_one(direct: Direct) -> None:
-    assert run_schedules(direct, chosen_seed(), NIGHTLY_SCHEDULES, 6_000) == NIGHTLY_SCHEDULES
+def test_many_random_schedules_make_one(checkback: Checkback, tmp_path: Path) -> None:
+    seed = chosen_seed()
+    ran = run_side_by_side(checkback, tmp_path, seed, NIGHTLY_SCHEDULES, 6_000)
+    assert ran == NIGHTLY_SCHEDULES
