@@ -23,12 +23,20 @@ print([name for name in {PIPELINE} if name in sys.modules])
 """
 
 
-def test_the_client_is_imported_in_less_than_300_ms() -> None:
-    """Processor time and not the clock's: what else runs on the machine is not the client's."""
-    program = "import time; import checkback.client; print(time.process_time())"
+def test_the_client_is_imported_in_less_than_four_times_what_it_needs_takes() -> None:
+    """Some 300 ms on a slow machine, of which Python, asyncio and librdkafka take 130.
+
+    Processor time and not the clock's: what else runs on the machine is not the client's.
+    """
+    client, needed = map(import_s, ("checkback.client", "asyncio, confluent_kafka"))
+    assert client < 4 * needed
+
+
+def import_s(modules: str) -> float:
+    """Return the least processor time, in seconds, of three interpreters that import these."""
+    program = f"import time; import {modules}; print(time.process_time())"
     command = [sys.executable, "-c", program]
-    times = [float(subprocess.check_output(command)) for _ in range(3)]
-    assert min(times) < 0.3
+    return min(float(subprocess.check_output(command)) for _ in range(3))
 
 
 def test_the_client_loads_nothing_of_the_pipeline() -> None:
