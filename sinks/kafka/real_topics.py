@@ -48,6 +48,10 @@ SHORTAGE_WAIT_S: Final = 10.0
 """How long a task waits for topics that have just become short of replicas: brokers elect a leader,
 and restarted ones catch up, in seconds. Longer, and one topic would hold up all others."""
 SHORTAGE_POLL_S: Final = 0.5
+NEW_WAIT_S: Final = 1.0
+"""How long a task looks for a topic that does not seem to exist, at most once in KEPT_S: the broker
+that was asked may learn of a new topic later than the one that told its creator."""
+NEW_POLL_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +105,7 @@ class TopicDirectory:
     _is_aged: bool = False
     _short_since_s: dict[str, float] = field(default_factory=dict)
     _waited_s: float = 0.0
+    _sought_s: float | None = None
 
     def expect_change(self) -> None:
         """Allow one new look at the cluster: call it once per task."""
@@ -149,6 +154,20 @@ class TopicDirectory:
             self._renew()
             known = self._known.get(topic)
         return known
+
+    def find_new(self, topic: str) -> KnownTopic | None:
+        """Return what is known of a topic that may have been created a moment ago.
+
+        Raises:
+            BrokerError: as `find`.
+        """
+        now_s = self.clock_s()
+        if self._sought_s is None or now_s - self._sought_s >= KEPT_S:
+            self._sought_s = now_s
+            while topic not in self._partitions and self.clock_s() - now_s < NEW_WAIT_S:
+                self.pause(NEW_POLL_S)
+                self._list()
+        return self.find(topic)
 
     def find_all(self) -> dict[str, KnownTopic]:
         """Return what is known of every topic, by name.

@@ -92,7 +92,9 @@ def test_many_records_whose_time_their_topic_does_not_take_are_refused_alone(
     monkeypatch.setattr(type(writer), "_try", counted)
     report = writer.write([commits(*range(250))], 0, 0)
 
-    assert len(tries) <= 3
+    # Three, or some more where batches end before a record that is taken: only by such a neighbour
+    # do the brokers' answers tell which ones are to blame.
+    assert len(tries) <= 8
     assert report.counts["finals"] == 50
     assert report.counts["finals_refused"] == 200
     assert sorted(map(int, bodies(either, aged))) == list(range(0, 250, 5))

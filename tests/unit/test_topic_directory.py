@@ -14,6 +14,8 @@ from checkback.sinks.kafka.real_topics import (
     KEPT_S,
     MARKER_AGE_MAX_MS,
     MARKER_BYTES,
+    NEW_POLL_S,
+    NEW_WAIT_S,
     SETTINGS_PAUSE_S,
     SETTINGS_WAIT_S,
     SHORTAGE_WAIT_S,
@@ -369,3 +371,32 @@ def test_a_topic_that_was_whole_in_between_is_waited_for_again() -> None:
         directory.find("a")
 
     assert clock.now_s - begun_s == SHORTAGE_WAIT_S
+
+
+def test_a_topic_that_its_broker_learns_of_a_moment_later_is_found() -> None:
+    cluster, clock = Cluster({"a": {}}), Clock()
+    directory = directory_of(cluster, clock)
+    assert directory.find("new") is None
+
+    def create(seconds: float) -> None:
+        clock.pause(seconds)
+        cluster.topics["new"] = {}
+
+    directory.pause = create
+
+    assert directory.find_new("new") == KnownTopic(1, BROKER_DEFAULT_BYTES_MAX)
+
+
+def test_topics_that_do_not_exist_are_sought_for_a_second_in_half_a_minute() -> None:
+    cluster, clock = Cluster({}), Clock()
+    directory = directory_of(cluster, clock)
+
+    assert [directory.find_new(f"missing-{number}") for number in range(20)] == [None] * 20
+    assert clock.now_s == pytest.approx(NEW_WAIT_S, abs=NEW_POLL_S)
+    listed = cluster.listed
+
+    clock.now_s += KEPT_S
+    cluster.topics["missing-0"] = {}
+    directory.expect_change()
+    assert directory.find_new("missing-0") is not None
+    assert cluster.listed <= listed + 2
