@@ -95,7 +95,7 @@ class Settings:
     )
     batch_events_max: int = _setting(1_000_000, "Most halves and ops that one batch reads", least=1)
     batch_bytes_max: int = _setting(
-        0,
+        2_147_483_648,
         "About how many bytes one batch reads: where records are large, it reads fewer; 0: any",
         least=0,
     )

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.logs import Offsets
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
@@ -88,6 +89,27 @@ class BatchBytes:
         """Look no more."""
         with self._lock:
             self.ahead.close()
+
+    def look_at_start(self, store: ReadableCheckpoint, topics: Mapping[str, int]) -> None:
+        """Look at what follows the last planned batch, while no query runs.
+
+        Args:
+            store: the checkpoint; a new one begins with the first records of all topics.
+            topics: how many partitions each topic has that the query reads.
+
+        Raises:
+            CheckpointError: the plan of the last batch can't be read.
+        """
+        if self.bytes_max == UNBOUND:
+            return
+        last = store.last_batch("offsets")
+        try:
+            ends = store.planned(last).ends if last is not None else {}
+            ends = ends or self.ahead.beginnings(topics)
+        except BrokerError as error:
+            _log.info("The sizes of the first records are unknown: %s", error)
+        else:
+            self.look(ends)
 
     def look_again(self) -> None:
         """Look once a second where Spark waits between two batches: much may come meanwhile."""

@@ -72,6 +72,23 @@ class RecordsAhead:
         stored = listed_offsets(self.admin, read, latest, readable, ANSWER_S_MAX, retry_s=0.0)
         return {place: stored[place] - end for place, end in read.items() if stored[place] > end}
 
+    def beginnings(self, topics: Mapping[str, int]) -> Offsets:
+        """Return the first offset of each partition.
+
+        Args:
+            topics: how many partitions each has.
+
+        Raises:
+            BrokerError: the brokers do not tell it.
+        """
+        places = [(topic, number) for topic, count in topics.items() for number in range(count)]
+        earliest, readable = OffsetSpec.earliest(), IsolationLevel.READ_COMMITTED
+        first = listed_offsets(self.admin, places, earliest, readable, ANSWER_S_MAX, retry_s=0.0)
+        return {
+            topic: {number: first[topic, number] for number in range(count)}
+            for topic, count in topics.items()
+        }
+
     def sizes(self, points: Iterable[Mapping[Place, int]]) -> list[dict[Place, float]]:
         """Return the mean size of a few records of each partition, from each offset on.
 

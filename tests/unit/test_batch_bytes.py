@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError
 
+from checkback.checkpoints.logs import PlannedBatch
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.streaming import batch_bytes
@@ -40,6 +42,11 @@ class Ahead:
         self.looked_at: list[list[Place]] = []
         self.is_silent = False
 
+    def beginnings(self, topics: Mapping[str, int]) -> dict[str, dict[int, int]]:
+        if self.is_silent:
+            raise BrokerError("no answer")
+        return {topic: dict.fromkeys(range(count), 0) for topic, count in topics.items()}
+
     def unread(self, ends: Mapping[str, Mapping[int, int]]) -> dict[Place, int]:
         if self.is_silent:
             raise BrokerError("no answer")
@@ -58,6 +65,12 @@ def halves(count: int, size: Callable[[int], float]) -> Ahead:
         {("half", 0): count, ("op", 0): count},
         lambda place, offset: size(offset) if place[0] == "half" else 100,
     )
+
+
+def planned(ends: Mapping[str, Mapping[int, int]] | None) -> Any:
+    """A checkpoint whose last batch ends there, or a new one."""
+    plan = PlannedBatch(0, ends or {}, {})
+    return SimpleNamespace(last_batch=lambda _: None if ends is None else 7, planned=lambda _: plan)
 
 
 class Rig:
@@ -88,6 +101,31 @@ def test_the_first_batch_of_a_job_reads_what_fits_for_sure(monkeypatch: pytest.M
     assert Rig(monkeypatch, halves(0, lambda _: 1), bytes_max=MB).bound.events == 1
 
 
+def test_the_first_batch_of_a_job_reads_what_fits_by_a_look_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    small = Rig(monkeypatch, halves(5_000_000, lambda _: 1_200)).bound
+    small.look_at_start(planned(None), {"half": 1, "op": 1})
+    assert small.events == 1_000_000
+
+    large = Rig(
+        monkeypatch, halves(5_000_000, lambda offset: MB if offset > 9_000 else 1_000)
+    ).bound
+    large.look_at_start(planned({"half": {0: 10_000}, "op": {0: 0}}), {})
+    assert large.events == pytest.approx(4_000, rel=0.01)
+
+
+def test_brokers_that_tell_no_sizes_at_a_start_leave_its_first_batch_what_fits_for_sure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ahead = halves(100_000, lambda _: 1_000)
+    rig, ahead.is_silent = Rig(monkeypatch, ahead), True
+
+    rig.bound.look_at_start(planned(None), {"half": 1})
+
+    assert rig.bound.events == FOR_SURE
+
+
 def test_small_records_are_limited_by_their_number_only(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch, halves(5_000_000, lambda _: 1_200))
 
@@ -98,7 +136,8 @@ def test_small_records_are_limited_by_their_number_only(monkeypatch: pytest.Monk
 
 def test_without_a_bound_batches_read_as_many_records_as_they_may() -> None:
     spark, admin = MagicMock(), MagicMock()
-    bound = BatchBytes.of(spark, Settings(), {}, admin)
+    bound = BatchBytes.of(spark, Settings(batch_bytes_max=0), {}, admin)
+    bound.look_at_start(planned(None), {"half": 1})
     bound.look({"half": {0: 0}})
 
     assert bound.events == Settings().batch_events_max
