@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+
 from checkback.metrics.log_lines import facts
 from checkback.protocol.errors import BrokerError, CheckbackError
 from checkback.protocol.properties import PGROUP, UNIQ_KEY, first_value, text_value
@@ -22,6 +24,7 @@ from checkback.protocol.refusals import (
 )
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.check_turns import CheckTurns
 from checkback.sinks.forwarding import Forwarding
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.kafka.op_topics import op_origin
@@ -85,6 +88,7 @@ class BatchOutputs:
         flush: sends what is queued; called where a topic's limit cuts a batch.
         report: takes the counts.
         now_ms: when the try began.
+        check_turns: which checks are looked up where there is no time for all.
         forwarding: sends the finals of plain halves; without it every final is made here.
         fenced: halves whose direct session was fenced for this batch.
     """
@@ -97,6 +101,7 @@ class BatchOutputs:
     flush: Callable[[], None]
     report: BatchReport
     now_ms: int
+    check_turns: CheckTurns = field(default_factory=CheckTurns)
     forwarding: Forwarding | None = None
     fenced: Sequence[FencedHalf] = ()
     _names: TopicNames = field(init=False)
@@ -118,21 +123,14 @@ class BatchOutputs:
         Raises:
             CheckbackError: the brokers do not answer, or refuse what can't be done without.
         """
-        topic = self._names.half
+        checks: list[Lookup] = []
         for every in half_lookups(outcomes):
             lookup = self._forwarded(every)
-            found = self.halves.read(lookup.partition, lookup.offset)
-            decided = map(tuple, lookup.identity.tolist())
-            for (offset, half), (_, action, detail), words in zip(
-                found, lookup, decided, strict=True
-            ):
-                if half is None and action in CHECKS:
-                    # Nobody can be asked. The verdict or the discard refuses it, once; and it comes
-                    # soon, since the check counts.
-                    self.report.counts["halves_lost"] += 1
-                    continue
-                origin = RecordOrigin(topic, lookup.partition, offset)
-                yield self._with_room(self._of_half(half, origin, action, detail, words))
+            is_check = np.isin(lookup.action, CHECKS)
+            checks.append(lookup.only(is_check))
+            yield from self._of_halves(lookup.only(~is_check))
+        for lookup, is_in_time in self.check_turns.of(checks):
+            yield from self._of_halves(lookup) if is_in_time else self._postponed(lookup)
         for lookup in op_lookups(outcomes):
             found = self.ops.read(lookup.partition, lookup.offset)
             for (offset, op), (_, _, detail) in zip(found, lookup, strict=True):
@@ -143,6 +141,25 @@ class BatchOutputs:
         for outcome in outcomes:
             if len(outcome.action):
                 yield self._settled_mark(outcome, batch_id, state_partition)
+
+    def _of_halves(self, lookup: Lookup) -> Iterator[SinkRecord]:
+        found = self.halves.read(lookup.partition, lookup.offset)
+        decided = map(tuple, lookup.identity.tolist())
+        for (offset, half), (_, action, detail), words in zip(found, lookup, decided, strict=True):
+            if half is None and action in CHECKS:
+                # Nobody can be asked. The verdict or the discard refuses it, once; and it comes
+                # soon, since the check counts.
+                self.report.counts["halves_lost"] += 1
+                continue
+            origin = RecordOrigin(self._names.half, lookup.partition, offset)
+            yield self._with_room(self._of_half(half, origin, action, detail, words))
+
+    def _postponed(self, checks: Lookup) -> Iterator[SinkRecord]:
+        """Give checks back that there was no time for: they are due again after an interval."""
+        self.report.counts["checks_postponed"] += len(checks.offset)
+        for offset, _, check_times in checks:
+            origin = RecordOrigin(self._names.half, checks.partition, offset)
+            yield self._with_room(self._router.undelivered_check(origin, check_times))
 
     def _forwarded(self, lookup: Lookup) -> Lookup:
         """Send the finals of plain halves on, and return what is left to do."""
@@ -208,7 +225,7 @@ class BatchOutputs:
         if not _is_decided(half, decided):
             return Refusal(RefusedReason.HALF_REPLACED, Action(action).name.lower())
         if action == COMMIT:
-            return self._router.final(half, origin)
+            return self._final(half, origin)
         if action in CHECKS:
             is_closed = action == Action.CHECK
             return self._router.check_request(half, origin, detail, is_closed=is_closed)
@@ -217,6 +234,13 @@ class BatchOutputs:
         expired = action == Action.DISCARD_EXPIRED
         why = DISCARDED_EXPIRED if expired else DISCARDED_CHECK_LIMIT
         return self._router.discarded(half, origin, detail, why)
+
+    def _final(self, half: SourceRecord, origin: RecordOrigin) -> SinkRecord | Refusal:
+        made = self._router.final(half, origin)
+        if isinstance(made, Refusal) and made.reason == RefusedReason.REAL_TOPIC_MISSING:
+            is_new = self.directory.find_new(made.detail) is not None
+            return self._router.final(half, origin) if is_new else made
+        return made
 
     def _check_or_feedback(
         self, made: SinkRecord | Refusal, half: SourceRecord, origin: RecordOrigin, check_times: int

@@ -177,12 +177,13 @@ class JobMetrics:
         for kind in RECORD_KINDS:
             if counts[kind]:
                 fill.add("checkback_records_read_total", counts[kind], kind=kind)
-        for outcome, groups in (
-            ("sent", report.asked_groups),
-            ("undelivered", report.undelivered_groups),
+        for outcome, number in (
+            ("sent", report.asked_groups.total()),
+            ("undelivered", report.undelivered_groups.total()),
+            ("postponed", counts["checks_postponed"]),
         ):
-            if groups:
-                fill.add("checkback_checks_total", groups.total(), outcome=outcome)
+            if number:
+                fill.add("checkback_checks_total", number, outcome=outcome)
         for reason, number in report.refused.items():
             fill.add("checkback_refused_total", number, reason=reason)
         for reason, number in report.discarded.items():
