@@ -89,7 +89,7 @@ def _partitions(facts: TopicFacts, topic: str) -> int:
 
 
 def _other_prefixes(facts: TopicFacts) -> str:
-    """Return what to do about a topic that is missing: usually topic_prefix is another one."""
+    """Return the remedy for a missing topic; usually topic_prefix is wrong."""
     try:
         names = facts.admin.list_topics(timeout=PREFIXES_LOOK_S).topics
     except KafkaException:

@@ -78,7 +78,7 @@ class Steps:
 
 
 def only_rows(outcome: Outcome, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Outcome:
-    """Return the outcome with these rows alone; what it counts stays as it is."""
+    """Return the outcome with these rows only; its counters stay."""
     return replace(
         outcome,
         action=outcome.action[rows],
