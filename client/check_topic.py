@@ -48,7 +48,7 @@ def require_half_and_op(facts: TopicFacts, topics: TopicNames) -> None:
     if half != op:
         raise BrokerError(
             f"{topics.half} has {half} partitions and {topics.op} has {op}.",
-            remedy="They must have as many: run `checkback topics create` and see what differs.",
+            remedy="Both need the same number: run `checkback topics create` and see what differs.",
             half_partitions=half,
             op_partitions=op,
         )

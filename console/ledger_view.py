@@ -279,7 +279,7 @@ class LedgerView:
         """
         if not self._has_looked.wait(FIRST_LOOK_S):
             raise PrerequisiteError(
-                f"The ledger at {self.path} was not read yet.",
+                f"The ledger at {self.path} has not been read yet.",
                 remedy="Wait a moment; if this stays, see what the console prints.",
             )
         if self._version < 0 and self._failure is not None:
