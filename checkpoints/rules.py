@@ -1,8 +1,8 @@
 """The history of the rules in a checkpoint; a replayed batch decides by the rules of its own time.
 
-Every start writes a file of its own, ``rules/<epoch>.json``, with all rules up to and including its
-own. The file with the highest epoch counts, so a fenced older job that still writes its file
-changes nothing. No file is ever written twice.
+Every start writes a file of its own, ``rules/<epoch>.json``, with its rules and those before, the
+newest 32. The file with the highest epoch counts, so a fenced older job that still writes its file
+changes nothing. No start replaces the file of another.
 """
 
 from __future__ import annotations

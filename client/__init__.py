@@ -1,6 +1,6 @@
 """The producer side: what an application uses. librdkafka and Python, no Spark.
 
-What is listed here is what stays stable.
+The names listed here stay stable.
 """
 
 from checkback.client.asyncio_producer import AsyncTransactionListener, AsyncTransactionMQProducer

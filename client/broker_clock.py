@@ -11,8 +11,8 @@ _BOOT_TIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 def steady_ms() -> float:
     """Return a time that nobody sets, and that goes on while a Linux machine sleeps.
 
-    The time of day may be set: after an hour's step forward every check request looked old, and
-    none was answered until the next half.
+    The time of day may be set: after a step of an hour every check request would look old, and none
+    would be answered until the next half.
     """
     now_s = time.monotonic() if _BOOT_TIME is None else time.clock_gettime(_BOOT_TIME)
     return now_s * 1000
@@ -23,7 +23,7 @@ class BrokerClock:
 
     The caller gives the time of a clock that is never set, always of the same one.
 
-    RocketMQ computed ages by a client's own clock, and so asked needlessly, or never (#9640).
+    RocketMQ computes ages by a client's own clock, and so asks needlessly, or never (#9640).
     """
 
     def __init__(self) -> None:

@@ -43,7 +43,7 @@ class CheckPool(Generic[Check]):
         for _ in range(least):
             self.grow()
         if not self._threads:
-            raise RuntimeError("no thread can be started that answers checks")
+            raise RuntimeError("no thread can be started to answer checks")
 
     def room(self) -> int:
         """Return how many jobs the queue still takes, one more if a thread can be added."""

@@ -48,7 +48,7 @@ def require_half_and_op(facts: TopicFacts, topics: TopicNames) -> None:
     if half != op:
         raise BrokerError(
             f"{topics.half} has {half} partitions and {topics.op} has {op}.",
-            remedy="They must have as many: run `checkback topics create` and see what differs.",
+            remedy="Both need the same number: run `checkback topics create` and see what differs.",
             half_partitions=half,
             op_partitions=op,
         )
@@ -89,7 +89,7 @@ def _partitions(facts: TopicFacts, topic: str) -> int:
 
 
 def _other_prefixes(facts: TopicFacts) -> str:
-    """Return what to do about a topic that is missing: usually topic_prefix is another one."""
+    """Return the remedy for a missing topic; usually topic_prefix is wrong."""
     try:
         names = facts.admin.list_topics(timeout=PREFIXES_LOOK_S).topics
     except KafkaException:

@@ -240,7 +240,7 @@ class KafkaClients:
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigurationError(
                 f"librdkafka does not take the Kafka settings: {cause_of(error).str()}",
-                remedy="Check what `kafka` says.",
+                remedy="Check the settings in `kafka`.",
             ) from error
 
 

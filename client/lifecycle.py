@@ -151,7 +151,7 @@ class ManagedProducer(ABC):
     def _require_running(self) -> None:
         if self._process_id != os.getpid():
             raise LifeCycleError(
-                "The producer belongs to another process; a fork does not take it along.",
+                "The producer belongs to the process that made it; a fork can't use it.",
                 remedy="Make and start a producer in each process, after the fork.",
             )
         if self._state is not ServiceState.RUNNING:

@@ -82,7 +82,7 @@ class ProducerOptions:
         wait_for_delivery: whether sending a message that goes direct returns only when consumers
             see it, or it goes the checked way. The result's field ``delivered`` says which.
         on_event: called with each event that is counted.
-        tracing: hears of each step of transactions and checks; None for nobody. See
+        tracing: gets each step of transactions and checks; None for none. See
             `checkback.client.opentelemetry`.
 
     Raises:
@@ -142,15 +142,15 @@ class ProducerOptions:
             )
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigurationError(
-                "Of access_key and secret_key only one is set.",
+                "Only one of access_key and secret_key is set.",
                 remedy="Set both, or neither for records without a signature.",
                 key="access_key",
             )
         if self.direct_delivery and self.access_key:
             raise ConfigurationError(
                 "direct_delivery and access_key are both set.",
-                remedy="Take one off: the pipeline's access control can't check a message that"
-                " it does not deliver.",
+                remedy="Leave one out: access control can't check a message before its producer"
+                " delivers it.",
                 key="direct_delivery",
             )
         algorithm_of(self.signature_algorithm)

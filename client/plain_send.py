@@ -81,7 +81,8 @@ class PlainSend:
         after: runs an action after a number of milliseconds.
         budget: of all tries.
         counters: told of each outcome.
-        left_early: returns whether the broker of a try without a report is away.
+        left_early: tells whether the broker of a try without a report is away, so that the try
+            ends.
         done: takes the reports that have come.
         try_again_not_store_ok: whether stored but not safely counts as a failed try.
     """

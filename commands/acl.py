@@ -198,7 +198,7 @@ def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
 def _of_any_machine(reference: SecretReference) -> None:
     """Leave a secret out; refuse a reference that means nothing where the rules are read."""
     if reference.kind == "file" and not reference.name.startswith("/"):
-        raise LookupError(f"{reference.name} is beside no file on a topic, give its whole path")
+        raise LookupError(f"{reference.name} is a relative path; on a topic give the whole path")
 
 
 def _counted(things: Sized, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Who is asking, and what they may: tokens, a reverse proxy's header, sessions, forged requests.
+"""Who a visitor is, and what the visitor may do: tokens, a proxy's header, sessions, forged forms.
 
 Nobody may act without having signed in. A token is compared by its digest; a session is a random
 cookie of this process, so that a restart signs everybody out.

@@ -1,4 +1,4 @@
-"""Signing in and out, and actions: preview, confirmation, what became of it."""
+"""Signing in and out, and actions: preview, confirmation, result."""
 
 from __future__ import annotations
 

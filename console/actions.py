@@ -256,7 +256,10 @@ def checked_wish(action: OperatorAction, form: Mapping[str, str], operator: str)
     if choice not in action.choices:
         raise UsageError(f"Choose one of: {', '.join(action.choices.values())}.")
     if not target:
-        raise UsageError("Nothing is named.", remedy="Begin at the transaction or the record.")
+        raise UsageError(
+            "The form names no transaction and no record.",
+            remedy="Begin on the page of the transaction or the record.",
+        )
     if not reason or len(reason) > REASON_CHARACTERS_MAX:
         raise UsageError(
             "Give a reason of at most 500 characters.", remedy="The records keep it, for others."

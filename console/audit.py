@@ -45,7 +45,8 @@ class AuditEntry:
 class Audit:
     """Hands entries on, and keeps the newest of operators for the page.
 
-    What strangers try is handed on only: kept, it would push out what operators did.
+    Attempts of strangers are only handed on: if they were kept, they would push out what operators
+    did.
 
     Args:
         tell: takes every entry at once, for a log that lasts.

@@ -2,7 +2,7 @@
 
 A page of a million pending transactions took 1.2 to 1.9 s with delta-rs' own SQL and 0.6 to 0.7 s
 with DuckDB, as both read the whole ledger each time. So the console reads it once into DuckDB, then
-only the batches that came since; a page then takes 2 to 120 ms.
+only new batches (docs/operating/console.md has the times).
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class LedgerView:
         """
         if not self._has_looked.wait(FIRST_LOOK_S):
             raise PrerequisiteError(
-                f"The ledger at {self.path} was not read yet.",
+                f"The ledger at {self.path} has not been read yet.",
                 remedy="Wait a moment; if this stays, see what the console prints.",
             )
         if self._version < 0 and self._failure is not None:

@@ -26,7 +26,7 @@ MARKS: Final[Mapping[str, str]] = {"ok": "✓", "warning": "!", "failed": "✗"}
 
 
 def body_text(content: bytes | str | None) -> str:
-    """Return a body as text; what is no text as escapes, what is long cut off and said."""
+    """Return a body as text; other bytes are escaped, and a long body is cut, with a note."""
     if not content:
         return ""
     if isinstance(content, str):
@@ -38,7 +38,7 @@ def body_text(content: bytes | str | None) -> str:
 
 
 def short_text(text: str, most: int = 64) -> str:
-    """Return a name for a list: a stranger's could push the rest off the screen."""
+    """Return a name for a list, cut if it is long: a stranger may choose any name."""
     return text if len(text) <= most else f"{text[:most]}…"
 
 

@@ -50,7 +50,7 @@ class Report:
 
 
 def write_report(sources: Sources) -> Report:
-    """Return the report; a source that does not answer is said in its section."""
+    """Return the report; the section of a source that does not answer says so."""
     now = sources.facts.now_ms()
     snapshot = sources.snapshots.read()
     looks: Mapping[str, tuple[str, Callable[[], Mapping[str, Any]]]] = {

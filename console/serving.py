@@ -1,4 +1,4 @@
-"""What every route needs: the console, who is asking, forms, and how pages are answered."""
+"""What every route needs: the console, the visitor, forms and answers."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class SnapshotReader:
     now_ms: Callable[[], int]
 
     def read(self) -> Snapshot:
-        """Return what is known now; a source that does not answer is said, not raised."""
+        """Return what is known now; a source that does not answer is listed, not raised."""
         now, missing = self.now_ms(), []
         told: dict[str, Any] = {}
         sources = (

@@ -1,4 +1,4 @@
-"""Why a transaction is still pending, and what to do about it, in words. Pure."""
+"""Explains why a transaction is still pending, and what to do about it. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Looks again and again, and waits for no source that does not answer: for ``checkback top``.
+"""Reads all sources repeatedly for ``checkback top``, without waiting for a silent one.
 
-Brokers that are silent keep whoever asks them waiting for 20 seconds. So each source is asked in a
-thread of its own, and what is known is shown meanwhile.
+A request to silent brokers takes 20 seconds. So each source has a thread of its own, and ``top``
+shows what is known meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Answer = TypeVar("Answer")
 
 
 class Inquiry(Generic[Answer]):
-    """Asks a source in a thread of its own; nobody waits for the answer longer than they want.
+    """Asks a source in a thread of its own; the caller chooses how long to wait for the answer.
 
     Args:
         ask: asks it, and returns what it says.
@@ -125,7 +125,7 @@ class SourceWatch:
 
     @property
     def late(self) -> tuple[str, ...]:
-        """What has been waited for so long that it has to be said."""
+        """The sources that are so late that the screen has to name them."""
         asked: dict[str, Inquiry[Any]] = {
             "the pipeline's figures": self._figures,
             "Kafka": self._listing,

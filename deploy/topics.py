@@ -163,7 +163,7 @@ def find_all(
             return found
         if time.monotonic() >= until_s:
             raise BrokerError(
-                f"The brokers do not know {missing[0]} yet, though it is made.",
+                f"The brokers do not know {missing[0]} yet, though it was created.",
                 remedy="Check that all brokers are up, and run this again.",
                 topic=missing[0],
             )

@@ -1,1 +1,1 @@
-"""How the pipeline is watched: one table of metrics, what is made of it, health and log lines."""
+"""One table of metrics and the files made from it, health, and log lines."""

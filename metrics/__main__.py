@@ -1,4 +1,4 @@
-"""Writes what is made of the table of metrics: `python -m checkback.metrics [FOLDER]`.
+"""Writes the files made from the table of metrics: `python -m checkback.metrics [FOLDER]`.
 
 FOLDER is the top of a checkout, this one if it is left out. A test compares the files.
 """

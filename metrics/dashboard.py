@@ -1,4 +1,4 @@
-"""The Grafana dashboard, made of the table: one panel per metric of the pipeline."""
+"""The Grafana dashboard, made from the table: one panel per metric of the pipeline."""
 
 from __future__ import annotations
 

@@ -66,11 +66,11 @@ class Health:
         self._batch_s, self._has_written = self.now_s(), True
 
     def ending(self) -> None:
-        """Note that the job is about to end; what it still waits for is no hang."""
+        """Note that the job is about to end; a wait from now on is no hang."""
         self._state, self._beat_s = "ends", None
 
     def alive(self) -> Answer:
-        """Tell whether the process is worth keeping."""
+        """Tell whether the driver's loop still runs."""
         if self._beat_s is not None and self.now_s() - self._beat_s > BEAT_S_MAX:
             age_s = self.now_s() - self._beat_s
             return Answer(False, f"the driver's loop has not turned for {_span(age_s)}")

@@ -21,7 +21,7 @@ _SAYS: Final = {
 
 
 def require_admin(settings: Settings) -> None:
-    """Let an admin account pass, and everybody where access control is off.
+    """Refuse an operator without an admin account, unless access control is off.
 
     Args:
         settings: the account, and where the rules are.

@@ -142,7 +142,7 @@ def judge_replicas(short: Mapping[str, str], ours: Collection[str]) -> Diagnosis
         ours: the pipeline's own topics, without which it ends.
     """
     if not short:
-        return Diagnosis("replicas", Result.OK, "no topic lacks any that it needs")
+        return Diagnosis("replicas", Result.OK, "every topic has those that it needs")
     own_first = sorted(short, key=lambda topic: (topic not in ours, topic))
     named = ", ".join(f"{topic} ({short[topic]})" for topic in own_first[:SHORT_NAMED_MAX])
     says = f"{len(short)} with a partition that takes no records: {named}"

@@ -105,7 +105,7 @@ class Aftermath:
 
     Attributes:
         is_direct: whether the producer has delivered the message; its final may stand before the
-            op, so nobody waits for it.
+            op, so the command does not wait for it.
     """
 
     topics: TopicNames

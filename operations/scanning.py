@@ -176,7 +176,8 @@ class TopicScanner:
     def _require_told(self, topic: str) -> None:
         """Refuse a topic that is not in the list because this user may not see it.
 
-        Passed over like one that does not exist, it would hide what is there: a verdict, say.
+        If the command treated it as a topic that does not exist, its records would be missing: a
+        verdict, for example.
         """
         # A client that never makes a topic by asking for it.
         admin = AdminClient(self._connection)

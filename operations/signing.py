@@ -21,7 +21,7 @@ def operator_signer(settings: Settings) -> RecordSigner | None:
         return RecordSigner(settings.access_key, settings.secret_key, _now_ms, algorithm=algorithm)
     if settings.acl_file:
         raise ConfigurationError(
-            "Access control is on, and the pipeline would refuse what no admin account signed.",
+            "Access control is on: the pipeline refuses a record that no admin account signed.",
             remedy="Set access_key and secret_key, best as CHECKBACK_ACCESS_KEY and "
             "CHECKBACK_SECRET_KEY in the environment.",
             key="access_key",

@@ -208,7 +208,7 @@ class Settings:
             )
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigurationError(
-                "Of access_key and secret_key only one is set.",
+                "Only one of access_key and secret_key is set.",
                 remedy="Set both, or neither.",
                 key="access_key",
             )

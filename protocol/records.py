@@ -185,8 +185,8 @@ def check_headers(
 ) -> Headers:
     """Return the headers of a check request: the half's, its position, and the request's number.
 
-    Not its signature, with which a reader could write the half once more. A TRANSACTION_CHECK_TIMES
-    set by the user is not believed (RocketMQ believes it).
+    It lacks the half's signature, with which a reader could write the half again. A
+    TRANSACTION_CHECK_TIMES set by the user is not believed (RocketMQ believes it).
 
     Args:
         half: headers of the half.
@@ -212,7 +212,7 @@ def check_headers(
 def discarded_headers(
     half: RawHeaders, half_partition: int, half_offset: int, check_times: int, why: str
 ) -> Headers:
-    """Return the headers of a discarded half: a check request's, and why nobody asks any more."""
+    """Return the headers of a discarded half: a check request's, and the reason of the discard."""
     headers = check_headers(half, half_partition, half_offset, check_times)
     headers.append((names.DISCARDED_REASON, why.encode()))
     return headers
@@ -264,7 +264,7 @@ def resumed_half_headers(discarded: RawHeaders, source: str, facts: OperatorFact
 
 
 def action_headers(action: ActionNames, source: str, facts: OperatorFacts) -> Headers:
-    """Return what a record that an operator made carries besides the headers of every such record.
+    """Return the headers by which a half or a final names the operator's action that made it.
 
     Args:
         action: names.RESUME on a half, names.RESEND on a final.
@@ -313,12 +313,12 @@ def undelivered_check_headers(check_times: int) -> Headers:
 def fenced_headers(identity: int) -> Headers:
     """Return the headers of the sink's feedback that a half's session was fenced.
 
-    The record's value is the half's offset, as an op's is. It stands on the direct op topic: what
-    the session has delivered stands before it. Producers write there too, but only those who know
-    its transaction id can say which half it was.
+    The record's value is the half's offset, as an op's is. It stands on the direct op topic, after
+    everything that the session has delivered. Producers may write there too, but only those that
+    know the half's transaction id know the identity.
 
     Args:
-        identity: the first word of that of the half.
+        identity: the first word of the half's identity.
     """
     return [(names.TAGS, names.OP_TAG_FENCED.encode()), (names.FENCED_HALF, b"%d" % identity)]
 

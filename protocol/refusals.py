@@ -176,7 +176,7 @@ ACCESS_REASONS: Final = frozenset(reason for reason in RefusedReason if 80 <= re
 
 
 class RecordOrigin(NamedTuple):
-    """Where a record stands that something is made of: topic, partition and offset."""
+    """Topic, partition and offset of the record that something is made from."""
 
     topic: str
     partition: int

@@ -50,7 +50,7 @@ def signed_tail(access_key: str, born_host: str, born_timestamp_ms: int) -> Head
 
 
 def is_in_time(signed_at_ms: float, stored_at_ms: float) -> bool:
-    """Tell whether a half that was signed then is believed where the brokers stored it then."""
+    """Tell whether the time of a half's signature is near enough to the broker's time."""
     return abs(stored_at_ms - signed_at_ms) <= BORN_TIME_TOLERANCE_MS
 
 
@@ -90,6 +90,6 @@ def with_signature(headers: Headers, signature: str) -> Headers:
 
 
 def signed_tail_largest(access_key: str, born_host: str) -> Headers:
-    """Return headers as large as those that signing adds, to reckon a record's size with."""
+    """Return headers as large as those that signing adds, to compute a record's size with."""
     tail = signed_tail(access_key, born_host, 10**TIMESTAMP_BYTES_MAX - 1)
     return with_signature(tail, "=" * SIGNATURE_BYTES_MAX)

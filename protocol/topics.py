@@ -47,8 +47,8 @@ class TopicNames:
 
     Args:
         prefix: put before each name as it is; lets several Checkbacks share a cluster.
-        rules: the topic of the rules of access control, with its prefix; empty for none. Whoever
-            could have a final written there would write the rules.
+        rules: the topic of the rules of access control, with its prefix; empty for none. No final
+            may go there: it would replace the rules.
     """
 
     prefix: str = ""

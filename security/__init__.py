@@ -1,6 +1,6 @@
 """Access control: accounts, signatures, addresses and permissions. Pure, but for reading its file.
 
-What is listed here is what stays stable.
+The names listed here stay stable.
 """
 
 from checkback.security.access_control import AccessControl

@@ -130,7 +130,7 @@ class AccessControl:
         return replace(cls.parse(text, source, read), secrets=found, folder=folder)
 
     def has_other_secrets(self) -> bool:
-        """Tell whether a secret that the rules refer to is another one by now, or not there."""
+        """Tell whether a secret that the rules refer to has changed, or is gone."""
         try:
             return any(_read_secret(one, self.folder) != had for one, had in self.secrets.items())
         except LookupError:

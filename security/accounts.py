@@ -34,7 +34,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class SecretReference:
-    """Where a secret stands that is not in the file of rules.
+    """A reference to a secret outside the file of rules.
 
     Args:
         kind: the environment or a file.
@@ -93,7 +93,7 @@ class Account:
         """Tell whether this is one of the account's secrets.
 
         Args:
-            secret: what somebody who is to be the account gives.
+            secret: the text to compare with.
         """
         given = secret.encode("utf-8", "replace")
         # All are compared, as above.

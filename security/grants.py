@@ -1,4 +1,4 @@
-"""Which rights on Kafka's side a principal needs, the least that work, as ``kafka-acls`` commands.
+"""The least rights in Kafka that a principal needs, as ``kafka-acls`` commands.
 
 Kafka's own ACLs keep strangers from the topics. They can't tell one producer group from another on
 a topic that both write to; the signatures do that.

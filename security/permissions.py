@@ -9,8 +9,8 @@ from typing import Final
 class Permission(IntFlag):
     """RocketMQ's bits.
 
-    ``PUB`` is to send, ``SUB`` to receive. ``ANY`` is only ever needed, by what either of the two
-    allows: who owns it owns neither. ``DENY`` refuses everything, whatever stands beside it.
+    ``PUB`` is to send, ``SUB`` to receive. A request needs ``ANY`` if either of the two is enough;
+    an account that has ``ANY`` has neither. ``DENY`` beside other permissions refuses everything.
     """
 
     DENY = 1

@@ -123,7 +123,7 @@ def _accounts(
 
 
 def _judge_secrets(account: Account, owners: dict[str, Account], findings: Findings) -> None:
-    """Note secrets that prove nothing, or not which account it was.
+    """Note secrets that anybody can guess, and secrets that two accounts share.
 
     Args:
         account: whose.

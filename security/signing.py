@@ -55,7 +55,7 @@ def sign(
 
 
 def is_same_signature(expected: str, given: str) -> bool:
-    """Tell whether two signatures are the same; where they differ does not change the time."""
+    """Tell whether two signatures are the same; the time taken does not show where they differ."""
     return hmac.compare_digest(
         expected.encode("utf-8", "replace"), given.encode("utf-8", "replace")
     )
@@ -65,8 +65,8 @@ def rocketmq_content(fields: Mapping[str, str | None], body: bytes | None = None
     """Return what RocketMQ signs of a request (AclUtils.combineRequestContent).
 
     The values stand in the order of their names, without names and without anything between them.
-    So two requests whose values differ only in where one ends sign the same; what Checkback signs
-    has lengths in it for that reason.
+    So two requests whose values differ only in where one ends have the same signed content. For
+    that reason the content that Checkback signs has lengths in it.
 
     Args:
         fields: the request's fields by name; those without a value and the signature are skipped.

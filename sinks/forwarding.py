@@ -1,6 +1,6 @@
 """Sends the finals of plain committed halves without making Python objects of them.
 
-This is the fast way, for the ordinary case only. The rest of the sink sends what it leaves.
+This is the fast way, for the ordinary case only. The rest of the sink sends the other finals.
 """
 
 from __future__ import annotations

@@ -297,7 +297,7 @@ class BatchOutputs:
         return known
 
     def _with_room(self, output: SinkRecord) -> SinkRecord:
-        """Flush if this output must not share a batch of records with those that wait."""
+        """Flush if this output must not share a record batch with the queued ones."""
         room = self._rooms.get(output.topic) if self._rooms else None
         if room is None:
             return output

@@ -58,8 +58,8 @@ class Steps:
             return
         if self.rows_done >= rows:
             raise CheckpointError(
-                f"The marker says that {self.rows_done} rows of the batch are written, which has "
-                f"{rows}.",
+                f"The marker says that {self.rows_done} rows of the batch are written, but the "
+                f"batch has {rows}.",
                 remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
             )
         for first in range(self.rows_done, rows, self.rows_max):
@@ -78,7 +78,7 @@ class Steps:
 
 
 def only_rows(outcome: Outcome, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Outcome:
-    """Return the outcome with these rows alone; what it counts stays as it is."""
+    """Return the outcome with these rows only; its counters stay."""
     return replace(
         outcome,
         action=outcome.action[rows],

@@ -91,8 +91,7 @@ class BatchWriter:
         Args:
             outcomes: of all pages of this state partition, the whole input of the task.
             batch_id: Spark's batch.
-            first_batch: the first batch of this checkpoint that markers are known from; any later
-                one must find a marker.
+            first_batch: the only batch that may find no marker; a later one must find one.
 
         Returns:
             What was decided and done.

@@ -28,7 +28,7 @@ class WriteRequest(NamedTuple):
         settings: the sink's.
         state_partition: number of the state partition.
         batch_id: Spark's batch.
-        first_batch: the first batch that must not find a marker, see BatchWriter.write.
+        first_batch: the only batch that may find no marker, see BatchWriter.write.
         outcomes: packed, of all its pages.
         is_native: whether the compiled part may be used; not after a process ended over it.
     """

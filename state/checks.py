@@ -49,9 +49,9 @@ def take_feedback(builder: PageBuilder, undelivered: Events) -> None:
 def take_fences(builder: PageBuilder, fenced: Events) -> None:
     """Discard the direct halves whose session was fenced, unless they have their verdict.
 
-    The record alone decides, no clock: a batch that is replayed fences again, and finds the same.
-    Where no fence was asked for, or another half's identity is said, somebody else wrote it:
-    producers may write to that topic.
+    Only the record decides, no clock: a replayed batch fences again, and decides the same. If the
+    page requested no fence of the half, or the record names another identity, a producer forged the
+    record: producers may write to that topic.
     """
     if not len(fenced) or not len(builder.halves):
         return

@@ -76,7 +76,7 @@ def decide(
         asked: of these, how many each group has had before (by identity.group_part).
         asked_of_group: how many a group may have.
         read_until_ms: every half and op that the broker stored at this time or before was read, in
-            this batch or an earlier one; NOTHING_READ where that is not known of any time.
+            this batch or an earlier one; NOTHING_READ if no such time is known.
         tell_prepared: give Action.PREPARED rows for the halves that became pending.
 
     Raises:

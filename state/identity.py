@@ -2,9 +2,10 @@
 
 This is the only place that knows how the bits are shared out. The first word, of 64 bits, has a
 hash of the producer group in its upper 16: by it the pipeline tells a wrong group from a wrong
-transaction id, and finds the halves of a group. The 80 bits below it and in the second word come of
-SHA-256 over group and transaction id: nobody can find a transaction with another one's identity.
-Spark makes identities, from SQL; numpy takes them apart; Python makes one to compare a record with.
+transaction id, and finds the halves of a group. The 80 bits below it and in the second word come
+from SHA-256 over group and transaction id: nobody can find a second transaction with the same
+identity. Spark makes identities, from SQL; numpy takes them apart; Python makes one to compare a
+record with.
 """
 
 from __future__ import annotations

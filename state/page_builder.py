@@ -128,7 +128,7 @@ class PageBuilder:
         source_offset: Ints | None = None,
         rows: NDArray[np.intp] | None = None,
     ) -> None:
-        """Add rows to the outcome; an action or detail that is one number is that of all rows.
+        """Add rows to the outcome; a single action or detail applies to all rows.
 
         Args:
             action: what is to be done.

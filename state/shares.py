@@ -1,6 +1,7 @@
 """Fair shares: what one producer group may take of a pass, so that the others find some left.
 
-A group is known by the bits of its hash in an identity, so two groups with one hash share a share.
+A group is known by the bits of its hash in an identity, so two groups with one hash have one share
+together.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class OpPages:
     admitted: int = 0
 
     def admit(self, events: Events, of_group: int) -> Events:
-        """Return the events of a page that has none, with the ops refused that go too far.
+        """Return the events of a page without halves, with the ops beyond the bound refused.
 
         Args:
             events: of the page in this batch; where a half is among them, all ops pass.
@@ -92,7 +93,7 @@ class OpPages:
         )
 
     def _loud_among(self, groups: set[int], of_group: int) -> set[int]:
-        """Return which groups can't have this page; it counts once, however many name it."""
+        """Return the groups over their bound; the page counts once, however many groups name it."""
         if self.admitted >= GROUPS_AT_ONCE * of_group:
             return groups
         calm = {group for group in groups if self.named.get(group, 0) < of_group}

@@ -48,7 +48,7 @@ class BatchBytes:
     Args:
         spark: runs one query.
         ahead: looks at the topics.
-        bytes_max: how many bytes a batch reads, about; UNBOUND: any, and nobody looks.
+        bytes_max: about how many bytes a batch reads; UNBOUND: any number, without looking.
         events_max: how many records it reads at most, however small they are.
         has_pauses: whether Spark waits between two batches.
         clock_s: a clock that only goes forward.

@@ -122,7 +122,7 @@ def _records_to_decode(
 def _read_records(
     records: DataFrame, body_bytes_max: Column | None, access: tuple[str, ...]
 ) -> DataFrame:
-    """Return the records with what their values say, and their headers where they stand in order.
+    """Return the records with their parsed values, and with the headers that stand in order.
 
     A record in order keeps no column as large as the record: Spark copies rows where a loop ends.
     """
@@ -257,13 +257,13 @@ def _stand_in_order() -> Column:
 
 
 def _said(position: int) -> Column:
-    """Return what the header says whose place that is in the protocol's order."""
+    """Return the value of the header at this place of the protocol's order."""
     half, op = names.HALF_PROTOCOL_ORDER[position], names.OP_PROTOCOL_ORDER[position]
     return f.coalesce(f.col(f"stands_{position}"), _found(half, op))
 
 
 def _found(of_half: str, of_op: str) -> Column:
-    """Return what the first odd header of that name says.
+    """Return the value of the first header of that name, where headers are not in order.
 
     It uses no lambda, which would cost each task of a batch some milliseconds.
     """
@@ -273,7 +273,7 @@ def _found(of_half: str, of_op: str) -> Column:
 
 
 def _stands_direct() -> Column:
-    """Tell whether the header that may follow those of the protocol's order names a session."""
+    """Tell whether the header after those of the protocol's order names a session."""
     follows = _header_at(_DIRECT_AT)
     of_op = f.col("is_direct_op") & (follows["key"] == names.DIRECT_CLOSED)
     stands = f.when(f.col("is_half"), follows["key"] == names.DIRECT_ID).otherwise(of_op)

@@ -117,7 +117,7 @@ def _known(text: str) -> CheckbackError | None:
         topic, partition, offset = late.groups()
         return BrokerError(
             f"The record at {topic}-{partition}, offset {offset}, has a time that Spark can't "
-            "read: its topic believed the sender.",
+            "read: the topic keeps the time of the sender.",
             remedy="Set message.timestamp.type of the topic to LogAppendTime; for that record "
             "see `checkback docs bad-days`.",
             detail=detail,

@@ -1,7 +1,7 @@
 """Finds partitions in which an open Kafka transaction hides records that a batch should have read.
 
 The pipeline reads what is committed. So a transaction that any producer leaves open on the half or
-op topic hides everything that follows, a commit of another producer among it, and a batch that ends
+op topic hides everything that follows, perhaps a commit of another producer. A batch that ends
 there has not read what the plans say (docs/decisions/035).
 
 The pipeline decides this for each partition number: halves, ops and feedback of other numbers count
@@ -10,7 +10,7 @@ as read.
 The brokers' answer changes with time, but a replay has to decide as the first try did. So the
 pipeline writes a note to the checkpoint for each batch that missed something, and for the first
 batch of every run. Other batches need no note. When a batch runs again, its markers tell whether
-the first try wrote anything; if it did, and left no note, it had found nothing hidden.
+the first try wrote anything; if it did and left no note, nothing was hidden.
 """
 
 from __future__ import annotations

@@ -380,9 +380,9 @@ class Job:
 
 
 def held_pages(spark: SparkSession, store: CheckpointStore) -> Future[list[PageStatus]]:
-    """Begin to read what is pending in the checkpoint; nothing but progress lines waits for it.
+    """Begin to read what is pending in the checkpoint; only progress lines wait for it.
 
-    It took a quarter of a start, most of it for code that the JVM had not met yet.
+    Reading it before the query would take a quarter of a start, most of it to load classes.
     """
     held: Future[list[PageStatus]] = Future()
 

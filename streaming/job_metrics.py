@@ -1,4 +1,4 @@
-"""Fills the pipeline's metrics with what the job knows anyway: reports, Spark's progress."""
+"""Fills the pipeline's metrics from the tasks' reports and Spark's progress."""
 
 from __future__ import annotations
 

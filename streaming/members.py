@@ -52,8 +52,8 @@ def groups_without_members(
     meanwhile, librdkafka frees its request twice and aborts the process, here the driver
     (librdkafka #3663, #4605; 2.16.1).
 
-    Groups without number would keep the driver from its other work: after LOOK_S_MAX the rest is
-    left out, whichever that is.
+    Very many groups would keep the driver from its other work: after LOOK_S_MAX it leaves the rest
+    out.
 
     Args:
         admin: an open admin client.

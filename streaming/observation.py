@@ -1,4 +1,4 @@
-"""What others see of the running job: its metrics, its health, its log levels."""
+"""Serves the running job's metrics, health and log levels."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def append_one(
     headers: Headers | None = None,
     partition: int = 0,
 ) -> Message:
-    """Append one record and return the report that says where and when it was stored.
+    """Append one record and return Kafka's report of where and when it was stored.
 
     Without idempotence it may be stored twice.
 

@@ -1,11 +1,11 @@
-"""Has the decoding refuse ops that name too many pages of half offsets that can have no half yet.
+"""Refuses, while decoding, ops that name too many pages which can have no half yet.
 
-Each page with records is a call of the page function, and Spark hands the workers a group of its
-own for it: a millisecond and more, up to and including the refusal of all that is in it. An op that
-the decoding refuses stands in the page of its own offset, where thousands share one call.
+Each page with records costs a Spark group and a call of the page function, a millisecond and more,
+even if the function refuses all its ops. An op that the decoding refuses belongs to the page of its
+own offset, where thousands of ops share one call.
 
-What the batch, by its plan, has read of the half topic tells where there can be no half. The class
-``OpPageBound.java`` counts the pages behind that (docs/decisions/048).
+The plan of a batch tells up to which offsets it reads the half topic; later pages can have no half.
+The class ``OpPageBound.java`` counts those pages (docs/decisions/048).
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ class OpPageBound:
     of_group: Column
 
     def refusing(self, judged: DataFrame) -> DataFrame:
-        """Return the records, the ops among them refused that go too far.
+        """Return the records, with the ops beyond the bound refused.
 
-        Delivered ops pass: refused, their halves would be asked about, and delivered twice. What
-        the sink tells of checks does, too; not a fence, which anybody could have told.
+        Delivered ops pass: if they were refused, the pipeline would ask about their halves, and
+        they would be delivered twice. Feedback of checks passes, too. Feedback of fences does not,
+        because any producer could have written it.
 
         Args:
             judged: have is_half, partition, source_offset, named_offset, feedback_times, op_state,

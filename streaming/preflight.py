@@ -367,8 +367,8 @@ def _require_retention(settings: Settings, retention_ms: int) -> None:
     window_ms = settings.pending_window_ms
     if 0 <= retention_ms < window_ms:
         raise ConfigurationError(
-            f"{settings.topics.half} keeps halves for {duration_text(retention_ms)}, but one "
-            f"may be pending for {duration_text(window_ms)} and is looked up at its end.",
+            f"{settings.topics.half} keeps halves for {duration_text(retention_ms)}, but a half "
+            f"may be pending for {duration_text(window_ms)} and is read when it is settled.",
             remedy=f"Set the topic's retention.ms to {window_ms + DAY_MS} or more.",
             retention_ms=retention_ms,
             window_ms=window_ms,

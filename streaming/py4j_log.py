@@ -1,7 +1,7 @@
-"""Keeps py4j's debug lines out of every log: each has all that is handed over to the JVM.
+"""Keeps py4j's debug lines out of every log: each shows what Python hands to the JVM.
 
-Among it are the secrets of accounts and the logins of Kafka and of stores. Only a program that sets
-its root logger to DEBUG would write these lines, and it would not know what is in them.
+That includes the secrets of accounts and the logins of Kafka and of object stores. A program that
+sets its root logger to DEBUG would write these lines.
 """
 
 from __future__ import annotations

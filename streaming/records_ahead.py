@@ -104,7 +104,7 @@ class RecordsAhead:
         try:
             return [self._sizes(self._consumer, offsets, until_s) for offsets in points]
         except KafkaException as error:
-            raise BrokerError(f"No records are read: {cause_of(error).str()}.") from error
+            raise BrokerError(f"No records could be read: {cause_of(error).str()}.") from error
         finally:
             with suppress(KafkaException):
                 self._consumer.unassign()

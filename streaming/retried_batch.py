@@ -1,8 +1,8 @@
-"""Counts the starts that failed to finish a batch; from the second on, polls of it are small.
+"""Counts the starts that failed to finish a batch; the second one reads it in small polls.
 
 Brokers take compressed records whose bodies are a thousand times as large as what they store. The
-Kafka client unpacks a whole poll at once, so a few hundred such records are more than a JVM's heap:
-the job ended, and every start read the same batch again (docs/decisions/026).
+Kafka client unpacks a whole poll at once, so a few hundred such records do not fit into a JVM's
+heap: without small polls the job would end at every start over the same batch (docs/decisions/026).
 """
 
 from __future__ import annotations

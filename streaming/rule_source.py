@@ -247,7 +247,7 @@ def settled_rules(
             return now
         before = now
     raise ConfigurationError(
-        f"The access rules were others at each of {LOOKS_MAX} looks.",
+        f"The access rules changed at each of {LOOKS_MAX} looks.",
         remedy="Wait until whoever writes acl_file and its secrets is done, and start again.",
     )
 

@@ -1,4 +1,4 @@
-"""Partitions that nobody can read further, because somebody left a Kafka transaction open there.
+"""Finds partitions that can't be read further, because a Kafka transaction is open there.
 
 The pipeline reads what is committed. So one transaction that any producer leaves open on the half
 or op topic holds up all records from its first one on, until the broker aborts it.

@@ -20,7 +20,7 @@ _NAMED: Final = 3
 
 
 def require_nothing_deliverable(spark: SparkSession, store: CheckpointStore, version: str) -> None:
-    """Let a start pass that switches nothing on, or over nothing that may be delivered.
+    """Refuse to switch access control on while a producer may still deliver a pending half.
 
     Args:
         spark: reads the state.

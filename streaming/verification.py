@@ -69,10 +69,10 @@ class RecordVerification:
         )
 
     def _verdict(self, topics: TopicNames) -> Column:
-        """Return the call for a record: all that is decided is decided in it.
+        """Return the call that makes the whole decision about a record.
 
-        The loop that it stands in has little bytecode left of what HotSpot compiles. The class
-        looks at all names of headers, so it tells of their order as well.
+        HotSpot compiles the loop around it only up to a size of bytecode, which is nearly used up.
+        The class reads all header names, so it also tells whether they are in order.
         """
         arguments = [f.expr(one) for one in ARGUMENTS]
         return call_for_rows(self.spark, self._verifier(topics), "verdict", arguments)

@@ -59,8 +59,8 @@ class DirectChecks:
             state: the answer to be given.
 
         Returns:
-            What the answer says of the session: its id, where nothing direct can follow any more;
-            empty where that is left open. None: not certain yet, no answer may be given.
+            The DIRECT_CLOSED of the answer: the session's id if the session can't deliver the half
+            any more, else empty. None: this is not certain yet, and no answer may be sent.
         """
         if not request.direct_id:
             return ""

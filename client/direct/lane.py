@@ -43,13 +43,13 @@ class LaneOwner(Protocol):
         """Open a producer of that id, not initialised."""
 
     def delivered(self, group: list[DirectHalf]) -> None:
-        """Learn that consumers see these halves."""
+        """Take halves that consumers see now."""
 
     def fell_back(self, group: list[DirectHalf], lost: NotDelivered | None) -> None:
-        """Learn that these halves go the checked way, and why, if a transaction was begun."""
+        """Take halves that go the checked way, and the reason if a transaction was begun."""
 
     def taken_off(self, half: DirectHalf) -> None:
-        """Learn that somebody closed this half while it waited."""
+        """Take a half that another thread closed while it waited."""
 
     def end_transaction(self, session_id: str) -> None:
         """Have the brokers end what a session of this process left open."""

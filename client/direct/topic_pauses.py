@@ -1,9 +1,9 @@
 """Which topics go the checked way for a while, because a transaction with them failed. Pure.
 
 A transaction fails as a whole, and Kafka does not always say which topic is to blame. So all topics
-of the transaction pause, each longer than the one before, so that they are tried one by one. A
-topic whose transaction succeeds pauses no more. The guilty topic fails again, and its pause doubles
-each time.
+of the transaction pause, the second longer than the first and so on, and are tried one by one. A
+topic whose transaction succeeds no longer pauses. The guilty topic fails again, and its pause
+doubles each time.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _missing_markers(found: Verification, markers: Mapping[int, int], group: str
             "marker-missing",
             group,
             f"State partition {number} has no marker although batch {committed} is committed: "
-            "nobody can know whether the next batch was written.",
+            "whether the next batch was written can't be known.",
             REBUILD,
         )
         for number in range(_bound_partitions(found))

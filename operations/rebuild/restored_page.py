@@ -242,10 +242,10 @@ def _without(empty: Page, ops: Events, left_alone: Ints) -> Events:
 
 
 def _news_of_sessions(empty: Page, events: Events, pending: PendingHalves) -> Events:
-    """Return what says that no session can deliver a pending half any more.
+    """Return the ops that say that no session can deliver a pending half any more.
 
-    These are the unknown ops that close a session. Feedback of a fence that no batch has read says
-    nothing: which fences were asked for was not written down, so the session is fenced again.
+    These are the unknown ops that close a session. Feedback of a fence that no batch has read does
+    not count: no topic says which fences were requested, so the session is fenced again.
     """
     ops = events.of_kind(EventKind.OP)
     closing = ops.take(ops.detail == TRANSACTION_NOT_TYPE | CLOSED)
@@ -255,7 +255,7 @@ def _news_of_sessions(empty: Page, events: Events, pending: PendingHalves) -> Ev
 def _believed(empty: Page, events: Events, halves: Events) -> Events:
     """Return the ops without the verdicts on direct halves that do not close their session.
 
-    They counted as unknown; so they say nothing against the verdict that came later.
+    They counted as unknown, so they do not contradict the verdict that came later.
     """
     ops = events.of_kind(EventKind.OP)
     is_direct = np.zeros(empty.page_size, np.bool_)

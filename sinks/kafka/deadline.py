@@ -1,4 +1,4 @@
-"""A time limit for calls into librdkafka that have none, whatever their arguments say."""
+"""A time limit for calls into librdkafka that can hang in spite of their own timeout."""
 
 from __future__ import annotations
 

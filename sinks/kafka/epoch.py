@@ -158,7 +158,7 @@ def _open(settings: SinkSettings, state_partition: int) -> MarkedProducer:
         return MarkedProducer(settings, state_partition)
     except FencedError as error:
         raise CheckpointError(
-            "This checkpoint was replaced by a rebuilt one: nobody may write over it any more.",
+            "This checkpoint was replaced by a rebuilt one: no job may write over it any more.",
             remedy="Use the checkpoint that was rebuilt.",
             query_id=settings.query_id,
         ) from error

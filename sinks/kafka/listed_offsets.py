@@ -1,4 +1,4 @@
-"""Where partitions begin and end, or where they reach a time, as their leaders tell."""
+"""Asks leaders where partitions begin and end, or where they reach a time."""
 
 from __future__ import annotations
 

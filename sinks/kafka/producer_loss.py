@@ -16,7 +16,7 @@ def explain_loss(
         error: the last loss.
         settings: the sink's.
         batch_id: Spark's batch.
-        open_ms: how long the last transaction was open when its producer was lost.
+        open_ms: how long the last transaction had been open when its producer was lost.
     """
     if open_ms < settings.transaction_timeout_ms:
         kind = BrokerError if error.was_unanswered else FencedError

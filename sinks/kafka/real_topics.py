@@ -1,4 +1,4 @@
-"""What is known of the topics that are written to: do they exist, how wide, how large a record.
+"""What the sink knows of real topics: whether they exist, their partitions and limits.
 
 A task looks topics up while it writes. What it does with the answers becomes visible only when its
 transaction commits, so a second try that sees other topics can't contradict the first.
@@ -114,7 +114,7 @@ class TopicDirectory:
         self._is_aged = bool(self._known) and self.clock_s() - self._listed_s >= KEPT_S
 
     def forget_all(self) -> None:
-        """Forget what the brokers told, because one of them has just contradicted it."""
+        """Forget everything, because a broker has just contradicted it."""
         self._known.clear()
         self._partitions.clear()
         self._is_fresh = False

@@ -1,4 +1,4 @@
-"""What the tries of one batch have shown: which outputs Kafka will not take, and why.
+"""Learns from the tries of one batch which outputs Kafka will not take, and why.
 
 A rejected record costs its whole transaction, and the broker rejects the whole batch of records
 that it is in. The sink finds the rejected record in this order: by what it knows of the topic and

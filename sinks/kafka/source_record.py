@@ -2,8 +2,8 @@
 
 confluent-kafka raises on a header whose name is no UTF-8, and hands out half a list if asked again;
 librdkafka gives a record of more than 100,000 headers without any, and a batch that unpacks to more
-than 100 MB not at all. One sender can cause each of these, and must not stop the others. So such a
-record counts as one without readable headers, and the client is not asked again.
+than 100 MB not at all. One sender can cause each of these, and must not stop the others. So the
+sink treats such a record as one without readable headers, and does not ask the client again.
 """
 
 from __future__ import annotations

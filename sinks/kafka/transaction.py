@@ -182,8 +182,8 @@ class MarkedProducer:
     def is_superseded(self, batch_id: int) -> bool:
         """Tell whether another producer moved the marker since this one did.
 
-        To be asked if another executor may have written batches since. A look costs 2 ms; a
-        producer that learns it by being fenced has sent a batch in vain.
+        Call it if another executor may have written batches since. The call costs 2 ms; without it
+        a fenced producer would send a batch for nothing.
         """
         if self.marker is None or self.marker.next_batch >= batch_id:
             return False

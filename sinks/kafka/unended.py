@@ -1,4 +1,4 @@
-"""Transactions that the brokers do not end: what keeps them from it, and the wait for replicas."""
+"""Transactions that the brokers do not end: finds the reason, and waits for lost replicas."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def initialise_once_ended(
 
 
 def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortTopic]:
-    """Return the topics for whose replicas the end of a transaction waits.
+    """Return the topics whose missing replicas keep a transaction from ending.
 
     Args:
         settings: the sink's.
@@ -115,7 +115,7 @@ def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortT
 
 
 def short_topics(settings: SinkSettings, state_partitions: int) -> list[ShortTopic]:
-    """Return the topics for whose replicas the pipeline's transactions wait, if the brokers tell.
+    """Return the topics whose missing replicas keep the pipeline's transactions from ending.
 
     Args:
         settings: the sink's.

@@ -50,7 +50,7 @@ def require_safe(retention_hours: int, longest_reader_hours: int, *, force: bool
         raise UsageError(
             f"A retention of {retention_hours} h is shorter than the longest reader, "
             f"{longest_reader_hours} h: its files would be deleted while it reads them.",
-            remedy="Choose a longer --retention, or a truer --longest-reader.",
+            remedy="Choose a longer --retention, or a shorter --longest-reader.",
         )
     if retention_hours < RETENTION_H and not force:
         raise UsageError(

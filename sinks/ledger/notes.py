@@ -1,8 +1,8 @@
 """Notes the names in the sink's records while the sink reads them.
 
 The ledger wants the names of every transaction that something happened to, the sink the bodies of
-some of them. One pass over the topic serves both: a reader that stands in for the sink's own, reads
-what either wants, hands on what the sink asked for, and keeps the names of all.
+some of them. One pass over the topic serves both: a reader in place of the sink's own reads what
+either needs, returns what the sink asked for, and keeps the names of all.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class NotingReader:
 
     Args:
         source: reads the topic.
-        wanted: int64[n] by partition: the offsets to note, ascending, without repeats; all that is
-            asked for is among them.
+        wanted: int64[n] by partition: the offsets to note, ascending, without repeats; the sink
+            asks for no others.
         find_names: finds the names of records by itself, faster than by reading them here.
     """
 

@@ -1,1 +1,1 @@
-"""The compiled part of the sink. Nothing needs it; without it the same is done in Python."""
+"""The compiled part of the sink. It is optional: without it Python does the same work."""

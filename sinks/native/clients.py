@@ -42,7 +42,7 @@ class Stop(IntEnum):
 
 
 class ForwardedCount(ctypes.Structure):
-    """Where forwarding stands, and what it stopped for.
+    """How far forwarding came, and why it stopped.
 
     Attributes:
         at: how many offsets are done.

@@ -239,7 +239,7 @@ def test_a_start_waits_for_rules_no_longer_than_ten_looks(tmp_path: Path) -> Non
     texts = (RULES.replace("service", f"service-{number}") for number in range(100))
     watch = AccessWatch(FileRules(str(file)), pause=written_while_read(file, texts))
 
-    with pytest.raises(ConfigurationError, match="others at each of 10 looks"):
+    with pytest.raises(ConfigurationError, match="changed at each of 10 looks"):
         watch.read()
 
 

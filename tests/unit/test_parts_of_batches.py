@@ -144,7 +144,9 @@ def test_a_batch_with_fewer_rows_than_are_written_is_refused(cluster: Cluster) -
     with die_behind_part(2), pytest.raises(DiedError):
         write(settings)
 
-    with pytest.raises(CheckpointError, match="4 rows of the batch are written, which has 3"):
+    with pytest.raises(
+        CheckpointError, match="4 rows of the batch are written, but the batch has 3"
+    ):
         write(settings, halves=3)
     assert finals(cluster) == ALL[:4]
 

@@ -223,4 +223,4 @@ def test_rules_for_a_topic_name_files_by_their_whole_path(
     code, text = run(capsys, "publish", str(file), "--acl-file", "kafka:rules")
 
     assert code == 2
-    assert "line 3: The secret can't be read: orders is beside no file on a topic" in text
+    assert "line 3: The secret can't be read: orders is a relative path" in text

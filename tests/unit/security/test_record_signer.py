@@ -83,9 +83,9 @@ def test_nothing_shows_the_secret() -> None:
 
 
 def test_an_option_that_makes_no_signer_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="only one is set"):
+    with pytest.raises(ConfigurationError, match="Only one of access_key and secret_key is set"):
         ProducerOptions(access_key="account")
-    with pytest.raises(ConfigurationError, match="only one is set"):
+    with pytest.raises(ConfigurationError, match="Only one of access_key and secret_key is set"):
         Settings(secret_key=SECRET)
     with pytest.raises(ConfigurationError, match="signature_algorithm is 'MD5'"):
         ProducerOptions(signature_algorithm="MD5")
@@ -94,7 +94,7 @@ def test_an_option_that_makes_no_signer_is_refused() -> None:
 def test_an_operator_signs_where_access_is_controlled(tmp_path: Path) -> None:
     assert operator_signer(Settings()) is None
     rules = str(tmp_path / "plain_acl.yml")
-    with pytest.raises(ConfigurationError, match="what no admin account signed"):
+    with pytest.raises(ConfigurationError, match="that no admin account signed"):
         operator_signer(Settings(acl_file=rules))
 
     signed = operator_signer(Settings(acl_file=rules, access_key="root", secret_key=SECRET))
