@@ -28,12 +28,22 @@ help:
 
 setup: .venv/.ready
 
-.venv/.ready: pyproject.toml requirements/build.txt requirements/development.txt \
-		deploy/ivy.xml deploy/jars.lock deploy/prepare.py setup.py sinks/native/forward.c
-	@python=$(PYTHON); "$${python:-false}" -c "$(IS_NEW_ENOUGH)" 2>/dev/null || { \
-		echo "checkback: No Python 3.11 or later was found. Install one," \
-			"or name it: make PYTHON=/path/to/python3" >&2; exit 3; }
-	@$(PYTHON) deploy/prepare.py
+NEEDED := pyproject.toml requirements/build.txt deploy/ivy.xml deploy/jars.lock deploy/prepare.py \
+	setup.py sinks/native/forward.c
+define PREPARE
+@python=$(PYTHON); "$${python:-false}" -c "$(IS_NEW_ENOUGH)" 2>/dev/null || { \
+	echo "checkback: No Python 3.11 or later was found. Install one," \
+		"or name it: make PYTHON=/path/to/python3" >&2; exit 3; }
+@$(PYTHON) deploy/prepare.py
+endef
+
+.venv/.ready: $(NEEDED) requirements/development.txt
+	$(PREPARE)
+	@touch .venv/.runs $@
+
+# What developers need besides takes twice as long to install: the demo does not wait for it.
+.venv/.runs: $(NEEDED) requirements/extras.txt
+	$(PREPARE) --to-run
 	@touch $@
 
 # Where .ci/programs unpacks what tests look for on the path.
@@ -41,7 +51,7 @@ export PATH := $(CURDIR)/build/debian/usr/bin:$(PATH)
 programs:
 	@.ci/programs
 
-demo: setup
+demo: .venv/.runs
 	@.venv/bin/checkback demo
 
 # Each process has a broker and a Spark of its own, some 3 GB; a file's tests stay in one of them.

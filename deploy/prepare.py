@@ -1,5 +1,7 @@
 """Prepares a checkout: ``.venv`` with everything in it. Run by ``make setup``.
 
+With ``--to-run``, as ``make demo`` runs it, without what only developers need.
+
 Runs under the system's Python before anything is installed, so it imports only the standard library
 and parts of Checkback that need nothing else.
 """
@@ -33,11 +35,12 @@ def main() -> int:
         print("Installing the Python packages into .venv; the first time takes some minutes.")
         _pip("--require-hashes", "--requirement", "requirements/build.txt")
         # Without build isolation pip uses the locked setuptools.
+        lock = "extras" if "--to-run" in sys.argv else "development"
         _pip(
             "--require-hashes",
             "--no-build-isolation",
             "--requirement",
-            "requirements/development.txt",
+            f"requirements/{lock}.txt",
         )
         _pip("--no-deps", "--no-build-isolation", "--editable", ".")
     except CheckbackError as error:
