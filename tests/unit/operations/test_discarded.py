@@ -59,6 +59,15 @@ def test_a_note_says_of_its_half_that_it_was_resumed() -> None:
     assert [(one.transaction_id, one.resumed_to) for one in found] == [("a", "1:20"), ("b", "")]
 
 
+def test_a_position_chooses_no_record_of_somebody_whose_transaction_id_looks_like_one() -> None:
+    """Any text is a transaction id: one resumed two records, another sent a stranger's final."""
+    strangers = DiscardedHalf(discarded(half("0:4", at=Position(1, 3)), at=Position(0, 2)))
+
+    assert not RecordFilter(name="0:4").takes(strangers)
+    assert RecordFilter(name="0:2").takes(strangers)
+    assert RecordFilter(name="0:4").takes(given_up())
+
+
 class Scanned:
     """A scanner of topics that have these records."""
 
