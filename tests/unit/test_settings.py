@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import traceback
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -304,3 +304,10 @@ def test_a_member_that_holds_a_secret_is_masked(key: str) -> None:
 def test_an_order_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="order"):
         Settings(order="time")
+
+
+@pytest.mark.parametrize("one", [one for one in fields(Settings) if one.name.endswith("_ms")])
+def test_a_time_that_stands_for_never_elsewhere_is_refused(one: Field[Any]) -> None:
+    """Added to another time it is past: commits were refused, and batches failed for good."""
+    with pytest.raises(ConfigurationError, match=f"{one.name} is 9223372036854775807"):
+        Settings(**{one.name: 2**63 - 1})
