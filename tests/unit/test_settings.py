@@ -191,7 +191,15 @@ def test_a_wrong_value_names_its_key_and_what_it_must_be(key: str, value: str, s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [(None, "can't be read"), ("a = ", "not TOML"), ("\xff", "UTF-8")]
+    ("text", "said"),
+    [
+        (None, "can't be read"),
+        ("a = ", "not TOML"),
+        ("\xff", "UTF-8"),
+        ("check_max = " + "1" * 5_000, "not TOML"),
+        ("a = " + "[" * 5_000, "not TOML"),
+        ("kafka." + "k." * 1_500 + "a = 1", "not TOML"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_told(text: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "checkback.toml"

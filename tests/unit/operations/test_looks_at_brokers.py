@@ -258,7 +258,7 @@ def test_marks_that_can_not_be_read_are_not_taken_for_gone(codes: list[int]) -> 
 
 
 class Misnamed(Moving):
-    """A consumer of a record with a header name that is not UTF-8, and of a half behind it."""
+    """A consumer of a record with a header name that is not UTF-8, and of a half after it."""
 
     def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
         return 0, 2
