@@ -233,13 +233,14 @@ def test_a_form_of_another_site_or_session_does_nothing(stage: Stage) -> None:
         ({**form, "forgery_token": others}, {}),
         (form, {}),
         ({**form, "forgery_token": own}, {"origin": "http://evil.example"}),
+        ({**form, "forgery_token": own}, {"origin": "http://["}),
         ({**form, "forgery_token": own}, {"sec-fetch-site": "cross-site"}),
     ]
 
     for data, headers in tried:
         assert client.post("/actions/resolve", data=data, headers=headers).status_code == 403
     assert stage.action.performed == []
-    assert [one.result for one in stage.told if one.action == "resolve"] == ["refused"] * 4
+    assert [one.result for one in stage.told if one.action == "resolve"] == ["refused"] * 5
     large = client.post("/sign-in", data={"token": "x" * FORM_BYTES_MAX})
     assert large.status_code == 413
 
