@@ -91,7 +91,9 @@ def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:
     assert "searched from its beginning" in client.get("/transactions?name=unknown").text
     rows = client.get("/transactions/0:4").text
     assert rows.index("prepared") < rows.index("checked")
-    assert client.get("/transactions/nowhere").status_code == 404
+    for nowhere in ("nowhere", "9999999999:0", "0:9223372036854775808"):
+        assert client.get(f"/transactions/{nowhere}").status_code == 404
+    assert client.get("/pending", params={"older_than": "9" * 5_000 + "d"}).status_code == 400
     part = client.get("/parts/transactions/9:9")
     assert (part.status_code, "Check the id." in part.text) == (404, True)
 
