@@ -268,7 +268,7 @@ class TopicFacts:
             described = self.admin.describe_configs([asked], request_timeout=self._timeout_s)
             found = described[asked].result(self._timeout_s)
             limit = int(found["max.message.bytes"].value)
-        except (KafkaException, TimeoutError, KeyError) as error:
+        except (KafkaException, TimeoutError, KeyError, TypeError, ValueError) as error:
             _log.info("The record limit of %s is not known: %s", name, remark_of(error))
             if not isinstance(error, TimeoutError):
                 # Its settings may have changed since they were seen.

@@ -258,8 +258,8 @@ class KafkaFacts:
         return {
             **event.as_data(),
             "at": str(record.at),
-            "transaction_id": record.text(names.UNIQ_KEY),
-            "group": record.text(names.PGROUP),
+            "transaction_id": refused.transaction_id,
+            "group": refused.group,
             "body_bytes": len(record.value or b""),
             "is_half": event.facts["origin_topic"] == self.settings.topics.half,
             "may_be_sent": not refused.obstacle(self.settings.topics.half),

@@ -115,7 +115,7 @@ async def form_of(request: Request) -> dict[str, str]:
     """
     site = request.headers.get("sec-fetch-site", "same-origin")
     origin = request.headers.get("origin")
-    own = origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
+    own = origin is None or _host_of(origin) == request.headers.get("host", "")
     if site not in ("same-origin", "none") or not own:
         raise forbidden(request, "This form was not sent from the console.")
     content = b""
@@ -124,6 +124,13 @@ async def form_of(request: Request) -> dict[str, str]:
         if len(content) > FORM_BYTES_MAX:
             raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The form is too large.")
     return dict(parse_qsl(content.decode("utf-8", "replace"), keep_blank_values=True))
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # brackets that are no IPv6 address
+        return None
 
 
 Form = Annotated[dict[str, str], Depends(form_of)]

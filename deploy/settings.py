@@ -111,14 +111,18 @@ def read_file(path: Path) -> dict[str, object]:
         ConfigurationError: the file is missing, unreadable or not TOML.
     """
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = _without_tables(tomllib.loads(path.read_text("utf-8")))
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(
             f"The configuration file {path} can't be read: {why}.", remedy="Check --config."
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also for a number of thousands of digits
         raise ConfigurationError(f"{path} is not TOML: {error}.", remedy="Correct it.") from error
+    return document
+
+
+def _without_tables(document: Mapping[str, object]) -> dict[str, object]:
     found: dict[str, object] = {}
     for key, value in document.items():
         if key in FAMILIES and isinstance(value, dict):

@@ -6,6 +6,8 @@ import re
 from typing import Final, NamedTuple
 
 _TEXT: Final = re.compile(r"(\d{1,10}):(\d{1,19})")
+PARTITION_MAX: Final = 2**31 - 1
+OFFSET_MAX: Final = 2**63 - 1
 
 
 class Position(NamedTuple):
@@ -21,4 +23,6 @@ class Position(NamedTuple):
     def parse(cls, text: str) -> Position | None:
         """Return the position, None if the text is something else, such as a transaction id."""
         found = _TEXT.fullmatch(text)
-        return None if found is None else cls(int(found[1]), int(found[2]))
+        at = None if found is None else cls(int(found[1]), int(found[2]))
+        can_be = at is not None and at.partition <= PARTITION_MAX and at.offset <= OFFSET_MAX
+        return at if can_be else None

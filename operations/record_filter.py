@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord
 
 
@@ -42,7 +43,8 @@ class RecordFilter:
     """Chooses records; an empty field chooses all.
 
     Args:
-        name: partition:offset of the record, or the transaction id.
+        name: partition:offset of the record, or the transaction id. What can be a position is
+            one: a transaction id may be any text, also that of another record's position.
         group: producer group.
         topic: real topic.
         reason: the reason as the record writes it.
@@ -64,7 +66,8 @@ class RecordFilter:
 
     def takes(self, kept: KeptRecord) -> bool:
         """Return whether the filter chooses the record."""
-        if self.name and self.name not in (str(kept.record.at), kept.transaction_id):
+        at = Position.parse(self.name)
+        if self.name and (kept.transaction_id != self.name if at is None else kept.record.at != at):
             return False
         time_ms = kept.record.time_ms
         return (

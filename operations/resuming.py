@@ -6,11 +6,11 @@ resumption sees the first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
 from checkback.operations.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.operator_producer import TIMEOUT_S, abort, explained, open_producer
@@ -22,11 +22,13 @@ from checkback.operations.signing import operator_signer
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
-from checkback.protocol.errors import PrerequisiteError
+from checkback.protocol.errors import BrokerError, PrerequisiteError
 from checkback.protocol.records import OperatorFacts, note_headers, resumed_half_headers
 from checkback.protocol.signed_content import is_in_time
 from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.sink_record import BY_KEY, sent_headers
+from checkback.sinks.kafka.transaction import FENCED_CODES, PURGED_CODES, UNQUEUED_CODES
 
 HALVES_PER_TRANSACTION: Final = 100
 CLOCKS_APART_MS: Final = 600_000
@@ -66,10 +68,15 @@ class Resumer:
         self._signer = operator_signer(settings)
         self._half_partitions = half_partitions
         self._is_untimely = False
-        self._producer = open_producer(settings, connection, "resume")
+        self._open: Callable[[], Producer] = lambda: open_producer(settings, connection, "resume")
+        self._producer = self._open()
+        self.rejected: dict[Position, str] = {}
+        """What the brokers said of halves that they did not take, by their discarded record."""
 
     def resume(self, halves: Sequence[DiscardedHalf], facts: OperatorFacts) -> list[Resumed]:
         """Write a new half and a note for each record, all of them or none.
+
+        When the brokers reject one of several, each is tried by itself.
 
         Args:
             halves: the records to resume, at most HALVES_PER_TRANSACTION.
@@ -81,23 +88,37 @@ class Resumer:
                 transaction, and then the notes show whether it was committed.
             PrerequisiteError: the pipeline would refuse what the clock of this machine has signed.
         """
+        rejections: list[str] = []
         try:
             self._producer.begin_transaction()
-            resumed = self._write(halves, facts)
-            self._producer.commit_transaction(TIMEOUT_S)
+            resumed = self._write(halves, facts, rejections)
+            if not rejections:
+                self._producer.commit_transaction(TIMEOUT_S)
+                return resumed
         except KafkaException as error:
-            abort(self._producer)
-            raise explained(error, "resume") from error
+            if not rejections:
+                abort(self._producer)
+                raise explained(error, "resume") from error
         except PrerequisiteError:
             abort(self._producer)
             raise
-        return resumed
+        # A producer that was rejected can't be used again: the next one ends its transaction.
+        self._producer.purge()
+        self._producer = self._open()
+        if len(halves) == 1:
+            self.rejected[halves[0].record.at] = rejections[0]
+            return []
+        return [one for half in halves for one in self.resume([half], facts)]
 
-    def _write(self, halves: Sequence[DiscardedHalf], facts: OperatorFacts) -> list[Resumed]:
+    def _write(
+        self, halves: Sequence[DiscardedHalf], facts: OperatorFacts, rejections: list[str]
+    ) -> list[Resumed]:
         stored: dict[int, Position] = {}
         for number, half in enumerate(halves):
-            self._produce_half(half, facts, number, stored)
+            self._produce_half(half, facts, number, stored, rejections)
         self._producer.flush(TIMEOUT_S)
+        if rejections:
+            return []
         if len(stored) < len(halves):
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "not all halves were stored"))
         if self._is_untimely:
@@ -112,7 +133,12 @@ class Resumer:
         return resumed
 
     def _produce_half(
-        self, half: DiscardedHalf, facts: OperatorFacts, number: int, stored: dict[int, Position]
+        self,
+        half: DiscardedHalf,
+        facts: OperatorFacts,
+        number: int,
+        stored: dict[int, Position],
+        rejections: list[str],
     ) -> None:
         headers = resumed_half_headers(half.record.headers, str(half.record.at), facts)
         key, value = half.record.key, half.record.value
@@ -127,17 +153,24 @@ class Resumer:
                 kind, stored_at_ms = message.timestamp()
                 if signed_at_ms is not None and kind == TIMESTAMP_LOG_APPEND_TIME:
                     self._is_untimely |= not is_in_time(signed_at_ms, stored_at_ms)
+            elif error.code() not in PURGED_CODES | FENCED_CODES:
+                rejections.append(error.str())
 
         origin = half.half_at
         known = origin is not None and origin.partition < self._half_partitions
-        self._producer.produce(
-            self._topics.half,
-            value,
-            key,
-            origin.partition if origin is not None and known else BY_KEY,
-            headers=sent_headers(headers),
-            on_delivery=delivered,
-        )
+        try:
+            self._producer.produce(
+                self._topics.half,
+                value,
+                key,
+                origin.partition if origin is not None and known else BY_KEY,
+                headers=sent_headers(headers),
+                on_delivery=delivered,
+            )
+        except KafkaException as error:
+            if cause_of(error).code() not in UNQUEUED_CODES:
+                raise
+            rejections.append(cause_of(error).str())
 
     def _produce_note(self, resumed: Resumed, facts: OperatorFacts) -> None:
         record = resumed.half.record
@@ -199,4 +232,16 @@ def resume_chosen(
     left = [one for one in found if not one.resumed_to]
     for first in range(0, len(left), HALVES_PER_TRANSACTION):
         resumed += resumer.resume(left[first : first + HALVES_PER_TRANSACTION], facts)
+    if resumer.rejected:
+        raise _rejected(resumer.rejected, len(resumed))
     return found, resumed
+
+
+def _rejected(rejected: Mapping[Position, str], others: int) -> BrokerError:
+    at, said = next(iter(rejected.items()))
+    return BrokerError(
+        f"The brokers did not take {len(rejected)} of the halves, first that of {at}: "
+        f"{said.rstrip('.')}. The {others} others were resumed.",
+        remedy="Raise the half topic's max.message.bytes for one that is too large.",
+        rejected=[str(one) for one in rejected],
+    )

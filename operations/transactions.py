@@ -42,6 +42,7 @@ from checkback.protocol.properties import first_value
 from checkback.protocol.refusals import refusal_facts
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.source_record import readable_headers
 from checkback.state import marks_of
 
 
@@ -120,7 +121,7 @@ class TransactionFinder:
         wanted = transaction_id.encode()
 
         def is_it(message: Message) -> bool:
-            return first_value(message.headers() or (), names.UNIQ_KEY) == wanted
+            return first_value(readable_headers(message), names.UNIQ_KEY) == wanted
 
         return list(self.scanner.scan(self.topics.half, is_it, from_ms=from_ms))
 
@@ -252,7 +253,7 @@ def _comes_from(at: Position) -> Wanted:
     partition, offset = b"%d" % at.partition, b"%d" % at.offset
 
     def does(message: Message) -> bool:
-        headers = message.headers() or ()
+        headers = readable_headers(message)
         return (
             first_value(headers, names.TRAN_PREPARED_QUEUE_OFFSET) == offset
             and first_value(headers, names.TRAN_HALF_QUEUE_ID) == partition

@@ -38,6 +38,12 @@ NEW_PAGE_SIZE: Final = 4_096
 """Python workers took 7.9 us per transaction with 1,024, 4.9 us with 2,048 and 4.3 us with 4,096.
 Larger pages cost more to write, because an op rewrites its whole page."""
 
+TIME_MS_MAX: Final = 3_155_760_000_000
+"""A hundred years. Whoever writes 2**63-1 for "never", as with Kafka's own settings, would have the
+rules add it to a time, and so make an age of a half that is past already."""
+NUMBER_MAX: Final = 2**31 - 1
+"""What the compiled decoding counts to."""
+
 _LOCAL_MASTER: Final = re.compile(r"local(?:\[(\d+|\*)(?:\s*,\s*(\d+))?\])?")
 
 
@@ -92,18 +98,24 @@ class Settings:
         0,
         "Least time between two batches; 0: none, but a few records a second wait up to 2 s",
         least=0,
+        most=TIME_MS_MAX,
     )
-    batch_events_max: int = _setting(1_000_000, "Most halves and ops that one batch reads", least=1)
+    batch_events_max: int = _setting(
+        1_000_000, "Most halves and ops that one batch reads", least=1, most=NUMBER_MAX
+    )
     batch_bytes_max: int = _setting(
         2_147_483_648,
         "About how many bytes one batch reads: where records are large, it reads fewer; 0: any",
         least=0,
     )
     transaction_timeout_ms: int = _setting(
-        6_000, "Age from which the pipeline asks about a half without an op", least=0
+        6_000,
+        "Age from which the pipeline asks about a half without an op",
+        least=0,
+        most=TIME_MS_MAX,
     )
     check_interval_ms: int = _setting(
-        60_000, "Time between two check requests for the same half", least=1
+        60_000, "Time between two check requests for the same half", least=1, most=TIME_MS_MAX
     )
     check_max: int = _setting(
         15, "Check requests after which a half is discarded; 0 counts as 1", least=0, most=60_000
@@ -113,20 +125,23 @@ class Settings:
         "Most check requests per state partition and batch, oldest halves first; three"
         " quarters of them for one group",
         least=1,
+        most=NUMBER_MAX,
     )
     op_pages_per_group_max: int = _setting(
         200,
         "Most pages without any half that one group's ops may name in a batch, per partition of"
         " the op topics and of the state",
         least=1,
+        most=NUMBER_MAX,
     )
     half_retention_ms: int = _setting(
-        259_200_000, "Age from which a half is discarded as expired", least=1
+        259_200_000, "Age from which a half is discarded as expired", least=1, most=TIME_MS_MAX
     )
     verdict_retention_ms: int = _setting(
         3_600_000,
         "How long verdicts are remembered, and how long an op waits for its half",
         least=0,
+        most=TIME_MS_MAX,
     )
     check_enabled: bool = _setting(True, "false: no check requests, no discards")
     reject_transactions: bool = _setting(False, "true: refuse new halves, resolve the old ones")
@@ -152,6 +167,7 @@ class Settings:
         "Time after which the broker aborts an abandoned Kafka transaction; default: ten ordinary"
         " batches, or the trigger interval, at least a minute",
         least=1_000,
+        most=TIME_MS_MAX,
     )
     native_sink: bool = _setting(
         True, "false: Python builds the finals, without the sink's compiled part"
@@ -171,7 +187,9 @@ class Settings:
     metrics_host: str = _setting(
         "127.0.0.1", "Address of that endpoint; 0.0.0.0 lets other machines ask"
     )
-    progress_interval_ms: int = _setting(5_000, "Time between two progress lines", least=100)
+    progress_interval_ms: int = _setting(
+        5_000, "Time between two progress lines", least=100, most=TIME_MS_MAX
+    )
     ledger: str = _setting("", "Path of the Delta ledger; default: no ledger")
     acl_file: str = _setting(
         "",

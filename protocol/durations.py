@@ -12,7 +12,7 @@ from typing import Final
 from checkback.protocol.errors import UsageError
 
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_PART: Final = re.compile(r"(\d+)(ms|[smhd])")
+_PART: Final = re.compile(r"(\d{1,18})(ms|[smhd])")
 _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
 
 

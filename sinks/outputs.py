@@ -53,9 +53,10 @@ LIBRDKAFKA_BATCH_BYTES: Final = 1_000_000
 """librdkafka's batch.size: a topic that takes less needs its batches cut by flushing."""
 
 REFUSED_BYTES_OF_GROUP_MAX: Final = 16_000_000
-"""Bytes of keys and bodies of one group's refused records that a state partition copies in one
+"""Bytes of one group's refused records, headers included, that a state partition copies in one
 batch. Of the rest the refused topic tells the origin and the reason: a flood is not written
-twice."""
+twice. All groups together have GROUPS_AT_ONCE times as many: names of groups cost nothing."""
+GROUPS_AT_ONCE: Final = 4
 GROUP_CHARACTERS_MAX: Final = 255
 
 Words = tuple[int, int]
@@ -108,7 +109,8 @@ class BatchOutputs:
     _router: Router = field(init=False)
     _topics: dict[str, KnownTopic] = field(default_factory=dict)
     _rooms: dict[str, _Room] = field(default_factory=dict)
-    _refused_bytes: Counter[str] = field(default_factory=Counter)
+    _copied_of_group: Counter[str] = field(default_factory=Counter)
+    _copied_bytes: int = 0
 
     def __post_init__(self) -> None:
         self._names = self.settings.topics
@@ -274,9 +276,14 @@ class BatchOutputs:
         """
         if record is None or refusal.reason in VERDICT_REASONS:
             return False
-        group = group_of(record)[:GROUP_CHARACTERS_MAX]
-        self._refused_bytes[group] += len(record.value() or b"") + len(record.key() or b"")
-        return self._refused_bytes[group] > REFUSED_BYTES_OF_GROUP_MAX
+        group, most = group_of(record)[:GROUP_CHARACTERS_MAX], REFUSED_BYTES_OF_GROUP_MAX
+        size = record_bytes_max(record.key(), record.value(), record.headers() or [])
+        in_all = self._copied_bytes + size
+        if self._copied_of_group[group] + size > most or in_all > GROUPS_AT_ONCE * most:
+            return True
+        self._copied_of_group[group] += size
+        self._copied_bytes = in_all
+        return False
 
     def _find(self, topic: str) -> KnownTopic | None:
         """Look a topic up; once in a try, since it is asked for every message."""

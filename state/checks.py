@@ -124,8 +124,13 @@ def _whose_turn_it_is(
 
 
 def _fence_age_ms(rules: Rules) -> int:
-    """Return the age at which a direct half is fenced: an interval before it would be discarded."""
-    return max(0, rules.half_retention_ms - rules.check_interval_ms)
+    """Return the age at which a direct half is fenced: an interval before it would be discarded.
+
+    Where halves are kept for little longer than an interval, half of that time: a half that was
+    just stored is still to be delivered.
+    """
+    kept_ms = rules.half_retention_ms
+    return kept_ms - min(rules.check_interval_ms, kept_ms // 2)
 
 
 def _fence(builder: PageBuilder, rows: Rows) -> None:

@@ -23,6 +23,7 @@ from checkback.protocol.properties import text_value
 from checkback.sinks.kafka.asking_again import asked_again
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import next_record
+from checkback.sinks.kafka.source_record import readable_headers
 from checkback.state import CLAIM_KEY, Counter, Outcome, pack_settled
 from checkback.streaming.one_record import append_one
 
@@ -57,7 +58,7 @@ class Claim:
     @classmethod
     def from_record(cls, record: Message) -> Claim | None:
         """Return the claim in a record of the settled topic, None for a mark or a stranger's."""
-        text = text_value(record.headers() or [], HEADER)
+        text = text_value(readable_headers(record), HEADER)
         if text is None:
             return None
         try:

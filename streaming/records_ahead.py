@@ -26,7 +26,7 @@ from checkback.checkpoints.logs import Offsets
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.listed_offsets import Place, by_place, listed_offsets
-from checkback.sinks.kafka.source_record import readable
+from checkback.sinks.kafka.source_record import readable_headers
 
 ANSWER_S_MAX: Final = 2.0
 SIZES_S_MAX: Final = 5.0
@@ -147,6 +147,6 @@ def size_of(message: Message, largest: int) -> int | None:
     if error is not None:
         return None if error.code() == KafkaError._PARTITION_EOF else largest
     # A header name that is no text has no known size; the record itself can be read.
-    headers = readable(message).headers() or []
+    headers = readable_headers(message)
     of_headers = sum(len(name) + len(value or b"") for name, value in headers)
     return len(message.key() or b"") + len(message.value() or b"") + of_headers

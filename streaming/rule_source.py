@@ -163,7 +163,7 @@ class TopicRules:
         found = [] if self._consumer is None else self._consumer.consume(MESSAGES, wait_s)
         for message in found:
             error = message.error()
-            self._at_end = error is not None and error.code() == KafkaError._PARTITION_EOF
+            self._at_end |= error is not None and error.code() == KafkaError._PARTITION_EOF
             if error is None:
                 self._content = message.value() or b""
             else:

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from kafka import KafkaAdminClient
 from kafka import TopicPartition as KafkaPythonPartition
 from kafka.errors import KafkaError
 
@@ -23,11 +22,14 @@ from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.printable import printable
+from checkback.sinks.kafka.admin_client import new_admin_client
 from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
 
 STALLED_AFTER_S: Final = 10.0
 TIMEOUT_S: Final = 10.0
 LEADER_S: Final = 2.0
+ANSWER_MS_MAX: Final = 10_000
+"""The driver's loop waits for what this asks, and kafka-python's own 30 s apply to each step."""
 UNKNOWN: Final = -1
 ID_CHARACTERS_MAX: Final = 255
 """Kafka takes transactional ids of 32 KB, and each progress line names them."""
@@ -172,12 +174,15 @@ class StallWatch:
 def _with_producers(settings: Settings, stalls: Iterable[Stall]) -> list[Stall]:
     """Name who holds each partition up, as far as the brokers tell."""
     stalls = list(stalls)
-    connection = kafka_python_settings(settings.bootstrap_servers, settings.kafka)
+    known = kafka_python_settings(settings.bootstrap_servers, settings.kafka)
+    limits = {"bootstrap_timeout_ms": ANSWER_MS_MAX, "request_timeout_ms": ANSWER_MS_MAX}
     try:
-        with closing(KafkaAdminClient(**connection)) as admin:
+        with closing(new_admin_client({**known, **limits})) as admin:
             return named(admin, stalls)
-    except (KafkaError, OSError):
-        return stalls  # brokers before Kafka 2.8 do not tell, nor without the right to read
+    except (KafkaError, OSError, ValueError):
+        # Brokers before Kafka 2.8 do not tell, nor without the right to read. Newer ones may tell
+        # of states that kafka-python does not know.
+        return stalls
 
 
 def named(admin: Any, stalls: list[Stall]) -> list[Stall]:

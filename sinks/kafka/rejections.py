@@ -143,11 +143,14 @@ class KnownRejections:
     ) -> None:
         told = _telling(rejections)
         first = told[0]
-        is_ours = topic in {names.refused, names.discarded, names.settled, names.feedback}
+        # Of these nothing can be refused: no sender has a part in them, and no other topic takes
+        # them.
+        takes_all = topic in {names.settled, names.feedback, names.direct_op}
+        is_ours = takes_all or topic in {names.refused, names.discarded}
         self._spend(topic, COST_OF_ANY)
         if first.code in TOPIC_REASONS:
             self._learn_of_topic(first, is_ours=is_ours)
-        elif first.code not in RECORD_REASONS or topic in (names.settled, names.feedback):
+        elif first.code not in RECORD_REASONS or takes_all:
             raise _hopeless(first)
         elif topic == names.refused:
             self._learn_of_refused(told, directory)

@@ -71,6 +71,12 @@ class SessionFencer:
         half that is gone, or whose id can be no session of its group, has no session to fence.
         After BATCH_S the fencer looks at no further half.
         """
+        try:
+            return self._fence(lookups)
+        finally:
+            self._halves.rest()
+
+    def _fence(self, lookups: Sequence[Lookup]) -> list[FencedHalf]:
         done: list[FencedHalf] = []
         deadline_s = time.monotonic() + BATCH_S
         for lookup in lookups:

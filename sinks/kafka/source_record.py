@@ -137,6 +137,11 @@ def readable(message: PlacedRecord) -> PlacedRecord:
     return message
 
 
+def readable_headers(message: PlacedRecord) -> Headers:
+    """Return the record's headers; none where they can't be read, or where it has none."""
+    return readable(message).headers() or []
+
+
 def is_unreadable(record: SourceRecord) -> bool:
     """Tell whether the record has headers, or more, that can't be read."""
     return isinstance(record, UnreadableHeaders | UnreadableRecord)

@@ -202,7 +202,7 @@ class MarkedProducer:
             RejectedOutputError: the record is larger than the producer takes at all.
             ProducerLostError: fenced by a successor.
         """
-        report = partial(self._delivered, record=output) if self.tracks_records else None
+        report = partial(_delivered, self._rejections, output) if self.tracks_records else None
         while True:
             try:
                 self._producer.produce(
@@ -352,17 +352,10 @@ class MarkedProducer:
             "transactional.id": self.settings.transactional_id(self.state_partition),
             "transaction.timeout.ms": self.settings.transaction_timeout_ms,
             "delivery.report.only.error": True,
-            # One callback for all records: one per record would cost an allocation each.
-            "on_delivery": self._delivered,
+            # One callback for all records: one per record would cost an allocation each. No method:
+            # a producer that refers to its owner would only end with a garbage collection.
+            "on_delivery": partial(_delivered, self._rejections, None),
         }
-
-    def _delivered(
-        self, error: KafkaError | None, message: Message, record: SinkRecord | None = None
-    ) -> None:
-        if error is not None and error.code() not in PURGED_CODES:
-            topic, partition = message.topic() or "", message.partition() or 0
-            rejection = Rejection(topic, partition, error.code(), error.str(), record)
-            self._rejections.append(rejection)
 
     def _raise_rejections(self) -> None:
         rejections = list(self._rejections)
@@ -397,3 +390,11 @@ class MarkedProducer:
         error.was_rejected = cause.txn_requires_abort()
         error.was_unanswered = cause.retriable() and not cause.fatal()
         return error
+
+
+def _delivered(
+    noted: list[Rejection], record: SinkRecord | None, error: KafkaError | None, message: Message
+) -> None:
+    if error is not None and error.code() not in PURGED_CODES:
+        place = message.topic() or "", message.partition() or 0
+        noted.append(Rejection(*place, error.code(), error.str(), record))

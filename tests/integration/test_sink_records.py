@@ -226,7 +226,7 @@ def test_a_flood_of_refused_records_is_not_written_twice(
     either: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each group has its share of the refused topic; of the rest it has origin and reason."""
-    monkeypatch.setattr(outputs, "REFUSED_BYTES_OF_GROUP_MAX", 2_500)
+    monkeypatch.setattr(outputs, "REFUSED_BYTES_OF_GROUP_MAX", 3_000)
     either.halves([bytes(1_000)] * 4, group="loud")
     either.halves([b"calm"], group="calm")
     reason = RefusedReason.HALF_WITH_CHECK_TIMES

@@ -234,8 +234,8 @@ class Model:
             # Silence counts only up to where every op was read.
             read = self.all_read_until
             kept = self.rules.half_retention_ms
-            if half.may_be_delivered:  # an interval is left for the fence
-                kept = max(0, kept - self.rules.check_interval_ms)
+            if half.may_be_delivered:  # an interval is left for the fence, at most half the time
+                kept -= min(self.rules.check_interval_ms, kept // 2)
             is_old = read - half.time > kept
             is_due = read > half.deadline
             is_used_up = is_due and half.asked >= (self.rules.check_max or 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from checkback.protocol.direct import direct_transactional_id
+from checkback.protocol.errors import BrokerError
 from checkback.protocol.records import half_headers
 from checkback.sinks.kafka import sessions
+from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.sessions import BATCH_S, SessionFencer
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.plan import Lookup
@@ -49,6 +52,9 @@ class Halves:
             )
             yield offset, SimpleNamespace(headers=lambda headers=headers: headers)
 
+    def rest(self) -> None:
+        pass
+
 
 def test_sessions_without_number_hold_a_batch_up_for_seconds_only(
     monkeypatch: pytest.MonkeyPatch,
@@ -73,3 +79,25 @@ def test_sessions_without_number_hold_a_batch_up_for_seconds_only(
     assert len(done) == len(set(fenced)) == most
     assert halves.read_count == most + 1
     assert now_s <= 100.0 + BATCH_S
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_after_fencing_nobody_reads_the_half_topic_on(
+    monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """A consumer that keeps its partition asks the brokers two hundred times a second."""
+
+    def read(_: RecordReader, *__: object) -> Iterator[tuple[int, Any]]:
+        if fails:
+            raise BrokerError("Silence.", remedy="Wait.")
+        return iter([(offset, None) for offset in range(HALVES)])
+
+    rests: list[RecordReader] = []
+    monkeypatch.setattr(RecordReader, "read", read)
+    monkeypatch.setattr(RecordReader, "rest", lambda reader: rests.append(reader))
+    fencer = SessionFencer(SinkSettings("app", "q", "", {}, 1_000, 1_000))
+
+    with pytest.raises(BrokerError) if fails else nullcontext():
+        fencer.fence([LOOKUP])
+
+    assert len(rests) == 1

@@ -188,6 +188,26 @@ def test_what_a_topic_of_ours_rejects_without_a_senders_doing_ends_the_batch(top
         learn(KnownRejections(), *rejected(KafkaError.INVALID_RECORD, 1, topic=topic))
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.INVALID_RECORD,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+    ],
+)
+def test_feedback_of_a_fence_that_is_rejected_ends_the_batch_and_names_its_topic(code: int) -> None:
+    """Nothing else may become of it: it was tried again and again, a thousand times."""
+    known = KnownRejections()
+    rejection = rejected(code, 1, topic=NAMES.direct_op)
+
+    if code in rejections.MISSING_CODES:  # it is looked up once more
+        learn(known, *rejection)
+    with pytest.raises(BrokerError, match="does not take records for p-RMQ_SYS_TRANS_DIRECT_OP"):
+        learn(known, *rejection)
+
+
 def test_a_topic_of_ours_that_finds_the_time_too_late_tells_of_the_clock() -> None:
     rejection = rejected(KafkaError.INVALID_TIMESTAMP, 1, topic=NAMES.settled)
 

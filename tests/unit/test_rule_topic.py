@@ -97,3 +97,19 @@ def test_brokers_that_fall_silent_later_leave_the_rules_in_force(
     assert not watch.has_changed()
     assert watch.version == version
     assert "brokers are up" in watch.problem
+
+
+def test_a_connection_that_breaks_behind_the_last_record_hides_no_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A consumer hears of a partition's end once; what follows must not undo that."""
+
+    class Broken(Rules):
+        def assign(self, _: object) -> None:
+            super().assign(None)
+            broken = KafkaError(KafkaError._TRANSPORT)
+            self.left.append(SimpleNamespace(error=lambda: broken))
+
+    monkeypatch.setattr(rule_source, "ANSWER_S", 0.1)
+
+    assert not source(monkeypatch, Broken()).rules().accounts

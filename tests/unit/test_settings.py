@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import traceback
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,15 @@ def test_a_wrong_value_names_its_key_and_what_it_must_be(key: str, value: str, s
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [(None, "can't be read"), ("a = ", "not TOML"), ("\xff", "UTF-8")]
+    ("text", "said"),
+    [
+        (None, "can't be read"),
+        ("a = ", "not TOML"),
+        ("\xff", "UTF-8"),
+        ("check_max = " + "1" * 5_000, "not TOML"),
+        ("a = " + "[" * 5_000, "not TOML"),
+        ("kafka." + "k." * 1_500 + "a = 1", "not TOML"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_told(text: str | None, said: str, tmp_path: Path) -> None:
     path = tmp_path / "checkback.toml"
@@ -304,3 +312,11 @@ def test_a_member_that_holds_a_secret_is_masked(key: str) -> None:
 def test_an_order_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="order"):
         Settings(order="time")
+
+
+@pytest.mark.parametrize("one", [one for one in fields(Settings) if one.name.endswith("_ms")])
+def test_a_time_that_stands_for_never_elsewhere_is_refused(one: Field[Any]) -> None:
+    """Added to another time it is past: commits were refused, and batches failed for good."""
+    never: dict[str, Any] = {one.name: 2**63 - 1}
+    with pytest.raises(ConfigurationError, match=f"{one.name} is 9223372036854775807"):
+        Settings(**never)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from types import SimpleNamespace
@@ -134,3 +135,38 @@ def test_what_is_written_between_two_questions_is_no_open_transaction(
     watch.look(0)
 
     assert not watch.history.is_anything_open
+
+
+@pytest.mark.parametrize("error", [ValueError("'PrepareNothing' is not a valid TransactionState")])
+def test_a_state_that_kafka_python_does_not_know_ends_no_job(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A newer broker may tell it of the very transaction that holds the pipeline up."""
+
+    def raising(**_: Any) -> Any:
+        raise error
+
+    opened = SimpleNamespace(current_transaction_start_offset=5, producer_id=42)
+    held = SimpleNamespace(active_producers=[opened])
+    admin = SimpleNamespace(
+        describe_producers=lambda places: dict.fromkeys(places, held),
+        list_transactions=raising,
+        close=lambda: None,
+    )
+    monkeypatch.setattr(stalls, "new_admin_client", lambda _: admin)
+    stall = Stall("half", 0, 5, 7, 15)
+
+    assert stalls._with_producers(Settings(bootstrap_servers="b:1"), [stall]) == [stall]
+
+
+def test_who_holds_a_partition_up_is_asked_by_a_client_that_leaves_no_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While something stands still, it is asked every five seconds."""
+    monkeypatch.setattr(stalls, "ANSWER_MS_MAX", 100)
+    before = threading.active_count()
+    stall = Stall("half", 0, 5, 7, 15)
+
+    assert stalls._with_producers(Settings(bootstrap_servers="127.0.0.1:1"), [stall]) == [stall]
+
+    assert threading.active_count() == before

@@ -122,6 +122,20 @@ def test_a_topic_that_can_not_be_asked_about_has_no_limit_and_is_let_be(brokers:
     assert brokers.asked == ["t"]
 
 
+@pytest.mark.parametrize("told", [None, "unlimited"])
+def test_a_limit_that_a_broker_does_not_tell_keeps_nobody_from_sending(told: Any) -> None:
+    """Others than Kafka's own brokers hide the values of settings, or write them their own way."""
+    brokers = Brokers()
+    brokers.settings["max.message.bytes"] = told
+    facts = facts_of(brokers)
+
+    for _ in range(2):
+        facts.check("t", MESSAGE, 2_000_000)
+
+    assert facts.knows("t")
+    assert not facts.takes_transactions("t", b"k")
+
+
 def test_an_old_limit_serves_while_it_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The brokers may be away: a send must not wait for them twice."""
     monkeypatch.setattr("checkback.client.topic_facts.LIMITS_KEPT_S", -1.0)

@@ -91,7 +91,9 @@ def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:
     assert "searched from its beginning" in client.get("/transactions?name=unknown").text
     rows = client.get("/transactions/0:4").text
     assert rows.index("prepared") < rows.index("checked")
-    assert client.get("/transactions/nowhere").status_code == 404
+    for nowhere in ("nowhere", "9999999999:0", "0:9223372036854775808"):
+        assert client.get(f"/transactions/{nowhere}").status_code == 404
+    assert client.get("/pending", params={"older_than": "9" * 5_000 + "d"}).status_code == 400
     part = client.get("/parts/transactions/9:9")
     assert (part.status_code, "Check the id." in part.text) == (404, True)
 
@@ -233,13 +235,14 @@ def test_a_form_of_another_site_or_session_does_nothing(stage: Stage) -> None:
         ({**form, "forgery_token": others}, {}),
         (form, {}),
         ({**form, "forgery_token": own}, {"origin": "http://evil.example"}),
+        ({**form, "forgery_token": own}, {"origin": "http://["}),
         ({**form, "forgery_token": own}, {"sec-fetch-site": "cross-site"}),
     ]
 
     for data, headers in tried:
         assert client.post("/actions/resolve", data=data, headers=headers).status_code == 403
     assert stage.action.performed == []
-    assert [one.result for one in stage.told if one.action == "resolve"] == ["refused"] * 4
+    assert [one.result for one in stage.told if one.action == "resolve"] == ["refused"] * 5
     large = client.post("/sign-in", data={"token": "x" * FORM_BYTES_MAX})
     assert large.status_code == 413
 

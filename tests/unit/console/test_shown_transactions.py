@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.unit.console.console_stage import EVIL, Stage, make_stage
+from tests.unit.operations.records import NAMES, half, record
 
 from checkback.console.access import Visitor
+from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.rendering import rendered
 from checkback.console.timeline import half_properties
 from checkback.operations.history import HistoryEvent
 from checkback.operations.positions import Position
+from checkback.protocol.configuration import Settings
+from checkback.protocol.refusals import RefusedReason, refused_headers
 
 
 @pytest.fixture
@@ -118,3 +124,19 @@ def test_a_discarded_transaction_leads_to_where_it_is_resumed(stage: Stage) -> N
 
     assert '<a href="/discarded?group=' in of_a_discarded
     assert "/discarded?group=" not in of_a_pending
+
+
+def test_of_names_of_megabytes_the_list_of_refused_records_keeps_the_beginning(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A page has five hundred rows, and each links to what its record names."""
+    long = half("u" * 2_000_000, group="g" * 2_000_000, at=Position(1, 7))
+    headers = refused_headers(long.headers, RefusedReason.OP_WITHOUT_HALF, NAMES.op, *long.at)
+    found = record(NAMES.refused, headers, at=Position(0, 4))
+    scanner = nullcontext(SimpleNamespace(scan=lambda *_, **__: iter([found])))
+    monkeypatch.setattr(KafkaFacts, "scanner", lambda _: scanner)
+
+    [row] = KafkaFacts(Settings(topic_prefix=NAMES.prefix), None, lambda: 0).refused()
+
+    assert (row["transaction_id"], row["group"]) == ("u" * 1_024, "g" * 1_024)
+    assert row["at"] == "0:4"

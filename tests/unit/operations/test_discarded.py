@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError
 from tests.unit.operations.records import NAMES, discarded, half, record
 
 from checkback.operations import resuming
 from checkback.operations.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
-from checkback.operations.resuming import Resumer, chosen_halves
+from checkback.operations.resuming import Resumer, chosen_halves, resume_chosen
 from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties, records
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import PrerequisiteError
+from checkback.protocol.errors import BrokerError, PrerequisiteError
 from checkback.protocol.refusals import RefusedReason, refused_headers
 
 FACTS = records.OperatorFacts("ann", "the bank was down", 42)
@@ -57,6 +58,15 @@ def test_a_note_says_of_its_half_that_it_was_resumed() -> None:
     found = discarded_halves([note, second, first])
 
     assert [(one.transaction_id, one.resumed_to) for one in found] == [("a", "1:20"), ("b", "")]
+
+
+def test_a_position_chooses_no_record_of_somebody_whose_transaction_id_looks_like_one() -> None:
+    """Any text is a transaction id: one resumed two records, another sent a stranger's final."""
+    strangers = DiscardedHalf(discarded(half("0:4", at=Position(1, 3)), at=Position(0, 2)))
+
+    assert not RecordFilter(name="0:4").takes(strangers)
+    assert RecordFilter(name="0:2").takes(strangers)
+    assert RecordFilter(name="0:4").takes(given_up())
 
 
 class Scanned:
@@ -108,6 +118,63 @@ def test_what_a_wrong_clock_signs_is_not_resumed(monkeypatch: pytest.MonkeyPatch
         resumer.resume([given_up()], FACTS)
 
     assert kafka.steps == ["begin", "half", "abort"]
+
+
+def test_one_half_that_the_brokers_reject_keeps_no_other_from_being_resumed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of a hundred failed with it, at each try, and nothing said which it was."""
+    opened: list[Rejecting] = []
+
+    def reopened(*_: object) -> Rejecting:
+        opened.append(Rejecting(b"large"))
+        return opened[-1]
+
+    monkeypatch.setattr(resuming, "open_producer", reopened)
+    large = replace(discarded(half("b", at=Position(1, 8)), at=Position(0, 5)), value=b"large")
+    kept = [
+        discarded(half("a", at=Position(1, 7)), at=Position(0, 4)),
+        large,
+        discarded(half("c", at=Position(1, 9)), at=Position(0, 6)),
+    ]
+    scanner: Any = Scanned(discarded=kept)
+    scanner.partitions = lambda _: [0, 1]
+
+    with pytest.raises(BrokerError, match=r"1 .*0:5.*too large.* 2 others were resumed") as raised:
+        resume_chosen(scanner, Settings(topic_prefix="t-", bootstrap_servers="b:1"),
+                      RecordFilter(), FACTS)  # fmt: skip
+
+    assert raised.value.fields["rejected"] == ["0:5"]
+    assert [one.committed for one in opened] == [0, 1, 1]
+
+
+class Rejecting:
+    """A transactional producer whose brokers reject halves with one body."""
+
+    def __init__(self, body: bytes) -> None:
+        self.committed = 0
+        self._body = body
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def produce(self, _: str, value: bytes | None, *__: Any, on_delivery: Any = None, **___: Any
+                ) -> None:  # fmt: skip
+        rejected = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE) if value == self._body else None
+        message = SimpleNamespace(
+            partition=lambda: 1, offset=lambda: 20, timestamp=lambda: (TIMESTAMP_LOG_APPEND_TIME, 1)
+        )
+        if on_delivery is not None:
+            on_delivery(rejected, message)
+
+    def flush(self, _: float) -> None:
+        pass
+
+    def commit_transaction(self, _: float) -> None:
+        self.committed += 1
+
+    def purge(self) -> None:
+        pass
 
 
 class TransactionOf:

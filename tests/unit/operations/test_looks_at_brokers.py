@@ -13,14 +13,18 @@ from checkback.operations import resolving, scanning
 from checkback.operations.broker_checks import guarded
 from checkback.operations.checkpoint import repartition
 from checkback.operations.diagnosis import Diagnosis, Result
+from checkback.operations.positions import Position
 from checkback.operations.rebuild import positions, predecessors
+from checkback.operations.transactions import TransactionFinder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
-from checkback.protocol.records import Op
+from checkback.protocol.properties import TRAN_HALF_QUEUE_ID, TRAN_PREPARED_QUEUE_OFFSET
+from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka import asking_again
+from checkback.sinks.kafka.lookup import RecordReader
 from checkback.state import CLAIM_KEY
-from checkback.streaming.claim import _no_marks
+from checkback.streaming.claim import Claim, _no_marks
 
 QUERY = "00000000-0000-0000-0000-000000000001"
 MARKED_MS = 1_700_000_000_000
@@ -251,3 +255,55 @@ def test_what_a_reader_hears_before_the_first_mark_is_not_taken_for_marks_that_a
 def test_marks_that_can_not_be_read_are_not_taken_for_gone(codes: list[int]) -> None:
     with pytest.raises(BrokerError, match="Reading t-0 failed"):
         first_mark_ms(Settled(*codes))
+
+
+class Misnamed(Moving):
+    """A consumer of a record with a header name that is not UTF-8, and of a half after it."""
+
+    def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
+        return 0, 2
+
+    def assign(self, places: list[TopicPartition]) -> None:
+        make: Any = Message
+        headers = half_headers(
+            producer_group="g", transaction_id="u", real_topic="t", properties={}
+        )
+        of_final = [(TRAN_PREPARED_QUEUE_OFFSET, b"1"), (TRAN_HALF_QUEUE_ID, b"0")]
+        place = {"topic": places[0].topic, "partition": 0, "timestamp": (1, 1)}
+        plain = make(**place, offset=1, value=b"v", headers=[*headers, *of_final])
+        self.left = [Unnameable(make(**place, offset=0, value=b"v")), plain]
+
+
+class Unnameable:
+    """In place of such a record: what confluent-kafka does where it is asked for the headers."""
+
+    def __init__(self, message: Message) -> None:
+        self._message = message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._message, name)
+
+    def headers(self) -> Any:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+
+def test_a_header_name_that_is_not_utf_8_hides_no_other_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One such record on the half topic, or a real one, ended every search that passed it."""
+    monkeypatch.setattr(scanning, "Consumer", lambda _: Misnamed(NOT_LEADER))
+    topics: Any = SimpleNamespace(half="t")
+    with scanning.TopicScanner({}) as scanner:
+        finder = TransactionFinder(scanner, RecordReader({}, "t"), topics)
+
+        [half] = finder._halves("u", None)
+        [final] = finder._final(half.at, half, was_refused=False)
+
+    assert (half.at, final.at) == (Position(0, 1), Position(0, 1))
+
+
+def test_a_header_name_that_is_not_utf_8_makes_no_claim() -> None:
+    make: Any = Message
+    record: Any = Unnameable(make(topic="t", partition=0, offset=0, value=b"v"))
+
+    assert Claim.from_record(record) is None

@@ -218,6 +218,17 @@ def test_an_old_direct_half_is_fenced_an_interval_before_a_plain_one_is_discarde
     assert sorted(actions(acts)) == [Action.DISCARD_EXPIRED, Action.DISCARD_EXPIRED]
 
 
+@pytest.mark.parametrize("interval_ms", [10_000, 10_001, 60_000])
+def test_where_halves_are_kept_for_an_interval_only_a_new_direct_half_is_not_fenced(
+    interval_ms: int,
+) -> None:
+    """It was given up in the batch that read it, before its producer could deliver it."""
+    story = Story(replace(RULES, half_retention_ms=10_000, check_interval_ms=interval_ms))
+
+    assert actions(story.batch(SENT + 4_999, direct_half(0))) == []
+    assert actions(story.batch(SENT + 5_001)) == [Action.FENCE]
+
+
 def test_on_a_later_page_a_half_is_fenced_by_its_own_offset() -> None:
     story = Story(page_size=8, page=3)
     acts = story.batch(SENT + FENCE_AGE + 1, direct_half(26))

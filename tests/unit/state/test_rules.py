@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import Field, fields, replace
+from typing import Any
 
 import pytest
-from tests.unit.state.building import RULES
+from tests.property.model import Record
+from tests.property.paged import events_of
+from tests.unit.state.building import COMMIT, DUE, RULES, direct_half, half, op
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
-from checkback.state import Rules, RulesHistory
+from checkback.state import Action, Page, Rules, RulesHistory, decide
+from checkback.state.engine import Decision
 from checkback.state.rules import HISTORY_ENTRIES_MAX
 
 OTHER = replace(RULES, check_max=9)
@@ -75,3 +79,26 @@ def test_rules_without_one_of_them_are_an_error() -> None:
 
     with pytest.raises(CheckpointError, match="can't be read"):
         RulesHistory.from_json(json.dumps(document))
+
+
+def test_the_largest_times_that_can_be_set_are_those_that_no_half_reaches() -> None:
+    times = {one.name: one.metadata["most"] for one in fields(Settings) if _is_of_rules(one)}
+    slow = Rules.from_settings(Settings(**times))
+    read_ms = DUE + 60_000
+
+    def decided(page: Page, *records: Record) -> Decision:
+        decision = decide(page, events_of(list(records)), read_ms + 1, slow, read_until_ms=read_ms)
+        assert decision.wake_at_ms is None or decision.wake_at_ms > read_ms
+        return replace(decision, page=Page.unpack(decision.page.pack()))
+
+    early = decided(Page.empty(0, 0, 16), op(3, COMMIT))
+    asked = decided(early.page, half(4), direct_half(5))
+    done = decided(asked.page, half(3), op(4, COMMIT, 1))
+
+    assert (len(early.page.waiting), len(asked.outcome.action)) == (1, 0)
+    assert done.outcome.action.tolist() == [Action.COMMIT, Action.COMMIT]
+    assert done.outcome.offset.tolist() == [3, 4]
+
+
+def _is_of_rules(one: Field[Any]) -> bool:
+    return one.name.endswith("_ms") and one.name in {rule.name for rule in fields(Rules)}

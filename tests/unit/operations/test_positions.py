@@ -1,0 +1,18 @@
+"""Positions of records, as people write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from checkback.operations.positions import Position
+
+
+@pytest.mark.parametrize("at", [Position(0, 0), Position(2**31 - 1, 2**63 - 1)])
+def test_a_position_that_is_written_is_read_again(at: Position) -> None:
+    assert Position.parse(str(at)) == at
+
+
+@pytest.mark.parametrize("text", ["", "u", "1", "1:", "-1:0", "0:-1", f"{2**31}:0", f"0:{2**63}"])
+def test_what_no_record_can_have_is_no_position(text: str) -> None:
+    """Beyond Kafka's own numbers, a look into ledger or topic failed as a defect of ours."""
+    assert Position.parse(text) is None

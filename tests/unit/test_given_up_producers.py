@@ -1,0 +1,85 @@
+"""A producer that the sink gives up ends at once, with its threads and connections.
+
+The reports of its records come to a method of its owner's, so each refers to the other, and only a
+garbage collection would end it: a process that makes few objects has none for thousands of batches.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from checkback.sinks.kafka import transaction
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
+
+SETTINGS = SinkSettings("app", "q", "", {}, 1_000, 1_000)
+
+
+class Kafka:
+    """In place of confluent-kafka's producer: keeps its settings, as that does."""
+
+    made: list[weakref.ref[Any]]
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.made.append(weakref.ref(self))
+
+    def purge(self) -> None:
+        """Do nothing."""
+
+
+class Markers:
+    """In place of the store of markers."""
+
+    def __init__(self, _: SinkSettings) -> None:
+        Kafka.made.append(weakref.ref(self))
+
+    def read(self, _: list[int]) -> dict[int, Any]:
+        return {}
+
+    read_hastily = read
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+@pytest.fixture(autouse=True)
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[weakref.ref[Any]]]:
+    Kafka.made = []
+    monkeypatch.setattr(transaction, "Producer", Kafka)
+    monkeypatch.setattr(transaction, "MarkerStore", Markers)
+    gc.disable()
+    try:
+        yield Kafka.made
+    finally:
+        gc.enable()
+
+
+def test_a_producer_that_is_given_up_is_gone(
+    monkeypatch: pytest.MonkeyPatch, made: list[weakref.ref[Any]]
+) -> None:
+    monkeypatch.setattr(MarkedProducer, "_initialise", lambda _: None)
+
+    MarkedProducer(SETTINGS, 0).close()
+
+    assert [one() for one in made] == [None, None]
+
+
+def test_so_is_one_that_could_not_be_initialised(
+    monkeypatch: pytest.MonkeyPatch, made: list[weakref.ref[Any]]
+) -> None:
+    def fail(_: MarkedProducer) -> None:
+        raise ProducerLostError("The brokers do not answer.")
+
+    monkeypatch.setattr(MarkedProducer, "_initialise", fail)
+
+    with suppress(ProducerLostError):
+        MarkedProducer(SETTINGS, 0)
+
+    assert [one() for one in made] == [None, None]
