@@ -22,6 +22,7 @@ from tests.integration.running import (
     Topics,
     wait_until,
 )
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.settings import write_settings
 from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
@@ -114,7 +115,7 @@ def kill_in_its_first_batch(process: subprocess.Popen[str], checkpoint: Path) ->
 
 @pytest.mark.timeout(1_200)
 def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
-    topics: Topics, tmp_path: Path, spark: SparkSession
+    topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     settings = topics.settings(checkpoint, check_interval_ms=1_000, batch_events_max=400)
@@ -151,7 +152,7 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     assert report["moved_to"] == ""
     assert report["counts"]["unknown"] == report["counts"]["foreign"] == 0
     assert Rebuild(settings, [], is_certain=True).run_in(spark).how == "nothing"
-    with pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
         topics.send_op(waiting, "long", COMMIT)
         feeder.send([f"late-{number:02}" for number in range(10)])
@@ -177,7 +178,7 @@ def highest(log: Path) -> int:
 
 @pytest.mark.timeout(1_200)
 def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
-    topics: Topics, tmp_path: Path, spark: SparkSession
+    topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     settings = topics.settings(checkpoint, trigger_interval_ms=500)
@@ -190,8 +191,7 @@ def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
     def mend(*, is_certain: bool = True, from_topics: bool = False) -> RebuildReport:
         return Rebuild(settings, [], is_certain, from_topics).run_in(spark)
 
-    pipeline = Pipeline(settings, tmp_path)
-    with pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
         wait_until(lambda: len(topics.bodies(real)) == 8, SLOW_S, "finals")
         with pytest.raises(CheckpointError, match="still runs"):
@@ -213,7 +213,7 @@ def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
         (checkpoint / "state" / "0" / "1" / f"{committed + 1}.{kind}").unlink(missing_ok=True)
     assert changed(mend()) == ("cut", (f"commits/{committed}",), committed)
 
-    with pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
         topics.send_op(waiting, "long", COMMIT)
         wait_until(lambda: "long" in topics.bodies(real), SLOW_S, "the last final")
