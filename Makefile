@@ -2,6 +2,10 @@
 .PHONY: help setup programs demo unit coverage test check sim crash mutants bench-smoke docs release platform-wheel attach audit nightly clean
 .DEFAULT_GOAL := help
 
+# Where it is set, every process compiles what it imports: a start of the tests some 4,000 lines of
+# them for each of its processes, and each command and worker that a test starts our modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Any of these that is new enough; make PYTHON=... names another.
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
