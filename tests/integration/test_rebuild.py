@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,9 @@ SLOW_S = 240.0
 NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
 
 
-def start_rebuild(settings: Settings, folder: Path, *options: str) -> subprocess.Popen[str]:
+def start_rebuild(
+    settings: Settings, folder: Path, *options: str, jvm: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     config = folder / "rebuild.toml"
     write_settings(config, settings)
     command = [COMMAND, "checkpoint", "rebuild", "--config", str(config), "--output", "json"]
@@ -46,12 +49,15 @@ def start_rebuild(settings: Settings, folder: Path, *options: str) -> subprocess
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, **(jvm or {})},
     )
 
 
-def rebuild(settings: Settings, folder: Path, *options: str) -> tuple[int, dict[str, Any]]:
+def rebuild(
+    settings: Settings, folder: Path, *options: str, jvm: Mapping[str, str] | None = None
+) -> tuple[int, dict[str, Any]]:
     """Run the command to its end; return exit code and JSON."""
-    process = start_rebuild(settings, folder, *options)
+    process = start_rebuild(settings, folder, *options, jvm=jvm)
     told, complained = process.communicate(timeout=2 * SLOW_S)
     documents = [line for line in (told + complained).splitlines() if line.startswith("{")]
     assert documents, complained
@@ -146,7 +152,8 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     (replaced,) = tmp_path.glob("checkpoint.replaced-*")
     assert (replaced / "checkback" / "identity.json").exists()
 
-    code, report = rebuild(settings, tmp_path, "--yes")
+    with shared_jvm.lent() as jvm:
+        code, report = rebuild(settings, tmp_path, "--yes", jvm=jvm)
 
     assert (code, report["how"]) == (0, "from topics"), report
     assert report["moved_to"] == ""
