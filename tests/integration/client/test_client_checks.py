@@ -6,10 +6,11 @@ import subprocess
 import sys
 import threading
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
-from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.client import LocalTransactionState, Message, MessageExt, kafka_clients
 from checkback.client.counters import ClientEvent
 from checkback.protocol import properties as names
 from checkback.protocol.topics import TopicPlan
@@ -263,7 +264,10 @@ def test_a_listener_that_hangs_gives_its_checks_to_another_process(
     never.set()
 
 
-def test_a_check_topic_that_grows_is_read_whole(checkback: Checkback, listener: Scripted) -> None:
+def test_a_check_topic_that_grows_is_read_whole(
+    checkback: Checkback, listener: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_clients, "CHECK_METADATA_AGE_MAX_MS", 1_000)  # not to wait for ten
     listener.execute = unanswered
     producer = checkback.producer(listener)
     producer.send_message_in_transaction(ORDER)
