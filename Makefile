@@ -50,10 +50,10 @@ demo: setup
 
 # Each process has a broker and a Spark of its own, some 3 GB; a file's tests stay in one of them.
 # In their order the files that take minutes come first and the quick ones last, so that no process
-# is left waiting at the end for another one's long file. A process waits for brokers and JVMs a fifth
-# of its time, so three keep two cores busy; where memory is short there are two.
-TEST_PROCESSES ?= $(shell awk '/^MemAvailable/ {kib = $$2} END {print (kib > 12000000 ? 3 : 2)}' \
-	/proc/meminfo 2>/dev/null || echo 2)
+# is left waiting at the end for another one's long file. A process waits for brokers, JVMs and
+# timeouts for much of its time, so four keep two cores busy; where memory is short there are fewer.
+TEST_PROCESSES ?= $(shell awk '/^MemAvailable/ {gb = $$2 / 1000000} \
+	END {print (gb > 16 ? 4 : gb > 12 ? 3 : 2)}' /proc/meminfo 2>/dev/null || echo 2)
 test: setup
 	@.venv/bin/pytest -m "not nightly" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
