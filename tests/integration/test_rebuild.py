@@ -154,7 +154,6 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
 
     with shared_jvm.lent() as jvm:
         code, report = rebuild(settings, tmp_path, "--yes", jvm=jvm)
-
     assert (code, report["how"]) == (0, "from topics"), report
     assert report["moved_to"] == ""
     assert report["counts"]["unknown"] == report["counts"]["foreign"] == 0
