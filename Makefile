@@ -2,6 +2,10 @@
 .PHONY: help setup programs demo unit coverage test check sim crash mutants bench-smoke docs release platform-wheel attach audit nightly clean
 .DEFAULT_GOAL := help
 
+# Where it is set, every process compiles what it imports: a start of the tests some 4,000 lines of
+# them for each of its processes, and each command and worker that a test starts our modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Any of these that is new enough; make PYTHON=... names another.
 PYTHONS := python3 python3.14 python3.13 python3.12 python3.11
 IS_NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -56,10 +60,10 @@ demo: .venv/.runs
 
 # Each process has a broker and a Spark of its own, some 3 GB; a file's tests stay in one of them.
 # In their order the files that take minutes come first and the quick ones last, so that no process
-# is left waiting at the end for another one's long file. A process waits for brokers and JVMs a fifth
-# of its time, so three keep two cores busy; where memory is short there are two.
-TEST_PROCESSES ?= $(shell awk '/^MemAvailable/ {kib = $$2} END {print (kib > 12000000 ? 3 : 2)}' \
-	/proc/meminfo 2>/dev/null || echo 2)
+# is left waiting at the end for another one's long file. A process waits for brokers, JVMs and
+# timeouts for much of its time, so four keep two cores busy; where memory is short there are fewer.
+TEST_PROCESSES ?= $(shell awk '/^MemAvailable/ {gb = $$2 / 1000000} \
+	END {print (gb > 16 ? 4 : gb > 12 ? 3 : 2)}' /proc/meminfo 2>/dev/null || echo 2)
 test: setup
 	@.venv/bin/pytest -m "not nightly" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from checkback.testing.broker import Broker
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the simulation run first: its one long file kept a process busy after all others."""
+    items.sort(key=lambda item: "simulation" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def broker(checkback_broker: Broker) -> Broker:
     """One broker for the whole run; each test uses topic names of its own (`unique`)."""

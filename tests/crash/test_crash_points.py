@@ -1,4 +1,4 @@
-"""More than twenty crashes by SIGKILL, one after the other over one checkpoint.
+"""Some twenty crashes by SIGKILL, one after the other over one checkpoint.
 
 docs/guarantees.md says what each of them leaves behind.
 
@@ -56,12 +56,16 @@ BROKER_DIES = [
 
 STARTED_AGAIN = [
     Case("planned", "planned", ("jvm",)),
-    Case("state-upload", "state upload", ("machine",), 1),
     Case("some-committed-driver", "some committed", ("driver",), 1),
+]
+"""The pipeline is started again over the same checkpoint."""
+
+STARTED_AGAIN_AT_NIGHT = [
+    Case("state-upload", "state upload", ("machine",), 1),
     Case("all-committed", "all committed", ("machine",)),
     Case("fencing", "fencing: before commit", ("machine",), 0),
 ]
-"""The pipeline is started again over the same checkpoint."""
+"""Four starts more; docs/guarantees.md names the quicker tests of what they leave."""
 
 
 @pytest.mark.parametrize("case", TRIED_AGAIN, ids=lambda case: case.name)
@@ -74,7 +78,14 @@ def test_a_broker_that_dies_is_waited_for(run: CrashRun, case: Case) -> None:
     print(run.crash(case))
 
 
-@pytest.mark.parametrize("case", STARTED_AGAIN, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        *STARTED_AGAIN,
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in STARTED_AGAIN_AT_NIGHT),
+    ],
+    ids=lambda case: case.name,
+)
 def test_a_pipeline_that_dies_goes_on_where_it_was(run: CrashRun, case: Case) -> None:
     print(run.crash(case))
 

@@ -17,8 +17,9 @@ CASES = [
     Case("executor-committed", "committed", ("executor",), 1),
 ]
 
-# The same time limit as for the other crashes.
-pytestmark = pytest.mark.timeout(600)
+# The same time limit as for the other crashes. Seven JVMs for two moments; tests/integration's
+# test_cluster.py kills an executor at no moment in particular.
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -39,19 +39,27 @@ class SharedJvm:
     @contextmanager
     def pipeline(self, settings: Settings, folder: Path) -> Iterator[Pipeline]:
         """Give a pipeline for the block, started; a second one at the same time is refused."""
+        with self.lent() as environment:
+            pipeline = Pipeline(settings, folder, environment)
+            try:
+                with pipeline:
+                    yield pipeline
+                    if pipeline.is_alive:
+                        pipeline.terminate()
+            finally:
+                if pipeline.wait() < 0:  # nobody stops the query of a driver that was killed
+                    self._gateway.proc.kill()
+                    self.end()
+
+    @contextmanager
+    def lent(self) -> Iterator[dict[str, str]]:
+        """Give what has to be in the environment of the process that uses the JVM in the block."""
         assert not self._is_lent, "a JVM holds one Spark at a time"
         self._is_lent = True
-        pipeline = Pipeline(settings, folder, self._environment())
         try:
-            with pipeline:
-                yield pipeline
-                if pipeline.is_alive:
-                    pipeline.terminate()
+            yield self._environment()
         finally:
             self._is_lent = False
-            if pipeline.wait() < 0:  # nobody stops the query of a driver that was killed
-                self._gateway.proc.kill()
-                self.end()
 
     def end(self) -> None:
         """End the JVM; the next pipeline starts another one."""

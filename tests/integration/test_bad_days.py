@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.protocol.configuration import Settings
@@ -53,7 +54,7 @@ def commit(topics: Topics, name: str, partition: int = 0) -> None:
     topics.send_op(at, name, COMMIT)
 
 
-def test_of_two_jobs_only_one_writes(topics: Topics, tmp_path: Path) -> None:
+def test_of_two_jobs_only_one_writes(topics: Topics, tmp_path: Path, shared_jvm: SharedJvm) -> None:
     """First two checkpoints over empty topics at the same moment, then one checkpoint twice."""
     real = f"{topics.prefix}orders"
     both = [
@@ -70,7 +71,7 @@ def test_of_two_jobs_only_one_writes(topics: Topics, tmp_path: Path) -> None:
         assert error_of(refused)["fields"]["claimed_by"] == older.settings.checkpoint
         older.wait_for("started")
 
-        with make(older.settings, tmp_path / "younger") as younger:
+        with shared_jvm.pipeline(older.settings, tmp_path / "younger") as younger:
             younger.wait_for("started")
             for number in range(20):
                 commit(topics, f"later-{number:02}", number % 2)
@@ -99,10 +100,10 @@ ALL_ELSE: dict[str, Any] = {
 """Every setting that a decision could depend on, as another start might set it."""
 
 
-def run_until(settings: Settings, folder: Path, batch: int) -> None:
+def run_until(shared_jvm: SharedJvm, settings: Settings, folder: Path, batch: int) -> None:
     """Run the pipeline until a batch is committed."""
     log = folder / f"run-{uuid.uuid4().hex}"
-    with make(settings, log) as pipeline:
+    with shared_jvm.pipeline(settings, log) as pipeline:
         pipeline.wait_for("started")
         wait_until(
             (Path(settings.checkpoint) / "commits" / f"{batch}").exists, what=f"batch {batch}"
@@ -111,7 +112,7 @@ def run_until(settings: Settings, folder: Path, batch: int) -> None:
 
 
 def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
-    topics: Topics, spark: SparkSession, tmp_path: Path
+    topics: Topics, spark: SparkSession, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """The crash is after the sink's commit and before Spark's commit log."""
     checkpoint = tmp_path / "checkpoint"
@@ -129,14 +130,14 @@ def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
     topics.send_op((1, 77), "early", COMMIT, group="g")
     # Batch 0 reads; batch 1 asks, because all that batch 0 could miss has been read by then.
     for batch in (0, 1):
-        run_until(first, tmp_path, batch)
+        run_until(shared_jvm, first, tmp_path, batch)
     state, marks, checks = pages_after(spark, checkpoint), marks_of(topics), checks_of(topics)
     assert len(state) == 2
     assert 2 <= len(checks) <= 4
     for name in ("1", ".1.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 
-    run_until(replace(first, **ALL_ELSE), tmp_path, 1)
+    run_until(shared_jvm, replace(first, **ALL_ELSE), tmp_path, 1)
 
     assert pages_after(spark, checkpoint) == state
     assert (marks_of(topics), checks_of(topics)) == (marks, checks)

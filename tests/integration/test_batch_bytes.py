@@ -20,8 +20,8 @@ from checkback.protocol.errors import BrokerError
 from checkback.streaming.records_ahead import RECORDS_EACH, RecordsAhead
 
 LARGE = 500_000
-BOUND = 16 * 1_048_576
-SMALL_HALVES, LARGE_HALVES = 400, 300
+BOUND = 8 * 1_048_576
+SMALL_HALVES, LARGE_HALVES = 200, 150
 
 
 def looking_at(topics: Topics) -> RecordsAhead:

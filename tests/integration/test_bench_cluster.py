@@ -16,6 +16,7 @@ from checkback.bench.repository.control_group import control_group, inside
 from checkback.protocol.errors import PrerequisiteError
 
 
+@pytest.mark.nightly  # of the bench alone: three JVMs start
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are bound to cores on Linux only")
 def test_each_worker_keeps_to_a_core_of_its_own(tmp_path: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))

@@ -232,6 +232,7 @@ class TestCommands:
         assert json.loads(ran.stdout) == {"stopped": False, "pid": None}
 
 
+@pytest.mark.nightly  # client/test_client_cluster.py kills one of three, which comes back
 def test_one_of_three_brokers_can_go_and_come_back(tmp_path: Path) -> None:
     with EmbeddedCluster(tmp_path) as cluster:
         with admin_client(cluster.bootstrap_servers, {}) as admin:

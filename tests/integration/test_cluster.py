@@ -12,8 +12,9 @@ import re
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -22,6 +23,7 @@ from tests.integration.cluster import CLUSTER_SPARK, make_bare_python, standalon
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.tenants import ALICE, Stage, rules
 
+from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.pack import write_pack
 from checkback.deploy.settings import environment_without_settings, write_settings
 
@@ -29,35 +31,82 @@ SPARK_HOME = Path(pyspark.__file__).parent
 SUBMIT = str(SPARK_HOME / "bin" / "spark-submit")
 
 
-def test_executors_without_checkback_run_the_pipeline_and_verify_signatures(
-    bootstrap_servers: str, unique: str, tmp_path: Path
-) -> None:
-    bare_python = make_bare_python(tmp_path / "bare")
-    topics = Topics(bootstrap_servers, unique)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where master, workers and executors write."""
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def stage(broker: EmbeddedBroker, folder: Path) -> Iterator[Stage]:
+    """A pipeline with access control on two executors."""
+    bare_python, prefix = make_bare_python(folder / "bare"), f"t{uuid.uuid4().hex[:10]}-"
+    topics = Topics(broker.bootstrap_servers, prefix)
     environment = {"PYSPARK_PYTHON": str(bare_python), "PYSPARK_DRIVER_PYTHON": sys.executable}
-    accounts = tmp_path / "plain_acl.yml"
-    accounts.write_text(rules(unique))
-    names = [f"{number:02}" for number in range(40)]
-
-    with standalone_cluster(tmp_path, bare_python) as master:
+    accounts = folder / "plain_acl.yml"
+    accounts.write_text(rules(prefix))
+    with standalone_cluster(folder, bare_python) as master:
         settings = topics.settings(
-            tmp_path / "checkpoint", master=master, spark=CLUSTER_SPARK, acl_file=str(accounts)
+            folder / "checkpoint", master=master, spark=CLUSTER_SPARK, acl_file=str(accounts)
         )
-        topics.create(settings, [f"{unique}alice"], [f"{unique}a"])
-        with Pipeline(settings, tmp_path, environment) as pipeline:
+        topics.create(settings, [f"{prefix}alice"], [f"{prefix}a"])
+        with Pipeline(settings, folder, environment) as pipeline:
             pipeline.wait_for("started")
-            stage = Stage(topics, pipeline, unique, accounts)
-            alice = stage.signer(ALICE)
-            stage.op(stage.half("unsigned", None), "unsigned", alice)
-            for name in names:
-                stage.op(stage.half(name, alice), name, alice)
-            wait_until(lambda: len(stage.bodies()) == len(names), 120, "40 finals")
-            stage.wait_until_refused("unsigned", "ACCESS_KEY_MISSING")
-            assert pipeline.terminate() == 0
+            yield Stage(topics, pipeline, prefix, accounts)
 
-    assert stage.bodies() == names
-    master_log = (tmp_path / "master.log").read_text()
-    assert len(set(re.findall(r"Launching executor app-\S+/(\d+)", master_log))) == 2
+
+FIRST, SECOND, THIRD = ([f"{number:02}" for number in range(at, at + 40)] for at in (0, 40, 80))
+
+
+def commit(stage: Stage, names: list[str]) -> None:
+    alice = stage.signer(ALICE)
+    for name in names:
+        stage.op(stage.half(name, alice), name, alice)
+
+
+def launched(folder: Path) -> int:
+    """Return how many executors the master had started."""
+    log = (folder / "master.log").read_text()
+    return len(set(re.findall(r"Launching executor app-\S+/(\d+)", log)))
+
+
+def test_executors_without_checkback_run_the_pipeline_and_verify_signatures(
+    stage: Stage, folder: Path
+) -> None:
+    stage.op(stage.half("unsigned", None), "unsigned", stage.signer(ALICE))
+    commit(stage, FIRST)
+
+    wait_until(lambda: len(stage.bodies()) == len(FIRST), 120, "40 finals")
+    stage.wait_until_refused("unsigned", "ACCESS_KEY_MISSING")
+    assert stage.bodies() == FIRST
+    assert launched(folder) == 2
+
+
+def executors(folder: Path) -> list[int]:
+    """Return the executors' JVMs: each runs in a folder of its own below the cluster's."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_below = (process / "cwd").readlink().is_relative_to(folder)
+            if is_below and b"CoarseGrainedExecutorBackend" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_an_executor_that_is_killed_at_work_is_replaced_and_every_final_is_there_once(
+    stage: Stage, folder: Path
+) -> None:
+    """At no moment in particular; tests/crash/test_executor.py kills it at two points."""
+    commit(stage, SECOND)
+    os.kill(min(executors(folder)), signal.SIGKILL)
+    commit(stage, THIRD)
+
+    expected = sorted(FIRST + SECOND + THIRD)
+    wait_until(lambda: len(stage.bodies()) >= len(expected), 240, "80 finals more")
+    wait_until(lambda: launched(folder) == 3, what="another executor")
+    assert stage.pipeline.terminate() == 0, stage.pipeline.errors()
+    assert stage.bodies() == expected
 
 
 @pytest.mark.nightly

@@ -37,6 +37,7 @@ def flood(topics: Topics, group: str) -> None:
     producer.flush(60)
 
 
+@pytest.mark.nightly  # tests/spark/test_op_page_bound.py holds the rule, without 60,000 pages
 @pytest.mark.timeout(300)
 def test_the_ops_of_one_group_that_name_pages_without_end_are_bounded(
     topics: Topics, tmp_path: Path, shared_jvm: SharedJvm

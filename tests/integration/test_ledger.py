@@ -91,36 +91,35 @@ def test_every_kind_of_event_appears_once(
 
 
 def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     ledger, checkpoint = tmp_path / "ledger", tmp_path / "checkpoint"
     # A pause between batches, so that a kill finds the first batch as the last one.
     settings = topics.settings(checkpoint, ledger=str(ledger), trigger_interval_ms=4_000)
     real = f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
-    pipeline = Pipeline(settings, tmp_path)
 
-    pipeline.start()
-    pipeline.wait_for("started")
-    log, aside = ledger / "_delta_log", ledger / "_aside"
-    log.rename(aside)
-    log.write_text("the table can't be written")
-    at = topics.send_half(b"first", real)
-    topics.send_op(at, "first", COMMIT)
-    assert pipeline.wait(150) == 3, pipeline.errors()
-    assert str(ledger) in pipeline.errors()
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        pipeline.wait_for("started")
+        log, aside = ledger / "_delta_log", ledger / "_aside"
+        log.rename(aside)
+        log.write_text("the table can't be written")
+        at = topics.send_half(b"first", real)
+        topics.send_op(at, "first", COMMIT)
+        assert pipeline.wait(150) == 3, pipeline.errors()
+        assert str(ledger) in pipeline.errors()
     log.unlink()
     aside.rename(log)
     assert topics.bodies(real) == ["first"], "Kafka comes first"
     assert rows(ledger) == []
 
-    pipeline.start()
-    wait_until(lambda: events(ledger, "first"), 150, what="the rows that were missing")
-    pipeline.kill()
+    with Pipeline(settings, tmp_path) as pipeline:
+        wait_until(lambda: events(ledger, "first"), 150, what="the rows that were missing")
+        pipeline.kill()
     assert events(ledger, "first") == ["committed", "prepared"]
     forget_last_commit(checkpoint)
 
-    with pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
         maintain(DeltaLedger.open(str(ledger)), 168)
         at = topics.send_half(b"second", real)

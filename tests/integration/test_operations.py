@@ -103,6 +103,8 @@ def stage(
     with shared_jvm.pipeline(settings, folder) as pipeline:
         pipeline.wait_for("started")
         wait_until(lambda: topics.bodies(real) == ["paid"], what="the first final")
+        # Written by the other state partition, perhaps later.
+        wait_until(lambda: len(topics.reasons()) >= 2, what="both refusals")
         yield Stage(topics, settings, pipeline, real, halves)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.integration.quickness import quick_run, run_without_spark
 from tests.integration.running import COMMAND, COMMIT, Pipeline, Topics, wait_until
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.client import (
@@ -39,7 +40,7 @@ def values(topics: Topics, real: str) -> list[int]:
 
 
 def test_synchronous_sends_with_one_key_come_out_in_their_order(
-    topics: Topics, tmp_path: Path
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """They came out 1, 5, 3, 7, 2: pages of one half partition were in several state partitions."""
     topics.half_partitions = 2
@@ -63,8 +64,8 @@ def test_synchronous_sends_with_one_key_come_out_in_their_order(
         send(0, 20)
         wait_until(lambda: len(values(topics, real)) >= 5, what="the first finals")
         pipeline.kill()
-        send(20, 30)
-        pipeline.start()
+    send(20, 30)
+    with shared_jvm.pipeline(settings, tmp_path):
         send(30, 40)
         wait_until(lambda: len(values(topics, real)) >= 40, what="all finals")
     producer.shutdown()
@@ -81,7 +82,9 @@ def run_beside(settings: Settings, folder: Path, *words: str) -> tuple[int, dict
     return ran.returncode, json.loads(ran.stdout or ran.stderr)
 
 
-def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(topics: Topics, tmp_path: Path) -> None:
+def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
     settings = topics.settings(
         tmp_path / "checkpoint", transaction_timeout_ms=8_000, check_interval_ms=60_000
     )
@@ -93,7 +96,7 @@ def test_an_idle_pipeline_sleeps_wakes_and_can_be_looked_at(topics: Topics, tmp_
         time.sleep(QUIET_S)
         return (store.last_batch("commits") or 0) - before
 
-    with Pipeline(settings, tmp_path) as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         wait_until(lambda: store.last_batch("commits") is not None, what="the first batch")
         wait_until(lambda: commits_in_a_while() == 0, what="sleep")
         at = topics.send_half(b"lone", real)

@@ -8,11 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.topics import create_topics
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
-from checkback.testing import PipelineProcess, Topics, wait_until
+from checkback.testing import Topics, wait_until
 
 README = Path(__file__).parents[2] / "README.md"
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -79,7 +80,7 @@ def test_the_client_example_sends_a_half_and_commits_it(settings: Settings, tmp_
 
 
 def test_the_client_example_sends_once_what_runs_twice_with_a_kill_in_between(
-    settings: Settings, tmp_path: Path
+    settings: Settings, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     """Its check looked the order up: a second run found the first one's, and sent it again."""
     topics = Topics(settings.bootstrap_servers, settings.topic_prefix)
@@ -89,7 +90,7 @@ def test_the_client_example_sends_once_what_runs_twice_with_a_kill_in_between(
     patient = code.replace(PRINT, f"    import sys; sys.stdin.read()\n{PRINT}")
 
     assert run(killed, tmp_path).returncode == 9
-    with PipelineProcess(settings, tmp_path / "pipeline") as pipeline:
+    with shared_jvm.pipeline(settings, tmp_path / "pipeline") as pipeline:
         pipeline.wait_for("started")
         with started(patient, tmp_path) as second:  # it answers the check of the first run's half
             wait_until(lambda: topics.bodies(real) == ["42 EUR"], what="the first run's message")

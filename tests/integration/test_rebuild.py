@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.integration.running import (
     Topics,
     wait_until,
 )
+from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.settings import write_settings
 from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
@@ -35,7 +37,9 @@ SLOW_S = 240.0
 NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
 
 
-def start_rebuild(settings: Settings, folder: Path, *options: str) -> subprocess.Popen[str]:
+def start_rebuild(
+    settings: Settings, folder: Path, *options: str, jvm: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
     config = folder / "rebuild.toml"
     write_settings(config, settings)
     command = [COMMAND, "checkpoint", "rebuild", "--config", str(config), "--output", "json"]
@@ -45,12 +49,15 @@ def start_rebuild(settings: Settings, folder: Path, *options: str) -> subprocess
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        env={**os.environ, **(jvm or {})},
     )
 
 
-def rebuild(settings: Settings, folder: Path, *options: str) -> tuple[int, dict[str, Any]]:
+def rebuild(
+    settings: Settings, folder: Path, *options: str, jvm: Mapping[str, str] | None = None
+) -> tuple[int, dict[str, Any]]:
     """Run the command to its end; return exit code and JSON."""
-    process = start_rebuild(settings, folder, *options)
+    process = start_rebuild(settings, folder, *options, jvm=jvm)
     told, complained = process.communicate(timeout=2 * SLOW_S)
     documents = [line for line in (told + complained).splitlines() if line.startswith("{")]
     assert documents, complained
@@ -114,7 +121,7 @@ def kill_in_its_first_batch(process: subprocess.Popen[str], checkpoint: Path) ->
 
 @pytest.mark.timeout(1_200)
 def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
-    topics: Topics, tmp_path: Path, spark: SparkSession
+    topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     settings = topics.settings(checkpoint, check_interval_ms=1_000, batch_events_max=400)
@@ -145,13 +152,13 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     (replaced,) = tmp_path.glob("checkpoint.replaced-*")
     assert (replaced / "checkback" / "identity.json").exists()
 
-    code, report = rebuild(settings, tmp_path, "--yes")
-
+    with shared_jvm.lent() as jvm:
+        code, report = rebuild(settings, tmp_path, "--yes", jvm=jvm)
     assert (code, report["how"]) == (0, "from topics"), report
     assert report["moved_to"] == ""
     assert report["counts"]["unknown"] == report["counts"]["foreign"] == 0
     assert Rebuild(settings, [], is_certain=True).run_in(spark).how == "nothing"
-    with pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
         topics.send_op(waiting, "long", COMMIT)
         feeder.send([f"late-{number:02}" for number in range(10)])
@@ -177,7 +184,7 @@ def highest(log: Path) -> int:
 
 @pytest.mark.timeout(1_200)
 def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
-    topics: Topics, tmp_path: Path, spark: SparkSession
+    topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
     checkpoint = tmp_path / "checkpoint"
     settings = topics.settings(checkpoint, trigger_interval_ms=500)
@@ -190,8 +197,7 @@ def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
     def mend(*, is_certain: bool = True, from_topics: bool = False) -> RebuildReport:
         return Rebuild(settings, [], is_certain, from_topics).run_in(spark)
 
-    pipeline = Pipeline(settings, tmp_path)
-    with pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
         wait_until(lambda: len(topics.bodies(real)) == 8, SLOW_S, "finals")
         with pytest.raises(CheckpointError, match="still runs"):
@@ -213,7 +219,7 @@ def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
         (checkpoint / "state" / "0" / "1" / f"{committed + 1}.{kind}").unlink(missing_ok=True)
     assert changed(mend()) == ("cut", (f"commits/{committed}",), committed)
 
-    with pipeline:
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
         topics.send_op(waiting, "long", COMMIT)
         wait_until(lambda: "long" in topics.bodies(real), SLOW_S, "the last final")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -55,7 +57,8 @@ def test_what_access_control_refused_is_refused_once_and_stays_so(
         )
     )
     shutil.rmtree(tmp_path / "checkpoint")
-    told = rebuilt(tmp_path / "checkback.toml")
+    with shared_jvm.lent() as jvm:
+        told = rebuilt(tmp_path / "checkback.toml", jvm)
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         stage.op(waiting, "waiting", alice)
         wait_until(
@@ -74,11 +77,16 @@ def test_what_access_control_refused_is_refused_once_and_stays_so(
     }
 
 
-def rebuilt(config: Path) -> dict[str, dict[str, int]]:
+def rebuilt(config: Path, jvm: Mapping[str, str]) -> dict[str, dict[str, int]]:
     """Rebuild the checkpoint; return what the command says."""
     command = [COMMAND, "checkpoint", "rebuild", "--yes", "--config", str(config)]
     ran = subprocess.run(
-        [*command, "--output", "json"], capture_output=True, text=True, timeout=SLOW_S, check=False
+        [*command, "--output", "json"],
+        env={**os.environ, **jvm},
+        capture_output=True,
+        text=True,
+        timeout=SLOW_S,
+        check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found: dict[str, dict[str, int]] = json.loads(ran.stdout)

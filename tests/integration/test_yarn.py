@@ -55,8 +55,9 @@ def spark_options(python: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)  # three JVMs start, and two of them a second time
-@pytest.mark.parametrize("form", ["zip", pytest.param("wheel", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("form", ["zip", "wheel"])
 def test_yarn_restarts_a_killed_driver_and_each_final_is_written_once(
     bootstrap_servers: str, unique: str, tmp_path: Path, hadoop: Hadoop, form: str
 ) -> None:

@@ -154,7 +154,7 @@ def main(options: Mapping[str, Any]) -> None:
     """Start the producer, then do what standard input says."""
     listener = Answering(Database(Path(options["folder"])))
     producer = TransactionMQProducer(
-        "orders",
+        options["group"],
         bootstrap_servers=options["bootstrap_servers"],
         transaction_listener=listener,
         topic_prefix=options["prefix"],

@@ -36,6 +36,7 @@ class Owner:
         started = {
             "bootstrap_servers": checkback.bootstrap_servers,
             "prefix": checkback.prefix,
+            "group": checkback.group,
             "folder": str(folder),
             "real_topic": real_topic,
             **options,

@@ -52,6 +52,9 @@ class Checkback:
         self.bootstrap_servers = bootstrap_servers
         self.connection = kafka_python_settings(bootstrap_servers, {})
         self.prefix = prefix
+        # A group of its own: a killed member holds up whoever joins or leaves until its session
+        # ends, and all tests of a process share the broker.
+        self.group = f"{prefix}orders"
         self.names = TopicNames(prefix)
         self.started: list[TransactionMQProducer] = []
 
@@ -98,13 +101,13 @@ class Checkback:
     def producer(
         self,
         listener: TransactionListener,
-        group: str = "orders",
+        group: str | None = None,
         **options: Unpack[ProducerKeywords],
     ) -> TransactionMQProducer:
         """Return a started producer, shut down when the test ends."""
         options.setdefault("topic_prefix", self.prefix)
         producer = TransactionMQProducer(
-            group,
+            group or self.group,
             bootstrap_servers=self.bootstrap_servers,
             transaction_listener=listener,
             **options,
@@ -141,7 +144,7 @@ class Checkback:
         self,
         half: Any,
         times: int = 1,
-        group: str = "orders",
+        group: str | None = None,
         interval_ms: int = 60_000,
         partition: int | None = None,
         age_ms: int = 0,
@@ -151,7 +154,7 @@ class Checkback:
         headers = check_headers(half.headers, half.partition, half.offset, times)
         headers.append((TRANSACTION_CHECK_INTERVAL_MS, b"%d" % interval_ms))
         asked_ms = int(time.time() * 1000) - age_ms
-        topic = self.names.check(group)
+        topic = self.names.check(group or self.group)
         producer.send(topic, half.value, half.key, headers, partition, asked_ms).get(10)
         producer.close()
 

@@ -53,7 +53,7 @@ def test_local_transactions_and_checks_run_in_the_loop(checkback: Checkback, uni
 
     async def run() -> None:
         async with AsyncTransactionMQProducer(
-            "orders",
+            checkback.group,
             bootstrap_servers=checkback.bootstrap_servers,
             transaction_listener=listener,
             topic_prefix=checkback.prefix,
@@ -83,7 +83,7 @@ def test_a_cancelled_await_does_not_stop_the_transaction(checkback: Checkback) -
 
     async def run() -> None:
         async with AsyncTransactionMQProducer(
-            "orders",
+            checkback.group,
             bootstrap_servers=checkback.bootstrap_servers,
             transaction_listener=listener,
             topic_prefix=checkback.prefix,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.integration.client.playing import Checkback
 
 from checkback.bench.client import ClientOptions, create_real_topic, measure_in_turn, ratios
@@ -42,6 +43,7 @@ def test_all_kinds_are_measured_in_turn(checkback: Checkback) -> None:
     assert len(checkback.halves(300 + warm_up)) == 300 + warm_up
 
 
+@pytest.mark.nightly  # a pipeline and six measurements, of the bench alone
 def test_direct_delivery_is_measured_beside_the_checked_way(checkback: Checkback) -> None:
     create_real_topic(checkback.bootstrap_servers, checkback.prefix, 4)
     chosen = DirectOptions(

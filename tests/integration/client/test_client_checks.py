@@ -6,10 +6,11 @@ import subprocess
 import sys
 import threading
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
-from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.client import LocalTransactionState, Message, MessageExt, kafka_clients
 from checkback.client.counters import ClientEvent
 from checkback.protocol import properties as names
 from checkback.protocol.topics import TopicPlan
@@ -53,7 +54,7 @@ def test_the_listener_gets_the_message_as_it_was_sent(
     assert (asked.properties, asked.queue_id, asked.key) == ({"a": "b"}, 3, b"o-1")
     assert asked.transaction_id == asked.msg_id == result.transaction_id
     assert (asked.half_queue, asked.queue_offset) == (half.partition, half.offset)
-    assert (asked.check_times, asked.producer_group) == (2, "orders")
+    assert (asked.check_times, asked.producer_group) == (2, checkback.group)
 
 
 def test_an_exception_is_answered_unknown_with_a_remark(
@@ -77,7 +78,7 @@ def test_a_request_older_than_the_pipelines_check_interval_is_skipped(
     listener.execute = unanswered
     # By the writer's time, so that the test can write an old request.
     by_writer = {"message.timestamp.type": "CreateTime"}
-    checkback.create(TopicPlan(checkback.names.check("orders"), 1, by_writer))
+    checkback.create(TopicPlan(checkback.names.check(checkback.group), 1, by_writer))
     producer = checkback.producer(listener)
     producer.send_message_in_transaction(ORDER)  # tells it the broker's time
     (half,) = checkback.halves(1)
@@ -174,15 +175,17 @@ class Dies(TransactionListener):
         os._exit(9)
     def check_local_transaction(self, message):
         raise AssertionError
-producer = TransactionMQProducer("orders", bootstrap_servers=sys.argv[1],
-                                 transaction_listener=Dies(), topic_prefix=sys.argv[2])
+producer = TransactionMQProducer(sys.argv[3], bootstrap_servers=sys.argv[1],
+                                 transaction_listener=Dies(), topic_prefix=sys.argv[2],
+                                 check_session_timeout_ms=6_000)
 producer.start()
 producer.send_message_in_transaction(Message("paid", b"from the dead"))
 """
 
 
 def test_another_process_answers_for_a_killed_one(checkback: Checkback, listener: Scripted) -> None:
-    arguments = [sys.executable, "-c", DYING, checkback.bootstrap_servers, checkback.prefix]
+    told = [checkback.bootstrap_servers, checkback.prefix, checkback.group]
+    arguments = [sys.executable, "-c", DYING, *told]
     assert subprocess.run(arguments, timeout=60, check=False).returncode == 9
     (half,) = checkback.halves(1)
     assert checkback.ops() == []
@@ -261,13 +264,16 @@ def test_a_listener_that_hangs_gives_its_checks_to_another_process(
     never.set()
 
 
-def test_a_check_topic_that_grows_is_read_whole(checkback: Checkback, listener: Scripted) -> None:
+def test_a_check_topic_that_grows_is_read_whole(
+    checkback: Checkback, listener: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_clients, "CHECK_METADATA_AGE_MAX_MS", 1_000)  # not to wait for ten
     listener.execute = unanswered
     producer = checkback.producer(listener)
     producer.send_message_in_transaction(ORDER)
     (half,) = checkback.halves(1)
 
-    checkback.grow(checkback.names.check("orders"), 3)
+    checkback.grow(checkback.names.check(checkback.group), 3)
     for partition in range(3):
         checkback.ask(half, times=partition + 1, partition=partition)
 

@@ -141,7 +141,7 @@ class Committing(AsyncTransactionListener):
 def test_the_same_in_a_loop(checkback: Checkback) -> None:
     async def send() -> bool | None:
         async with AsyncTransactionMQProducer(
-            "orders",
+            checkback.group,
             bootstrap_servers=checkback.bootstrap_servers,
             transaction_listener=Committing(),
             topic_prefix=checkback.prefix,

@@ -45,7 +45,7 @@ def test_a_half_carries_what_the_pipeline_needs_in_protocol_order(
     (half,) = checkback.halves(1)
     assert (half.key, half.value) == (b"o-1", b"\x00body")
     assert [name for name, _ in half.headers[:5]] == list(names.HALF_PROTOCOL_ORDER)
-    assert header(half, names.PGROUP) == "orders"
+    assert header(half, names.PGROUP) == checkback.group
     assert header(half, names.UNIQ_KEY) == result.transaction_id == result.msg_id
     assert header(half, names.REAL_TOPIC) == "paid"
     assert header(half, names.KEYS) == "o-1 o-2"
@@ -240,7 +240,7 @@ def test_shut_down_it_takes_no_message(checkback: Checkback, listener: Scripted)
 
 def test_before_start_it_takes_no_message(checkback: Checkback, listener: Scripted) -> None:
     producer = TransactionMQProducer(
-        "orders",
+        checkback.group,
         bootstrap_servers=checkback.bootstrap_servers,
         transaction_listener=listener,
     )
