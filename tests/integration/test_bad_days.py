@@ -24,8 +24,8 @@ from checkback.testing import PipelineProcess
 
 ENVIRONMENT, REFUSED = 3, 4
 OUTAGE_S = 20
-ONE_BATCH_MS = 10**13
-"""A trigger interval under which a start makes one batch: the next one is due in the year 2286."""
+ONE_BATCH_MS = 3 * 10**12
+"""A trigger interval under which a start makes one batch: the next one is due in the year 2065."""
 
 
 def make(settings: Settings, folder: Path) -> Pipeline:
