@@ -45,7 +45,7 @@ endef
 	$(PREPARE)
 	@touch .venv/.runs $@
 
-# What developers need besides takes twice as long to install: the demo does not wait for it.
+# The demo does not wait for what only developers need.
 .venv/.runs: $(NEEDED) requirements/extras.txt
 	$(PREPARE) --to-run
 	@touch $@
