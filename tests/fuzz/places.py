@@ -72,14 +72,16 @@ class Places:
         return [self.healthy, self.small, self.compacted, self.aged, self.changing]
 
 
-def fuzz_settings(topics: Topics, checkpoint: Path, ledger: Path | None) -> Settings:
+def fuzz_settings(
+    topics: Topics, checkpoint: Path, ledger: Path | None, verdict_retention_ms: int
+) -> Settings:
     """Return the job's settings: nothing committed is asked about, what is silent is given up."""
     return topics.settings(
         checkpoint,
         transaction_timeout_ms=5_000,
         check_interval_ms=10_000,
         check_max=1,
-        verdict_retention_ms=20_000,
+        verdict_retention_ms=verdict_retention_ms,
         max_message_bytes=MAX_MESSAGE_BYTES,
         metrics_port=free_ports(1)[0],
         ledger=str(ledger or ""),
