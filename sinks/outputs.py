@@ -39,6 +39,7 @@ from checkback.sinks.plan import Lookup, half_lookups, op_lookups
 from checkback.state import CHECKS, Action, Outcome, mark_key, pack_settled
 from checkback.state.identity import identity_words
 from checkback.state.outcome import REST_UNKNOWN
+from checkback.state.shares import GROUPS_AT_ONCE
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +57,6 @@ REFUSED_BYTES_OF_GROUP_MAX: Final = 16_000_000
 """Bytes of one group's refused records, headers included, that a state partition copies in one
 batch. Of the rest the refused topic tells the origin and the reason: a flood is not written
 twice. All groups together have GROUPS_AT_ONCE times as many: names of groups cost nothing."""
-GROUPS_AT_ONCE: Final = 4
 GROUP_CHARACTERS_MAX: Final = 255
 
 Words = tuple[int, int]

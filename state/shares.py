@@ -21,7 +21,7 @@ from checkback.state.ops import is_delivered
 Ints = NDArray[np.int64]
 UNLIMITED: Final = 2**31
 GROUPS_AT_ONCE: Final = 4
-"""How many groups may use up their share of pages in one pass: names of groups cost nothing."""
+"""How many groups may use up their share in one pass, or batch: names of groups cost nothing."""
 
 
 def ranks_in_group(groups: Ints) -> Ints:

@@ -145,7 +145,7 @@ class MarkedProducer:
     the next transaction half way (KIP-890): only a later epoch shuts it out."""
     _producer: Producer = field(init=False)
     _markers: MarkerStore = field(init=False)
-    _rejections: list[Rejection] = field(default_factory=list)
+    _rejections: list[Rejection] = field(default_factory=list)  # never another: callbacks hold it
 
     def __post_init__(self) -> None:
         self._markers = MarkerStore(self.settings)

@@ -14,7 +14,8 @@ from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.rejections import KnownRejections
 from checkback.sinks.kafka.routing import Refusal
 from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.outputs import GROUPS_AT_ONCE, BatchOutputs
+from checkback.sinks.outputs import BatchOutputs
+from checkback.state.shares import GROUPS_AT_ONCE
 
 SHARE = 10_000
 REFUSAL = Refusal(RefusedReason.NOT_A_HALF)
