@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.deciding import page_outcome
 from tests.unit.state.building import COMMIT, DUE, ROLLBACK, RULES, SENT, Story, half, op
 
 from checkback.protocol.errors import CheckpointError, UsageError
@@ -21,6 +22,7 @@ from checkback.state import (
     pack_settled,
     unpack_settled,
 )
+from checkback.state.outcome import REST_UNKNOWN
 from checkback.state.packing import Reader, pack_narrow_columns
 from checkback.state.page import _HEADER, PLAIN, SettledOffsets
 from checkback.state.transitions import Phase
@@ -94,8 +96,22 @@ def test_an_outcome_that_version_1_wrote_is_read() -> None:
     assert outcome.source_offset.tolist() == [82, 2, 80]
     assert outcome.counters[Counter.REFUSALS] == 1
     assert (outcome.pending, outcome.oldest_ms, outcome.state_bytes) == (1, SENT, 0)
+    assert outcome.identity is not None
+    assert outcome.identity_rest is not None
+    identity = (1 << 48) + 1
+    assert outcome.identity.tolist() == [identity, 0, identity]
+    assert outcome.identity_rest.tolist() == [0, REST_UNKNOWN, 0]
     assert outcome.finished is not None
     assert outcome.finished.tolist() == [0] * 6 + [1] + [0] * 4 + [100_000]
+
+
+@pytest.mark.parametrize("wake_at_ms", [None, 0, SENT + 60_000])
+def test_an_outcome_says_when_its_page_has_something_to_do_next(wake_at_ms: int | None) -> None:
+    outcome = replace(story_of_version_1().outcome, wake_at_ms=wake_at_ms, state_bytes=77)
+
+    found = Outcome.unpack(outcome.pack())
+
+    assert (found.wake_at_ms, found.state_bytes) == (wake_at_ms, 77)
 
 
 def test_ages_of_commits_and_rollbacks_are_counted_and_those_of_discards_are_not() -> None:
@@ -110,6 +126,21 @@ def test_ages_of_commits_and_rollbacks_are_counted_and_those_of_discards_are_not
     story.batch(DUE + 60_001)
     assert story.outcome.counters[Counter.DISCARDS] == 1
     assert story.outcome.finished.sum() == 0
+
+
+def test_ages_are_counted_of_ops_that_waited_and_of_new_ones_in_one_batch() -> None:
+    story = Story()
+    story.batch(SENT, op(0, COMMIT, 0))
+    story.batch(SENT + 600, half(0), half(1), op(1, COMMIT, 1))
+    assert story.outcome.finished is not None
+    assert story.outcome.finished.tolist() == [0, 2] + [0] * 9 + [1_200]
+
+
+def test_a_half_that_is_stored_after_the_batchs_time_has_no_age() -> None:
+    story = Story()
+    story.batch(SENT - 5, half(0), op(0, COMMIT, 0))
+    assert story.outcome.finished is not None
+    assert story.outcome.finished.tolist() == [1] + [0] * 11
 
 
 def test_settled_marks_that_version_1_wrote_are_read() -> None:
@@ -149,6 +180,16 @@ def test_marks_are_known_by_their_pages_key() -> None:
     assert found.offset.tolist() == [82, 80]
 
 
+def test_a_claim_is_known_by_its_key_and_has_no_marks() -> None:
+    claim = pack_settled(replace(page_outcome(0), page=5), 7)
+
+    found = marks_of(CLAIM_KEY, claim)
+
+    assert found is not None
+    assert (found.batch_id, len(found.offset)) == (7, 0)
+    assert marks_of(mark_key(0, 6), claim) is None
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -165,7 +206,7 @@ def test_what_no_job_wrote_are_no_marks(key: bytes | None, value: bytes | None) 
 
 @pytest.mark.parametrize("key", [MARKS_KEY, CLAIM_KEY])
 def test_marks_that_a_newer_version_may_have_written_are_not_passed_over(key: bytes) -> None:
-    with pytest.raises(CheckpointError, match="Run the version that wrote it"):
+    with pytest.raises(CheckpointError, match=r"A settled mark .* 9.*Run the version that wrote"):
         marks_of(key, b"\x09" + bytes(200))
 
 
@@ -174,25 +215,32 @@ def test_a_mark_of_an_unknown_kind_is_not_passed_over() -> None:
         marks_of(MARKS_KEY, SETTLED_V1[:-1] + b"\xc8")
 
 
-@pytest.mark.parametrize("unpack", [Page.unpack, Outcome.unpack, unpack_settled])
-def test_an_unknown_version_stops_with_what_to_do(unpack: type) -> None:
-    with pytest.raises(CheckpointError, match=r"version 9.*Run the version that wrote it"):
+@pytest.mark.parametrize(
+    ("unpack", "what"),
+    [(Page.unpack, "page"), (Outcome.unpack, "outcome"), (unpack_settled, "settled mark")],
+)
+def test_an_unknown_version_stops_with_what_to_do(unpack: type, what: str) -> None:
+    told = rf"A {what} in this checkpoint has version 9.*Run the version that wrote it"
+    with pytest.raises(CheckpointError, match=told):
         unpack(b"\x09" + bytes(200))
 
 
 @pytest.mark.parametrize(
-    ("unpack", "blob"),
+    ("unpack", "blob", "what"),
     [
-        (Page.unpack, PAGE_V1),
-        (Outcome.unpack, OUTCOME_V1),
-        (unpack_settled, SETTLED_V1),
+        (Page.unpack, PAGE_V1, "page"),
+        (Outcome.unpack, OUTCOME_V1, "outcome"),
+        (unpack_settled, SETTLED_V1, "settled mark"),
     ],
 )
-def test_a_blob_that_is_cut_off_or_too_long_is_damaged(unpack: type, blob: bytes) -> None:
+def test_a_blob_that_is_cut_off_or_too_long_is_damaged(
+    unpack: type, blob: bytes, what: str
+) -> None:
+    told = f"A {what} in this checkpoint is damaged. Restore the checkpoint"
     for size in range(len(blob)):
-        with pytest.raises(CheckpointError, match="damaged"):
+        with pytest.raises(CheckpointError, match=told):
             unpack(blob[:size])
-    with pytest.raises(CheckpointError, match="damaged"):
+    with pytest.raises(CheckpointError, match=told):
         unpack(blob + b"\0")
 
 
