@@ -51,6 +51,19 @@ def test_the_check_of_a_closed_half_is_that_of_a_plain_one() -> None:
     assert actions(story.batch(DUE)) == [Action.CHECK, Action.CHECK_DIRECT]
 
 
+def test_an_op_that_closes_one_half_closes_no_other_of_its_batch() -> None:
+    story = Story()
+    story.batch(
+        SENT,
+        *(direct_half(offset) for offset in range(3)),
+        direct_op(0, UNKNOWN | CLOSED, 0),
+        direct_op(1, UNKNOWN, 1),
+        direct_op(9, UNKNOWN | CLOSED, 2),
+    )
+    direct = Action.CHECK_DIRECT
+    assert actions(story.batch(DUE)) == [Action.CHECK, direct, direct]
+
+
 def test_a_closed_half_is_discarded_without_a_fence() -> None:
     story = Story(ONE_CHECK)
     story.batch(SENT, direct_half(0), direct_op(0, UNKNOWN | CLOSED))
