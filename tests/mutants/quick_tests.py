@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,5 +23,11 @@ settings.load_profile("mutants")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the tests that took least time go first."""
     if STATS.exists():
-        seconds = json.loads(STATS.read_text("utf-8"))["duration_by_test"]
-        items.sort(key=lambda item: float(seconds.get(item.nodeid, 0)))
+        items.sort(key=lambda item: _seconds().get(item.nodeid, 0.0))
+
+
+@cache
+def _seconds() -> dict[str, float]:
+    """Read the times once: the process that is forked for each change has read them."""
+    times: dict[str, float] = json.loads(STATS.read_text("utf-8"))["duration_by_test"]
+    return times
