@@ -228,6 +228,7 @@ def test_an_old_direct_half_is_fenced_an_interval_before_a_plain_one_is_discarde
     assert not story.batch(SENT + FENCE_AGE)
     assert story.batch(SENT + FENCE_AGE + 1) == [Act(Action.FENCE, 0, 0, 0)]
     assert story.wake_at_ms == SENT + RULES.half_retention_ms
+    assert not story.batch(SENT + FENCE_AGE + 2)
     acts = story.batch(SENT + RULES.half_retention_ms + 1, fenced(0))
     assert sorted(actions(acts)) == [Action.DISCARD_EXPIRED, Action.DISCARD_EXPIRED]
 

@@ -250,7 +250,7 @@ def test_verdicts_and_the_times_they_are_forgotten_must_match() -> None:
     one_verdict = bytes([0, Phase.COMMITTED, 0, 0, 0, 0, 0, 0, 0])
     blob = story.page.pack()
     assert blob.endswith(one_verdict)
-    with pytest.raises(CheckpointError, match="damaged"):
+    with pytest.raises(CheckpointError, match="A page in this checkpoint is damaged"):
         Page.unpack(blob.removesuffix(one_verdict) + b"\0\x05" + bytes(7))
 
 
@@ -273,6 +273,23 @@ def test_every_verdict_comes_back_whatever_the_page_size(page_size: int) -> None
         assert np.array_equal(back.verdict, verdict)
         assert np.array_equal(back.forget_slot, forget_slot)
         assert np.array_equal(back.forget_at_ms, settled.forget_at_ms)
+
+
+def test_a_new_page_is_empty_and_each_of_its_columns_has_its_type() -> None:
+    page = Page.empty(0, 0, 8)
+
+    assert page.is_empty
+    types = [getattr(page.settled, name).dtype.str[1:] for name in ("verdict", "forget_slot")]
+    assert (*types, page.settled.forget_at_ms.dtype.str[1:]) == ("u1", "u2", "i8")
+
+
+def test_verdicts_take_two_bits_from_the_first_to_the_last_wherever_they_begin() -> None:
+    story = Story()
+    story.batch(SENT, half(1_000), half(1_003), op(1_000, COMMIT, 0), op(1_003, COMMIT, 1))
+
+    *_, start, quads, _runs = _HEADER.unpack_from(story.page.pack())
+
+    assert (start, quads) == (1_000, 1)
 
 
 def test_a_page_without_a_verdict_has_no_bytes_of_verdicts() -> None:
@@ -316,6 +333,12 @@ def test_the_least_and_the_largest_number_in_one_column_come_back() -> None:
     column = np.array([-(2**63), 2**63 - 1, 0])
     reader = Reader(pack_narrow_columns(b"", column), "page")
     assert np.array_equal(reader.narrow_column("<i8", 3), column)
+
+
+def test_a_column_that_is_not_narrowed_says_so_and_names_no_least_number() -> None:
+    column = np.array([-(2**63), 2**63 - 1])
+
+    assert pack_narrow_columns(b"", column) == bytes([8, *bytes(8)]) + column.tobytes()
 
 
 @pytest.mark.parametrize(("width", "count"), [(3, 5), (9, 5), (255, 5), (0, 2**32 - 1)])
