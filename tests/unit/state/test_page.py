@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -23,7 +23,6 @@ from checkback.state import (
     unpack_settled,
 )
 from checkback.state.outcome import REST_UNKNOWN
-from checkback.state.packing import Reader, pack_narrow_columns
 from checkback.state.page import _HEADER, PLAIN, SettledOffsets
 from checkback.state.transitions import Phase
 
@@ -78,6 +77,17 @@ def test_a_page_that_version_1_wrote_is_read() -> None:
     assert page.waiting.source_offset.tolist() == [3]
     assert page.waiting.wait_until_ms.tolist() == [SENT + 3_700_000]
     assert page.waiting.state.tolist() == [COMMIT]
+
+
+def test_what_is_read_of_a_page_has_its_types_and_stands_where_it_stood() -> None:
+    story = Story()
+    story.batch(SENT, half(3), half(1_000), half(5), op(5, COMMIT, 0), op(900, COMMIT, 1))
+    page = story.page
+    assert (page.halves.index.tolist(), page.waiting.index.tolist()) == ([3, 1_000], [900])
+    for table in (page.halves, page.waiting):
+        types = {getattr(table, one.name).dtype.str for one in fields(table)}
+        assert types == {"<i8"}
+    assert page.settled.forget_at_ms.dtype == np.int64
 
 
 def test_todays_code_writes_these_versions() -> None:
@@ -312,40 +322,6 @@ def test_a_pending_half_costs_at_most_17_bytes_of_state_where_all_came_within_a_
         identity_rest=words.integers(0, 2**32, 1024),
     )
     assert len(replace(story.page, halves=halves).pack()) / 1024 <= 17
-
-
-SPANS = (0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**62)
-
-
-@pytest.mark.parametrize("span", SPANS)
-@pytest.mark.parametrize("least", [0, SENT, -5, -(2**62)])
-def test_a_narrow_column_comes_back_and_takes_no_more_than_its_span(least: int, span: int) -> None:
-    column = np.array([least, least + span, least + span // 2])
-    blob = pack_narrow_columns(b"", column)
-    reader = Reader(blob, "page")
-    assert np.array_equal(reader.narrow_column("<i8", 3), column)
-    reader.finish()
-    widths = [width for width in (0, 1, 2, 4) if span < 256**width]
-    assert len(blob) == 9 + 3 * min(widths, default=8)
-
-
-def test_the_least_and_the_largest_number_in_one_column_come_back() -> None:
-    column = np.array([-(2**63), 2**63 - 1, 0])
-    reader = Reader(pack_narrow_columns(b"", column), "page")
-    assert np.array_equal(reader.narrow_column("<i8", 3), column)
-
-
-def test_a_column_that_is_not_narrowed_says_so_and_names_no_least_number() -> None:
-    column = np.array([-(2**63), 2**63 - 1])
-
-    assert pack_narrow_columns(b"", column) == bytes([8, *bytes(8)]) + column.tobytes()
-
-
-@pytest.mark.parametrize(("width", "count"), [(3, 5), (9, 5), (255, 5), (0, 2**32 - 1)])
-def test_a_width_or_a_count_that_nothing_has_is_damaged(width: int, count: int) -> None:
-    blob = bytes([width]) + bytes(8 + 64)
-    with pytest.raises(CheckpointError, match="damaged"):
-        Reader(blob, "page").narrow_column("<i8", count)
 
 
 def test_a_transaction_that_commits_in_the_next_batch_costs_at_most_30_bytes_of_state() -> None:
