@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.test_touched_markers import BARE, NAMES, cluster, finals, write
 
-from checkback.protocol.errors import CheckpointError, FencedError
-from checkback.sinks.kafka.epoch import RETIRED, EpochWatch, begin_epoch, retire
+from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.sinks.kafka.epoch import LOOK_TIMEOUT_S, RETIRED, EpochWatch, begin_epoch, retire
 from checkback.sinks.kafka.marker import MarkerStore
 from checkback.testing.fake_kafka import Cluster
 from checkback.testing.fake_kafka.log import PartitionLog
@@ -72,3 +72,19 @@ def test_an_older_job_learns_of_a_younger_one_though_it_has_nothing_to_write(
     with pytest.raises(FencedError):
         watch.require_own()
     watch.close()
+
+
+def test_a_look_at_the_epoch_takes_a_moment_and_an_answer_that_does_not_come_does_not_matter(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[tuple[list[int], float]] = []
+
+    def read_hastily(_: MarkerStore, partitions: list[int], timeout_s: float) -> None:
+        looks.append((partitions, timeout_s))
+        raise BrokerError("The brokers do not answer.")
+
+    monkeypatch.setattr(MarkerStore, "read_hastily", read_hastily)
+    watch = EpochWatch(BARE)
+    watch.require_own()
+
+    assert looks == [([0], LOOK_TIMEOUT_S)]

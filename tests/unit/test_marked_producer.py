@@ -71,6 +71,7 @@ class Kafka:
         self.report = settings["on_delivery"]
         self.now_s = 0.0
         self.polls: list[float] = []
+        self.sent: tuple[Any, ...] = ()
         self.polled: Callable[[], None] = lambda: None
 
     def poll(self, timeout_s: float) -> None:
@@ -78,8 +79,8 @@ class Kafka:
         self.polls.append(timeout_s)
         self.polled()
 
-    def init_transactions(self, _: float) -> None:
-        """Do nothing."""
+    def produce(self, *sent: Any, **more: Any) -> None:
+        self.sent = (*sent, *more.values())
 
     def purge(self) -> None:
         """Do nothing."""
@@ -128,6 +129,26 @@ def test_a_report_that_does_not_come_is_not_waited_for_for_ever(producer: Any) -
     assert waited_s == pytest.approx(REPORTS_WITHIN_S, abs=transaction.FLUSH_SLICE_S + 0.01)
 
 
+def test_a_tracked_record_is_sent_with_a_report_of_its_own(producer: Any) -> None:
+    kafka = producer._producer
+    producer.send(RECORD)
+    assert kafka.sent == ("orders", b"value", b"key", 3, None, [], 0)
+
+    producer.tracks_records = True
+    producer.send(RECORD)
+
+    *place, tell, _, _ = kafka.sent
+    assert place == ["orders", b"value", b"key", 3]
+    tell(TOO_LARGE, SimpleNamespace(topic=lambda: "orders", partition=lambda: 3))
+    assert producer._rejections == report(TOO_LARGE)
+
+
+def test_room_is_made_by_polling_for_a_moment(producer: Any) -> None:
+    producer.make_room()
+
+    assert producer._producer.polls == [0.1]
+
+
 def test_a_call_that_may_pass_is_tried_again_and_then_its_loss_is_unanswered(
     producer: Any,
 ) -> None:
@@ -146,7 +167,10 @@ def test_a_call_that_may_pass_is_tried_again_and_then_its_loss_is_unanswered(
         producer._guard(call)
     assert answers == ["never"]
     assert lost.value.was_unanswered
-    assert lost.value.fields["code"] == KafkaError(KafkaError._TIMED_OUT).name()
+    assert lost.value.fields == {"code": "_TIMED_OUT"}
+    assert lost.value.remedy == (
+        "Check the brokers, and that no second job runs over the same checkpoint."
+    )
 
 
 def test_who_wrote_the_batch_before_sees_whether_another_one_moved_the_marker(

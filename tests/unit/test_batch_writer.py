@@ -1,0 +1,110 @@
+"""What a batch's writer does after a try that failed, and what it asks of the marker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.deciding import page_outcome
+from tests.unit.test_touched_markers import BARE
+
+from checkback.sinks import writer
+from checkback.sinks.kafka.marker import Marker
+from checkback.sinks.writer import ROWS_LEAST, BatchWriter, rows_written
+from checkback.state import Action, Outcome
+
+TIMEOUT_S = BARE.transaction_timeout_ms / 1_000
+
+
+class Clock:
+    """In place of the module time."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(writer, "time", made)
+    return made
+
+
+def made() -> BatchWriter:
+    nothing: Any = None
+    return BatchWriter(BARE, 0, nothing, nothing, nothing)
+
+
+def outcomes(rows: int) -> list[Outcome]:
+    half = rows // 2
+    commits = [(Action.COMMIT, at, 0, at) for at in range(rows)]
+    return [page_outcome(0, *commits[:half]), page_outcome(1, *commits[half:])]
+
+
+def test_a_transaction_is_open_from_its_begin_in_this_try(clock: Clock) -> None:
+    one = made()
+    assert one._open_ms() == 0
+
+    one._begun_s = clock.now_s
+    clock.now_s += 2.5
+
+    assert one._open_ms() == 2_500
+
+
+@pytest.mark.parametrize(
+    ("rows", "rows_max"), [(ROWS_LEAST + 1, ROWS_LEAST), (4_000, 400), (4_009, 400)]
+)
+def test_a_try_that_was_open_for_the_timeout_is_followed_by_smaller_ones(
+    clock: Clock, rows: int, rows_max: int
+) -> None:
+    one = made()
+    one._begun_s = clock.now_s
+    clock.now_s += TIMEOUT_S
+
+    assert one._takes_smaller_steps(outcomes(rows)) is True
+    assert one._rows_max == rows_max
+
+
+def test_smaller_steps_shrink_further_down_to_the_least(clock: Clock) -> None:
+    one = made()
+    one._begun_s = clock.now_s
+    clock.now_s += TIMEOUT_S
+    steps = []
+    while one._takes_smaller_steps(outcomes(20_000)):
+        steps.append(one._rows_max)
+
+    assert steps == [2_000, 200, ROWS_LEAST]
+
+
+def test_a_try_that_was_quick_or_had_few_rows_is_followed_by_no_smaller_one(clock: Clock) -> None:
+    one = made()
+    one._begun_s = clock.now_s
+    clock.now_s += TIMEOUT_S - 0.01
+    assert one._takes_smaller_steps(outcomes(4_000)) is False
+    clock.now_s += 1
+    assert one._takes_smaller_steps(outcomes(ROWS_LEAST)) is False
+    assert one._rows_max == BARE.transaction_rows_max
+
+
+def test_a_marker_is_within_a_batch_once_it_counts_a_row() -> None:
+    markers = (None, Marker(3, 0), Marker(3, 0, rows_done=1))
+
+    assert [writer._is_within_a_batch(one) for one in markers] == [False, False, True]
+    assert [rows_written(one, 3) for one in markers] == [0, 0, 1]
+    assert rows_written(markers[2], 2) == 0
+
+
+@pytest.mark.parametrize("is_wary", [True, False])
+@pytest.mark.parametrize("refused", [0, 2])
+def test_the_next_batch_is_sent_with_care_where_a_measured_one_was_refused(
+    *, is_wary: bool, refused: int
+) -> None:
+    known: Any = SimpleNamespace(is_wary=is_wary)
+    written: Any = SimpleNamespace(counts=Counter(finals_refused=refused))
+
+    assert writer._is_refusing(known, written) == (is_wary and refused > 0)
