@@ -11,6 +11,7 @@ from tests.deciding import page_outcome
 from tests.unit.test_touched_markers import BARE
 
 from checkback.sinks import writer
+from checkback.sinks.batch_report import report_of
 from checkback.sinks.kafka.marker import Marker
 from checkback.sinks.writer import ROWS_LEAST, BatchWriter, rows_written
 from checkback.state import Action, Outcome
@@ -108,3 +109,34 @@ def test_the_next_batch_is_sent_with_care_where_a_measured_one_was_refused(
     written: Any = SimpleNamespace(counts=Counter(finals_refused=refused))
 
     assert writer._is_refusing(known, written) == (is_wary and refused > 0)
+
+
+def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_report(
+    clock: Clock,
+) -> None:
+    one, begun = made(), []
+    one._lost = 2
+    producer: Any = SimpleNamespace(
+        begin=lambda: begun.append(clock.now_s), commit_part=lambda *_: None
+    )
+    report = report_of(0, [])
+    outputs: Any = SimpleNamespace(report=report, now_ms=7, of=lambda *_: [], fenced=None)
+    step: Any = SimpleNamespace(outcomes=[], is_last=False, rows_done=3)
+
+    one._write_step(producer, outputs, step, 9)
+
+    assert begun == [one._begun_s] == [clock.now_s]
+    assert (one._lost, outputs.fenced) == (0, [])
+    assert one._in_parts == report
+    assert one._in_parts is not report
+
+
+def test_fences_that_failed_are_counted_over_all_parts() -> None:
+    one, report = made(), report_of(0, [])
+    one._fencer = SimpleNamespace(fence=lambda _: ["fenced"])  # type: ignore[assignment]
+    decided = page_outcome(0, *((Action.FENCE, at, 0, at) for at in range(4)))
+
+    for _ in range(2):
+        assert one._fence([decided], report) == ["fenced"]
+
+    assert report.counts["fences_failed"] == 6

@@ -25,7 +25,7 @@ from checkback.sinks.kafka.transaction import (
 from checkback.testing.fake_kafka import Cluster
 
 __all__ = ["cluster"]
-RECORD = SinkRecord("orders", 3, b"key", b"value", [], 0)
+RECORD = SinkRecord("orders", 3, b"key", b"value", [], 77)
 TOO_LARGE = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "too large")
 ABORTABLE = KafkaError(KafkaError._STATE, "over", txn_requires_abort=True)
 
@@ -72,6 +72,7 @@ class Kafka:
         self.now_s = 0.0
         self.polls: list[float] = []
         self.sent: tuple[Any, ...] = ()
+        self.refuses: list[Exception] = []
         self.polled: Callable[[], None] = lambda: None
 
     def poll(self, timeout_s: float) -> None:
@@ -79,8 +80,10 @@ class Kafka:
         self.polls.append(timeout_s)
         self.polled()
 
-    def produce(self, *sent: Any, **more: Any) -> None:
-        self.sent = (*sent, *more.values())
+    def produce(self, *sent: Any, headers: Any, timestamp: int) -> None:
+        if self.refuses:
+            raise self.refuses.pop(0)
+        self.sent = (*sent, headers, timestamp)
 
     def purge(self) -> None:
         """Do nothing."""
@@ -132,7 +135,7 @@ def test_a_report_that_does_not_come_is_not_waited_for_for_ever(producer: Any) -
 def test_a_tracked_record_is_sent_with_a_report_of_its_own(producer: Any) -> None:
     kafka = producer._producer
     producer.send(RECORD)
-    assert kafka.sent == ("orders", b"value", b"key", 3, None, [], 0)
+    assert kafka.sent == ("orders", b"value", b"key", 3, None, [], 77)
 
     producer.tracks_records = True
     producer.send(RECORD)
@@ -141,6 +144,34 @@ def test_a_tracked_record_is_sent_with_a_report_of_its_own(producer: Any) -> Non
     assert place == ["orders", b"value", b"key", 3]
     tell(TOO_LARGE, SimpleNamespace(topic=lambda: "orders", partition=lambda: 3))
     assert producer._rejections == report(TOO_LARGE)
+
+
+def test_a_full_queue_is_waited_for(producer: Any) -> None:
+    producer._producer.refuses = [BufferError("full"), BufferError("full")]
+    producer.send(RECORD)
+
+    assert producer._producer.sent[0] == "orders"
+    assert len(producer._producer.polls) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (KafkaException(TOO_LARGE), KafkaError.MSG_SIZE_TOO_LARGE, "too large"),
+        (OverflowError("too long"), KafkaError._INVALID_ARG, "OverflowError: too long"),
+        (TypeError("no bytes"), KafkaError._INVALID_ARG, "TypeError: no bytes"),
+    ],
+)
+def test_a_record_that_the_client_does_not_take_is_refused_and_not_sent_again(
+    producer: Any, error: Exception, code: int, text: str
+) -> None:
+    producer._producer.refuses = [error]
+
+    with pytest.raises(RejectedOutputError) as refused:
+        producer.send(RECORD)
+
+    assert refused.value.rejections == [Rejection("orders", 3, code, text, RECORD)]
+    assert f"output for orders: {text}" in str(refused.value)
 
 
 def test_room_is_made_by_polling_for_a_moment(producer: Any) -> None:
