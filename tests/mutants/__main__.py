@@ -19,13 +19,26 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
 COPY: Final = ROOT / "build" / "mutants"
 SETTLED: Final = ("killed", "timeout", "not checked")
 """What mutmut says of a change that a test noticed, or that was not asked for."""
+
+
+class Change(NamedTuple):
+    """A change: in which function, and its lines before (-) and after (+) it."""
+
+    function: str
+    lines: list[str]
+
+    @property
+    def short(self) -> str:
+        """The function, and what its line has become; of lines that are gone, what they were."""
+        after = [line[2:] for line in self.lines if line.startswith("+")]
+        return f"{self.function}: {' '.join(after or self.lines)}"
 
 
 def main() -> int:
@@ -40,12 +53,12 @@ def main() -> int:
     outcomes = list(_outcomes())
     survived = {name: _change(name) for name, outcome in outcomes if outcome not in SETTLED}
     known = equivalents((HERE / "equivalent.toml").read_text("utf-8"))
-    unknown = {name: change for name, change in survived.items() if change not in known}
-    stale = set() if chosen.names else known.difference(survived.values())
+    unknown = {name: change for name, change in survived.items() if change.short not in known}
+    stale = set() if chosen.names else known - {change.short for change in survived.values()}
     for name, change in unknown.items():
-        print(f"\nsurvived: {name}\n{change}")
-    for change in sorted(stale):
-        print(f"\nnoticed after all, or gone; take it out of equivalent.toml:\n{change}")
+        print("", f"survived: {name}", change.short, *change.lines, sep="\n")
+    for short in sorted(stale):
+        print("", "noticed or gone: equivalent.toml need not have it any more", short, sep="\n")
     told = Counter(outcome for _, outcome in outcomes).most_common()
     print(*(f"{number} {outcome}," for outcome, number in told), end=" ")
     print(f"{len(unknown)} to look at, {time.monotonic() - began_s:.0f} s")
@@ -76,18 +89,17 @@ def _outcomes() -> Iterator[tuple[str, str]]:
         yield name, outcome
 
 
-def _change(name: str) -> str:
-    """Return a change as `equivalent.toml` has it: function, lines before, lines after."""
+def _change(name: str) -> Change:
     function = re.sub(r"\.x(_|ǁ(\w+)ǁ)", lambda of: f".{of[2] + '.' if of[2] else ''}", name)
     shown = mutmut("show", name, output=subprocess.PIPE).splitlines()
     lines = [f"{one[0]} {one[1:].strip()}" for one in shown if re.match(r"([-+])(?!\1\1 )", one)]
-    return "\n".join([function.partition("__mutmut_")[0], *lines])
+    return Change(function.partition("__mutmut_")[0], lines)
 
 
 def equivalents(text: str) -> set[str]:
-    """Return the changes that make no difference."""
+    """Return the changes that make no difference, each as `Change.short` has it."""
     groups = tomllib.loads(text)["equivalent"]
-    return {one.strip() for group in groups for one in group["changes"].split("\n\n")}
+    return {line for group in groups for line in group["changes"].splitlines()}
 
 
 if __name__ == "__main__":

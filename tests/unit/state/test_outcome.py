@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from tests.property.model import Record
 from tests.property.paged import acts_of, events_of
@@ -96,7 +96,8 @@ def test_a_half_that_became_pending_is_told_to_whoever_keeps_a_ledger() -> None:
 def test_every_column_has_its_type_with_rows_and_without() -> None:
     columns = {"action": "u1", "offset": "i8", "detail": "i4", "source_offset": "i8"}
     columns |= {"identity": "i8", "identity_rest": "i8", "counters": "i8", "finished": "i8"}
-    for events in (events_of([]), events_of([half(0), op(0, COMMIT), op(0, ROLLBACK, 1)])):
-        outcome = decide(Page.empty(0, 0, 8), events, SENT, RULES).outcome
-
+    for events in (events_of([]), events_of([half(0), half(1), op(0, COMMIT), op(0, ROLLBACK, 1)])):
+        decision = decide(Page.empty(0, 0, 8), events, SENT, RULES)
+        outcome, pending = decision.outcome, decision.page.halves
+        assert {getattr(pending, one.name).dtype.str for one in fields(pending)} == {"<i8"}
         assert {name: getattr(outcome, name).dtype.str[1:] for name in columns} == columns
