@@ -10,10 +10,13 @@ import pytest
 from tests.deciding import page_outcome
 from tests.unit.test_touched_markers import BARE
 
+from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.sinks import writer
-from checkback.sinks.batch_report import report_of
-from checkback.sinks.kafka.marker import Marker
-from checkback.sinks.writer import ROWS_LEAST, BatchWriter, rows_written
+from checkback.sinks.batch_report import BatchReport, report_of
+from checkback.sinks.kafka.marker import BY_HAND, Marker
+from checkback.sinks.kafka.rejections import KnownRejections
+from checkback.sinks.kafka.transaction import ProducerLostError, RejectedOutputError, Rejection
+from checkback.sinks.writer import LOST_TRIES, ROWS_LEAST, BatchWriter, rows_written
 from checkback.state import Action, Outcome
 
 TIMEOUT_S = BARE.transaction_timeout_ms / 1_000
@@ -97,7 +100,7 @@ def test_a_marker_is_within_a_batch_once_it_counts_a_row() -> None:
 
     assert [writer._is_within_a_batch(one) for one in markers] == [False, False, True]
     assert [rows_written(one, 3) for one in markers] == [0, 0, 1]
-    assert rows_written(markers[2], 2) == 0
+    assert rows_written(markers[2], 2) == rows_written(None, 2) == 0
 
 
 @pytest.mark.parametrize("is_wary", [True, False])
@@ -140,3 +143,102 @@ def test_fences_that_failed_are_counted_over_all_parts() -> None:
         assert one._fence([decided], report) == ["fenced"]
 
     assert report.counts["fences_failed"] == 6
+
+
+class Tries:
+    """In place of a try: the outcome of each, and what the writer knew at it."""
+
+    def __init__(self, one: BatchWriter, *ends: Exception) -> None:
+        self.writer, self.ends = one, list(ends)
+        self.seen: list[tuple[int, bool]] = []
+        self.arguments: tuple[Any, ...] = ()
+
+    def __call__(self, *arguments: Any) -> BatchReport:
+        self.arguments = arguments
+        self.seen.append((self.writer._tries, self.writer._known.is_wary))
+        if self.ends:
+            raise self.ends.pop(0)
+        report: BatchReport = arguments[-1]
+        return report
+
+
+def trying(monkeypatch: pytest.MonkeyPatch, *ends: Exception) -> tuple[BatchWriter, Tries]:
+    directory: Any = SimpleNamespace(expect_change=lambda: None, close=lambda *_: None)
+    nothing: Any = None
+    one = BatchWriter(BARE, 4, nothing, nothing, directory)
+    tries = Tries(one, *ends)
+    monkeypatch.setattr(BatchWriter, "_try", lambda _, *arguments: tries(*arguments))
+    return one, tries
+
+
+def test_a_batch_is_tried_once_where_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, tries = trying(monkeypatch)
+
+    report = one.write([], 9, 8)
+
+    assert tries.seen == [(1, False)]
+    assert tries.arguments == ([], 9, 8, report)
+    assert report == report_of(4, [])
+    assert not one._has_stumbled
+
+
+def test_a_producer_that_is_lost_three_times_ends_the_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost = [ProducerLostError("Fenced.") for _ in range(LOST_TRIES + 1)]
+    one, tries = trying(monkeypatch, *lost)
+
+    with pytest.raises(FencedError):
+        one.write([], 9, 9)
+
+    assert [number for number, _ in tries.seen] == [1, 2, 3]
+
+
+def test_who_is_wary_stays_so_when_a_producer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    rejected = ProducerLostError("Aborted.")
+    rejected.was_rejected = True
+    one, tries = trying(monkeypatch, rejected, ProducerLostError("Fenced."))
+
+    one.write([], 9, 9)
+
+    assert tries.seen == [(1, False), (2, True), (3, True)]
+    assert one._has_stumbled
+
+
+def test_a_batch_is_given_up_after_so_many_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "TRIES", 4)
+    learned: list[Any] = []
+    monkeypatch.setattr(KnownRejections, "learn", lambda _, *arguments: learned.append(arguments))
+    rejections = [Rejection("orders", 0, 10, "too large")]
+    one, tries = trying(monkeypatch, *(RejectedOutputError(rejections) for _ in range(9)))
+
+    with pytest.raises(BrokerError, match="rejected batch 9 of state partition 4 4 times"):
+        one.write([], 9, 9)
+
+    assert [number for number, _ in tries.seen] == [1, 2, 3, 4]
+    assert learned == [(rejections, BARE.topics, one.directory)] * 4
+
+
+@pytest.mark.parametrize(
+    ("marker", "batch_id", "wrong"),
+    [
+        (None, 4, "0 is gone before batch 4: whether"),
+        (Marker(3, 0, BY_HAND), 3, "0 was set by hand before"),
+        (Marker(3, 0, 2), 3, "0 is of epoch 2, this start's is 0, before"),
+        (Marker(5, 0), 3, "0 is past batch 4 before"),
+        (Marker(3, 0, rows_done=1), 4, "0 says that batch 3 is written in part only before"),
+    ],
+)
+def test_a_marker_that_this_start_can_not_have_written_is_refused(
+    marker: Marker | None, batch_id: int, wrong: str
+) -> None:
+    with pytest.raises(CheckpointError, match=f"state partition {wrong}") as refused:
+        made()._require_own(marker, batch_id, 3)
+
+    assert refused.value.fields == {"state_partition": 0, "batch_id": batch_id}
+    assert "Run `checkback checkpoint rebuild`" in refused.value.remedy
+
+
+@pytest.mark.parametrize("marker", [None, Marker(3, 0), Marker(4, 0), Marker(2, 0)])
+def test_a_marker_that_this_start_can_have_written_is_taken(marker: Marker | None) -> None:
+    made()._require_own(marker, 3, 3)
