@@ -194,6 +194,30 @@ def test_a_producer_that_is_lost_three_times_ends_the_batch(
     assert [number for number, _ in tries.seen] == [1, 2, 3]
 
 
+def test_a_producer_that_is_lost_for_being_slow_ends_the_batch_as_too_slow(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    one, _ = trying(monkeypatch, *(ProducerLostError("Fenced.") for _ in range(LOST_TRIES)))
+    monkeypatch.setattr(BatchWriter, "_open_ms", lambda _: BARE.transaction_timeout_ms)
+
+    with pytest.raises(BrokerError, match="Batch 9 took longer"):
+        one.write([], 9, 9)
+
+
+def test_the_next_batch_is_sent_with_care_after_a_second_try_and_in_twice_as_large_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, tries = trying(monkeypatch, ProducerLostError("Fenced."))
+    one._rows_max = 100
+
+    one.write([], 9, 9)
+    assert (one._has_stumbled, one._rows_max) == (True, 200)
+    one.write([], 10, 9)
+    assert (one._has_stumbled, one._rows_max) == (False, 400)
+
+    assert tries.seen == [(1, False), (2, False), (1, True)]
+
+
 def test_who_is_wary_stays_so_when_a_producer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     rejected = ProducerLostError("Aborted.")
     rejected.was_rejected = True
@@ -237,6 +261,24 @@ def test_a_marker_that_this_start_can_not_have_written_is_refused(
 
     assert refused.value.fields == {"state_partition": 0, "batch_id": batch_id}
     assert "Run `checkback checkpoint rebuild`" in refused.value.remedy
+
+
+def test_a_producer_is_made_with_the_client_finder_of_the_forwarder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[tuple[Any, ...]] = []
+
+    def make(*arguments: Any) -> Any:
+        found.append(arguments)
+        return SimpleNamespace(marker=Marker(3, 0), is_spent=False)
+
+    monkeypatch.setattr(writer, "MarkedProducer", make)
+    nothing: Any = None
+    forwarder: Any = SimpleNamespace(native="native")
+    for one in (made(), BatchWriter(BARE, 2, nothing, nothing, nothing, forwarder)):
+        one._open(3, 3)
+
+    assert found == [(BARE, 0, None), (BARE, 2, "native")]
 
 
 @pytest.mark.parametrize("marker", [None, Marker(3, 0), Marker(4, 0), Marker(2, 0)])
