@@ -136,11 +136,13 @@ def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_repo
 
 def test_fences_that_failed_are_counted_over_all_parts() -> None:
     one, report = made(), report_of(0, [])
-    one._fencer = SimpleNamespace(fence=lambda _: ["fenced"])  # type: ignore[assignment]
+    fenced: list[Any] = ["one of four"]
+    fencer: Any = SimpleNamespace(fence=lambda _: fenced)
+    one._fencer = fencer
     decided = page_outcome(0, *((Action.FENCE, at, 0, at) for at in range(4)))
 
     for _ in range(2):
-        assert one._fence([decided], report) == ["fenced"]
+        assert one._fence([decided], report) == fenced
 
     assert report.counts["fences_failed"] == 6
 

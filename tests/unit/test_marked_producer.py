@@ -8,14 +8,18 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from tests.unit.test_touched_markers import BARE, cluster, write
+from tests.unit.test_touched_markers import BARE, NAMES, cluster, write
 
 from checkback.sinks.kafka import transaction
+from checkback.sinks.kafka.deadline import HangingCallError
 from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.marker import MarkerStore
+from checkback.sinks.kafka.marker import Marker, MarkerStore
 from checkback.sinks.kafka.sink_record import BY_KEY, SinkRecord
 from checkback.sinks.kafka.transaction import (
+    CALL_TIMEOUT_S,
+    HANGING_AFTER_S,
     REPORTS_WITHIN_S,
+    SLOW_COMMIT_S,
     MarkedProducer,
     ProducerLostError,
     RejectedOutputError,
@@ -73,6 +77,8 @@ class Kafka:
         self.polls: list[float] = []
         self.sent: tuple[Any, ...] = ()
         self.refuses: list[Exception] = []
+        self.offsets: tuple[Any, ...] = ()
+        self.left, self.commit_s, self.commit_timeout_s = 0, 0.0, 0.0
         self.polled: Callable[[], None] = lambda: None
 
     def poll(self, timeout_s: float) -> None:
@@ -84,6 +90,17 @@ class Kafka:
         if self.refuses:
             raise self.refuses.pop(0)
         self.sent = (*sent, headers, timestamp)
+
+    def flush(self, timeout_s: float) -> int:
+        self.poll(timeout_s)
+        return self.left
+
+    def send_offsets_to_transaction(self, *sent: Any) -> None:
+        self.offsets = sent
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        self.commit_timeout_s = timeout_s
+        self.now_s += self.commit_s
 
     def purge(self) -> None:
         """Do nothing."""
@@ -178,6 +195,78 @@ def test_room_is_made_by_polling_for_a_moment(producer: Any) -> None:
     producer.make_room()
 
     assert producer._producer.polls == [0.1]
+
+
+@pytest.mark.parametrize(("commit_s", "is_spent"), [(0.1, False), (SLOW_COMMIT_S + 0.1, True)])
+def test_a_producer_is_spent_once_a_commit_took_long(
+    producer: Any, commit_s: float, *, is_spent: bool
+) -> None:
+    producer._producer.now_s = 1_000.0
+    producer._producer.commit_s = commit_s
+
+    producer.commit_part(7, 3, 12_345)
+
+    [position], _, timeout_s = producer._producer.offsets
+    assert (position.topic, position.partition, position.offset) == (NAMES.settled, 0, 7)
+    assert timeout_s == BARE.transaction_timeout_ms / 1_000
+    assert producer._producer.commit_timeout_s == CALL_TIMEOUT_S
+    assert producer.marker == Marker(7, 12_345, BARE.epoch, 3)
+    assert producer.is_spent == is_spent
+
+
+def test_a_producer_whose_marker_is_not_taken_in_time_hangs(
+    producer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+
+    def hang(_: Any, timeout_s: float) -> None:
+        limits.append(timeout_s)
+        raise HangingCallError
+
+    monkeypatch.setattr(transaction, "call_within", hang)
+    with pytest.raises(ProducerLostError, match="producer of state partition 0 hangs") as lost:
+        producer.commit(7, 12_345)
+
+    assert limits == [BARE.transaction_timeout_ms / 1_000 + HANGING_AFTER_S]
+    assert lost.value.was_unanswered
+
+
+def test_what_the_brokers_do_not_take_is_waited_for_as_long_as_a_call(producer: Any) -> None:
+    producer._producer.left = 1
+    told = "did not take what state partition 0 sent in 60 s"
+    with pytest.raises(ProducerLostError, match=told) as lost:
+        producer.flush()
+
+    assert lost.value.was_unanswered
+    assert sum(producer._producer.polls) == pytest.approx(CALL_TIMEOUT_S, abs=0.2)
+    producer._producer.left = 0
+    producer._producer.polls.clear()
+    producer.flush()
+    assert producer._producer.polls == [transaction.FLUSH_SLICE_S]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "told", "is_unanswered"),
+    [
+        (KafkaError._FENCED, ProducerLostError, "Fenced while writing: a text", False),
+        (KafkaError.INVALID_TXN_STATE, ProducerLostError, "was ended: a text", True),
+        (KafkaError.MSG_SIZE_TOO_LARGE, RejectedOutputError, "rejected output for a: a text", None),
+    ],
+)
+def test_the_worst_report_says_what_became_of_the_producer(
+    producer: Any, code: int, kind: type[Exception], told: str, is_unanswered: bool | None
+) -> None:
+    producer._raise_rejections()
+    large = KafkaError.MSG_SIZE_TOO_LARGE
+    noted = [Rejection("a", 0, large, "a text"), Rejection("b", 0, code, "another")]
+    producer._rejections.extend(noted)
+
+    with pytest.raises(kind, match=told) as raised:
+        producer._raise_rejections()
+
+    error: Any = raised.value
+    assert getattr(error, "was_unanswered", None) == is_unanswered
+    assert getattr(error, "rejections", noted) == noted
 
 
 def test_a_call_that_may_pass_is_tried_again_and_then_its_loss_is_unanswered(

@@ -68,6 +68,7 @@ def marker() -> Marker:
 
 def test_a_batch_that_is_written_is_skipped(cluster: Cluster) -> None:
     settings = begin_epoch(BARE, 1, (), 0)
+    assert calls(cluster)["init_transactions"] == 1
 
     reports = [write(Writers(), settings, 0, 0) for _ in range(2)]
 
