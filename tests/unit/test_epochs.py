@@ -6,8 +6,18 @@ import pytest
 from tests.unit.test_touched_markers import BARE, NAMES, cluster, finals, write
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
-from checkback.sinks.kafka.epoch import LOOK_TIMEOUT_S, RETIRED, EpochWatch, begin_epoch, retire
+from checkback.sinks.kafka import epoch
+from checkback.sinks.kafka.epoch import (
+    LOOK_TIMEOUT_S,
+    RETIRED,
+    TRIES,
+    EpochWatch,
+    begin_epoch,
+    retire,
+)
 from checkback.sinks.kafka.marker import MarkerStore
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
 from checkback.testing.fake_kafka import Cluster
 from checkback.testing.fake_kafka.log import PartitionLog
 
@@ -88,3 +98,48 @@ def test_a_look_at_the_epoch_takes_a_moment_and_an_answer_that_does_not_come_doe
     watch.require_own()
 
     assert looks == [([0], LOOK_TIMEOUT_S)]
+
+
+def losing(monkeypatch: pytest.MonkeyPatch, losses: int) -> list[int]:
+    """Let the first producers be lost; return the state partitions for which one was tried."""
+    honest, tried = epoch.MarkedProducer, list[int]()
+
+    def make(settings: SinkSettings, number: int) -> MarkedProducer:
+        tried.append(number)
+        if len(tried) <= losses:
+            raise ProducerLostError(f"Lost {len(tried)}.")
+        return honest(settings, number)
+
+    monkeypatch.setattr(epoch, "MarkedProducer", make)
+    return tried
+
+
+def test_a_start_that_is_overtaken_looks_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = losing(monkeypatch, TRIES - 1)
+
+    assert begin_epoch(BARE, 1, (), 0).epoch == 1
+    assert tried == [0] * TRIES
+
+
+def test_a_start_that_is_overtaken_again_and_again_gives_up(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = losing(monkeypatch, 2 * TRIES)
+    told = f"State partition 0 could not be taken over: Lost {TRIES}"
+    with pytest.raises(BrokerError, match=told) as ended:
+        begin_epoch(BARE, 1, (), 0)
+
+    assert tried == [0] * TRIES
+    assert ended.value.fields == {"state_partition": 0}
+
+
+def test_a_start_takes_no_state_partition_from_a_later_one(cluster: Cluster) -> None:
+    for _ in range(3):
+        begin_epoch(BARE, 1, (), 0)
+
+    with pytest.raises(FencedError):
+        epoch._Fencing(BARE, (), 0).take(0, 2)
+
+    assert MarkerStore(BARE).read([0])[0].epoch == 3

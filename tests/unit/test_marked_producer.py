@@ -118,6 +118,19 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made.close()
 
 
+def test_a_producer_is_initialised_for_its_partition_and_looks_for_a_successor_meanwhile(
+    producer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    called: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(transaction, "initialise_once_ended", lambda *given: called.append(given))
+
+    producer._initialise()
+
+    look = producer._look_hastily
+    assert called == [(producer._producer, BARE, 0, CALL_TIMEOUT_S, look)]
+
+
 def test_a_record_that_is_not_queued_is_refused_with_its_place(producer: Any) -> None:
     with pytest.raises(RejectedOutputError) as refused:
         producer.refuse("orders", TOO_LARGE, RECORD)
