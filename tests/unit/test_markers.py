@@ -62,7 +62,21 @@ def test_an_offset_that_is_not_told_is_not_taken_for_one_that_is_not_there(
     moving = Coordinator(KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_COORDINATOR)
 
     assert committed(moving, float("inf")) == [7, 7]
+    assert committed(Coordinator(KafkaError._TIMED_OUT), float("inf")) == [7, 7]
     with pytest.raises(KafkaException):
         committed(Coordinator(KafkaError.TOPIC_AUTHORIZATION_FAILED), float("inf"))
     with pytest.raises(KafkaException):
         committed(Coordinator(KafkaError.UNSTABLE_OFFSET_COMMIT), 0)
+
+
+def test_a_group_is_asked_for_the_time_that_is_left_and_for_a_second_at_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 100.0, sleep=lambda _: None)
+    monkeypatch.setattr(marker, "time", clock)
+    limits: list[float] = []
+    consumer: Any = SimpleNamespace(committed=lambda _, limit_s: limits.append(limit_s) or [])
+    for until_s in (130.0, 100.5, 90.0):
+        committed_offsets(consumer, [], until_s)
+
+    assert limits == [30.0, 1.0, 1.0]
