@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from checkback.sinks.kafka import marker
-from checkback.sinks.kafka.marker import RENEWAL_MS, Marker, committed_offsets
+from checkback.sinks.kafka.marker import BY_HAND, RENEWAL_MS, Marker, MarkerStore, committed_offsets
+from checkback.sinks.kafka.settings import SinkSettings
 
 NO_OFFSET = -1001
 
@@ -80,3 +81,22 @@ def test_a_group_is_asked_for_the_time_that_is_left_and_for_a_second_at_least(
         committed_offsets(consumer, [], until_s)
 
     assert limits == [30.0, 1.0, 1.0]
+
+
+def test_markers_are_read_within_half_a_minute_or_the_time_that_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+
+    def note(_: Any, wanted: list[TopicPartition], until_s: float) -> list[TopicPartition]:
+        limits.append(until_s)
+        return [TopicPartition(one.topic, one.partition, 7 - one.partition * 8) for one in wanted]
+
+    monkeypatch.setattr(marker, "committed_offsets", note)
+    monkeypatch.setattr(marker, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    store = MarkerStore(SinkSettings("app", "query", "", {}, 9_000, 7_000))
+    found = [store.read([0, 1]), store.read([0, 1], 5.0), store.read_hastily([0, 1])]
+    store.close()
+
+    assert limits == [130.0, 105.0, 130.0]
+    assert found == [{0: Marker(7, 0, BY_HAND)}] * 3
