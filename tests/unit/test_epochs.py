@@ -102,13 +102,13 @@ def test_a_look_at_the_epoch_takes_a_moment_and_an_answer_that_does_not_come_doe
 
 def losing(monkeypatch: pytest.MonkeyPatch, losses: int) -> list[int]:
     """Let the first producers be lost; return the state partitions for which one was tried."""
-    honest, tried = epoch.MarkedProducer, list[int]()
+    tried: list[int] = []
 
     def make(settings: SinkSettings, number: int) -> MarkedProducer:
         tried.append(number)
         if len(tried) <= losses:
             raise ProducerLostError(f"Lost {len(tried)}.")
-        return honest(settings, number)
+        return MarkedProducer(settings, number)
 
     monkeypatch.setattr(epoch, "MarkedProducer", make)
     return tried

@@ -76,7 +76,12 @@ def test_a_group_is_asked_for_the_time_that_is_left_and_for_a_second_at_least(
     clock = SimpleNamespace(monotonic=lambda: 100.0, sleep=lambda _: None)
     monkeypatch.setattr(marker, "time", clock)
     limits: list[float] = []
-    consumer: Any = SimpleNamespace(committed=lambda _, limit_s: limits.append(limit_s) or [])
+
+    def committed_within(_: Any, limit_s: float) -> list[TopicPartition]:
+        limits.append(limit_s)
+        return []
+
+    consumer: Any = SimpleNamespace(committed=committed_within)
     for until_s in (130.0, 100.5, 90.0):
         committed_offsets(consumer, [], until_s)
 
