@@ -93,7 +93,7 @@ final class EventIdentity {
     }
   }
 
-  /** Writes a length in decimal with a colon behind it, and returns where it begins. */
+  /** Writes a length in decimal and a colon, and returns where it begins. */
   private int lengthBegins(int bytes) {
     int at = this.length.length - 1;
     this.length[at] = (byte) ':';

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 PACKAGE: Final = "checkback"
 DECODING: Final = (
-    "RecordHeaders", "EventIdentity", "KafkaRecord", "OpPageBound", "SignedRecord",
+    "PageKeys", "RecordHeaders", "EventIdentity", "KafkaRecord", "OpPageBound", "SignedRecord",
     "RecordVerifier", "RecordDecoder",
 )  # fmt: skip
-"""The classes that decode; they know each other."""
+"""The classes that the query calls; they know each other."""
 SOURCE: Final = "org.codehaus.commons.compiler.util.resource.Resource"
 """What Spark's compiler, Janino, takes sources as."""
 
@@ -38,13 +38,15 @@ def compiled_jar(jvm: Any, *names: str) -> Path:
         names: of the classes; their sources are beside this module.
     """
     resource = jvm.org.codehaus.commons.compiler.util.resource
-    kind = jvm.java.lang.Class.forName(SOURCE, True, _loader(jvm))
+    compiler = jvm.org.codehaus.janino.Compiler()
+    # Spark's classes, without any of ours that an earlier call has made.
+    known = compiler.getClass().getClassLoader()
+    kind = jvm.java.lang.Class.forName(SOURCE, True, known)
     sources = jvm.java.lang.reflect.Array.newInstance(kind, len(names))
     for at, name in enumerate(names):
         sources[at] = resource.StringResource(f"{PACKAGE}/{name}.java", _source(name))
     made = jvm.java.util.HashMap()
-    compiler = jvm.org.codehaus.janino.Compiler()
-    compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(_loader(jvm)))
+    compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(known))
     compiler.setClassFileCreator(resource.MapResourceCreator(made))
     compiler.compile(sources)
     jar = temporary_folder("classes") / f"checkback-{names[-1]}.jar"
@@ -101,11 +103,9 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 def add_to_driver(jvm: Any, jar: Path) -> None:
     """Let the driver find the classes of a jar."""
-    _loader(jvm).addURL(jvm.java.io.File(str(jar)).toURI().toURL())
-
-
-def _loader(jvm: Any) -> Any:
-    return jvm.Thread.currentThread().getContextClassLoader()
+    jvm.Thread.currentThread().getContextClassLoader().addURL(
+        jvm.java.io.File(str(jar)).toURI().toURL()
+    )
 
 
 def call_for_rows(
@@ -119,8 +119,8 @@ def call_for_rows(
     Args:
         spark: the session.
         made: the object; each task has a copy of its own.
-        method: returns a row, or null.
-        returned: the columns of that row, in Spark's words.
+        method: returns what the next argument says.
+        returned: Spark's name of a type; the columns of a row, where it is one. It may be null.
         arguments: of the method, of just the types that it takes.
     """
     # Imported late, as above.

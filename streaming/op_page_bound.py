@@ -54,5 +54,9 @@ class OpPageBound:
     of_group: Column
 
     def counter(self, page_size: int) -> Any:
-        """Return the object that counts pages of so many half offsets, for the decoder."""
+        """Return the object that counts the pages, for the decoder.
+
+        Args:
+            page_size: half offsets per page.
+        """
         return java_class(self.spark, BOUND)(page_size)
