@@ -143,7 +143,7 @@ class HalfProducer:
         """Try to store a half; yield each report to wait for, and the longest time to wait.
 
         Raises:
-            SendError: as :meth:`store`.
+            SendError: as `store`.
         """
         tried: set[int] = set()
         under_way = self._under_way

@@ -67,7 +67,7 @@ class TransactionMQProducer(DefaultMQProducer):
         producer_group: all processes of one application share it: any of them answers checks.
         bootstrap_servers: Kafka brokers, host:port, separated by commas.
         transaction_listener: runs local transactions and knows how they ended.
-        options: see :class:`ProducerOptions`.
+        options: see `ProducerOptions`.
 
     Raises:
         ConfigurationError: the group, the listener or an option is not usable.
