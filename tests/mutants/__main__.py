@@ -1,139 +1,105 @@
-"""Mutation testing: ``make mutants`` changes the code line by line, and the tests must notice.
+"""Mutation testing: ``make mutants`` changes the code bit by bit, and the tests must notice.
 
-cosmic-ray changes files in place, so each of some processes works in a copy. What survives is
-printed: a line that no test needs, or a change that makes no difference. ``make mutants PLAN=marker
-SHARE=0.1`` takes a tenth of the changes, chosen by the seed.
+mutmut works in a copy of the tree, since it writes beside what it changes; pyproject.toml says what
+it changes and which tests have to notice. A change that survives is printed, unless
+``equivalent.toml`` says why it makes no difference. ``make mutants NAMES=checkback.sinks.*`` takes
+some of the changes.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import random
+import re
 import shutil
-import sqlite3
 import subprocess
 import sys
 import time
+import tomllib
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, NamedTuple
 
 HERE: Final = Path(__file__).parent
 ROOT: Final = HERE.parents[1]
-SURVIVORS: Final = """
-    SELECT module_path, start_pos_row, operator_name, occurrence
-    FROM mutation_specs JOIN work_results USING (job_id)
-    WHERE test_outcome = 'SURVIVED'
-"""
-OUTCOMES: Final = """
-    SELECT CASE WHEN output = 'timeout' THEN 'late' ELSE lower(test_outcome) END, COUNT(*)
-    FROM work_results GROUP BY 1
-"""
+COPY: Final = ROOT / "build" / "mutants"
+SETTLED: Final = ("killed", "timeout", "not checked")
+"""What mutmut says of a change that a test noticed, or that was not asked for."""
+
+
+class Change(NamedTuple):
+    """A change: in which function, and its lines before (-) and after (+) it."""
+
+    function: str
+    lines: list[str]
+
+    @property
+    def short(self) -> str:
+        """The function, and what its line has become; of lines that are gone, what they were."""
+        after = [line[2:] for line in self.lines if line.startswith("+")]
+        return f"{self.function}: {' '.join(after or self.lines)}"
 
 
 def main() -> int:
-    """Run one plan; exit code 1 where a change survived."""
+    """Try the changes; exit code 1 where one survived that is not known to make no difference."""
     parser = argparse.ArgumentParser(prog="make mutants", description=__doc__)
-    plans = sorted(path.stem for path in HERE.glob("*.toml"))
-    parser.add_argument("plan", choices=plans)
-    parser.add_argument("--share", type=float, default=1.0, help="of the changes, 0 to 1")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("names", nargs="*", help="of the changes, with * (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args()
-    with TemporaryDirectory(prefix="checkback-mutants-") as folder:
-        trees = [Path(folder) / f"tree-{number}" for number in range(max(1, chosen.processes))]
-        for tree in trees:
-            _copy_tree(tree)
-        session = Path(folder) / "session.sqlite"
-        plan = str(HERE / f"{chosen.plan}.toml")
-        # Tests that fail without a change, or are not there, would seem to notice every change.
-        _run(trees[0], "cosmic-ray", "baseline", plan)
-        _run(trees[0], "cosmic-ray", "init", plan, str(session))
-        _run(trees[0], "cr-filter-operators", str(session), plan)
-        kept, changes = _keep_share(session, chosen.share, chosen.seed)
-        print(f"{kept} of the {changes} changes of the plan {chosen.plan}", flush=True)
-        began_s = time.monotonic()
-        sessions = _deal_out(session, len(trees))
-        with ThreadPoolExecutor(len(trees)) as pool:
-            list(pool.map(partial(_try_changes, plan), trees, sessions))
-        print(f"{(time.monotonic() - began_s) / max(1, kept):.1f} s for each")
-        return _report(sessions)
+    _copy_tree()
+    began_s = time.monotonic()
+    mutmut("run", "--max-children", str(chosen.processes), *chosen.names)
+    outcomes = list(_outcomes())
+    survived = {name: _change(name) for name, outcome in outcomes if outcome not in SETTLED}
+    known = equivalents((HERE / "equivalent.toml").read_text("utf-8"))
+    unknown = {name: change for name, change in survived.items() if change.short not in known}
+    stale = set() if chosen.names else known - {change.short for change in survived.values()}
+    for name, change in unknown.items():
+        print("", f"survived: {name}", change.short, *change.lines, sep="\n")
+    for short in sorted(stale):
+        print("", "noticed or gone: equivalent.toml need not have it any more", short, sep="\n")
+    told = Counter(outcome for _, outcome in outcomes).most_common()
+    print(*(f"{number} {outcome}," for outcome, number in told), end=" ")
+    print(f"{len(unknown)} to look at, {time.monotonic() - began_s:.0f} s")
+    return 1 if unknown or stale else 0
 
 
-def _copy_tree(copy: Path) -> None:
-    """Copy what git tracks, and the compiled part; links stay links, to be imported through."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+def _copy_tree() -> None:
+    """Copy what git knows, and the compiled part; links stay links."""
+    shutil.rmtree(COPY, ignore_errors=True)
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     built = [str(path.relative_to(ROOT)) for path in ROOT.glob("sinks/native/*.so")]
     for name in [*filter(None, listed.split("\0")), *built]:
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, copy / name, follow_symlinks=False)
+        (COPY / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, COPY / name, follow_symlinks=False)
 
 
-def _run(copy: Path, program: str, *arguments: str) -> None:
-    folder = Path(sys.executable).parent
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(copy / "src"),
-        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-    }
-    ran = subprocess.run([folder / program, *arguments], cwd=copy, env=environment, check=False)
-    if ran.returncode:
-        sys.exit(
-            f"{program} {arguments[0]} failed; a busy machine needs a longer timeout in the plan"
-        )
+def mutmut(*arguments: str, output: int | None = None) -> str:
+    """Start mutmut in the copy; return what it prints where that goes to a pipe."""
+    program = Path(sys.executable).with_name("mutmut")
+    started = subprocess.run([program, *arguments], cwd=COPY, stdout=output, text=True, check=True)
+    return started.stdout or ""
 
 
-def _keep_share(session: Path, share: float, seed: int) -> tuple[int, int]:
-    """Keep a share of the changes; return how many these are, and how many there were."""
-    with sqlite3.connect(session) as database:
-        jobs = [job for (job,) in database.execute("SELECT job_id FROM work_items ORDER BY job_id")]
-        done = {job for (job,) in database.execute("SELECT job_id FROM work_results")}
-        left = [job for job in jobs if job not in done]
-        random.Random(seed).shuffle(left)
-        kept = round(len(left) * share)
-        _leave_out(database, left[kept:])
-    return kept, len(left)
+def _outcomes() -> Iterator[tuple[str, str]]:
+    for line in mutmut("results", "--all", "true", output=subprocess.PIPE).splitlines():
+        name, _, outcome = line.strip().partition(": ")
+        yield name, outcome
 
 
-def _deal_out(session: Path, processes: int) -> list[Path]:
-    """Return a session for each process; together they have the changes of this one."""
-    dealt = [session.with_name(f"session-{number}.sqlite") for number in range(processes)]
-    for number, part in enumerate(dealt):
-        shutil.copy2(session, part)
-        with sqlite3.connect(part) as database:
-            jobs = [job for (job,) in database.execute("SELECT job_id FROM work_items ORDER BY 1")]
-            _leave_out(database, [job for at, job in enumerate(jobs) if at % processes != number])
-    return dealt
+def _change(name: str) -> Change:
+    function = re.sub(r"\.x(_|ǁ(\w+)ǁ)", lambda of: f".{of[2] + '.' if of[2] else ''}", name)
+    shown = mutmut("show", name, output=subprocess.PIPE).splitlines()
+    lines = [f"{one[0]} {one[1:].strip()}" for one in shown if re.match(r"([-+])(?!\1\1 )", one)]
+    return Change(function.partition("__mutmut_")[0], lines)
 
 
-def _leave_out(database: sqlite3.Connection, jobs: Iterable[str]) -> None:
-    for job in jobs:
-        database.execute("DELETE FROM mutation_specs WHERE job_id = ?", (job,))
-        database.execute("DELETE FROM work_items WHERE job_id = ?", (job,))
-
-
-def _try_changes(plan: str, tree: Path, session: Path) -> None:
-    _run(tree, "cosmic-ray", "exec", plan, str(session))
-
-
-def _report(sessions: Sequence[Path]) -> int:
-    survivors, outcomes = [], Counter[str]()
-    for session in sessions:
-        with sqlite3.connect(session) as database:
-            survivors += database.execute(SURVIVORS).fetchall()
-            outcomes.update(dict(database.execute(OUTCOMES)))
-    for module, row, operator, occurrence in sorted(survivors):
-        print(f"survived: {module}:{row} {operator} ({occurrence})")
-    killed, late, survived = outcomes["killed"], outcomes["late"], len(survivors)
-    print(f"{killed + late} changes noticed ({late} by the time limit), {survived} survived")
-    return 1 if survivors else 0
+def equivalents(text: str) -> set[str]:
+    """Return the changes that make no difference, each as `Change.short` has it."""
+    groups = tomllib.loads(text)["equivalent"]
+    return {line for group in groups for line in group["changes"].splitlines()}
 
 
 if __name__ == "__main__":

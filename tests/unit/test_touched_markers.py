@@ -116,8 +116,9 @@ def test_a_start_refuses_a_marker_that_was_set_by_hand(cluster: Cluster) -> None
 
     with pytest.raises(CheckpointError, match="by hand"):
         require_markers(BARE, 1, folder)  # type: ignore[arg-type]
-    with pytest.raises(CheckpointError, match="by hand"):
+    with pytest.raises(CheckpointError, match="by hand") as refused:
         begin_epoch(BARE, 1, (0,), 0)
+    assert refused.value.fields == {"state_partitions": [0], "group": BARE.marker_group}
 
 
 def test_a_start_refuses_that_markers_are_gone_once_a_batch_is_planned(cluster: Cluster) -> None:

@@ -160,6 +160,22 @@ def test_a_check_without_a_topic_is_given_back_once_and_tried_at_the_next_interv
     assert story.batch(DUE + INTERVAL + 1) == checks((0, 1))
 
 
+def test_each_check_without_a_topic_is_counted() -> None:
+    story = Story()
+    story.batch(SENT, half(0), half(1))
+    story.batch(DUE)
+    story.batch(DUE + 1, undelivered(0, 1, 0), undelivered(1, 1, 1))
+    assert story.counters[Counter.CHECKS_UNDELIVERED] == 2
+
+
+def test_a_half_that_comes_twice_in_a_batch_is_one_whatever_came_before_it() -> None:
+    story = Story()
+    story.batch(SENT, half(0))
+    story.batch(SENT, half(0), half(1), half(1), half(2))
+    assert story.page.halves.index.tolist() == [0, 1, 2]
+    assert story.counters[Counter.REPEATED_HALVES] == 2
+
+
 def test_feedback_of_another_check_or_of_no_pending_half_is_ignored() -> None:
     story = Story()
     story.batch(SENT, half(0), half(1), op(1, COMMIT))

@@ -51,6 +51,19 @@ def test_the_check_of_a_closed_half_is_that_of_a_plain_one() -> None:
     assert actions(story.batch(DUE)) == [Action.CHECK, Action.CHECK_DIRECT]
 
 
+def test_an_op_that_closes_one_half_closes_no_other_of_its_batch() -> None:
+    story = Story()
+    story.batch(
+        SENT,
+        *(direct_half(offset) for offset in range(3)),
+        direct_op(0, UNKNOWN | CLOSED, 0),
+        direct_op(1, UNKNOWN, 1),
+        direct_op(9, UNKNOWN | CLOSED, 2),
+    )
+    direct = Action.CHECK_DIRECT
+    assert actions(story.batch(DUE)) == [Action.CHECK, direct, direct]
+
+
 def test_a_closed_half_is_discarded_without_a_fence() -> None:
     story = Story(ONE_CHECK)
     story.batch(SENT, direct_half(0), direct_op(0, UNKNOWN | CLOSED))
@@ -214,18 +227,22 @@ def test_an_old_direct_half_is_fenced_an_interval_before_a_plain_one_is_discarde
     assert story.wake_at_ms == SENT + FENCE_AGE
     assert not story.batch(SENT + FENCE_AGE)
     assert story.batch(SENT + FENCE_AGE + 1) == [Act(Action.FENCE, 0, 0, 0)]
+    assert story.wake_at_ms == SENT + RULES.half_retention_ms
+    assert not story.batch(SENT + FENCE_AGE + 2)
     acts = story.batch(SENT + RULES.half_retention_ms + 1, fenced(0))
     assert sorted(actions(acts)) == [Action.DISCARD_EXPIRED, Action.DISCARD_EXPIRED]
 
 
+@pytest.mark.parametrize("kept_ms", [9_999, 10_000])
 @pytest.mark.parametrize("interval_ms", [10_000, 10_001, 60_000])
 def test_where_halves_are_kept_for_an_interval_only_a_new_direct_half_is_not_fenced(
-    interval_ms: int,
+    interval_ms: int, kept_ms: int
 ) -> None:
     """It was given up in the batch that read it, before its producer could deliver it."""
-    story = Story(replace(RULES, half_retention_ms=10_000, check_interval_ms=interval_ms))
+    story = Story(replace(RULES, half_retention_ms=kept_ms, check_interval_ms=interval_ms))
 
-    assert actions(story.batch(SENT + 4_999, direct_half(0))) == []
+    assert actions(story.batch(SENT + 5_000, direct_half(0))) == []
+    assert story.wake_at_ms == SENT + 5_000
     assert actions(story.batch(SENT + 5_001)) == [Action.FENCE]
 
 

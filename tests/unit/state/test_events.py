@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from tests.property.paged import events_of
 from tests.unit.state.building import COMMIT, half, op
 
@@ -11,6 +12,7 @@ from checkback.state import EventKind, Events
 def test_parts_become_one_table_in_their_order() -> None:
     joined = Events.concat(events_of([half(3)]), Events.empty(), events_of([op(1, COMMIT, 7)]))
     assert joined.kind.tolist() == [EventKind.HALF, EventKind.OP]
+    assert joined.kind.dtype == np.uint8
     assert joined.offset.tolist() == [3, 1]
     assert joined.source_offset.tolist() == [3, 7]
     assert len(Events.concat()) == 0

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from tests.deciding import page_outcome
 from tests.unit.state.building import COMMIT, DUE, ROLLBACK, RULES, SENT, Story, half, op
 
 from checkback.protocol.errors import CheckpointError, UsageError
@@ -21,7 +22,7 @@ from checkback.state import (
     pack_settled,
     unpack_settled,
 )
-from checkback.state.packing import Reader, pack_narrow_columns
+from checkback.state.outcome import REST_UNKNOWN
 from checkback.state.page import _HEADER, PLAIN, SettledOffsets
 from checkback.state.transitions import Phase
 
@@ -78,6 +79,17 @@ def test_a_page_that_version_1_wrote_is_read() -> None:
     assert page.waiting.state.tolist() == [COMMIT]
 
 
+def test_what_is_read_of_a_page_has_its_types_and_stands_where_it_stood() -> None:
+    story = Story()
+    story.batch(SENT, half(3), half(1_000), half(5), op(5, COMMIT, 0), op(900, COMMIT, 1))
+    page = story.page
+    assert (page.halves.index.tolist(), page.waiting.index.tolist()) == ([3, 1_000], [900])
+    for table in (page.halves, page.waiting):
+        types = {getattr(table, one.name).dtype.str for one in fields(table)}
+        assert types == {"<i8"}
+    assert page.settled.forget_at_ms.dtype == np.int64
+
+
 def test_todays_code_writes_these_versions() -> None:
     story = story_of_version_1()
     assert story.page.pack() == PAGE_V1
@@ -94,8 +106,22 @@ def test_an_outcome_that_version_1_wrote_is_read() -> None:
     assert outcome.source_offset.tolist() == [82, 2, 80]
     assert outcome.counters[Counter.REFUSALS] == 1
     assert (outcome.pending, outcome.oldest_ms, outcome.state_bytes) == (1, SENT, 0)
+    assert outcome.identity is not None
+    assert outcome.identity_rest is not None
+    identity = (1 << 48) + 1
+    assert outcome.identity.tolist() == [identity, 0, identity]
+    assert outcome.identity_rest.tolist() == [0, REST_UNKNOWN, 0]
     assert outcome.finished is not None
     assert outcome.finished.tolist() == [0] * 6 + [1] + [0] * 4 + [100_000]
+
+
+@pytest.mark.parametrize("wake_at_ms", [None, 0, SENT + 60_000])
+def test_an_outcome_says_when_its_page_has_something_to_do_next(wake_at_ms: int | None) -> None:
+    outcome = replace(story_of_version_1().outcome, wake_at_ms=wake_at_ms, state_bytes=77)
+
+    found = Outcome.unpack(outcome.pack())
+
+    assert (found.wake_at_ms, found.state_bytes) == (wake_at_ms, 77)
 
 
 def test_ages_of_commits_and_rollbacks_are_counted_and_those_of_discards_are_not() -> None:
@@ -110,6 +136,21 @@ def test_ages_of_commits_and_rollbacks_are_counted_and_those_of_discards_are_not
     story.batch(DUE + 60_001)
     assert story.outcome.counters[Counter.DISCARDS] == 1
     assert story.outcome.finished.sum() == 0
+
+
+def test_ages_are_counted_of_ops_that_waited_and_of_new_ones_in_one_batch() -> None:
+    story = Story()
+    story.batch(SENT, op(0, COMMIT, 0))
+    story.batch(SENT + 600, half(0), half(1), op(1, COMMIT, 1))
+    assert story.outcome.finished is not None
+    assert story.outcome.finished.tolist() == [0, 2] + [0] * 9 + [1_200]
+
+
+def test_a_half_that_is_stored_after_the_batchs_time_has_no_age() -> None:
+    story = Story()
+    story.batch(SENT - 5, half(0), op(0, COMMIT, 0))
+    assert story.outcome.finished is not None
+    assert story.outcome.finished.tolist() == [1] + [0] * 11
 
 
 def test_settled_marks_that_version_1_wrote_are_read() -> None:
@@ -149,6 +190,16 @@ def test_marks_are_known_by_their_pages_key() -> None:
     assert found.offset.tolist() == [82, 80]
 
 
+def test_a_claim_is_known_by_its_key_and_has_no_marks() -> None:
+    claim = pack_settled(replace(page_outcome(0), page=5), 7)
+
+    found = marks_of(CLAIM_KEY, claim)
+
+    assert found is not None
+    assert (found.batch_id, len(found.offset)) == (7, 0)
+    assert marks_of(mark_key(0, 6), claim) is None
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -165,7 +216,7 @@ def test_what_no_job_wrote_are_no_marks(key: bytes | None, value: bytes | None) 
 
 @pytest.mark.parametrize("key", [MARKS_KEY, CLAIM_KEY])
 def test_marks_that_a_newer_version_may_have_written_are_not_passed_over(key: bytes) -> None:
-    with pytest.raises(CheckpointError, match="Run the version that wrote it"):
+    with pytest.raises(CheckpointError, match=r"A settled mark .* 9.*Run the version that wrote"):
         marks_of(key, b"\x09" + bytes(200))
 
 
@@ -174,25 +225,32 @@ def test_a_mark_of_an_unknown_kind_is_not_passed_over() -> None:
         marks_of(MARKS_KEY, SETTLED_V1[:-1] + b"\xc8")
 
 
-@pytest.mark.parametrize("unpack", [Page.unpack, Outcome.unpack, unpack_settled])
-def test_an_unknown_version_stops_with_what_to_do(unpack: type) -> None:
-    with pytest.raises(CheckpointError, match=r"version 9.*Run the version that wrote it"):
+@pytest.mark.parametrize(
+    ("unpack", "what"),
+    [(Page.unpack, "page"), (Outcome.unpack, "outcome"), (unpack_settled, "settled mark")],
+)
+def test_an_unknown_version_stops_with_what_to_do(unpack: type, what: str) -> None:
+    told = rf"A {what} in this checkpoint has version 9.*Run the version that wrote it"
+    with pytest.raises(CheckpointError, match=told):
         unpack(b"\x09" + bytes(200))
 
 
 @pytest.mark.parametrize(
-    ("unpack", "blob"),
+    ("unpack", "blob", "what"),
     [
-        (Page.unpack, PAGE_V1),
-        (Outcome.unpack, OUTCOME_V1),
-        (unpack_settled, SETTLED_V1),
+        (Page.unpack, PAGE_V1, "page"),
+        (Outcome.unpack, OUTCOME_V1, "outcome"),
+        (unpack_settled, SETTLED_V1, "settled mark"),
     ],
 )
-def test_a_blob_that_is_cut_off_or_too_long_is_damaged(unpack: type, blob: bytes) -> None:
+def test_a_blob_that_is_cut_off_or_too_long_is_damaged(
+    unpack: type, blob: bytes, what: str
+) -> None:
+    told = f"A {what} in this checkpoint is damaged. Restore the checkpoint"
     for size in range(len(blob)):
-        with pytest.raises(CheckpointError, match="damaged"):
+        with pytest.raises(CheckpointError, match=told):
             unpack(blob[:size])
-    with pytest.raises(CheckpointError, match="damaged"):
+    with pytest.raises(CheckpointError, match=told):
         unpack(blob + b"\0")
 
 
@@ -202,7 +260,7 @@ def test_verdicts_and_the_times_they_are_forgotten_must_match() -> None:
     one_verdict = bytes([0, Phase.COMMITTED, 0, 0, 0, 0, 0, 0, 0])
     blob = story.page.pack()
     assert blob.endswith(one_verdict)
-    with pytest.raises(CheckpointError, match="damaged"):
+    with pytest.raises(CheckpointError, match="A page in this checkpoint is damaged"):
         Page.unpack(blob.removesuffix(one_verdict) + b"\0\x05" + bytes(7))
 
 
@@ -227,6 +285,23 @@ def test_every_verdict_comes_back_whatever_the_page_size(page_size: int) -> None
         assert np.array_equal(back.forget_at_ms, settled.forget_at_ms)
 
 
+def test_a_new_page_is_empty_and_each_of_its_columns_has_its_type() -> None:
+    page = Page.empty(0, 0, 8)
+
+    assert page.is_empty
+    types = [getattr(page.settled, name).dtype.str[1:] for name in ("verdict", "forget_slot")]
+    assert (*types, page.settled.forget_at_ms.dtype.str[1:]) == ("u1", "u2", "i8")
+
+
+def test_verdicts_take_two_bits_from_the_first_to_the_last_wherever_they_begin() -> None:
+    story = Story()
+    story.batch(SENT, half(1_000), half(1_003), op(1_000, COMMIT, 0), op(1_003, COMMIT, 1))
+
+    *_, start, quads, _runs = _HEADER.unpack_from(story.page.pack())
+
+    assert (start, quads) == (1_000, 1)
+
+
 def test_a_page_without_a_verdict_has_no_bytes_of_verdicts() -> None:
     story = Story(RULES)
     story.batch(SENT, half(0))
@@ -247,34 +322,6 @@ def test_a_pending_half_costs_at_most_17_bytes_of_state_where_all_came_within_a_
         identity_rest=words.integers(0, 2**32, 1024),
     )
     assert len(replace(story.page, halves=halves).pack()) / 1024 <= 17
-
-
-SPANS = (0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**62)
-
-
-@pytest.mark.parametrize("span", SPANS)
-@pytest.mark.parametrize("least", [0, SENT, -5, -(2**62)])
-def test_a_narrow_column_comes_back_and_takes_no_more_than_its_span(least: int, span: int) -> None:
-    column = np.array([least, least + span, least + span // 2])
-    blob = pack_narrow_columns(b"", column)
-    reader = Reader(blob, "page")
-    assert np.array_equal(reader.narrow_column("<i8", 3), column)
-    reader.finish()
-    widths = [width for width in (0, 1, 2, 4) if span < 256**width]
-    assert len(blob) == 9 + 3 * min(widths, default=8)
-
-
-def test_the_least_and_the_largest_number_in_one_column_come_back() -> None:
-    column = np.array([-(2**63), 2**63 - 1, 0])
-    reader = Reader(pack_narrow_columns(b"", column), "page")
-    assert np.array_equal(reader.narrow_column("<i8", 3), column)
-
-
-@pytest.mark.parametrize(("width", "count"), [(3, 5), (9, 5), (255, 5), (0, 2**32 - 1)])
-def test_a_width_or_a_count_that_nothing_has_is_damaged(width: int, count: int) -> None:
-    blob = bytes([width]) + bytes(8 + 64)
-    with pytest.raises(CheckpointError, match="damaged"):
-        Reader(blob, "page").narrow_column("<i8", count)
 
 
 def test_a_transaction_that_commits_in_the_next_batch_costs_at_most_30_bytes_of_state() -> None:

@@ -69,7 +69,7 @@ def test_refused_ops_stand_at_their_own_place_and_say_why() -> None:
 
     assert changed.kind.tolist() == [EventKind.HALF, EventKind.OP, EventKind.REFUSED_OP]
     assert changed.offset.tolist() == [3, 3, 71]
-    assert changed.detail.tolist()[2] == RefusedReason.OP_PAGES_EXCEEDED
+    assert changed.detail.tolist() == [-1, COMMIT, RefusedReason.OP_PAGES_EXCEEDED]
     assert events.kind.tolist()[2] == EventKind.OP
 
 

@@ -1,0 +1,288 @@
+"""What a batch's writer does after a try that failed, and what it asks of the marker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.deciding import page_outcome
+from tests.unit.test_touched_markers import BARE
+
+from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.sinks import writer
+from checkback.sinks.batch_report import BatchReport, report_of
+from checkback.sinks.kafka.marker import BY_HAND, Marker
+from checkback.sinks.kafka.rejections import KnownRejections
+from checkback.sinks.kafka.transaction import ProducerLostError, RejectedOutputError, Rejection
+from checkback.sinks.writer import LOST_TRIES, ROWS_LEAST, BatchWriter, rows_written
+from checkback.state import Action, Outcome
+
+TIMEOUT_S = BARE.transaction_timeout_ms / 1_000
+
+
+class Clock:
+    """In place of the module time."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(writer, "time", made)
+    return made
+
+
+def made() -> BatchWriter:
+    nothing: Any = None
+    return BatchWriter(BARE, 0, nothing, nothing, nothing)
+
+
+def outcomes(rows: int) -> list[Outcome]:
+    half = rows // 2
+    commits = [(Action.COMMIT, at, 0, at) for at in range(rows)]
+    return [page_outcome(0, *commits[:half]), page_outcome(1, *commits[half:])]
+
+
+def test_a_transaction_is_open_from_its_begin_in_this_try(clock: Clock) -> None:
+    one = made()
+    assert one._open_ms() == 0
+
+    one._begun_s = clock.now_s
+    clock.now_s += 2.5
+
+    assert one._open_ms() == 2_500
+
+
+@pytest.mark.parametrize(
+    ("rows", "rows_max"), [(ROWS_LEAST + 1, ROWS_LEAST), (4_000, 400), (4_009, 400)]
+)
+def test_a_try_that_was_open_for_the_timeout_is_followed_by_smaller_ones(
+    clock: Clock, rows: int, rows_max: int
+) -> None:
+    one = made()
+    one._begun_s = clock.now_s
+    clock.now_s += TIMEOUT_S
+
+    assert one._takes_smaller_steps(outcomes(rows)) is True
+    assert one._rows_max == rows_max
+
+
+def test_smaller_steps_shrink_further_down_to_the_least(clock: Clock) -> None:
+    one = made()
+    one._begun_s = clock.now_s
+    clock.now_s += TIMEOUT_S
+    steps = []
+    while one._takes_smaller_steps(outcomes(20_000)):
+        steps.append(one._rows_max)
+
+    assert steps == [2_000, 200, ROWS_LEAST]
+
+
+def test_a_try_that_was_quick_or_had_few_rows_is_followed_by_no_smaller_one(clock: Clock) -> None:
+    one = made()
+    one._begun_s = clock.now_s
+    clock.now_s += TIMEOUT_S - 0.01
+    assert one._takes_smaller_steps(outcomes(4_000)) is False
+    clock.now_s += 1
+    assert one._takes_smaller_steps(outcomes(ROWS_LEAST)) is False
+    assert one._rows_max == BARE.transaction_rows_max
+
+
+def test_a_marker_is_within_a_batch_once_it_counts_a_row() -> None:
+    markers = (None, Marker(3, 0), Marker(3, 0, rows_done=1))
+
+    assert [writer._is_within_a_batch(one) for one in markers] == [False, False, True]
+    assert [rows_written(one, 3) for one in markers] == [0, 0, 1]
+    assert rows_written(markers[2], 2) == rows_written(None, 2) == 0
+
+
+@pytest.mark.parametrize("is_wary", [True, False])
+@pytest.mark.parametrize("refused", [0, 2])
+def test_the_next_batch_is_sent_with_care_where_a_measured_one_was_refused(
+    *, is_wary: bool, refused: int
+) -> None:
+    known: Any = SimpleNamespace(is_wary=is_wary)
+    written: Any = SimpleNamespace(counts=Counter(finals_refused=refused))
+
+    assert writer._is_refusing(known, written) == (is_wary and refused > 0)
+
+
+def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_report(
+    clock: Clock,
+) -> None:
+    one, begun = made(), []
+    one._lost = 2
+    producer: Any = SimpleNamespace(
+        begin=lambda: begun.append(clock.now_s), commit_part=lambda *_: None
+    )
+    report = report_of(0, [])
+    outputs: Any = SimpleNamespace(report=report, now_ms=7, of=lambda *_: [], fenced=None)
+    step: Any = SimpleNamespace(outcomes=[], is_last=False, rows_done=3)
+
+    one._write_step(producer, outputs, step, 9)
+
+    assert begun == [one._begun_s] == [clock.now_s]
+    assert (one._lost, outputs.fenced) == (0, [])
+    assert one._in_parts == report
+    assert one._in_parts is not report
+
+
+def test_fences_that_failed_are_counted_over_all_parts() -> None:
+    one, report = made(), report_of(0, [])
+    fenced: list[Any] = ["one of four"]
+    fencer: Any = SimpleNamespace(fence=lambda _: fenced)
+    one._fencer = fencer
+    decided = page_outcome(0, *((Action.FENCE, at, 0, at) for at in range(4)))
+
+    for _ in range(2):
+        assert one._fence([decided], report) == fenced
+
+    assert report.counts["fences_failed"] == 6
+
+
+class Tries:
+    """In place of a try: the outcome of each, and what the writer knew at it."""
+
+    def __init__(self, one: BatchWriter, *ends: Exception) -> None:
+        self.writer, self.ends = one, list(ends)
+        self.seen: list[tuple[int, bool]] = []
+        self.arguments: tuple[Any, ...] = ()
+
+    def __call__(self, *arguments: Any) -> BatchReport:
+        self.arguments = arguments
+        self.seen.append((self.writer._tries, self.writer._known.is_wary))
+        if self.ends:
+            raise self.ends.pop(0)
+        report: BatchReport = arguments[-1]
+        return report
+
+
+def trying(monkeypatch: pytest.MonkeyPatch, *ends: Exception) -> tuple[BatchWriter, Tries]:
+    directory: Any = SimpleNamespace(expect_change=lambda: None, close=lambda *_: None)
+    nothing: Any = None
+    one = BatchWriter(BARE, 4, nothing, nothing, directory)
+    tries = Tries(one, *ends)
+    monkeypatch.setattr(BatchWriter, "_try", lambda _, *arguments: tries(*arguments))
+    return one, tries
+
+
+def test_a_batch_is_tried_once_where_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, tries = trying(monkeypatch)
+
+    report = one.write([], 9, 8)
+
+    assert tries.seen == [(1, False)]
+    assert tries.arguments == ([], 9, 8, report)
+    assert report == report_of(4, [])
+    assert not one._has_stumbled
+
+
+def test_a_producer_that_is_lost_three_times_ends_the_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lost = [ProducerLostError("Fenced.") for _ in range(LOST_TRIES + 1)]
+    one, tries = trying(monkeypatch, *lost)
+
+    with pytest.raises(FencedError):
+        one.write([], 9, 9)
+
+    assert [number for number, _ in tries.seen] == [1, 2, 3]
+
+
+def test_a_producer_that_is_lost_for_being_slow_ends_the_batch_as_too_slow(
+    monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    one, _ = trying(monkeypatch, *(ProducerLostError("Fenced.") for _ in range(LOST_TRIES)))
+    monkeypatch.setattr(BatchWriter, "_open_ms", lambda _: BARE.transaction_timeout_ms)
+
+    with pytest.raises(BrokerError, match="Batch 9 took longer"):
+        one.write([], 9, 9)
+
+
+def test_the_next_batch_is_sent_with_care_after_a_second_try_and_in_twice_as_large_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, tries = trying(monkeypatch, ProducerLostError("Fenced."))
+    one._rows_max = 100
+
+    one.write([], 9, 9)
+    assert (one._has_stumbled, one._rows_max) == (True, 200)
+    one.write([], 10, 9)
+    assert (one._has_stumbled, one._rows_max) == (False, 400)
+
+    assert tries.seen == [(1, False), (2, False), (1, True)]
+
+
+def test_who_is_wary_stays_so_when_a_producer_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    rejected = ProducerLostError("Aborted.")
+    rejected.was_rejected = True
+    one, tries = trying(monkeypatch, rejected, ProducerLostError("Fenced."))
+
+    one.write([], 9, 9)
+
+    assert tries.seen == [(1, False), (2, True), (3, True)]
+    assert one._has_stumbled
+
+
+def test_a_batch_is_given_up_after_so_many_rejections(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "TRIES", 4)
+    learned: list[Any] = []
+    monkeypatch.setattr(KnownRejections, "learn", lambda _, *arguments: learned.append(arguments))
+    rejections = [Rejection("orders", 0, 10, "too large")]
+    one, tries = trying(monkeypatch, *(RejectedOutputError(rejections) for _ in range(9)))
+
+    with pytest.raises(BrokerError, match="rejected batch 9 of state partition 4 4 times"):
+        one.write([], 9, 9)
+
+    assert [number for number, _ in tries.seen] == [1, 2, 3, 4]
+    assert learned == [(rejections, BARE.topics, one.directory)] * 4
+
+
+@pytest.mark.parametrize(
+    ("marker", "batch_id", "wrong"),
+    [
+        (None, 4, "0 is gone before batch 4: whether"),
+        (Marker(3, 0, BY_HAND), 3, "0 was set by hand before"),
+        (Marker(3, 0, 2), 3, "0 is of epoch 2, this start's is 0, before"),
+        (Marker(5, 0), 3, "0 is past batch 4 before"),
+        (Marker(3, 0, rows_done=1), 4, "0 says that batch 3 is written in part only before"),
+    ],
+)
+def test_a_marker_that_this_start_can_not_have_written_is_refused(
+    marker: Marker | None, batch_id: int, wrong: str
+) -> None:
+    with pytest.raises(CheckpointError, match=f"state partition {wrong}") as refused:
+        made()._require_own(marker, batch_id, 3)
+
+    assert refused.value.fields == {"state_partition": 0, "batch_id": batch_id}
+    assert "Run `checkback checkpoint rebuild`" in refused.value.remedy
+
+
+def test_a_producer_is_made_with_the_client_finder_of_the_forwarder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[tuple[Any, ...]] = []
+
+    def make(*arguments: Any) -> Any:
+        found.append(arguments)
+        return SimpleNamespace(marker=Marker(3, 0), is_spent=False)
+
+    monkeypatch.setattr(writer, "MarkedProducer", make)
+    nothing: Any = None
+    forwarder: Any = SimpleNamespace(native="native")
+    for one in (made(), BatchWriter(BARE, 2, nothing, nothing, nothing, forwarder)):
+        one._open(3, 3)
+
+    assert found == [(BARE, 0, None), (BARE, 2, "native")]
+
+
+@pytest.mark.parametrize("marker", [None, Marker(3, 0), Marker(4, 0), Marker(2, 0)])
+def test_a_marker_that_this_start_can_have_written_is_taken(marker: Marker | None) -> None:
+    made()._require_own(marker, 3, 3)

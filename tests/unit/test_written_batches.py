@@ -1,0 +1,120 @@
+"""Batches that one process writes after another, over a Kafka in memory: what it looks at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from unittest.mock import patch
+
+import pytest
+from tests.deciding import page_outcome
+from tests.unit.test_touched_markers import BARE, NAMES, finals
+
+from checkback.protocol.errors import CheckpointError
+from checkback.protocol.records import half_headers
+from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.kafka.epoch import begin_epoch
+from checkback.sinks.kafka.marker import RENEWAL_MS, Marker, MarkerStore
+from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.writers import WriteRequest, Writers
+from checkback.state import Action
+from checkback.testing.fake_kafka import Awaits, Clock, Cluster, Fault, installed
+
+
+class Counting(Awaits):
+    """Counts the calls."""
+
+    def __init__(self) -> None:
+        super().__init__(Clock())
+        self.calls = Counter[str]()
+
+    def before(self, call: str) -> Fault | None:
+        self.calls[call] += 1
+        return None
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(Counting())
+    for name in (NAMES.half, NAMES.op, NAMES.refused, NAMES.settled, "orders"):
+        made.create_topic(name, 1)
+    for number in range(5):
+        headers = half_headers(
+            producer_group="g", transaction_id=f"{number}", real_topic="orders", properties={}
+        )
+        made.write(NAMES.half, 0, None, b"%d" % number, headers)
+    with installed(made):
+        yield made
+
+
+def calls(cluster: Cluster) -> Counter[str]:
+    assert isinstance(cluster.awaits, Counting)
+    return cluster.awaits.calls
+
+
+def write(
+    writers: Writers, settings: SinkSettings, batch: int, *numbers: int, first_batch: int = 0
+) -> BatchReport:
+    decided = page_outcome(0, *((Action.COMMIT, number, 0, number) for number in numbers))
+    request = WriteRequest(settings, 0, batch, first_batch, [decided.pack()])
+    return BatchReport.from_json(writers.write(request).report)
+
+
+def marker() -> Marker:
+    return MarkerStore(BARE).read([0])[0]
+
+
+def test_a_batch_that_is_written_is_skipped(cluster: Cluster) -> None:
+    settings = begin_epoch(BARE, 1, (), 0)
+    assert calls(cluster)["init_transactions"] == 1
+
+    reports = [write(Writers(), settings, 0, 0) for _ in range(2)]
+
+    assert [report.skipped for report in reports] == [False, True]
+    assert finals(cluster) == [b"0"]
+    assert marker() == Marker(1, int(cluster.clock.now_ms), settings.epoch)
+
+
+def test_a_batch_without_output_moves_the_marker_only_to_renew_it(cluster: Cluster) -> None:
+    settings, writers = begin_epoch(BARE, 1, (), 0), Writers()
+    before = calls(cluster)["begin_transaction"]
+
+    write(writers, settings, 0)
+    assert calls(cluster)["begin_transaction"] == before
+    cluster.clock.advance_to(cluster.clock.now_ms + RENEWAL_MS)
+    write(writers, settings, 1)
+
+    assert calls(cluster)["begin_transaction"] == before + 1
+    assert marker() == Marker(2, int(cluster.clock.now_ms), settings.epoch)
+
+
+def test_a_batch_in_parts_is_written_by_one_producer(cluster: Cluster) -> None:
+    settings = begin_epoch(replace(BARE, transaction_rows_max=2), 1, (), 0)
+    before = calls(cluster)["init_transactions"]
+
+    write(Writers(), settings, 0, 0, 1, 2, 3, 4)
+
+    assert calls(cluster)["init_transactions"] == before + 1
+    assert len(finals(cluster)) == 5
+
+
+def test_only_who_wrote_no_batch_before_this_one_looks_whether_it_was_superseded(
+    cluster: Cluster,
+) -> None:
+    settings, writers = begin_epoch(BARE, 1, (), 0), Writers()
+    with patch.object(MarkedProducer, "is_superseded", return_value=False) as looks:
+        for batch in (0, 1, 3):
+            write(writers, settings, batch, batch)
+
+    looks.assert_called_once_with(3)
+
+
+def test_without_a_start_s_marker_only_the_first_batch_is_written(cluster: Cluster) -> None:
+    with pytest.raises(CheckpointError, match="is gone before batch 4"):
+        write(Writers(), BARE, 4, 0, first_batch=3)
+
+    write(Writers(), BARE, 3, 0, first_batch=3)
+
+    assert finals(cluster) == [b"0"]
