@@ -66,6 +66,16 @@ STRANGE_VALUES = (
     b"p-RMQ_SYS_X", b"p-__x", b"RMQ_SYS", b"_x", b"xRMQ_SYS_x", b"__", b"p-rules", b"rules",
 )  # fmt: skip
 
+EDGES: dict[str, tuple[bytes, ...]] = {
+    "PGROUP": (b"g" * 255, b"g" * 256),
+    "UNIQ_KEY": (b"u" * 1_024, b"u" * 1_025),
+    "REAL_TOPIC": (b"t" * 127, b"t" * 128, b"p-RMQ_SYS_X", b"RMQ_SYS", b"p-rules", b"TBW102"),
+    "CHECK_IMMUNITY_TIME_IN_SECONDS": (b"9" * 12, b"9" * 13, b"0" * 12, b"0" * 13),
+    "COMMIT_OR_ROLLBACK": (b"0", b"8", b"9", b"12", b"16", b"08"),
+    "TRANSACTION_CHECK_TIMES": (b"0", b"1", b"%d" % (2**63 - 1), b"%d" % 2**63),
+    "FENCED_HALF": (b"-1", b"0", b"+1", b"%d" % (2**63 - 1), b"%d" % 2**63, b"1.5"),
+}
+
 
 def right(chance: random.Random, names: TopicNames, at: int) -> KafkaRow:
     """Return a record that is as it should be."""
@@ -119,7 +129,9 @@ def changed(chance: random.Random, row: KafkaRow, names: TopicNames) -> KafkaRow
     elif what == 7:
         del headers[at]
     else:
-        headers[at] = headers[at][0], chance.choice(STRANGE_VALUES + NUMBERS)
+        name, _ = headers[at]
+        edges = EDGES.get(name, STRANGE_VALUES) if what == 8 else STRANGE_VALUES + NUMBERS
+        headers[at] = name, chance.choice(edges)
     return replace(row, headers=headers)
 
 
