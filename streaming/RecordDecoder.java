@@ -77,6 +77,7 @@ public final class RecordDecoder implements Serializable {
   static final byte[] TRANSACTION_CHECK_TIMES = bytes("TRANSACTION_CHECK_TIMES");
   static final byte[] DIRECT_ID = bytes("DIRECT_ID");
   static final byte[] DIRECT_CLOSED = bytes("DIRECT_CLOSED");
+  static final byte[] FENCED_HALF = bytes("FENCED_HALF");
 
   static final byte[][] NAMES_OF_HALF = all(HALF_ORDER.split(" "));
   static final byte[][] NAMES_OF_OP = all(OP_ORDER.split(" "));
@@ -298,9 +299,9 @@ public final class RecordDecoder implements Serializable {
 
   /** The sink says in the second header which half it is about; a half has no identity of 0. */
   private InternalRow fenced(KafkaRecord record, long source, long named, int pagesOfGroup) {
-    UTF8String.LongWrapper said = new UTF8String.LongWrapper();
-    UTF8String text = record.headers.count() > 1 ? record.headers.value(1) : null;
-    record.identity.be(text != null && text.toLong(said) ? said.value : 0L);
+    RecordHeaders headers = record.headers;
+    boolean isSaid = headers.count() > 1 && headers.isNamed(1, FENCED_HALF);
+    record.identity.be(isSaid ? headers.signedNumber(1) : 0L);
     int refusal = this.refusalOfPage(record, source, named, pagesOfGroup);
     if (refusal != TAKEN) {
       return record.event(REFUSED_OP, record.offset, refusal, source);

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -66,18 +68,37 @@ def decoding_jar(jvm: Any) -> Path:
         made_of.update(_source(name).encode())
     prefix = f"decoding-{made_of.hexdigest()[:16]}-"
     for path in sorted(jars_folder().glob(f"{prefix}*.jar")):
-        if path.name == f"{prefix}{sha256(path)}.jar":
+        if _is_whole_and_ours(path, prefix):
             return path
     return _kept(compiled_jar(jvm, *DECODING), prefix)
 
 
+def _is_whole_and_ours(path: Path, prefix: str) -> bool:
+    try:
+        is_ours = path.stat().st_uid in trusted_owners()
+        return is_ours and path.name == f"{prefix}{sha256(path)}.jar"
+    except OSError:  # it is gone by now, no file, or not for this user to read
+        return False
+
+
+def trusted_owners() -> set[int]:
+    """Return the users whose code this process runs anyway: its own, root, and who installed us.
+
+    A jar that anybody else put there could read the secrets of access control.
+    """
+    return {os.geteuid(), 0, Path(__file__).stat().st_uid}
+
+
 def _kept(jar: Path, prefix: str) -> Path:
     kept = jars_folder() / f"{prefix}{sha256(jar)}.jar"
+    # Containers that share the folder have processes of the same number.
+    draft = kept.with_suffix(f".{secrets.token_hex(8)}")
     try:
-        draft = kept.with_suffix(f".{os.getpid()}")
         draft.write_bytes(jar.read_bytes())
         draft.replace(kept)
-    except OSError:  # a folder that is not there, or only to be read: made again at each start
+    except OSError:  # a folder that is full, not there, or only to be read: made at each start
+        with suppress(OSError):
+            draft.unlink()
         return jar
     return kept
 
