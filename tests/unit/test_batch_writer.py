@@ -286,3 +286,34 @@ def test_a_producer_is_made_with_the_client_finder_of_the_forwarder(
 @pytest.mark.parametrize("marker", [None, Marker(3, 0), Marker(4, 0), Marker(2, 0)])
 def test_a_marker_that_this_start_can_have_written_is_taken(marker: Marker | None) -> None:
     made()._require_own(marker, 3, 3)
+
+
+@pytest.mark.parametrize("is_wary", [True, False])
+def test_records_are_tracked_by_who_is_wary_and_a_spent_producer_writes_no_further_part(
+    monkeypatch: pytest.MonkeyPatch, *, is_wary: bool
+) -> None:
+    one, report = made(), report_of(0, [])
+    one._known.is_wary, one._rows_max = is_wary, 1
+    producer: Any = SimpleNamespace(marker=Marker(3, 0), is_spent=True)
+    outputs: Any = SimpleNamespace(report=report)
+    monkeypatch.setattr(BatchWriter, "_open", lambda *_: producer)
+    monkeypatch.setattr(BatchWriter, "_outputs", lambda *_: outputs)
+    steps: list[Any] = []
+    monkeypatch.setattr(BatchWriter, "_write_step", lambda *given: steps.append(given[3]))
+
+    with pytest.raises(ProducerLostError) as lost:
+        one._try(outcomes(4), 3, 3, report)
+
+    assert lost.value.message == "A commit took long and may have been sent twice."
+    assert producer.tracks_records is is_wary
+    assert len(steps) == 1
+
+
+def test_the_tries_of_a_writer_share_the_turns_of_its_checks_and_flush_their_own_producer() -> None:
+    one, producer = made(), SimpleNamespace(flush=lambda: None)
+    given: Any = producer
+
+    found = one._outputs(given, report_of(0, []), 7)
+
+    assert found.check_turns is one._check_turns
+    assert found.flush is producer.flush

@@ -294,6 +294,7 @@ def test_a_call_that_may_pass_is_tried_again_and_then_its_loss_is_unanswered(
             raise answer
         return str(answer)
 
+    producer._rejections.append(Rejection("orders", 3, 10, "too large"))
     assert producer._guard(call) == "done"
     answers[:] = [passing] * transaction.CALL_TRIES + ["never"]
     with pytest.raises(ProducerLostError) as lost:
@@ -301,6 +302,11 @@ def test_a_call_that_may_pass_is_tried_again_and_then_its_loss_is_unanswered(
     assert answers == ["never"]
     assert lost.value.was_unanswered
     assert lost.value.fields == {"code": "_TIMED_OUT"}
+    for lasting in (KafkaError(1), KafkaError(1, "", fatal=True, retriable=True)):
+        answers[:] = [KafkaException(lasting), "never"]
+        with pytest.raises(ProducerLostError):
+            producer._guard(call)
+        assert answers == ["never"]
     assert lost.value.remedy == (
         "Check the brokers, and that no second job runs over the same checkpoint."
     )

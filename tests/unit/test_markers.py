@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from checkback.sinks.kafka import marker
-from checkback.sinks.kafka.marker import RENEWAL_MS, Marker, committed_offsets
+from checkback.sinks.kafka.marker import BY_HAND, RENEWAL_MS, Marker, MarkerStore, committed_offsets
+from checkback.sinks.kafka.settings import SinkSettings
 
 NO_OFFSET = -1001
 
@@ -62,7 +63,40 @@ def test_an_offset_that_is_not_told_is_not_taken_for_one_that_is_not_there(
     moving = Coordinator(KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError.NOT_COORDINATOR)
 
     assert committed(moving, float("inf")) == [7, 7]
+    assert committed(Coordinator(KafkaError._TIMED_OUT), float("inf")) == [7, 7]
     with pytest.raises(KafkaException):
         committed(Coordinator(KafkaError.TOPIC_AUTHORIZATION_FAILED), float("inf"))
     with pytest.raises(KafkaException):
         committed(Coordinator(KafkaError.UNSTABLE_OFFSET_COMMIT), 0)
+
+
+def test_a_group_is_asked_for_the_time_that_is_left_and_for_a_second_at_least(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 100.0, sleep=lambda _: None)
+    monkeypatch.setattr(marker, "time", clock)
+    limits: list[float] = []
+    consumer: Any = SimpleNamespace(committed=lambda _, limit_s: limits.append(limit_s) or [])
+    for until_s in (130.0, 100.5, 90.0):
+        committed_offsets(consumer, [], until_s)
+
+    assert limits == [30.0, 1.0, 1.0]
+
+
+def test_markers_are_read_within_half_a_minute_or_the_time_that_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits: list[float] = []
+
+    def note(_: Any, wanted: list[TopicPartition], until_s: float) -> list[TopicPartition]:
+        limits.append(until_s)
+        return [TopicPartition(one.topic, one.partition, 7 - one.partition * 8) for one in wanted]
+
+    monkeypatch.setattr(marker, "committed_offsets", note)
+    monkeypatch.setattr(marker, "time", SimpleNamespace(monotonic=lambda: 100.0))
+    store = MarkerStore(SinkSettings("app", "query", "", {}, 9_000, 7_000))
+    found = [store.read([0, 1]), store.read([0, 1], 5.0), store.read_hastily([0, 1])]
+    store.close()
+
+    assert limits == [130.0, 105.0, 130.0]
+    assert found == [{0: Marker(7, 0, BY_HAND)}] * 3
