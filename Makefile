@@ -149,12 +149,12 @@ release: setup $(RELEASE)/.ready
 	@PYTHONPATH=src $(RELEASE)/bin/python -m checkback.deploy.sbom dist/checkback.cdx.json
 	@ls dist
 
-# Needs a container engine, in which the wheel is built for manylinux and tried.
+# Needs a container engine, in which the wheel is built for manylinux and tried: from the source
+# archive, for cibuildwheel would copy a whole checkout with .venv and build into the container.
 TRY_NATIVE := python -c 'from checkback.sinks.native.library import native; assert native()'
 platform-wheel: $(RELEASE)/.ready
 	@CIBW_BUILD=cp311-manylinux_x86_64 CIBW_TEST_COMMAND="$(TRY_NATIVE)" \
-		CIBW_ENVIRONMENT="CHECKBACK_COMMIT=$$(git rev-parse --short=12 HEAD)" \
-		$(RELEASE)/bin/cibuildwheel --platform linux --output-dir dist
+		$(RELEASE)/bin/cibuildwheel --platform linux --output-dir dist dist/checkback-*.tar.gz
 
 # Attaches dist to a tag's release on GitHub.
 attach:

@@ -43,17 +43,17 @@ class AsyncTransactionListener(ABC):
     async def execute_local_transaction(
         self, message: Message, arg: Any
     ) -> LocalTransactionState | None:
-        """As :meth:`TransactionListener.execute_local_transaction`."""
+        """As `TransactionListener.execute_local_transaction`."""
 
     @abstractmethod
     async def check_local_transaction(self, message: MessageExt) -> LocalTransactionState | None:
-        """As :meth:`TransactionListener.check_local_transaction`."""
+        """As `TransactionListener.check_local_transaction`."""
 
 
 class AsyncTransactionMQProducer:
     """A transactional producer whose calls are awaited and whose listener has coroutines.
 
-    Underneath is a :class:`TransactionMQProducer`; no thread waits for a transaction under way.
+    Underneath is a `TransactionMQProducer`; no thread waits for a transaction under way.
     If the task that awaits a transaction is cancelled, the transaction goes on: the producer still
     sends its op, but only the listener learns how it ended.
 
@@ -62,7 +62,7 @@ class AsyncTransactionMQProducer:
         bootstrap_servers: Kafka brokers, host:port, separated by commas.
         transaction_listener: runs local transactions and knows how they ended.
         sends_max: sends under way at once; more wait their turn.
-        options: see :class:`ProducerOptions`.
+        options: see `ProducerOptions`.
 
     Raises:
         ConfigurationError: the group, the listener or an option is not usable.
@@ -120,7 +120,7 @@ class AsyncTransactionMQProducer:
         return self._producer.counters
 
     async def start(self) -> None:
-        """As :meth:`TransactionMQProducer.start`; the listener runs in this loop from now on.
+        """As `TransactionMQProducer.start`; the listener runs in this loop from now on.
 
         If this is cancelled, the producer is shut down once its start has ended.
         """
@@ -135,13 +135,13 @@ class AsyncTransactionMQProducer:
             raise
 
     async def shutdown(self) -> int:
-        """As :meth:`TransactionMQProducer.shutdown`; the loop goes on serving the listener."""
+        """As `TransactionMQProducer.shutdown`; the loop goes on serving the listener."""
         return await asyncio.to_thread(self._producer.shutdown)
 
     async def send_message_in_transaction(
         self, message: Message, arg: Any = None
     ) -> TransactionSendResult:
-        """As :meth:`TransactionMQProducer.send_message_in_transaction`."""
+        """As `TransactionMQProducer.send_message_in_transaction`."""
         await self._room.acquire()
         try:
             await self._producer.learn_topic(message)
@@ -154,7 +154,7 @@ class AsyncTransactionMQProducer:
         return await asyncio.shield(task)
 
     async def send(self, message: Message) -> SendResult:
-        """As :meth:`TransactionMQProducer.send`, by turns or by key."""
+        """As `TransactionMQProducer.send`, by turns or by key."""
         async with self._room:
             try:
                 await self._producer.learn_topic(message)
@@ -203,7 +203,7 @@ class _LoopProducer(TransactionMQProducer):
     async def transact(
         self, listener: AsyncTransactionListener, message: Message, arg: Any
     ) -> TransactionSendResult:
-        """Do what :meth:`send_message_in_transaction` does, and wait in the loop."""
+        """Do what `send_message_in_transaction` does, and wait in the loop."""
         self._require_running()
         if self.inbox.loop is not asyncio.get_running_loop():
             raise LifeCycleError(

@@ -18,6 +18,7 @@ from checkback.client.message import MessageExt
 from checkback.client.op_producer import OpProducer
 from checkback.client.stored_halves import StoredHalves
 from checkback.client.tracing import UNTRACED, Tracing
+from checkback.metrics.log_lines import facts
 from checkback.protocol.records import Op
 
 _log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class CheckAnswers:
             _log.warning(
                 "Half %d/%d is a copy of transaction %s; answered rollback",
                 request.half_queue, request.queue_offset, request.transaction_id,
+                extra=facts(transaction_id=request.transaction_id),
             )  # fmt: skip
             return self._send(request, self._op(request, COPIED))
         with self.tracing.check(request) as told:
@@ -95,6 +97,7 @@ class CheckAnswers:
             _log.error(
                 "check_local_transaction failed on transaction %s; answered unknown",
                 request.transaction_id, exc_info=outcome.exception,
+                extra=facts(transaction_id=request.transaction_id),
             )  # fmt: skip
         return self._send(request, self._op(request, outcome))
 

@@ -25,6 +25,7 @@ from checkback.client.check_request import read_check_request
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.message import MessageExt
 from checkback.client.options import ProducerOptions
+from checkback.metrics.log_lines import facts
 
 _log = logging.getLogger(__name__)
 
@@ -215,7 +216,10 @@ class CheckService:
         try:
             done = self._answers.answer(job.request)
         except BaseException:  # SystemExit of the listener, too
-            _log.exception("The check of %s was not answered", job.request.transaction_id)
+            named = job.request.transaction_id
+            _log.exception(
+                "The check of %s was not answered", named, extra=facts(transaction_id=named)
+            )
             done = True  # the next check request asks again
         if done:
             self._finished(job.partition, job.offset)

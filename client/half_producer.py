@@ -34,6 +34,7 @@ from checkback.client.polled_producer import (
 from checkback.client.queue_selection import choose_partition
 from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
 from checkback.client.topic_facts import TopicFacts
+from checkback.metrics.log_lines import facts
 from checkback.protocol.errors import ConfigurationError, SendError
 from checkback.protocol.signed_content import is_in_time
 from checkback.security.record_signer import RecordSigner
@@ -142,7 +143,7 @@ class HalfProducer:
         """Try to store a half; yield each report to wait for, and the longest time to wait.
 
         Raises:
-            SendError: as :meth:`store`.
+            SendError: as `store`.
         """
         tried: set[int] = set()
         under_way = self._under_way
@@ -354,7 +355,8 @@ class HalfProducer:
 
     def _try_anew(self, half: Half) -> None:
         self._doubts.add(half.transaction_id)
-        _log.info("The half of %s is tried elsewhere", half.transaction_id)
+        known = half.transaction_id
+        _log.info("The half of %s is tried elsewhere", known, extra=facts(transaction_id=known))
         half.rename()
         self._counters.add(ClientEvent.SEND_RETRIED)
 

@@ -39,7 +39,7 @@ class ManagedProducer(ABC):
     Args:
         producer_group: the group it belongs to.
         bootstrap_servers: Kafka brokers, host:port, separated by commas.
-        options: see :class:`ProducerOptions`.
+        options: see `ProducerOptions`.
 
     Raises:
         ConfigurationError: the group or an option is not usable.

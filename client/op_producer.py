@@ -14,6 +14,7 @@ from checkback.client.counters import ClientEvent, Counters
 from checkback.client.listener import LocalTransactionState
 from checkback.client.polled_producer import PolledProducer, ThreadReport
 from checkback.client.send_errors import error_of
+from checkback.metrics.log_lines import facts
 from checkback.protocol.properties import DIRECT_CLOSED, OP_PROTOCOL_ORDER, UNIQ_KEY, Headers
 from checkback.protocol.records import Op
 from checkback.security.record_signer import RecordSigner
@@ -184,6 +185,7 @@ class OpProducer:
         _log.warning(
             "The op of transaction %s (half %s/%d) was not sent, a check will ask again: %s",
             transaction_id, partition, offset, said,
+            extra=facts(transaction_id=transaction_id),
         )  # fmt: skip
 
 

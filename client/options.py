@@ -168,7 +168,7 @@ class ProducerOptions:
 
 
 class ProducerKeywords(TypedDict, total=False):
-    """The fields of :class:`ProducerOptions` as keyword arguments; a test keeps them equal."""
+    """The fields of `ProducerOptions` as keyword arguments; a test keeps them equal."""
 
     topic_prefix: str
     kafka: Mapping[str, str]

@@ -29,7 +29,7 @@ class DefaultMQProducer(ManagedProducer):
     Args:
         producer_group: the group it belongs to.
         bootstrap_servers: Kafka brokers, host:port, separated by commas.
-        options: see :class:`ProducerOptions`.
+        options: see `ProducerOptions`.
 
     Raises:
         ConfigurationError: the group or an option is not usable.

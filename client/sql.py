@@ -33,6 +33,7 @@ from sqlalchemy.exc import IntegrityError
 
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt
+from checkback.metrics.log_lines import facts
 from checkback.protocol.errors import ConfigurationError
 
 _log = logging.getLogger(__name__)
@@ -107,6 +108,7 @@ class SqlTransactionLog(TransactionListener):
                 _log.warning(
                     "Transaction %s came too late: a check has answered rollback",
                     message.transaction_id,
+                    extra=facts(transaction_id=message.transaction_id),
                 )
                 return LocalTransactionState.ROLLBACK_MESSAGE
             state = self._local_transaction(connection, message, arg)

@@ -40,6 +40,7 @@ from checkback.client.validation import (
     check_timers,
     check_topic,
 )
+from checkback.metrics.log_lines import facts
 from checkback.protocol import properties as names
 from checkback.protocol.properties import Headers
 from checkback.protocol.record_size import record_bytes_max
@@ -66,7 +67,7 @@ class TransactionMQProducer(DefaultMQProducer):
         producer_group: all processes of one application share it: any of them answers checks.
         bootstrap_servers: Kafka brokers, host:port, separated by commas.
         transaction_listener: runs local transactions and knows how they ended.
-        options: see :class:`ProducerOptions`.
+        options: see `ProducerOptions`.
 
     Raises:
         ConfigurationError: the group, the listener or an option is not usable.
@@ -336,6 +337,7 @@ class TransactionMQProducer(DefaultMQProducer):
         _log.error(
             "The local transaction of %s failed; a check will ask how it ended",
             message.transaction_id, exc_info=error,
+            extra=facts(transaction_id=message.transaction_id),
         )  # fmt: skip
         return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
 

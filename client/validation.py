@@ -14,9 +14,9 @@ from checkback.client.listener import TransactionListener
 from checkback.client.message import Message
 from checkback.protocol import properties as names
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
+from checkback.protocol.refusals import TOPIC_LENGTH_MAX
 from checkback.protocol.topics import TopicNames, is_kafka_topic_name
 
-TOPIC_LENGTH_MAX: Final = 127
 GROUP_LENGTH_MAX: Final = 120
 DEFAULT_PRODUCER_GROUP: Final = "DEFAULT_PRODUCER"
 """RocketMQ's name for 'no name given', refused at start as there."""

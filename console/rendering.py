@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from checkback.console.kafka_facts import SEARCHED_OFFSETS_MAX
 from checkback.console.plots import HEIGHT, WIDTH, number_text
@@ -42,6 +42,11 @@ def short_text(text: str, most: int = 64) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
+def breakable(name: str) -> Markup:
+    """Return a topic's name that a narrow column breaks behind an underscore, if it has to."""
+    return escape(printable(name)).replace("_", Markup("_<wbr>"))
+
+
 def _shown(value: object) -> object:
     """Escape what would turn a text's direction or command whoever copies it; HTML lets it pass."""
     is_plain = isinstance(value, str) and not isinstance(value, Markup)
@@ -68,6 +73,7 @@ def _environment() -> Environment:
         "ms": _ms_of,
         "body": body_text,
         "short": short_text,
+        "breakable": breakable,
     }
     found.globals |= {
         "marks": MARKS,

@@ -1,8 +1,8 @@
 """The table of all metrics; endpoint, dashboard, alert rules and docs page are made of it.
 
 The names follow RocketMQ's (`rocketmq_half_messages` is `checkback_half_messages`). Every label
-has few values: each `Label` lists them or says what bounds them. No label is a key, an id or a
-group.
+has few values: each `Label` lists them or says what bounds them. No label of the pipeline is a key,
+an id or a group; an application's own producer has its group as one.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class TopicScanner:
             partitions: read only these; None for all.
             from_ms: begin at the first record with this timestamp or a later one.
             newest: read at most this number of offsets of each partition, the last ones.
-            may_be_hidden: as in :meth:`partitions`.
+            may_be_hidden: as in `partitions`.
 
         Raises:
             BrokerError: the brokers do not answer, or refuse.

@@ -58,6 +58,10 @@ TRANSACTION_COMMIT_TYPE: Final = 8
 TRANSACTION_ROLLBACK_TYPE: Final = 12
 TRANSACTION_DELIVERED: Final = 9
 """The final message stands in the same Kafka transaction as this op. RocketMQ has no such value."""
+OP_STATES: Final = (
+    TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE, TRANSACTION_DELIVERED
+)  # fmt: skip
+"""What an op may say; the last one only on the direct op topic."""
 
 OP_TAG_REMOVE: Final = "d"
 """TAGS of an op, RocketMQ's REMOVE_TAG."""

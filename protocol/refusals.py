@@ -26,6 +26,12 @@ REFUSED_HEADERS_MAX: Final = 10_000
 KEPT_HEADERS: Final = frozenset({PGROUP, UNIQ_KEY, REAL_TOPIC, KEYS, TAGS})
 """Of headers that do not fit, these stay: they tell whose message it was."""
 KEPT_HEADER_BYTES_MAX: Final = 1_024
+GROUP_BYTES_MAX: Final = 255
+TOPIC_LENGTH_MAX: Final = 127
+"""RocketMQ's (Validators.TOPIC_MAX_LENGTH). A name with characters that Kafka does not take is
+refused with the verdict, since there is no such topic."""
+IMMUNITY_DIGITS_MAX: Final = 12
+"""Of an immunity time in seconds; one with more digits counts as none."""
 ID_BYTES_MAX: Final = 1_024
 """No half that is taken has a longer transaction id. Reports, log lines and the ledger repeat it:
 twenty groups of 4 MB made a line of 80 MB. They keep no more of what a refused record says."""

@@ -83,7 +83,7 @@ def producer_grants(names: TopicNames, group: str, real_topics: Sequence[str] = 
 
 
 def direct_grants(names: TopicNames, group: str, real_topics: Sequence[str] = ()) -> list[Grant]:
-    """Return what a producer group needs for direct delivery besides :func:`producer_grants`.
+    """Return what a producer group needs for direct delivery besides `producer_grants`.
 
     Without real topics it is what the processes of a group need that deliver nothing directly
     themselves: they answer checks in the place of those that do.

@@ -29,6 +29,8 @@ class EventKind(IntEnum):
     """A half that a session of its producer may deliver itself."""
 
 
+NO_IMMUNITY: Final = -1
+"""The detail of a half without an immunity time."""
 CLOSED: Final = 16
 """Added to the detail of an op that says that nothing direct can follow it."""
 DIRECT_SOURCE: Final = 2**62
@@ -45,7 +47,7 @@ class Events(Columns):
         offset: int64[n], offset of the half; of a REFUSED_OP its own.
         time_ms: int64[n], the broker's time of the record.
         identity: int64[n], the first word of the identity (state/identity.py).
-        detail: int64[n]. HALF, DIRECT_HALF: immunity time in ms, -1 without one. OP: 0 unknown,
+        detail: int64[n]. HALF, DIRECT_HALF: immunity time in ms, or NO_IMMUNITY. OP: 0 unknown,
             8 commit, 9 delivered, 12 rollback; with CLOSED added where nothing direct can follow.
             UNDELIVERED: check times of the request that found no topic. REFUSED_HALF, REFUSED_OP:
             RefusedReason. FENCED: nothing; the first word of the identity is what it says.

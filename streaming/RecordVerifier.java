@@ -6,21 +6,17 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.regex.Pattern;
-import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Tells of a record whether it may be believed, by one version of the rules of access control.
  *
- * <p>Spark's compiled loop over rows calls it once for each record (docs/decisions/043). The content
- * that is signed is specified in docs/protocol.md. tests/unit compares the constants with Python's.
+ * <p>RecordDecoder asks it about each record (docs/decisions/043). The content that is signed is
+ * specified in docs/protocol.md. tests/unit compares the constants with Python's.
  *
- * <p>Written for Janino, the compiler that Spark ships: no lambdas, no type inference.
+ * <p>Written for Janino, as RecordHeaders.java.
  */
 public final class RecordVerifier implements Serializable {
-
-  /** Stands beside a refusal's code, which is smaller. */
-  static final int IN_ORDER = 256;
 
   static final int BELIEVED = 0;
   static final int ACCESS_KEY_MISSING = 80;
@@ -44,8 +40,6 @@ public final class RecordVerifier implements Serializable {
   static final UTF8String RESUME_HEADER_PREFIX = UTF8String.fromString("__checkback.resume.");
   static final UTF8String MANUAL_OPERATOR = UTF8String.fromString("MANUAL_OPERATOR");
   static final UTF8String TRUE = UTF8String.fromString("true");
-  static final UTF8String TAGS = UTF8String.fromString("TAGS");
-  static final UTF8String OP_TAG_FENCED = UTF8String.fromString("f");
 
   /** Kinds of permissions, as checkback.streaming.access_table has them. */
   static final String TOPIC = "T";
@@ -90,38 +84,21 @@ public final class RecordVerifier implements Serializable {
   }
 
   /**
-   * Returns the code of a refusal, 0 for none, and with it IN_ORDER if the first headers are those of
-   * the protocol's order.
+   * Returns the code of a refusal, 0 for none.
    *
-   * @param isHalf whether the record stands on the half topic
-   * @param isDirectOp whether it stands on the topic of ops of direct halves
-   * @param isFeedback whether it stands on the feedback topic, where only the pipeline may write:
-   *     Kafka's ACLs see to it
+   * @param isInOrder whether the first headers are those of the protocol's order
+   * @param topic to which it was written: 0 that of halves, 1 that of ops, 2 that of direct ops
    * @param partition of its topic
    * @param timeMs when the brokers stored it
    */
-  public int verdict(
-      boolean isHalf, boolean isDirectOp, boolean isFeedback, int partition, long timeMs,
-      byte[] key, byte[] value, ArrayData headers) {
-    if (headers == null) {
-      return isFeedback ? BELIEVED : ACCESS_KEY_MISSING;
-    }
-    SignedRecord record = this.reading();
-    record.read(headers);
-    boolean isInOrder = record.isInOrder(isHalf ? this.namesOfHalf : this.namesOfOp);
-    if (isFeedback || (isDirectOp && saysFenced(record))) {
-      return isInOrder ? IN_ORDER : BELIEVED;
-    }
+  int verdict(
+      RecordHeaders headers, boolean isInOrder, int topic, int partition, long timeMs, byte[] key,
+      byte[] value) {
     if (!isInOrder) {
       return ACCESS_KEY_MISSING;
     }
-    int topic = isHalf ? 0 : isDirectOp ? 2 : 1;
-    return IN_ORDER | this.refusal(record, topic, partition, timeMs, key, value);
-  }
-
-  /** Returns the code of a refusal of a record in order, 0 for none. */
-  private int refusal(
-      SignedRecord record, int topic, int partition, long timeMs, byte[] key, byte[] value) {
+    SignedRecord record = this.reading();
+    record.read(headers);
     if (!record.isSigned()) {
       return ACCESS_KEY_MISSING;
     }
@@ -145,7 +122,7 @@ public final class RecordVerifier implements Serializable {
     if (isHalf && Math.abs(timeMs - bornMs) > BORN_TIME_TOLERANCE_MS) {
       return BORN_TIME_WRONG;
     }
-    return this.permissionRefusal(isHalf, account, record);
+    return this.permissionRefusal(isHalf, account, headers, record);
   }
 
   /** Returns what reads records for this thread. Tasks have verifiers of their own. */
@@ -159,17 +136,8 @@ public final class RecordVerifier implements Serializable {
     return found;
   }
 
-  /**
-   * The pipeline does not sign that a session is fenced. Whoever else says it stops nothing: under
-   * these rules no half is a direct one.
-   */
-  private static boolean saysFenced(SignedRecord record) {
-    return record.hasHeaders()
-        && TAGS.equals(record.name(0))
-        && OP_TAG_FENCED.equals(record.value(0));
-  }
-
-  private int permissionRefusal(boolean isHalf, Account account, SignedRecord record) {
+  private int permissionRefusal(
+      boolean isHalf, Account account, RecordHeaders headers, SignedRecord record) {
     if (account.isAdmin) {
       return BELIEVED;
     }
@@ -180,15 +148,15 @@ public final class RecordVerifier implements Serializable {
       return BELIEVED;
     }
     if (isHalf) {
-      if (!account.topics.isGranted(record.value(REAL_TOPIC_OF_HALF))) {
+      if (!account.topics.isGranted(headers.value(REAL_TOPIC_OF_HALF))) {
         return TOPIC_NOT_PERMITTED;
       }
-      boolean isGranted = account.groups.isGranted(record.value(PGROUP_OF_HALF));
+      boolean isGranted = account.groups.isGranted(headers.value(PGROUP_OF_HALF));
       return isGranted ? BELIEVED : GROUP_NOT_PERMITTED;
     }
-    boolean answers = TRUE.equals(record.value(ANSWERS_CHECK_OF_OP));
+    boolean answers = TRUE.equals(headers.value(ANSWERS_CHECK_OF_OP));
     Permissions needed = answers ? account.answers : account.groups;
-    return needed.isGranted(record.value(PGROUP_OF_OP)) ? BELIEVED : GROUP_NOT_PERMITTED;
+    return needed.isGranted(headers.value(PGROUP_OF_OP)) ? BELIEVED : GROUP_NOT_PERMITTED;
   }
 
   /** Whether an address list has the address that the signature covers. */

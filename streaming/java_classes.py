@@ -1,43 +1,114 @@
-"""Classes of ours in Java, which Spark's own compiler makes when a driver starts.
+"""Classes of ours in Java, which Spark's own compiler makes when a driver first starts.
 
-So no Java compiler is needed, and the classes fit the installed Spark.
+So no Java compiler is needed, and the classes fit the installed Spark. Those that decode are kept
+beside Spark's jars, since each start needs them and makes them in half a second to two.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import secrets
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from checkback.streaming.jars_folder import jars_folder, sha256
 from checkback.streaming.temporary_folders import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 PACKAGE: Final = "checkback"
+DECODING: Final = (
+    "PageKeys", "RecordHeaders", "EventIdentity", "KafkaRecord", "OpPageBound", "SignedRecord",
+    "RecordVerifier", "RecordDecoder",
+)  # fmt: skip
+"""The classes that the query calls; they know each other."""
+SOURCE: Final = "org.codehaus.commons.compiler.util.resource.Resource"
+"""What Spark's compiler, Janino, takes sources as."""
 
 
-def compiled_jar(jvm: Any, name: str) -> Path:
-    """Compile a class with those nested in it, and return the jar with them.
+def compiled_jar(jvm: Any, *names: str) -> Path:
+    """Compile classes with those nested in them, and return the jar with them.
 
     Args:
         jvm: py4j's view of a JVM that has Spark.
-        name: of the class; its source is beside this module.
+        names: of the classes; their sources are beside this module.
     """
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    source = resources.files("checkback.streaming").joinpath(f"{name}.java").read_text("utf-8")
-    compiler.cook(source)
-    jar = temporary_folder("classes") / f"checkback-{name}.jar"
+    resource = jvm.org.codehaus.commons.compiler.util.resource
+    compiler = jvm.org.codehaus.janino.Compiler()
+    # Spark's classes, without any of ours that an earlier call has made.
+    known = compiler.getClass().getClassLoader()
+    kind = jvm.java.lang.Class.forName(SOURCE, True, known)
+    sources = jvm.java.lang.reflect.Array.newInstance(kind, len(names))
+    for at, name in enumerate(names):
+        sources[at] = resource.StringResource(f"{PACKAGE}/{name}.java", _source(name))
+    made = jvm.java.util.HashMap()
+    compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(known))
+    compiler.setClassFileCreator(resource.MapResourceCreator(made))
+    compiler.compile(sources)
+    jar = temporary_folder("classes") / f"checkback-{names[-1]}.jar"
     with zipfile.ZipFile(jar, "w") as archive:
-        for one, code in compiler.getBytecodes().items():
-            archive.writestr(f"{one.replace('.', '/')}.class", bytes(code))
+        for path, code in made.items():
+            archive.writestr(path, bytes(code))
     return jar
 
 
+def decoding_jar(jvm: Any) -> Path:
+    """Return the jar of DECODING for this Spark, compiled unless one is kept.
+
+    Its name says what it was made of, and has its own sha256: a torn file is no jar of ours.
+    """
+    made_of = hashlib.sha256(jvm.org.apache.spark.package.SPARK_VERSION().encode())
+    for name in DECODING:
+        made_of.update(_source(name).encode())
+    prefix = f"decoding-{made_of.hexdigest()[:16]}-"
+    for path in sorted(jars_folder().glob(f"{prefix}*.jar")):
+        if _is_whole_and_ours(path, prefix):
+            return path
+    return _kept(compiled_jar(jvm, *DECODING), prefix)
+
+
+def _is_whole_and_ours(path: Path, prefix: str) -> bool:
+    try:
+        is_ours = path.stat().st_uid in trusted_owners()
+        return is_ours and path.name == f"{prefix}{sha256(path)}.jar"
+    except OSError:  # it is gone by now, no file, or not for this user to read
+        return False
+
+
+def trusted_owners() -> set[int]:
+    """Return the users whose code this process runs anyway: its own, root, and who installed us.
+
+    A jar that anybody else put there could read the secrets of access control.
+    """
+    return {os.geteuid(), 0, Path(__file__).stat().st_uid}
+
+
+def _kept(jar: Path, prefix: str) -> Path:
+    kept = jars_folder() / f"{prefix}{sha256(jar)}.jar"
+    # Containers that share the folder have processes of the same number.
+    draft = kept.with_suffix(f".{secrets.token_hex(8)}")
+    try:
+        draft.write_bytes(jar.read_bytes())
+        draft.replace(kept)
+    except OSError:  # a folder that is full, not there, or only to be read: made at each start
+        with suppress(OSError):
+            draft.unlink()
+        return jar
+    return kept
+
+
+def _source(name: str) -> str:
+    return resources.files("checkback.streaming").joinpath(f"{name}.java").read_text("utf-8")
+
+
 def java_class(spark: SparkSession, name: str) -> Any:
-    """Return a class of ours that the driver and all executors of a session have from now on."""
+    """Return one of DECODING, which driver and executors of a session have from now on."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no public way to classes
     # Imported late: the console, which reads checkpoints too, has no Spark.
     from py4j.java_gateway import JavaClass
@@ -45,7 +116,7 @@ def java_class(spark: SparkSession, name: str) -> Any:
     found = getattr(getattr(jvm, PACKAGE), name)
     if isinstance(found, JavaClass):
         return found
-    jar = compiled_jar(jvm, name)
+    jar = decoding_jar(jvm)
     add_to_driver(jvm, jar)
     spark.sparkContext._jsc.sc().addJar(str(jar))  # noqa: SLF001 - as above
     return getattr(getattr(jvm, PACKAGE), name)
@@ -59,14 +130,18 @@ def add_to_driver(jvm: Any, jar: Path) -> None:
 
 
 def call_for_rows(
-    spark: SparkSession, made: Any, method: str, arguments: Sequence[Column]
+    spark: SparkSession, made: Any, method: str, returned: str, arguments: Sequence[Column]
 ) -> Column:
     """Return the answers of an object of ours that Spark's compiled loop over rows calls.
+
+    Spark calls it once for each row: it takes nothing for granted about what the object answers,
+    so it neither repeats a call nor moves a condition in front of it.
 
     Args:
         spark: the session.
         made: the object; each task has a copy of its own.
-        method: returns an int.
+        method: returns what the next argument says.
+        returned: Spark's name of a type; the columns of a row, where it is one. It may be null.
         arguments: of the method, of just the types that it takes.
     """
     # Imported late, as above.
@@ -79,12 +154,12 @@ def call_for_rows(
     called = catalyst.objects.Invoke(
         catalyst.Literal(made, sql.types.ObjectType(made.getClass())),
         method,
-        sql.types.DataTypes.IntegerType,
+        sql.types.DataType.fromDDL(returned),
         to_seq([expressions.expression(_java(one)) for one in arguments]),
         to_seq([]),
         False,  # its arguments may be null
-        False,  # its answer is not
-        True,
+        True,  # its answer, too
+        False,  # it is not deterministic, as far as Spark has to know
     )
     return Column(expressions.column(called))
 

@@ -20,12 +20,15 @@ from pyspark.sql import functions as f
 
 from checkback.checkpoints.identity import CheckpointIdentity
 from checkback.protocol.configuration import ORDER_BY_KEY
+from checkback.streaming.java_classes import call_for_rows, java_class
 
 KEY_COLUMNS: Final = ("page_key", "turn")
 """The columns to group by."""
 HALF_PARTITIONS_MAX: Final = 1 << 16
 """The limit of half partitions; Kafka allows fewer. Pages with the same number in different half
 partitions need different keys."""
+PAGE_KEYS: Final = "PageKeys"
+"""The class that computes the second column, running Murmur3 backwards."""
 
 _SEED: Final = 42
 """Seed of Spark's hash, both for shuffles and for the function `hash` (HashPartitioning,
@@ -34,7 +37,7 @@ _INT_BYTES: Final = 4
 _LONG_BYTES: Final = 8
 _LOW: Final = 0xFFFFFFFF
 
-# Murmur3's constants by their purpose; multiplying by an inverse undoes a multiplication.
+# Murmur3's constants by their purpose.
 _BLOCK: Final = (0xCC9E2D51, 15, 0x1B873593)
 _STEP: Final = (13, 5, 0xE6546B64)
 _END: Final = (0x85EBCA6B, 0xC2B2AE35)
@@ -68,7 +71,10 @@ class PageKeys:
         Args:
             rows: have page_key long, and partition int from 0 to HALF_PARTITIONS_MAX - 1.
         """
-        return _with_turn(rows, self.step)
+        made = java_class(rows.sparkSession, PAGE_KEYS)(self.step)
+        key = [f.col("page_key"), f.col("partition")]
+        turn = call_for_rows(rows.sparkSession, made, "turn", "int", key)
+        return rows.withColumn("turn", turn).drop("partition")
 
     def place_of(self, key: tuple[Any, ...]) -> tuple[int, int]:
         """Return the number and the half partition of the page with this key."""
@@ -95,60 +101,6 @@ def page_key_of(page: Column) -> Column:
 def page_of_key(key: int) -> int:
     """Return the number of the page with this key."""
     return int.from_bytes(key.to_bytes(8, "little", signed=True), "big", signed=True)
-
-
-def _with_turn(rows: DataFrame, step: int) -> DataFrame:
-    """Replace the partition by the number ``turn`` that gives (page_key, turn) its wanted hash.
-
-    The computation runs Murmur3 backwards from the wanted hash to the hash of page_key, with 32-bit
-    numbers in the lower half of 64 bits. Spark makes a new plan for every batch. So an expression
-    that is used twice becomes a column only if copying it would cost more.
-    """
-    low_bits = f.lit(HALF_PARTITIONS_MAX - 1)
-    # The key holds the page's number; the lowest byte of one is the highest of the other.
-    page = f.shiftrightunsigned("page_key", 56).bitwiseOR(
-        f.shiftrightunsigned("page_key", 40).bitwiseAND(f.lit(0xFF00))
-    )
-    wanted = (page * step + f.col("partition")).bitwiseAND(low_bits)
-    others = [name for name in rows.columns if name != "partition"]
-    turn = f.col("turn")
-    # All bits above the lowest 16 are zero, so the last step of the hash changes nothing.
-    last = rows.select(*others, _times(wanted, _inverse(_END[1])).alias("turn"))
-    mixed = last.select(*others, _before_end(turn).alias("turn"))
-    return mixed.select(*others, _before_block(turn, f.hash("page_key")).alias("turn"))
-
-
-def _before_end(number: Column) -> Column:
-    """Undo the hash's end and the sum and product that mixed in the last block."""
-    third = number.bitwiseXOR(f.shiftright(number, 13)).bitwiseXOR(f.shiftright(number, 26))
-    second = _times(third, _inverse(_END[0]))
-    first = second.bitwiseXOR(f.shiftright(second, 16)).bitwiseXOR(f.lit(_INT_BYTES))
-    return _times(first - f.lit(_STEP[2]), _inverse(_STEP[1]))
-
-
-def _before_block(number: Column, hashed: Column) -> Column:
-    """Return the block that turns the hash before it into this number."""
-    block = _times(_rotated_back(number, _STEP[0]).bitwiseXOR(hashed), _inverse(_BLOCK[2]))
-    unsigned = _times(_rotated_back(block, _BLOCK[1]), _inverse(_BLOCK[0]))
-    return f.shiftright(f.shiftleft(unsigned, 32), 32).cast("int")
-
-
-def _times(number: Column, factor: int) -> Column:
-    """Multiply as 32-bit numbers; the factor is signed, because Spark would report an overflow."""
-    return (number * f.lit(_signed(factor))).bitwiseAND(f.lit(_LOW))
-
-
-def _rotated_back(number: Column, bits: int) -> Column:
-    rotated = f.shiftright(number, bits).bitwiseOR(f.shiftleft(number, 32 - bits))
-    return rotated.bitwiseAND(f.lit(_LOW))
-
-
-def _signed(number: int) -> int:
-    return number - (1 << 32) if number >> 31 else number
-
-
-def _inverse(factor: int) -> int:
-    return pow(factor, -1, 1 << 32)
 
 
 def _hash_long(number: int, seed: int) -> int:

@@ -106,7 +106,7 @@ def outcomes_of(
 
     A task reads several Kafka partitions where there are many: Spark gives each a task of its own,
     which takes 10 ms of processor time with nothing to read (docs/decisions/030). Tasks
-    are put together amid the decoding, where rows are copied and no longer have bodies.
+    are put together behind the loop that decodes: Spark compiles no loop across that step.
 
     Args:
         rows: halves and ops as the Kafka source gives them.
@@ -117,10 +117,10 @@ def outcomes_of(
     """
     limit = in_force(pages.rules, lambda rules: rules.max_message_bytes)
     of_group = in_force(pages.rules, lambda rules: rules.op_pages_per_group_max)
-    op_pages = OpPageBound(rows.sparkSession, pages.page_size, of_group)
-    decoded = decode(rows, topics, pages.page_size, limit, verification, tasks_max, op_pages)
-    events = packed(decoded, pages.page_size)
-    return decided(pages.keys.put_on(events), PageFunction(pages))
+    op_pages = OpPageBound(rows.sparkSession, of_group)
+    decoded = decode(rows, topics, pages.page_size, limit, verification, op_pages)
+    keyed = pages.keys.put_on(packed(decoded, pages.page_size))
+    return decided(keyed.coalesce(tasks_max), PageFunction(pages))
 
 
 def in_force(rules: RulesHistory, number: Callable[[Rules], int]) -> Column:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from checkback.checkpoints.store import CheckpointStore
+from checkback.metrics.log_lines import facts
 
 FILE: Final = "retried.json"
 CAREFUL_FROM: Final = 2
@@ -65,6 +66,7 @@ def count_start(store: CheckpointStore) -> RetriedBatch | None:
             "%d starts have found batch %d begun: it is read in small polls, until it is done",
             found.starts,
             planned,
+            extra=facts(batch_id=planned),
         )
     return found
 

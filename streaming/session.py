@@ -51,9 +51,6 @@ DEFAULTS: Final[Mapping[str, str]] = {
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
     # Would cost a read per write, for a number that our own status has more exactly.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # Without it Spark computes what both sides of an AND share before it looks at the left one: it
-    # joined the names of every record's headers, and decoding took 1.95 us a record, not 1.67.
-    "spark.sql.subexpressionElimination.skipForShortcutExpr": "true",
     # Without it every batch uploads a whole snapshot of every partition.
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }

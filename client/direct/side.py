@@ -83,7 +83,7 @@ class DirectSide:
         outcome: CallbackResult,
         new_report: Callable[[deque[Any]], Waiting],
     ) -> Waiting | None:
-        """End a half that is bound; see :meth:`DirectDelivery.finish`."""
+        """End a half that is bound; see `DirectDelivery.finish`."""
         if self._delivery is None or half.direct is None:
             return None
         return self._delivery.finish(half, half.direct, outcome, new_report)

@@ -23,6 +23,7 @@ from checkback.protocol.properties import (
 )
 from checkback.protocol.refusals import ACCESS_REASONS
 from checkback.state import CLOSED, EventKind, Events, Mark, Page, Rules, SettledMarks, decide
+from checkback.state.events import NO_IMMUNITY
 from checkback.state.page import PendingHalves, SettledOffsets
 from checkback.state.transitions import Phase
 from checkback.state.verdict_retention import forget_at_ms
@@ -33,7 +34,6 @@ Bytes = NDArray[np.uint8]
 CLOCK_MARGIN_MS: Final = 600_000
 """How much older than its half a mark may be, because brokers' and driver's clocks differ."""
 
-NO_IMMUNITY: Final = -1
 _OF_ACCESS: Final = np.array(sorted(ACCESS_REASONS), np.int64)
 _PHASE_OF: Final = np.zeros(max(Mark) + 1, np.uint8)
 _PHASE_OF[Mark.COMMIT] = Phase.COMMITTED

@@ -80,6 +80,7 @@ def test_a_session_is_read_alike_in_order_by_name_and_by_the_clients(
         [
             half(*of_half),
             half(*of_half[::-1]),
+            half(*of_half[:-1], ("x", b""), named),  # in order, but not the sixth
             direct_op(b"12", *of_op),
             direct_op(b"12", *of_op[::-1]),
         ],
@@ -89,8 +90,8 @@ def test_a_session_is_read_alike_in_order_by_name_and_by_the_clients(
 
     kind = EventKind.DIRECT_HALF if names_one else EventKind.HALF
     detail = 8 + CLOSED if names_one else 8
-    assert [one.kind for one in found] == [kind, kind, EventKind.OP, EventKind.OP]
-    assert [one.detail for one in found[2:]] == [detail, detail]
+    assert [one.kind for one in found] == [kind, kind, kind, EventKind.OP, EventKind.OP]
+    assert [one.detail for one in found[3:]] == [detail, detail]
     assert (bool(request.direct_id), request.direct_closed) == (names_one, names_one)
 
 

@@ -90,8 +90,8 @@ def refused_by_decoding(
     context: Any = spark.sparkContext
     sources = [context.parallelize([(line,) for line in some], 1) for some in by_source.values()]
     lines = spark.createDataFrame(context.union(sources), "value string")
-    bound = OpPageBound(spark, PAGE_SIZE, f.lit(of_group))
-    events = decode(kafka_rows(lines), NAMES, PAGE_SIZE, tasks_max=tasks_max, op_pages=bound)
+    bound = OpPageBound(spark, f.lit(of_group))
+    events = decode(kafka_rows(lines).coalesce(tasks_max), NAMES, PAGE_SIZE, op_pages=bound)
     return {
         (row.source_offset >= DIRECT_SOURCE, row.partition, row.source_offset % DIRECT_SOURCE)
         for row in events.collect()
@@ -147,7 +147,7 @@ def test_fences_that_nobody_asked_for_are_bounded_too(spark: SparkSession, told:
     ]
     lines = spark.createDataFrame([(row.to_json(),) for row in forged], "value string").coalesce(1)
 
-    bound = OpPageBound(spark, PAGE_SIZE, f.lit(2))
+    bound = OpPageBound(spark, f.lit(2))
     events = decode(kafka_rows(lines), NAMES, PAGE_SIZE, op_pages=bound).collect()
 
     kinds = {row.source_offset - DIRECT_SOURCE: row.kind for row in events}

@@ -1,4 +1,4 @@
-"""Who is believed: records signed in Python, verified by Spark's own functions."""
+"""Who is believed: records signed in Python, verified by a class of ours."""
 
 from __future__ import annotations
 
@@ -356,8 +356,8 @@ def test_the_loop_that_verifies_is_small_enough_for_the_jvm_to_compile(
     lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
 
-    bound = OpPageBound(spark, 1024, f.lit(200))
-    events = packed(decode(rows, NAMES, 1024, f.lit(4), verification, 2, bound), 1024)
+    bound = OpPageBound(spark, f.lit(200))
+    events = packed(decode(rows, NAMES, 1024, f.lit(4), verification, bound), 1024)
     keyed: Any = PageKeys(4).put_on(events)
 
     stages = keyed._jdf.queryExecution().debug().codegenToSeq().mkString("\n")

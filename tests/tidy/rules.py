@@ -25,6 +25,8 @@ RIDDLES: Final = re.compile(
     re.IGNORECASE,
 )
 """Words that a stranger stumbles over, and words that another word replaced."""
+SPHINX_ROLE: Final = re.compile(r":[a-z]+:`")
+"""Markup of another generator of documents; in ours its colons stay in the text."""
 TEXT_ENDINGS: Final = (".py", ".md", ".c", ".java", ".toml", ".yml", ".yaml")
 
 
@@ -139,6 +141,13 @@ def files_with_riddles(files: list[SourceFile]) -> Iterator[str]:
     """Name the files that have a word of RIDDLES."""
     for file in files:
         if not file.name.startswith("tests/tidy/") and RIDDLES.search(file.text):
+            yield file.name
+
+
+def files_with_sphinx_roles(files: list[SourceFile]) -> Iterator[str]:
+    """Name the modules whose docstrings have a role of Sphinx; the site is made from Markdown."""
+    for file in files:
+        if file.is_production and SPHINX_ROLE.search(file.text):
             yield file.name
 
 

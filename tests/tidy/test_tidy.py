@@ -22,6 +22,7 @@ RULES: list[Callable[[list[SourceFile]], Iterator[str]]] = [
     rules.modules_without_a_test,
     rules.files_with_riddles,
     rules.names_of_two_classes,
+    rules.files_with_sphinx_roles,
 ]
 
 
@@ -46,7 +47,9 @@ def test_the_changelog_tells_this_version(files: list[SourceFile]) -> None:
 
 def test_the_rules_find_what_they_are_for() -> None:
     long = "def long():\n" + "    pass\n" * 51
-    file = SourceFile("state/odd.py", f'"""A page made anew."""\n{long}' + "\n" * 400)
+    file = SourceFile(
+        "state/odd.py", f'"""A page made anew, see :class:`Page`."""\n{long}' + "\n" * 400
+    )
 
     assert [list(rule([file])) for rule in RULES] == [
         ["state/odd.py:long"],
@@ -54,6 +57,7 @@ def test_the_rules_find_what_they_are_for() -> None:
         ["state/odd.py"],
         ["state/odd.py"],
         [],
+        ["state/odd.py"],
     ]
 
 

@@ -15,6 +15,10 @@ ROOT = Path(__file__).parents[2]
 LINKS = ROOT / "src" / "checkback"
 CHECKOUT_ONLY = {"bench/repository"}
 """Packages that only a checkout has, not the wheel."""
+WITHOUT_MODULES = (
+    "console/static", "console/templates", "console/templates/parts", "docs", "docs/operating",
+)  # fmt: skip
+"""Folders of files that the wheel has, too."""
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +36,19 @@ def test_every_package_is_named_in_pyproject(pyproject: dict[str, Any]) -> None:
     found = [path.parent for top in top_folders() for path in (ROOT / top).rglob("__init__.py")]
     folders = [one for one in found if str(one.relative_to(ROOT)) not in CHECKOUT_ONLY]
     assert len(folders) + len(CHECKOUT_ONLY) == len(found)
-    expected = {
-        "checkback." + ".".join(folder.relative_to(ROOT).parts): str(folder.relative_to(ROOT))
-        for folder in folders
-    }
-    expected |= {"checkback": "src/checkback", "checkback.docs": "docs"}
+    names = [str(folder.relative_to(ROOT)) for folder in folders] + list(WITHOUT_MODULES)
+    expected = {"checkback." + name.replace("/", "."): name for name in names}
+    expected |= {"checkback": "src/checkback"}
 
     assert set(pyproject["tool"]["setuptools"]["packages"]) == set(expected)
     assert pyproject["tool"]["setuptools"]["package-dir"] == expected
+
+
+def test_files_without_modules_are_named_by_their_own_folder(pyproject: dict[str, Any]) -> None:
+    """Setuptools warns of a pattern that leads into a folder which is no package."""
+    patterns = pyproject["tool"]["setuptools"]["package-data"].values()
+
+    assert not any("/" in pattern for one in patterns for pattern in one)
 
 
 def test_every_folder_of_modules_is_a_package() -> None:

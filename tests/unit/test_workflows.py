@@ -33,6 +33,16 @@ def test_every_command_of_a_workflow_is_a_target_of_make() -> None:
             assert command.split()[1] in targets, command
 
 
+def test_the_platform_wheel_is_built_from_the_source_archive_that_is_released() -> None:
+    """From a checkout cibuildwheel would copy .venv, gigabytes of it, into the container."""
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    recipe = makefile.split("\nplatform-wheel:")[1].split("\n\n")[0]
+    commands = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+
+    assert recipe.endswith("dist/checkback-*.tar.gz")
+    assert commands.index("make release") < commands.index("make platform-wheel")
+
+
 def test_the_parts_of_a_night_are_all_folders_that_have_nightly_tests() -> None:
     """A folder that no part names would never run."""
     text = (ROOT / ".github" / "workflows" / "nightly.yml").read_text("utf-8")

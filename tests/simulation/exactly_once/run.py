@@ -4,7 +4,7 @@ Real: the sink from `Writers` down (without its compiled part), fencing at start
 markers before it, the rules of the pages; of the client what delivers directly and what answers for
 those who do. Simulated: Kafka, time, Spark's logs, state versions, tasks and drivers, applications
 and how their halves and ops are sent. Not in it: Spark's JVM, state files and Kafka source,
-decoding in SQL, the ledger, forwarding inside librdkafka, what the brokers themselves may lose,
+decoding in Java, the ledger, forwarding inside librdkafka, what the brokers themselves may lose,
 torn files in the checkpoint, an operator who sets a marker together with metadata that looks like
 ours; of the direct path Kafka's second transaction protocol, which librdkafka does not speak (the
 model in tests/model/ does).

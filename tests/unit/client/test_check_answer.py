@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -136,3 +137,14 @@ def test_an_answer_goes_through_another_producer_where_librdkafka_gave_one_up(br
     assert stage.answers.answer(request())
 
     assert len(kafka.sent) == 1
+
+
+def test_the_line_about_a_failed_check_carries_its_transaction(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    failing: Any = SimpleNamespace(check_local_transaction=lambda _: 1 / 0)
+    answers = replace(Stage(Kafka()).answers, listener=failing)
+
+    assert answers.answer(request())
+
+    assert [getattr(one, "facts", None) for one in caplog.records] == [{"transaction_id": "u"}]

@@ -19,7 +19,7 @@ from checkback.console.access import AccessRules
 from checkback.console.acting_pages import _own_path
 from checkback.console.application import SECURITY_HEADERS, new_application
 from checkback.console.live import event
-from checkback.console.rendering import FOLDER
+from checkback.console.rendering import FOLDER, breakable
 from checkback.console.serving import FORM_BYTES_MAX, SESSION_COOKIE
 from checkback.protocol.errors import NotFoundError
 
@@ -300,6 +300,15 @@ def test_every_page_and_part_wants_a_reader() -> None:
     for routes in (reading_pages.router, part_pages.router):
         for route in routes.routes:
             assert "visitor" in route.endpoint.__annotations__, route  # type: ignore[attr-defined]
+
+
+def test_an_empty_property_is_said_to_be_empty(stage: Stage) -> None:
+    shown = stage.signed_in().get("/parts/records/discarded/0:6")
+    assert '<dt>CHECK_IMMUNITY_TIME_IN_SECONDS</dt><dd><span class="muted">(empty)' in shown.text
+
+
+def test_a_long_topic_breaks_behind_an_underscore_and_stays_text() -> None:
+    assert breakable("a_<b>\x1b_c") == "a_<wbr>&lt;b&gt;\\x1b_<wbr>c"
 
 
 def test_an_event_has_a_field_for_each_line() -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import zlib
-
 import numpy as np
 import pytest
 
-from checkback.state.identity import group_part, identity_sql, identity_words, rest_sql
+from checkback.state.identity import group_part, identity_words
 
 
 @pytest.mark.parametrize(
@@ -32,23 +29,3 @@ def test_groups_are_told_apart_by_the_first_words_upper_bits() -> None:
 
     assert len({*group_part(of_one).tolist()}) == len({*group_part(of_other).tolist()}) == 1
     assert group_part(np.bitwise_xor(of_one, of_other)).all()
-
-
-@pytest.mark.parametrize("number", range(8))
-def test_the_words_that_spark_computes_are_those_of_python(number: int) -> None:
-    """The SQL is read as Python here; tests/spark lets Spark read it."""
-    group, transaction_id = b"group-%d" % number, b"transaction-%d" % number
-    digest = hashlib.sha256(b"%d:%b%b" % (len(group), group, transaction_id)).hexdigest().encode()
-    known = {
-        "group": group,
-        "digest": digest,
-        "crc32": zlib.crc32,
-        "shiftleft": lambda value, by: value << by & 2**64 - 1,
-        "substring": lambda text, first, length: text[first - 1 : first - 1 + length],
-    }
-    word, rest = (
-        eval(sql, known)  # noqa: S307 - our own text
-        for sql in (identity_sql("group", "digest"), rest_sql("digest"))
-    )
-
-    assert (word - 2**64 if word >= 2**63 else word, rest) == identity_words(group, transaction_id)

@@ -1,0 +1,345 @@
+package checkback;
+
+import java.io.Serializable;
+import java.nio.charset.StandardCharsets;
+import java.util.HashSet;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * Makes an event of each record of the topics that the pipeline reads (docs/decisions/051).
+ *
+ * <p>Spark's compiled loop over rows calls it once for each record. A record that can't be taken is
+ * an event, too, with the reason. docs/protocol.md says what a record has to look like;
+ * tests/unit/test_record_decoder.py compares the constants with Python's.
+ *
+ * <p>Written for Janino, as RecordHeaders.java.
+ */
+public final class RecordDecoder implements Serializable {
+
+  static final String HALF_ORDER =
+      "TRAN_MSG PGROUP UNIQ_KEY REAL_TOPIC CHECK_IMMUNITY_TIME_IN_SECONDS";
+  static final int TRAN_MSG_OF_HALF = 0;
+  static final int PGROUP_OF_HALF = 1;
+  static final int UNIQ_KEY_OF_HALF = 2;
+  static final int REAL_TOPIC_OF_HALF = 3;
+  static final int IMMUNITY_OF_HALF = 4;
+  static final String OP_ORDER = "TAGS COMMIT_OR_ROLLBACK PGROUP UNIQ_KEY FROM_TRANSACTION_CHECK";
+  static final int TAGS_OF_OP = 0;
+  static final int STATE_OF_OP = 1;
+  static final int PGROUP_OF_OP = 2;
+  static final int UNIQ_KEY_OF_OP = 3;
+
+  static final int HALF = 1;
+  static final int OP = 2;
+  static final int UNDELIVERED = 3;
+  static final int REFUSED_HALF = 4;
+  static final int REFUSED_OP = 5;
+  static final int FENCED = 6;
+  static final int DIRECT_HALF = 7;
+
+  static final int NOT_A_HALF = 1;
+  static final int HALF_WITHOUT_GROUP = 2;
+  static final int HALF_WITHOUT_TRANSACTION_ID = 3;
+  static final int HALF_WITHOUT_REAL_TOPIC = 4;
+  static final int HALF_FOR_SYSTEM_TOPIC = 5;
+  static final int HALF_HEADER_NAME_INVALID = 7;
+  static final int HALF_TOPIC_TOO_LONG = 8;
+  static final int HALF_BODY_EMPTY = 9;
+  static final int HALF_BODY_TOO_LARGE = 10;
+  static final int HALF_WITH_CHECK_TIMES = 11;
+  static final int HALF_NAME_TOO_LONG = 12;
+  static final int OP_OFFSET_UNREADABLE = 20;
+  static final int OP_STATE_UNKNOWN = 21;
+  static final int OP_WITHOUT_GROUP = 22;
+  static final int OP_WITHOUT_TRANSACTION_ID = 23;
+  static final int OP_TAG_UNKNOWN = 24;
+  static final int OP_HEADER_NAME_INVALID = 25;
+  static final int TAKEN = 0;
+
+  static final int GROUP_BYTES_MAX = 255;
+  static final int ID_BYTES_MAX = 1024;
+  static final int TOPIC_LENGTH_MAX = 127;
+  static final int IMMUNITY_DIGITS_MAX = 12;
+  static final int NO_IMMUNITY = -1;
+  static final int CLOSED = 16;
+  static final long DIRECT_SOURCE = 4611686018427387904L;
+
+  static final String[] STATES = {"0", "8", "12"};
+  static final String DELIVERED = "9";
+  static final int UNKNOWN_STATE = -1;
+
+  static final byte[] TRUE = bytes("true");
+  static final byte[] OP_TAG_REMOVE = bytes("d");
+  static final byte[] OP_TAG_UNDELIVERED = bytes("u");
+  static final byte[] OP_TAG_FENCED = bytes("f");
+  static final byte[] TRANSACTION_CHECK_TIMES = bytes("TRANSACTION_CHECK_TIMES");
+  static final byte[] DIRECT_ID = bytes("DIRECT_ID");
+  static final byte[] DIRECT_CLOSED = bytes("DIRECT_CLOSED");
+  static final byte[] FENCED_HALF = bytes("FENCED_HALF");
+
+  static final byte[][] NAMES_OF_HALF = all(HALF_ORDER.split(" "));
+  static final byte[][] NAMES_OF_OP = all(OP_ORDER.split(" "));
+  static final byte[][] KNOWN_STATES = all(STATES);
+  static final byte[] DELIVERED_STATE = bytes(DELIVERED);
+
+  private final UTF8String halfTopic;
+  private final UTF8String directOpTopic;
+  private final UTF8String feedbackTopic;
+  private final long pageSize;
+  private final HashSet systemTopics = new HashSet();
+  private final byte[][] systemPrefixes;
+  private RecordVerifier verifier;
+  private OpPageBound bound;
+  private transient KafkaRecord reading;
+
+  /**
+   * @param halfTopic the topic of halves
+   * @param directOpTopic the topic of ops of direct halves
+   * @param feedbackTopic the topic of feedback; a record of any other topic is an op
+   * @param systemTopics names of topics for which no half may be, a space between two of them
+   * @param systemPrefixes what names of such topics begin with, in the same way
+   * @param pageSize half offsets per page
+   */
+  public RecordDecoder(
+      String halfTopic, String directOpTopic, String feedbackTopic, String systemTopics,
+      String systemPrefixes, long pageSize) {
+    this.halfTopic = UTF8String.fromString(halfTopic);
+    this.directOpTopic = UTF8String.fromString(directOpTopic);
+    this.feedbackTopic = UTF8String.fromString(feedbackTopic);
+    String[] names = systemTopics.split(" ");
+    for (int at = 0; at < names.length; at++) {
+      this.systemTopics.add(UTF8String.fromString(names[at]));
+    }
+    this.systemPrefixes = all(systemPrefixes.split(" "));
+    this.pageSize = pageSize;
+  }
+
+  /** Refuses what the rules of access control forbid. With them there is no direct delivery. */
+  public void verifyBy(RecordVerifier verifier) {
+    this.verifier = verifier;
+  }
+
+  /** Refuses ops that name too many pages without a half. */
+  public void boundBy(OpPageBound bound) {
+    this.bound = bound;
+  }
+
+  /** Plans and event logs print it: no secret may show. */
+  public String toString() {
+    return "RecordDecoder" + (this.verifier == null ? "" : " with " + this.verifier);
+  }
+
+  /**
+   * Returns the event of a record, in a row that the next call writes over; null for a record of the
+   * feedback topic that is no feedback: a tick, or a stranger's.
+   *
+   * @param key of the record; only needed where access control is on
+   * @param bodyBytesMax how large a half's body may be
+   * @param pagesOfGroup how many pages without a half a group's ops may name
+   */
+  public InternalRow event(
+      UTF8String topic, int partition, long offset, long timestampUs, byte[] key, byte[] value,
+      ArrayData headers, int bodyBytesMax, int pagesOfGroup) {
+    KafkaRecord record = this.reading();
+    record.begin(partition, offset, Math.floorDiv(timestampUs, 1000L), key, value, headers);
+    if (topic.equals(this.halfTopic)) {
+      return this.half(record, bodyBytesMax);
+    }
+    if (topic.equals(this.feedbackTopic)) {
+      return this.feedback(record);
+    }
+    return this.op(record, topic.equals(this.directOpTopic), pagesOfGroup);
+  }
+
+  /** Returns what reads records for this thread. Tasks have decoders of their own. */
+  private KafkaRecord reading() {
+    Thread thread = Thread.currentThread();
+    KafkaRecord found = this.reading;
+    if (found == null || found.thread != thread) {
+      found = new KafkaRecord(thread, this.pageSize);
+      this.reading = found;
+    }
+    return found;
+  }
+
+  private InternalRow half(KafkaRecord record, int bodyBytesMax) {
+    RecordHeaders headers = record.headers;
+    record.order(NAMES_OF_HALF);
+    int group = record.place(PGROUP_OF_HALF);
+    int id = record.place(UNIQ_KEY_OF_HALF);
+    record.identity.read(headers, group, id);
+    int refusal = this.verdict(record, 0);
+    if (refusal == TAKEN) {
+      refusal = this.refusalOfHalf(record, group, id, bodyBytesMax);
+    }
+    if (refusal != TAKEN) {
+      return record.event(REFUSED_HALF, record.offset, refusal, record.offset);
+    }
+    boolean isDirect = this.verifier == null && record.saysOf(DIRECT_ID);
+    long immunityS = headers.number(record.place(IMMUNITY_OF_HALF), IMMUNITY_DIGITS_MAX);
+    long immunityMs = immunityS == RecordHeaders.NONE ? NO_IMMUNITY : 1000L * immunityS;
+    return record.event(isDirect ? DIRECT_HALF : HALF, record.offset, immunityMs, record.offset);
+  }
+
+  private int refusalOfHalf(KafkaRecord record, int group, int id, int bodyBytesMax) {
+    RecordHeaders headers = record.headers;
+    int realTopic = record.place(REAL_TOPIC_OF_HALF);
+    if (!headers.says(record.place(TRAN_MSG_OF_HALF), TRUE)) {
+      return NOT_A_HALF;
+    }
+    if (headers.isBlank(group)) {
+      return HALF_WITHOUT_GROUP;
+    }
+    if (headers.isBlank(id)) {
+      return HALF_WITHOUT_TRANSACTION_ID;
+    }
+    if (headers.isBlank(realTopic)) {
+      return HALF_WITHOUT_REAL_TOPIC;
+    }
+    if (this.isSystem(headers, realTopic)) {
+      return HALF_FOR_SYSTEM_TOPIC;
+    }
+    if (headers.valueBytes(realTopic) > TOPIC_LENGTH_MAX) {
+      return HALF_TOPIC_TOO_LONG;
+    }
+    if (headers.valueBytes(group) > GROUP_BYTES_MAX || headers.valueBytes(id) > ID_BYTES_MAX) {
+      return HALF_NAME_TOO_LONG;
+    }
+    return refusalOfRest(record, bodyBytesMax);
+  }
+
+  private boolean isSystem(RecordHeaders headers, int realTopic) {
+    for (int at = 0; at < this.systemPrefixes.length; at++) {
+      if (headers.beginsWith(realTopic, this.systemPrefixes[at])) {
+        return true;
+      }
+    }
+    return this.systemTopics.contains(headers.value(realTopic));
+  }
+
+  /** Returns why a half is refused for its other headers or its body. */
+  private static int refusalOfRest(KafkaRecord record, int bodyBytesMax) {
+    if (record.hasOddName()) {
+      return HALF_HEADER_NAME_INVALID;
+    }
+    if (record.headers.find(TRANSACTION_CHECK_TIMES, 0) != RecordHeaders.NONE) {
+      return HALF_WITH_CHECK_TIMES;
+    }
+    int size = record.value == null ? 0 : record.value.length;
+    return size == 0 ? HALF_BODY_EMPTY : size > bodyBytesMax ? HALF_BODY_TOO_LARGE : TAKEN;
+  }
+
+  private InternalRow op(KafkaRecord record, boolean isDirect, int pagesOfGroup) {
+    boolean hasFenceTag = isDirect && record.hasTag(OP_TAG_FENCED);
+    long source = record.offset + (isDirect ? DIRECT_SOURCE : 0L);
+    long named = record.numberInValue();
+    if (hasFenceTag && named != RecordHeaders.NONE) {
+      return this.fenced(record, source, named, pagesOfGroup);
+    }
+    record.order(NAMES_OF_OP);
+    int group = record.place(PGROUP_OF_OP);
+    int id = record.place(UNIQ_KEY_OF_OP);
+    record.identity.read(record.headers, group, id);
+    int state = this.stateOf(record, isDirect);
+    int refusal = hasFenceTag ? TAKEN : this.verdict(record, isDirect ? 2 : 1);
+    if (refusal == TAKEN) {
+      refusal = refusalOfOp(record, named, state, group, id);
+    }
+    if (refusal == TAKEN && !record.headers.says(record.place(STATE_OF_OP), DELIVERED_STATE)) {
+      refusal = this.refusalOfPage(record, source, named, pagesOfGroup);
+    }
+    if (refusal != TAKEN) {
+      return record.event(REFUSED_OP, record.offset, refusal, source);
+    }
+    boolean closes = isDirect && record.saysOf(DIRECT_CLOSED);
+    return record.event(OP, named, state + (closes ? CLOSED : 0), source);
+  }
+
+  private static int refusalOfOp(KafkaRecord record, long named, int state, int group, int id) {
+    RecordHeaders headers = record.headers;
+    if (!headers.says(record.place(TAGS_OF_OP), OP_TAG_REMOVE)) {
+      return OP_TAG_UNKNOWN;
+    }
+    if (named == RecordHeaders.NONE) {
+      return OP_OFFSET_UNREADABLE;
+    }
+    if (state == UNKNOWN_STATE) {
+      return OP_STATE_UNKNOWN;
+    }
+    if (headers.isBlank(group)) {
+      return OP_WITHOUT_GROUP;
+    }
+    if (headers.isBlank(id)) {
+      return OP_WITHOUT_TRANSACTION_ID;
+    }
+    return record.hasOddName() ? OP_HEADER_NAME_INVALID : TAKEN;
+  }
+
+  private int stateOf(KafkaRecord record, boolean isDirect) {
+    int place = record.place(STATE_OF_OP);
+    for (int at = 0; at < STATES.length; at++) {
+      if (record.headers.says(place, KNOWN_STATES[at])) {
+        return Integer.parseInt(STATES[at]);
+      }
+    }
+    boolean mayDeliver = isDirect && this.verifier == null;
+    boolean delivers = mayDeliver && record.headers.says(place, DELIVERED_STATE);
+    return delivers ? Integer.parseInt(DELIVERED) : UNKNOWN_STATE;
+  }
+
+  private int refusalOfPage(KafkaRecord record, long source, long named, int pagesOfGroup) {
+    if (this.bound == null) {
+      return TAKEN;
+    }
+    long word = record.identity.word();
+    return this.bound.refusal(record.partition, source, named, word, pagesOfGroup);
+  }
+
+  /** The sink says in the second header which half it is about; a half has no identity of 0. */
+  private InternalRow fenced(KafkaRecord record, long source, long named, int pagesOfGroup) {
+    RecordHeaders headers = record.headers;
+    boolean isSaid = headers.count() > 1 && headers.isNamed(1, FENCED_HALF);
+    record.identity.be(isSaid ? headers.signedNumber(1) : 0L);
+    int refusal = this.refusalOfPage(record, source, named, pagesOfGroup);
+    if (refusal != TAKEN) {
+      return record.event(REFUSED_OP, record.offset, refusal, source);
+    }
+    return record.event(FENCED, named, 0L, source);
+  }
+
+  private InternalRow feedback(KafkaRecord record) {
+    RecordHeaders headers = record.headers;
+    boolean hasTimes = headers.count() > 1 && headers.isNamed(1, TRANSACTION_CHECK_TIMES);
+    long times = hasTimes ? headers.number(1, Integer.MAX_VALUE) : 0L;
+    long named = record.numberInValue();
+    if (times <= 0 || named == RecordHeaders.NONE || !record.hasTag(OP_TAG_UNDELIVERED)) {
+      return null;
+    }
+    record.identity.be(0L);
+    return record.event(UNDELIVERED, named, times, record.offset);
+  }
+
+  /** @param topic its number, as RecordVerifier has them */
+  private int verdict(KafkaRecord record, int topic) {
+    if (this.verifier == null) {
+      return TAKEN;
+    }
+    return this.verifier.verdict(
+        record.headers, record.isInOrder, topic, record.partition, record.timeMs, record.key,
+        record.value);
+  }
+
+  static byte[] bytes(String text) {
+    return text.getBytes(StandardCharsets.UTF_8);
+  }
+
+  private static byte[][] all(String[] texts) {
+    byte[][] made = new byte[texts.length][];
+    for (int at = 0; at < made.length; at++) {
+      made[at] = bytes(texts[at]);
+    }
+    return made;
+  }
+}

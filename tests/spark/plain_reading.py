@@ -1,0 +1,198 @@
+"""What docs/protocol.md makes of a record, read header by header in plain Python."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from tests.spark.harness import KafkaRow
+from tests.spark.test_verification_reference import plainly
+
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
+from checkback.protocol.refusals import RefusedReason
+from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
+from checkback.security import AccessControl
+from checkback.state import CLOSED, DIRECT_SOURCE, EventKind
+from checkback.state.identity import TRANSACTION_BITS, identity_words
+from checkback.state.shares import GROUPS_AT_ONCE
+
+BODY_BYTES_MAX: Final = 300
+PAGES_OF_GROUP: Final = 5
+HALF_ENDS: Final = (5_000, 0, 100_000)
+"""Where the batch ends in each partition of the half topic."""
+
+
+class Event(NamedTuple):
+    """The columns, in their order."""
+
+    page_key: int
+    partition: int
+    kind: int
+    offset: int
+    time_ms: int
+    identity: int
+    detail: int
+    source_offset: int
+    identity_rest: int
+
+
+def first(row: KafkaRow, name: str) -> bytes | None:
+    """Return the value of the first header of that name; as null where there is none."""
+    return next((value for one, value in row.headers or () if one == name), None)
+
+
+def number(said: bytes | None) -> int | None:
+    if not said or any(one not in b"0123456789" for one in said):
+        return None
+    return int(said) if int(said) < 2**63 else None
+
+
+def header(row: KafkaRow, at: int) -> tuple[str, bytes | None]:
+    headers = row.headers or ()
+    return headers[at] if at < len(headers) else ("", None)
+
+
+def has_odd_name(row: KafkaRow, order: tuple[str, ...]) -> bool:
+    names = [name for name, _ in row.headers or ()]
+    return tuple(names[:5]) != order and any("\0" in one or "\ufffd" in one for one in names)
+
+
+@dataclass
+class PlainReading:
+    """Reads records one after the other, each Kafka partition's in its order.
+
+    Args:
+        names: of the topics.
+        page_size: half offsets per page.
+        rules: of access control; None without it.
+    """
+
+    names: TopicNames
+    page_size: int
+    rules: AccessControl | None = None
+    named: dict[Any, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))
+
+    def event(self, row: KafkaRow) -> Event | None:
+        if row.topic == self.names.half:
+            return self.half(row)
+        if row.topic == self.names.feedback:
+            return self.feedback(row)
+        return self.op(row)
+
+    def made(self, row: KafkaRow, kind: int, at: int, detail: int, words: Any) -> Event:
+        source = row.offset + (DIRECT_SOURCE if row.topic == self.names.direct_op else 0)
+        page = (at // self.page_size).to_bytes(8, "big", signed=True)
+        page_key = int.from_bytes(page, "little", signed=True)
+        word, rest = words
+        return Event(page_key, row.partition, kind, at, row.time_ms, word, detail, source, rest)
+
+    def words(self, row: KafkaRow) -> tuple[int, int]:
+        group, transaction_id = first(row, "PGROUP"), first(row, "UNIQ_KEY")
+        if group is None:
+            return 0, 0
+        if transaction_id is None:
+            return identity_words(group, b"")[0] >> TRANSACTION_BITS << TRANSACTION_BITS, 0
+        return identity_words(group, transaction_id)
+
+    def half(self, row: KafkaRow) -> Event:
+        refusal = plainly(self.rules, row) if self.rules else 0
+        refusal = refusal or self.refusal_of_half(row)
+        kind, detail = EventKind.REFUSED_HALF, int(refusal)
+        if not refusal:
+            is_direct = bool(first(row, "DIRECT_ID")) and self.rules is None
+            kind = EventKind.DIRECT_HALF if is_direct else EventKind.HALF
+            said = first(row, "CHECK_IMMUNITY_TIME_IN_SECONDS")
+            seconds = number(said) if said and len(said) <= 12 else None
+            detail = -1 if seconds is None else seconds * 1_000
+        return self.made(row, kind, row.offset, detail, self.words(row))
+
+    def refusal_of_half(self, row: KafkaRow) -> int:
+        group, transaction_id = first(row, "PGROUP") or b"", first(row, "UNIQ_KEY") or b""
+        topic, size = first(row, "REAL_TOPIC") or b"", len(row.value or b"")
+        is_long = len(group) > 255 or len(transaction_id) > 1_024
+        has_times = any(name == "TRANSACTION_CHECK_TIMES" for name, _ in row.headers or ())
+        reasons = {
+            RefusedReason.NOT_A_HALF: first(row, "TRAN_MSG") != b"true",
+            RefusedReason.HALF_WITHOUT_GROUP: not group,
+            RefusedReason.HALF_WITHOUT_TRANSACTION_ID: not transaction_id,
+            RefusedReason.HALF_WITHOUT_REAL_TOPIC: not topic,
+            RefusedReason.HALF_FOR_SYSTEM_TOPIC: self.is_system(topic),
+            RefusedReason.HALF_TOPIC_TOO_LONG: len(topic) > 127,
+            RefusedReason.HALF_NAME_TOO_LONG: is_long,
+            RefusedReason.HALF_HEADER_NAME_INVALID: has_odd_name(row, HALF_PROTOCOL_ORDER),
+            RefusedReason.HALF_WITH_CHECK_TIMES: has_times,
+            RefusedReason.HALF_BODY_EMPTY: size == 0,
+            RefusedReason.HALF_BODY_TOO_LARGE: size > BODY_BYTES_MAX,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), 0)
+
+    def is_system(self, topic: bytes) -> bool:
+        bare = topic.removeprefix(self.names.prefix.encode())
+        names = {one.encode() for one in SYSTEM_TOPICS}
+        return topic == self.names.rules.encode() or any(
+            one in names or one.startswith(tuple(some.encode() for some in SYSTEM_TOPIC_PREFIXES))
+            for one in (topic, bare)
+        )
+
+    def feedback(self, row: KafkaRow) -> Event | None:
+        (name, times), named = header(row, 1), number(row.value)
+        is_feedback = header(row, 0) == ("TAGS", b"u") and name == "TRANSACTION_CHECK_TIMES"
+        if not is_feedback or not number(times) or named is None:
+            return None
+        return self.made(row, EventKind.UNDELIVERED, named, number(times) or 0, (0, 0))
+
+    def op(self, row: KafkaRow) -> Event:
+        is_direct, named = row.topic == self.names.direct_op, number(row.value)
+        is_fence = is_direct and header(row, 0) == ("TAGS", b"f")
+        if is_fence and named is not None:
+            words = (fenced_half(row), 0)
+            if self.exceeds(row, named, words[0]):
+                return self.refused_op(row, RefusedReason.OP_PAGES_EXCEEDED, words)
+            return self.made(row, EventKind.FENCED, named, 0, words)
+        words, state = self.words(row), first(row, "COMMIT_OR_ROLLBACK")
+        refusal = plainly(self.rules, row) if self.rules and not is_fence else 0
+        refusal = refusal or self.refusal_of_op(row, is_direct, state)
+        if not refusal and state != b"9" and self.exceeds(row, named or 0, words[0]):
+            refusal = RefusedReason.OP_PAGES_EXCEEDED
+        if refusal:
+            return self.refused_op(row, refusal, words)
+        closes = CLOSED if is_direct and first(row, "DIRECT_CLOSED") else 0
+        return self.made(row, EventKind.OP, named or 0, int(state or b"") + closes, words)
+
+    def refused_op(self, row: KafkaRow, refusal: int, words: Any) -> Event:
+        return self.made(row, EventKind.REFUSED_OP, row.offset, int(refusal), words)
+
+    def refusal_of_op(self, row: KafkaRow, is_direct: bool, state: bytes | None) -> int:
+        states = (b"0", b"8", b"12", b"9") if is_direct and not self.rules else (b"0", b"8", b"12")
+        reasons = {
+            RefusedReason.OP_TAG_UNKNOWN: first(row, "TAGS") != b"d",
+            RefusedReason.OP_OFFSET_UNREADABLE: number(row.value) is None,
+            RefusedReason.OP_STATE_UNKNOWN: state not in states,
+            RefusedReason.OP_WITHOUT_GROUP: not first(row, "PGROUP"),
+            RefusedReason.OP_WITHOUT_TRANSACTION_ID: not first(row, "UNIQ_KEY"),
+            RefusedReason.OP_HEADER_NAME_INVALID: has_odd_name(row, OP_PROTOCOL_ORDER),
+        }
+        return next((reason for reason, holds in reasons.items() if holds), 0)
+
+    def exceeds(self, row: KafkaRow, named: int, word: int) -> bool:
+        page, group = named // self.page_size, word >> TRANSACTION_BITS
+        end = HALF_ENDS[row.partition] if row.partition < len(HALF_ENDS) else 0
+        if page * self.page_size < end:
+            return False
+        before = self.named[row.topic, row.partition]
+        pages = {page for _, page in before}
+        is_full = page not in pages and len(pages) >= GROUPS_AT_ONCE * PAGES_OF_GROUP
+        if (group, page) in before:
+            return False
+        if is_full or sum(one == group for one, _ in before) >= PAGES_OF_GROUP:
+            return True
+        before.add((group, page))
+        return False
+
+
+def fenced_half(row: KafkaRow) -> int:
+    name, said = header(row, 1)
+    digits = (said or b"").removeprefix(b"-")
+    read = number(digits) if name == "FENCED_HALF" else None
+    return (-read if digits != said else read) if read is not None else 0
