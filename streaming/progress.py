@@ -116,7 +116,8 @@ class ProgressLine:
         pending: halves without a verdict.
         oldest_pending_ms: age of the oldest of them, None if none is pending.
         check_backlog: halves that are due and wait for their turn (checks_per_batch_max).
-        undelivered_groups: groups without a check topic, with the number of undelivered requests.
+        undelivered_groups: groups whose check topic is missing or took no request, with the number
+            of undelivered requests.
         groups_without_members: groups that were asked since the last line and have no live member.
         refused: by the name of the reason, how many records were refused since the last line.
         refused_groups: the groups that most of them name, with how many.

@@ -71,7 +71,7 @@ def _amiss(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
     found: dict[str, Sequence[object]] = {
         "brokers silent": [] if facts.get("brokers_answer", True) else [True],
         "checks waiting": [True] if facts["check_backlog"] else [],
-        "no check topic": sorted(facts["undelivered_groups"]),
+        "checks undelivered": sorted(facts["undelivered_groups"]),
         "nobody answers": facts["groups_without_members"],
         "short of replicas": [one["topic"] for one in facts.get("short_topics", ())],
         "stalled": [(one["topic"], one["partition"]) for one in facts.get("stalls", ())],
@@ -108,7 +108,7 @@ def _warnings(facts: Mapping[str, Any]) -> list[str]:
         if groups:
             parts.append(f"most of them of group {groups}")
     if facts["undelivered_groups"]:
-        parts.append(f"no check topic for {_named(sorted(facts['undelivered_groups']))}")
+        parts.append(f"checks undelivered to {_named(sorted(facts['undelivered_groups']))}")
     if facts["groups_without_members"]:
         parts.append(f"nobody answers for {_named(facts['groups_without_members'])}")
     parts += [Stall(**stall).says() for stall in facts.get("stalls", ())]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.integration.bad_records import set_topic_config
 from tests.integration.running import Topics
 
 from checkback.deploy.ports import free_ports
@@ -92,6 +93,9 @@ def create_places(topics: Topics, settings: Settings) -> Places:
     """Create all topics of the run."""
     places = Places(topics.prefix)
     topics.create(settings, [places.healthy], [HEALTHY_GROUP])
+    # As somebody may have set them: else the brokers refuse what unpacks to more than its limit.
+    for name in topics.names.read:
+        set_topic_config(topics.connection, name, compression_type="producer")
     create_plain_topics(settings, [places.small], 1, {"max.message.bytes": "1000"})
     create_plain_topics(settings, [places.compacted], 1, {"cleanup.policy": "compact"})
     create_plain_topics(settings, [places.aged], 1, {"message.timestamp.before.max.ms": "86400000"})

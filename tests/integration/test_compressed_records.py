@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
+from tests.integration.bad_records import set_topic_config
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.protocol.records import half_headers
@@ -44,10 +45,14 @@ def send_compressed(topics: Topics, real: str) -> None:
 def test_a_batch_that_does_not_fit_into_memory_holds_nobody_up_for_good(
     topics: Topics, tmp_path: Path
 ) -> None:
-    """It ended the job at every start again; two of them are what it costs now."""
+    """It ended the job at every start again; two of them are what it costs now.
+
+    The half topic stores what producers packed, as one may that `topics create` did not make.
+    """
     settings = topics.settings(tmp_path / "checkpoint", transaction_timeout_ms=600_000)
     real = f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
+    set_topic_config(topics.connection, topics.names.half, compression_type="producer")
     send_compressed(topics, real)
     topics.send_op(topics.send_half(b"healthy", real), "healthy", COMMIT)
 
@@ -59,3 +64,21 @@ def test_a_batch_that_does_not_fit_into_memory_holds_nobody_up_for_good(
         topics.send_op(topics.send_half(b"later", real), "later", COMMIT)
         wait_until(lambda: topics.bodies(real) == ["healthy", "later"], what="a later final")
         assert pipeline.terminate() == 0, pipeline.errors()
+
+
+def test_the_brokers_refuse_a_record_that_unpacks_to_more_than_its_limit(topics: Topics) -> None:
+    topics.create()
+    errors: list[KafkaError | None] = []
+
+    def told(error: KafkaError | None, _: Message) -> None:
+        errors.append(error)
+
+    largest = {"compression.type": "zstd", "message.max.bytes": 100_000_000}
+    producer = Producer({**topics.connection, **largest, "batch.size": 100_000_000})
+    for topic in topics.names.read:
+        for size in (4_000_000, 50_000_000):
+            producer.produce(topic, bytes(size), partition=0, on_delivery=told)
+            assert producer.flush(30) == 0
+
+    codes = [None if error is None else error.code() for error in errors]
+    assert codes == [None, KafkaError.MSG_SIZE_TOO_LARGE] * len(topics.names.read)
