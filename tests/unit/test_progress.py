@@ -99,7 +99,7 @@ def test_the_line_for_a_terminal_names_groups_without_a_check_topic() -> None:
 
     assert quiet[8:] == "  batch -  nothing pending"
     assert "  batch 7 (410ms)  finals 1,234  nothing pending" in loud
-    assert loud.endswith("no check topic for billing")
+    assert loud.endswith("checks undelivered to billing")
 
 
 def test_a_line_breaks_between_its_parts_where_the_terminal_ends() -> None:
@@ -137,7 +137,7 @@ def test_a_part_after_a_wide_one_goes_on_where_that_ends() -> None:
     lines = line_text("progress", facts, 80).splitlines()
 
     assert lines[1:] == [
-        " " * 10 + "no check topic for billing-service-of-the-first-team,",
+        " " * 10 + "checks undelivered to billing-service-of-the-first-team,",
         " " * 12 + "orders-service-of-the-second-team  nobody answers for g",
     ]
 
@@ -253,7 +253,7 @@ def test_groups_that_anybody_names_neither_fill_the_line_nor_command_the_termina
 
     assert len(line["undelivered_groups"]) == 100
     assert line["undelivered_groups"]["\x1b[2Jevil\n"] == 5
-    assert "no check topic for \\x1b[2Jevil\\n, g000, g001" in text
+    assert "checks undelivered to \\x1b[2Jevil\\n, g000, g001" in text
     assert "and 90 more" in text
     assert "\x1b" not in text
 
