@@ -87,23 +87,26 @@ def right(chance: random.Random, names: TopicNames, at: int) -> KafkaRow:
     )
     transaction_id = b"u%d" % chance.randrange(50)
     kind = chance.randrange(10)
-    headers: list[Header]
+    headers: list[Header] = []
     if kind < 4:
         to = chance.choice(TOPICS).encode()
         said = (b"true", group, transaction_id, to, chance.choice([b"", b"30", b"0"]))
-        headers, topic = [*zip(HALF_PROTOCOL_ORDER, said, strict=True)], names.half
+        topic = names.half
+        headers += zip(HALF_PROTOCOL_ORDER, said, strict=True)
         headers += [("DIRECT_ID", b"s")] if chance.random() < 0.3 else []
     elif kind < 8:
         topic = chance.choice([names.op, names.direct_op])
         state = chance.choice([b"0", b"8", b"12", b"9" if topic == names.direct_op else b"8"])
         said = (b"d", state, group, transaction_id, chance.choice([b"true", b"false"]))
-        headers = [*zip(OP_PROTOCOL_ORDER, said, strict=True)]
+        headers += zip(OP_PROTOCOL_ORDER, said, strict=True)
         headers += [("DIRECT_CLOSED", b"s")] if chance.random() < 0.3 else []
     elif kind == 8:
-        headers, topic = [("TAGS", b"u"), ("TRANSACTION_CHECK_TIMES", b"3")], names.feedback
+        topic = names.feedback
+        headers += [("TAGS", b"u"), ("TRANSACTION_CHECK_TIMES", b"3")]
     else:
         word = b"%d" % chance.choice([5, -5, 2**63 - 1, -(2**63) + 1])
-        headers, topic = [("TAGS", b"f"), ("FENCED_HALF", word)], names.direct_op
+        topic = names.direct_op
+        headers += [("TAGS", b"f"), ("FENCED_HALF", word)]
     value = b"body" if kind < 4 else named
     time_ms = chance.choice([99, -1, 2**53, *[NOW_MS] * 7])
     key = chance.choice([None, b"", b"k"])
