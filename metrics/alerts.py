@@ -103,8 +103,10 @@ ALERTS: Final = (
         "checkback_stall_seconds > 60",
         "0m",
         "page",
-        "A Kafka transaction that somebody left open has held up a partition for"
-        " {{ $value | humanizeDuration }}.",
+        "A Kafka transaction that producer {{ $labels.producer_id }} left open has held up"
+        " partition {{ $labels.partition }} of the {{ $labels.topic }} topic for"
+        " {{ $value | humanizeDuration }}. End that producer, or abort its transaction:"
+        " `checkback doctor` prints the command.",
     ),
     Alert(
         "CheckbackDiscarded",

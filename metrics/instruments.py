@@ -76,6 +76,10 @@ class Instruments:
         """Set a gauge."""
         self._of(name, labels).set(value)
 
+    def clear(self, name: str) -> None:
+        """Forget the series of a gauge with labels."""
+        self._known[name].clear()
+
     def watch(self, name: str, look: Callable[[], float]) -> None:
         """Have a gauge look its value up whenever somebody asks."""
         self._known[name].set_function(look)

@@ -1,8 +1,8 @@
 """The table of all metrics; endpoint, dashboard, alert rules and docs page are made of it.
 
 The names follow RocketMQ's (`rocketmq_half_messages` is `checkback_half_messages`). Every label
-has few values: each `Label` lists them or says what bounds them. No label of the pipeline is a key,
-an id or a group; an application's own producer has its group as one.
+has few values: each `Label` lists them or says what bounds them. No label of the pipeline is a
+key, the id of a transaction or a group; an application's own producer has its group as one.
 """
 
 from __future__ import annotations
@@ -208,8 +208,13 @@ TABLE: Final = (
         "checkback_stall_seconds",
         Kind.GAUGE,
         "seconds",
-        "For how long the longest of these partitions has not been read further; 0 if there is"
-        " none.",
+        "For how long each of these partitions has not been read further, and by which producer's"
+        " transaction; no series if there is none.",
+        (
+            Label("topic", TOPICS_READ),
+            Label("partition", bound="the partitions of these topics"),
+            Label("producer_id", bound="one for each partition that stands still; -1 if unknown"),
+        ),
     ),
     Metric(
         "checkback_short_topics",

@@ -162,8 +162,13 @@ class JobMetrics:
         for topic, label in self._topics.items():
             number = sum(stall.topic == topic for stall in found)
             self._fill.set("checkback_stalled_partitions", number, topic=label)
-        longest_s = max((stall.stalled_s for stall in found), default=0.0)
-        self._fill.set("checkback_stall_seconds", longest_s)
+        self._fill.clear("checkback_stall_seconds")
+        for stall in found:
+            place = {"topic": self._topics[stall.topic], "partition": str(stall.partition)}
+            producer = str(stall.producer_id)
+            self._fill.set(
+                "checkback_stall_seconds", stall.stalled_s, **place, producer_id=producer
+            )
 
     def take_short_topics(self, number: int) -> None:
         """Take for how many topics' replicas a batch waits."""

@@ -111,7 +111,8 @@ def _warnings(facts: Mapping[str, Any]) -> list[str]:
         parts.append(f"checks undelivered to {_named(sorted(facts['undelivered_groups']))}")
     if facts["groups_without_members"]:
         parts.append(f"nobody answers for {_named(facts['groups_without_members'])}")
-    parts += [Stall(**stall).says() for stall in facts.get("stalls", ())]
+    stalls = [Stall(**stall) for stall in facts.get("stalls", ())]
+    parts += [f"{stall.says()}. {stall.remedy('')}" for stall in stalls]
     short = [ShortTopic(**one) for one in facts.get("short_topics", ())]
     parts += [f"waits for replicas: {what_brings_back(short)}"] if short else []
     return parts

@@ -69,11 +69,15 @@ class Stall:
         )
 
     def remedy(self, bootstrap_servers: str) -> str:
-        """Return what to do, with a command of Kafka's as it is to be typed."""
+        """Return what to do, with a command of Kafka's as it is to be typed.
+
+        Args:
+            bootstrap_servers: of the command; empty to leave them to the reader.
+        """
+        servers = f"--bootstrap-server {bootstrap_servers} " if bootstrap_servers else ""
         return (
-            "End that producer, or abort its transaction: `kafka-transactions.sh "
-            f"--bootstrap-server {bootstrap_servers} abort --topic {self.topic} "
-            f"--partition {self.partition} --start-offset {self.offset}`."
+            f"End that producer, or abort its transaction: `kafka-transactions.sh {servers}abort "
+            f"--topic {self.topic} --partition {self.partition} --start-offset {self.offset}`."
         )
 
 

@@ -188,13 +188,16 @@ def test_partitions_that_stand_still_are_counted_until_they_move() -> None:
         [Stall(names.op, 0, 7, 3, 61.0, 42, "loader"), Stall(names.op, 3, 9, 1, 12.0)]
     )
     standing = story.value("stalled_partitions", topic="op")
-    longest_s = story.value("stall_seconds")
+    first_s = story.value("stall_seconds", topic="op", partition="0", producer_id="42")
+    second_s = story.value("stall_seconds", topic="op", partition="3", producer_id="-1")
+    story.metrics.take_stalls([Stall(names.op, 3, 9, 1, 22.0)])
+    moved_s = story.value("stall_seconds", topic="op", partition="0", producer_id="42")
     story.metrics.take_stalls([])
 
-    assert (standing, longest_s) == (2, 61.0)
+    assert (standing, first_s, second_s, moved_s) == (2, 61.0, 12.0, None)
     assert story.value("stalled_partitions", topic="half") == 0
     assert story.value("stalled_partitions", topic="op") == 0
-    assert story.value("stall_seconds") == 0
+    assert story.value("stall_seconds", topic="op", partition="3", producer_id="-1") is None
 
 
 def test_topics_whose_replicas_are_awaited_are_counted_until_they_are_back() -> None:

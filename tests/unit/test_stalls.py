@@ -63,6 +63,7 @@ def test_a_stall_is_in_the_line_with_whom_it_is_to_be_blamed_on() -> None:
     text = line_text("progress", asdict(line), width=200)
 
     assert "half-0 has stood still at offset 5 for 15s: producer 42 (batch-loader)" in text
+    assert "abort --topic half --partition 0 --start-offset 5`." in " ".join(text.split())
     assert (
         "`kafka-transactions.sh --bootstrap-server b:9092 abort --topic half --partition 0 "
         "--start-offset 5`." in stall.remedy("b:9092")
