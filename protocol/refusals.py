@@ -120,8 +120,8 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.OP_GROUP_WRONG: "the op's producer group is not that of the half",
     RefusedReason.OP_TRANSACTION_ID_WRONG: "the op's transaction id is not that of the half",
     RefusedReason.OP_WITHOUT_HALF: "no half is pending or remembered at the offset the op names",
-    RefusedReason.OP_PAGES_EXCEEDED: "the ops of its group name more pages without any half than"
-    " one batch takes (op_pages_per_group_max)",
+    RefusedReason.OP_PAGES_EXCEEDED: "the ops of its group name more pages of which the batch reads"
+    " no half than it takes (op_pages_per_group_max)",
     RefusedReason.COMMIT_AFTER_ROLLBACK: "commit refused: the transaction was rolled back",
     RefusedReason.ROLLBACK_AFTER_COMMIT: "rollback refused: the transaction was committed",
     RefusedReason.COMMIT_AFTER_DISCARD: "commit refused: the half message was discarded",

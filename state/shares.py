@@ -62,7 +62,7 @@ class OpPages:
     Such a page keeps ops that wait, for whoever invents offsets. An op is hardly ever read before
     its half. If a commit or rollback is refused, a check asks for it again. A delivered op must not
     be refused: its half would be asked about as well, and the answer would have its final written a
-    second time. So delivered ops always pass.
+    second time. So delivered ops always pass. The decoding refuses those that are forged for sure.
 
     Args:
         named: by group.

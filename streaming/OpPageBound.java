@@ -6,29 +6,41 @@ import java.util.HashSet;
 import org.apache.spark.TaskContext;
 
 /**
- * Tells of an op whether its group names too many pages that can have no half yet.
+ * Tells of an op whether it names a half that nobody can have written, or its group too many pages.
  *
- * <p>Spark's compiled loop over rows calls it once for each op (docs/decisions/048). Such a page lies
- * behind all that the batch, by its plan, reads of the half topic. Pages are counted for each Kafka
- * partition of ops on its own: one task reads a partition's records of a batch in their order, so
- * the same ops are refused whenever the batch runs, whichever partitions share a task.
+ * <p>Spark's compiled loop over rows calls it once for each op (docs/decisions/048). Counted are
+ * pages of which the batch, by its plan, reads no half: later ones, and earlier ones. They are
+ * counted for each Kafka partition of ops on its own: one task reads a partition's records of a
+ * batch in their order, so the same ops are refused whenever the batch runs, whichever partitions
+ * share a task.
  *
  * <p>Written for Janino, as RecordVerifier.java.
  */
 public final class OpPageBound implements Serializable {
 
   static final int ADMITTED = 0;
+  static final int OP_WITHOUT_HALF = 32;
   static final int OP_PAGES_EXCEEDED = 33;
 
-  /** The driver tells under it where the batch ends in each partition of the half topic. */
-  static final String HALF_ENDS = "checkback.half_ends";
+  /**
+   * The driver tells under it, for each partition of the half topic, where the batch begins and ends
+   * and the first offset that no op may name.
+   */
+  static final String HALF_PAGES = "checkback.half_pages";
+  static final long UNKNOWN = -1L;
   static final int GROUPS_AT_ONCE = 4;
+
+  /** Answers to checks name pages that were read long ago. */
+  static final int EARLIER_PAGES = 10;
+
   static final int TRANSACTION_BITS = 48;
   static final long DIRECT_SOURCE = 4611686018427387904L;
 
   private final long pageSize;
   private transient TaskContext task;
+  private transient long[] readBegins;
   private transient long[] readEnds;
+  private transient long[] logEnds;
   private transient HashMap named;
 
   /** @param pageSize half offsets per page */
@@ -48,46 +60,67 @@ public final class OpPageBound implements Serializable {
    * @param sourceOffset of the op, with DIRECT_SOURCE added on the direct op topic
    * @param halfOffset that the op names
    * @param identity the first word of the op's identity; its upper bits tell the group
-   * @param ofGroup how many pages a group may name
+   * @param isDelivered whether it is a delivered op, which no number of pages may stop
+   * @param ofGroup how many later pages a group may name
    */
   public int refusal(
-      int partition, long sourceOffset, long halfOffset, long identity, int ofGroup) {
+      int partition, long sourceOffset, long halfOffset, long identity, boolean isDelivered,
+      int ofGroup) {
     TaskContext now = TaskContext.get();
     if (now != this.task) {
       this.begin(now);
     }
-    if (this.readEnds == null
-        || (partition < this.readEnds.length && halfOffset < this.readEnds[partition])) {
+    if (this.readEnds == null) {
       return ADMITTED;
     }
-    Long source = Long.valueOf(partition * 2L + (sourceOffset >= DIRECT_SOURCE ? 1L : 0L));
-    Pages pages = (Pages) this.named.get(source);
-    if (pages == null) {
-      pages = new Pages();
-      this.named.put(source, pages);
+    boolean isKnown = partition < this.readEnds.length;
+    if (isKnown && this.logEnds[partition] != UNKNOWN && halfOffset >= this.logEnds[partition]) {
+      return OP_WITHOUT_HALF;
     }
+    boolean isEarlier = isKnown && halfOffset < this.readBegins[partition];
+    if (isDelivered || (isKnown && !isEarlier && halfOffset < this.readEnds[partition])) {
+      return ADMITTED;
+    }
+    Pages pages = this.pagesOf(partition, sourceOffset >= DIRECT_SOURCE, isEarlier);
     Long group = Long.valueOf(identity >> TRANSACTION_BITS);
-    return pages.admit(group, Long.valueOf(halfOffset / this.pageSize), ofGroup)
+    Long page = Long.valueOf(halfOffset / this.pageSize);
+    return pages.admit(group, page, isEarlier ? (long) EARLIER_PAGES * ofGroup : ofGroup)
         ? ADMITTED
         : OP_PAGES_EXCEEDED;
   }
 
-  private void begin(TaskContext now) {
-    String told = now == null ? null : now.getLocalProperty(HALF_ENDS);
-    this.task = now;
-    this.readEnds = told == null ? null : this.endsOfReadPages(told);
-    this.named = new HashMap();
-  }
-
-  /** Returns by partition the first offset of the first page of which the batch reads nothing. */
-  private long[] endsOfReadPages(String told) {
-    String[] ends = told.isEmpty() ? new String[0] : told.split(",");
-    long[] found = new long[ends.length];
-    for (int at = 0; at < ends.length; at++) {
-      long pages = (Long.parseLong(ends[at]) + this.pageSize - 1L) / this.pageSize;
-      found[at] = pages * this.pageSize;
+  private Pages pagesOf(int partition, boolean isDirect, boolean isEarlier) {
+    Long counted = Long.valueOf(partition * 4L + (isDirect ? 2L : 0L) + (isEarlier ? 1L : 0L));
+    Pages found = (Pages) this.named.get(counted);
+    if (found == null) {
+      found = new Pages();
+      this.named.put(counted, found);
     }
     return found;
+  }
+
+  private void begin(TaskContext now) {
+    String told = now == null ? null : now.getLocalProperty(HALF_PAGES);
+    this.task = now;
+    this.named = new HashMap();
+    this.readEnds = null;
+    if (told != null) {
+      this.hear(told.isEmpty() ? new String[0] : told.split(","));
+    }
+  }
+
+  /** Takes the pages of which the batch reads a half, from their first offset to the last one's end. */
+  private void hear(String[] partitions) {
+    this.readBegins = new long[partitions.length];
+    this.readEnds = new long[partitions.length];
+    this.logEnds = new long[partitions.length];
+    for (int at = 0; at < partitions.length; at++) {
+      String[] told = partitions[at].split(":");
+      long size = this.pageSize;
+      this.readBegins[at] = Long.parseLong(told[0]) / size * size;
+      this.readEnds[at] = (Long.parseLong(told[1]) + size - 1L) / size * size;
+      this.logEnds[at] = Long.parseLong(told[2]);
+    }
   }
 
   /** The pages that the ops of one Kafka partition have named so far: of each group, and of all. */
@@ -96,7 +129,7 @@ public final class OpPageBound implements Serializable {
     private final HashMap ofGroups = new HashMap();
     private final HashSet ofAll = new HashSet();
 
-    boolean admit(Long group, Long page, int ofGroup) {
+    boolean admit(Long group, Long page, long ofGroup) {
       HashSet own = (HashSet) this.ofGroups.get(group);
       if (own == null) {
         own = new HashSet();
@@ -109,7 +142,7 @@ public final class OpPageBound implements Serializable {
         return false;
       }
       if (!this.ofAll.contains(page)) {
-        if (this.ofAll.size() >= (long) GROUPS_AT_ONCE * ofGroup) {
+        if (this.ofAll.size() >= GROUPS_AT_ONCE * ofGroup) {
           return false;
         }
         this.ofAll.add(page);

@@ -121,7 +121,7 @@ public final class RecordDecoder implements Serializable {
     this.verifier = verifier;
   }
 
-  /** Refuses ops that name too many pages without a half. */
+  /** Refuses ops that name too many pages, or halves that nobody can have written. */
   public void boundBy(OpPageBound bound) {
     this.bound = bound;
   }
@@ -247,8 +247,9 @@ public final class RecordDecoder implements Serializable {
     if (refusal == TAKEN) {
       refusal = refusalOfOp(record, named, state, group, id);
     }
-    if (refusal == TAKEN && !record.headers.says(record.place(STATE_OF_OP), DELIVERED_STATE)) {
-      refusal = this.refusalOfPage(record, source, named, pagesOfGroup);
+    if (refusal == TAKEN) {
+      boolean isDelivered = record.headers.says(record.place(STATE_OF_OP), DELIVERED_STATE);
+      refusal = this.refusalOfPage(record, source, named, isDelivered, pagesOfGroup);
     }
     if (refusal != TAKEN) {
       return record.event(REFUSED_OP, record.offset, refusal, source);
@@ -289,12 +290,13 @@ public final class RecordDecoder implements Serializable {
     return delivers ? Integer.parseInt(DELIVERED) : UNKNOWN_STATE;
   }
 
-  private int refusalOfPage(KafkaRecord record, long source, long named, int pagesOfGroup) {
+  private int refusalOfPage(
+      KafkaRecord record, long source, long named, boolean isDelivered, int pagesOfGroup) {
     if (this.bound == null) {
       return TAKEN;
     }
     long word = record.identity.word();
-    return this.bound.refusal(record.partition, source, named, word, pagesOfGroup);
+    return this.bound.refusal(record.partition, source, named, word, isDelivered, pagesOfGroup);
   }
 
   /** The sink says in the second header which half it is about; a half has no identity of 0. */
@@ -302,7 +304,7 @@ public final class RecordDecoder implements Serializable {
     RecordHeaders headers = record.headers;
     boolean isSaid = headers.count() > 1 && headers.isNamed(1, FENCED_HALF);
     record.identity.be(isSaid ? headers.signedNumber(1) : 0L);
-    int refusal = this.refusalOfPage(record, source, named, pagesOfGroup);
+    int refusal = this.refusalOfPage(record, source, named, false, pagesOfGroup);
     if (refusal != TAKEN) {
       return record.event(REFUSED_OP, record.offset, refusal, source);
     }

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from checkback.checkpoints.logs import PlannedBatch
 from checkback.metrics.table import RECORD_KINDS
 from checkback.sinks.batch_report import BatchReport, merged_counts
 from checkback.sinks.kafka.epoch import EpochWatch
@@ -19,12 +18,13 @@ from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.streaming.batch_bytes import BatchBytes
 from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.ending import StoppedBetweenBatchesError
+from checkback.streaming.half_log_ends import HalfLogEnds
 from checkback.streaming.idling import FinishedBatch, Idling
 from checkback.streaming.observation import Observation
-from checkback.streaming.op_page_bound import tell_half_ends
+from checkback.streaming.op_page_bound import tell_half_pages
 from checkback.streaming.partition_growth import PartitionGrowth
 from checkback.streaming.progress import Progress
-from checkback.streaming.read_until import ReadUntil
+from checkback.streaming.read_until import BatchPlans, ReadUntil
 from checkback.streaming.sink_task import REPORT_TYPE, sink_function
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ class BatchSink:
         clock: tells whether a batch's time can be; None where that does not matter.
         bound: bounds the bytes of the next batch; None: it reads all that it may.
         growth: follows the half topic's partitions; None where none are added.
+        log_ends: tells which halves an op can name; None: any.
     """
 
     settings: SinkSettings
@@ -60,6 +61,7 @@ class BatchSink:
     clock: AheadWatch | None = None
     bound: BatchBytes | None = None
     growth: PartitionGrowth | None = None
+    log_ends: HalfLogEnds | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write one batch: one job over the outcomes, which are used once.
@@ -68,7 +70,7 @@ class BatchSink:
         """
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
-        plan = self._planned(outcomes, batch_id)
+        plans = self._planned(outcomes, batch_id)
         began_s, settings = time.monotonic(), self.settings
         self.progress.begin(began_s)
         if self.observed is not None:
@@ -82,38 +84,38 @@ class BatchSink:
         self.progress.add(batch_id, reports)
         if self.observed is not None:
             self.observed.batch_written(batch_id, reports, time.monotonic() - began_s)
-        if self.idling is not None and plan is not None:
-            self.idling.hold(finished(batch_id, *plan, reports))
-        if self.bound is not None and plan is not None:
+        if self.idling is not None and plans is not None:
+            self.idling.hold(finished(batch_id, plans, reports))
+        if self.bound is not None and plans is not None:
             # Needed even if the job is about to stop: its next start runs what Spark plans now.
-            self.bound.look(plan[0].ends)
+            self.bound.look(plans.batch.ends)
         # Spark plans the next batch now, and on some object stores over another job's plan.
         if self.epoch is not None:
             self.epoch.require_own()
 
-    def _planned(self, outcomes: DataFrame, batch_id: int) -> tuple[PlannedBatch, bool] | None:
-        """Tell the tasks what the plan says, and look whether it can be carried out.
+    def _planned(self, outcomes: DataFrame, batch_id: int) -> BatchPlans | None:
+        """Tell the tasks what the plans say, and look whether the batch can be carried out.
 
         Returns:
-            The plan, and whether it reads nothing; None where nobody is to be asked.
+            The plans; None where nobody is to be asked.
         """
         if self.read_until is None:
             return None
         context = outcomes.sparkSession.sparkContext
-        plan, reads_nothing = self.read_until.tell_tasks(context, batch_id)
-        tell_half_ends(context, plan, self.settings.topics.half)
+        plans = self.read_until.tell_tasks(context, batch_id)
         if self.clock is not None:
-            self.clock.require_credible(plan.timestamp_ms)
+            self.clock.require_credible(plans.batch.timestamp_ms)
+        log_ends = {} if self.log_ends is None else self.log_ends.of_batch(batch_id, plans)
+        tell_half_pages(context, plans, log_ends, self.settings.topics.half)
         if self.growth is not None:
-            self.growth.follow(plan.ends)
-        return plan, reads_nothing
+            self.growth.follow(plans.batch.ends)
+        return plans
 
 
-def finished(
-    batch_id: int, plan: PlannedBatch, reads_nothing: bool, reports: Sequence[BatchReport]
-) -> FinishedBatch:
-    """Return what a batch did, from its plan and the reports of its tasks."""
+def finished(batch_id: int, plans: BatchPlans, reports: Sequence[BatchReport]) -> FinishedBatch:
+    """Return what a batch did, from its plans and the reports of its tasks."""
     counts = merged_counts(reports)
     records = sum(counts[name] for name in RECORD_KINDS)
     called = any(report.pages for report in reports)
-    return FinishedBatch(batch_id, plan.ends, records, reads_nothing and not called)
+    reads_nothing = plans.reads_nothing and not called
+    return FinishedBatch(batch_id, plans.batch.ends, records, reads_nothing)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,7 @@ from checkback.streaming.ending import (
 )
 from checkback.streaming.failure import explain, explain_state, jvm_watched
 from checkback.streaming.fencing import fence_older
+from checkback.streaming.half_log_ends import HalfLogEnds, half_log_ends
 from checkback.streaming.held_back import HeldBack, UnreadRecords
 from checkback.streaming.idling import Idling, RecordWatch
 from checkback.streaming.members import groups_without_members
@@ -230,19 +231,22 @@ class Job:
         verification = None if table is None else RecordVerification(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(), self._ledger
-        told = ReadUntil(self._plans(store), pages.rules, self._held_back(store, sink))
+        begun = cache(partial(is_begun, sink, state_partitions(settings), ledger))
+        held_back = HeldBack(store, UnreadRecords(self._connection()).partitions_with_older, begun)
+        look = partial(half_log_ends, self._group_admin(), settings.topics.half)
         write_batch = BatchSink(
             sink,
             self.progress,
             self._stopping,
             ledger,
-            told,
+            ReadUntil(self._plans(store), pages.rules, held_back),
             self._epoch,
             self._idling,
             self._observed,
             self._clock,
             self._bytes,
             PartitionGrowth(sink.connection, sink.topics),
+            HalfLogEnds(store, look, begun, settings.topics, pages.page_size),
         )
         return start_query(outcomes, settings, write_batch)
 
@@ -250,10 +254,6 @@ class Job:
         # One is read in each batch, which took 7 ms through py4j and Hadoop.
         folder = local_folder(self.settings.checkpoint, self.settings.spark)
         return store if folder is None else LocalCheckpoint(folder)
-
-    def _held_back(self, store: CheckpointStore, sink: SinkSettings) -> HeldBack:
-        begun = partial(is_begun, sink, state_partitions(self.settings), self._ledger)
-        return HeldBack(store, UnreadRecords(self._connection()).partitions_with_older, begun)
 
     def _new_idling(self) -> Idling:
         watch = RecordWatch(f"{self.settings.application_id}-watch", self._connection())

@@ -1,11 +1,13 @@
-"""Refuses, while decoding, ops that name too many pages which can have no half yet.
+"""Refuses, while decoding, ops that name too many pages, or halves that nobody can have written.
 
 Each page with records costs a Spark group and a call of the page function, a millisecond and more,
 even if the function refuses all its ops. An op that the decoding refuses belongs to the page of its
 own offset, where thousands of ops share one call.
 
-The plan of a batch tells up to which offsets it reads the half topic; later pages can have no half.
-The class ``OpPageBound.java`` counts those pages (docs/decisions/048).
+The plans tell which pages of halves a batch reads; each has a call anyway. The class
+``OpPageBound.java`` counts the others that the ops of a group name: later pages, which can have no
+half yet, and earlier ones. It also refuses what lies behind the end of the half topic's log
+(docs/decisions/048).
 """
 
 from __future__ import annotations
@@ -16,38 +18,48 @@ from typing import Any, Final
 from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 
-from checkback.checkpoints.logs import PlannedBatch
+from checkback.streaming.half_log_ends import LogEnds
 from checkback.streaming.java_classes import java_class
+from checkback.streaming.read_until import BatchPlans
 
 BOUND: Final = "OpPageBound"
-PROPERTY: Final = "checkback.half_ends"
-"""Spark hands what the driver sets under it to every task of the batch: where the batch ends in
-each partition of the half topic."""
+PROPERTY: Final = "checkback.half_pages"
+"""Spark hands what the driver sets under it to every task of the batch: for each partition of the
+half topic where the batch begins and ends, and the first offset that no op may name."""
+UNKNOWN: Final = -1
+"""Told where an op may name any offset."""
 
 
-def tell_half_ends(context: SparkContext, batch: PlannedBatch, half_topic: str) -> None:
-    """Hand a planned batch's ends of the half topic to the tasks that run it.
+def tell_half_pages(
+    context: SparkContext, plans: BatchPlans, log_ends: LogEnds, half_topic: str
+) -> None:
+    """Tell the tasks of a planned batch which halves it reads, and which can exist.
 
     Called in the driver, before any of them runs. A batch that is not planned for the half topic
     has read nothing of it.
     """
-    ends = batch.ends.get(half_topic, {})
-    told = (ends.get(partition, 0) for partition in range(max(ends, default=-1) + 1))
-    context.setLocalProperty(PROPERTY, ",".join(map(str, told)))
+    ends = plans.batch.ends.get(half_topic, {})
+    begins = {} if plans.before is None else plans.before.ends.get(half_topic, {})
+    told = (
+        f"{begins.get(number, 0)}:{ends.get(number, 0)}:{log_ends.get(number, UNKNOWN)}"
+        for number in range(max(ends, default=-1) + 1)
+    )
+    context.setLocalProperty(PROPERTY, ",".join(told))
 
 
 @dataclass(frozen=True)
 class OpPageBound:
-    """How many pages without a half the ops of a group may name.
+    """How many pages the ops of a group may name of which the batch reads no half.
 
-    Delivered ops pass: if they were refused, the pipeline would ask about their halves, and they
-    would be delivered twice. Feedback of checks passes, too. Feedback of fences does not, because
-    any producer could have written it.
+    Delivered ops are not counted: if one was refused whose half exists, the pipeline would ask
+    about that half, and it would be delivered twice. Feedback of checks passes, too. Feedback of
+    fences is counted, because any producer could have written it.
 
     Args:
         spark: the session.
-        of_group: the bound, for each Kafka partition of ops and batch; all groups together may
-            name four times as many.
+        of_group: the bound on later pages, for each Kafka partition of ops and batch. Of earlier
+            pages a group may name ten times as many: answers to checks do. All groups together
+            may name four times what one may.
     """
 
     spark: SparkSession = field(repr=False)

@@ -60,6 +60,24 @@ def was_cut(batch: PlannedBatch, before: PlannedBatch, batch_events_max: int) ->
     return with_records > 0 and sum(sizes) + 2 * with_records > batch_events_max
 
 
+@dataclass(frozen=True, slots=True)
+class BatchPlans:
+    """The plan of a batch, and of the one before it; None for the first of a checkpoint."""
+
+    batch: PlannedBatch
+    before: PlannedBatch | None
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether no record is in the batch."""
+        return self.before is not None and self.before.ends == self.batch.ends
+
+    def reads_any_of(self, topics: Iterable[str]) -> bool:
+        """Tell whether a record of one of these topics may be in the batch."""
+        before = {} if self.before is None else self.before.ends
+        return any(before.get(topic, {}) != self.batch.ends.get(topic, {}) for topic in topics)
+
+
 @dataclass(slots=True)
 class ReadUntil:
     """Tells the tasks of each batch; called in the driver, before any of them runs.
@@ -75,11 +93,8 @@ class ReadUntil:
     held_back: HeldBack
     _last: tuple[int, PlannedBatch] | None = field(default=None)
 
-    def tell_tasks(self, context: SparkContext, batch_id: int) -> tuple[PlannedBatch, bool]:
+    def tell_tasks(self, context: SparkContext, batch_id: int) -> BatchPlans:
         """Work it out for a batch that is planned, and hand it to the tasks that run it.
-
-        Returns:
-            The plan, and whether it reads nothing.
 
         Raises:
             CheckpointError: its plan can't be read, or a note of what was held back.
@@ -95,7 +110,7 @@ class ReadUntil:
         if until_ms != NOTHING_READ:
             held = self.held_back.partitions(batch_id, batch.ends, until_ms, is_first=is_first)
         context.setLocalProperty(PROPERTY, ",".join(map(str, (until_ms, *sorted(held)))))
-        return batch, before is not None and before.ends == batch.ends
+        return BatchPlans(batch, before)
 
     def _before(self, batch_id: int) -> PlannedBatch | None:
         if self._last is not None and self._last[0] == batch_id - 1:

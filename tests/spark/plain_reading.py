@@ -18,9 +18,9 @@ from checkback.state.identity import TRANSACTION_BITS, identity_words
 from checkback.state.shares import GROUPS_AT_ONCE
 
 BODY_BYTES_MAX: Final = 300
-PAGES_OF_GROUP: Final = 5
-HALF_ENDS: Final = (5_000, 0, 100_000)
-"""Where the batch ends in each partition of the half topic."""
+PAGES_OF_GROUP: Final = 2
+HALF_PAGES: Final = ((1_000, 5_000, 50_000_000), (0, 0, -1), (90_000_000, 95_000_000, 10**12))
+"""Where the batch begins and ends in each partition of the half topic, and what no op may name."""
 
 
 class Event(NamedTuple):
@@ -147,14 +147,15 @@ class PlainReading:
         is_fence = is_direct and header(row, 0) == ("TAGS", b"f")
         if is_fence and named is not None:
             words = (fenced_half(row), 0)
-            if self.exceeds(row, named, words[0]):
-                return self.refused_op(row, RefusedReason.OP_PAGES_EXCEEDED, words)
+            if refusal := self.refusal_of_page(row, named, words[0]):
+                return self.refused_op(row, refusal, words)
             return self.made(row, EventKind.FENCED, named, 0, words)
         words, state = self.words(row), first(row, "COMMIT_OR_ROLLBACK")
         refusal = plainly(self.rules, row) if self.rules and not is_fence else 0
         refusal = refusal or self.refusal_of_op(row, is_direct, state)
-        if not refusal and state != b"9" and self.exceeds(row, named or 0, words[0]):
-            refusal = RefusedReason.OP_PAGES_EXCEEDED
+        if not refusal:
+            is_delivered = state == b"9"
+            refusal = self.refusal_of_page(row, named or 0, words[0], is_delivered=is_delivered)
         if refusal:
             return self.refused_op(row, refusal, words)
         closes = CLOSED if is_direct and first(row, "DIRECT_CLOSED") else 0
@@ -175,20 +176,27 @@ class PlainReading:
         }
         return next((reason for reason, holds in reasons.items() if holds), 0)
 
-    def exceeds(self, row: KafkaRow, named: int, word: int) -> bool:
+    def refusal_of_page(
+        self, row: KafkaRow, named: int, word: int, *, is_delivered: bool = False
+    ) -> int:
         page, group = named // self.page_size, word >> TRANSACTION_BITS
-        end = HALF_ENDS[row.partition] if row.partition < len(HALF_ENDS) else 0
-        if page * self.page_size < end:
-            return False
-        before = self.named[row.topic, row.partition]
+        is_known = row.partition < len(HALF_PAGES)
+        begin, end, log_end = HALF_PAGES[row.partition] if is_known else (0, 0, -1)
+        if log_end >= 0 and named >= log_end:
+            return RefusedReason.OP_WITHOUT_HALF
+        is_earlier = page < begin // self.page_size
+        if is_delivered or (not is_earlier and page * self.page_size < end):
+            return 0
+        before = self.named[row.topic, row.partition, is_earlier]
+        of_group = PAGES_OF_GROUP * 10 if is_earlier else PAGES_OF_GROUP
         pages = {page for _, page in before}
-        is_full = page not in pages and len(pages) >= GROUPS_AT_ONCE * PAGES_OF_GROUP
+        is_full = page not in pages and len(pages) >= GROUPS_AT_ONCE * of_group
         if (group, page) in before:
-            return False
-        if is_full or sum(one == group for one, _ in before) >= PAGES_OF_GROUP:
-            return True
+            return 0
+        if is_full or sum(one == group for one, _ in before) >= of_group:
+            return RefusedReason.OP_PAGES_EXCEEDED
         before.add((group, page))
-        return False
+        return 0
 
 
 def fenced_half(row: KafkaRow) -> int:

@@ -18,7 +18,7 @@ from tests.seeds import chosen_seed
 from tests.spark.harness import KafkaRow
 from tests.spark.plain_reading import (
     BODY_BYTES_MAX,
-    HALF_ENDS,
+    HALF_PAGES,
     PAGES_OF_GROUP,
     Event,
     PlainReading,
@@ -41,7 +41,7 @@ from checkback.streaming.verification import RecordVerification
 RECORDS = 3_000
 IN_DECODING = {one for one in RefusedReason if one < 40} - {
     RefusedReason.TRANSACTIONS_REJECTED, RefusedReason.OP_GROUP_WRONG,
-    RefusedReason.OP_TRANSACTION_ID_WRONG, RefusedReason.OP_WITHOUT_HALF,
+    RefusedReason.OP_TRANSACTION_ID_WRONG,
 }  # fmt: skip
 ROW_TYPE = (
     "key binary, value binary, topic string, partition int, offset long, time_ms long,"
@@ -170,7 +170,7 @@ def rows_of(spark: SparkSession, found: list[KafkaRow]) -> DataFrame:
 @pytest.fixture
 def bound(spark: SparkSession) -> Iterator[OpPageBound]:
     context: Any = spark.sparkContext
-    context.setLocalProperty(PROPERTY, ",".join(map(str, HALF_ENDS)))
+    context.setLocalProperty(PROPERTY, ",".join(":".join(map(str, told)) for told in HALF_PAGES))
     yield OpPageBound(spark, f.lit(PAGES_OF_GROUP))
     context.setLocalProperty(PROPERTY, None)
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,14 +22,22 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.state import DIRECT_SOURCE, Action, EventKind, Outcome, Rules, RulesHistory
 from checkback.state.shares import GROUPS_AT_ONCE
 from checkback.streaming.decode import decode
-from checkback.streaming.op_page_bound import PROPERTY, OpPageBound
+from checkback.streaming.op_page_bound import PROPERTY, UNKNOWN, OpPageBound
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 
 PAGE_SIZE = 8
 START_MS = 1_000_000
-COMMIT, UNKNOWN, DELIVERED = 8, 0, TRANSACTION_DELIVERED
-EXCEEDED = int(RefusedReason.OP_PAGES_EXCEEDED)
+COMMIT, NO_VERDICT, DELIVERED = 8, 0, TRANSACTION_DELIVERED
+REASONS = {int(RefusedReason.OP_PAGES_EXCEEDED), int(RefusedReason.OP_WITHOUT_HALF)}
+
+
+class HalfPages(NamedTuple):
+    """What the driver tells of a partition of the half topic."""
+
+    begin: int
+    end: int
+    log_end: int = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -53,20 +61,26 @@ class Named:
         return KafkaRow(topic, self.partition, self.source_offset, 9, op.value(), op.headers())
 
 
-def refused_by_the_rule(ops: list[Named], ends: list[int], of_group: int) -> set[Any]:
+def refused_by_the_rule(ops: list[Named], told: list[HalfPages], of_group: int) -> set[Any]:
     """Say which ops are refused, as literally as possible."""
-    named: dict[tuple[bool, int], set[tuple[str, int]]] = defaultdict(set)
+    named: dict[Any, set[tuple[str, int]]] = defaultdict(set)
     refused = set()
     for op in ops:
-        page = op.half_offset // PAGE_SIZE
-        end = ends[op.partition] if op.partition < len(ends) else 0
-        if page * PAGE_SIZE < end or op.state == DELIVERED:
+        is_known = op.partition < len(told)
+        begin, end, log_end = told[op.partition] if is_known else HalfPages(0, 0)
+        if log_end != UNKNOWN and op.half_offset >= log_end:
+            refused.add(op.place)
             continue
-        before = named[op.is_direct, op.partition]
+        page = op.half_offset // PAGE_SIZE
+        is_earlier = page < begin // PAGE_SIZE
+        if op.state == DELIVERED or (not is_earlier and page * PAGE_SIZE < end):
+            continue
+        share = 10 * of_group if is_earlier else of_group
+        before = named[op.is_direct, op.partition, is_earlier]
         own = sum(group == op.group for group, _ in before)
         pages = {page for _, page in before}
-        no_room = page not in pages and len(pages) >= GROUPS_AT_ONCE * of_group
-        is_full = own >= of_group or no_room
+        no_room = page not in pages and len(pages) >= GROUPS_AT_ONCE * share
+        is_full = own >= share or no_room
         if (op.group, page) in before or not is_full:
             before.add((op.group, page))
         else:
@@ -76,7 +90,13 @@ def refused_by_the_rule(ops: list[Named], ends: list[int], of_group: int) -> set
 
 @pytest.fixture
 def told(spark: SparkSession) -> Iterator[Any]:
-    yield lambda ends: spark.sparkContext.setLocalProperty(PROPERTY, ends)
+    """Tells the tasks what the driver tells them in a job."""
+
+    def tell(*partitions: HalfPages) -> None:
+        text = ",".join(":".join(map(str, one)) for one in partitions)
+        spark.sparkContext.setLocalProperty(PROPERTY, text)
+
+    yield tell
     spark.sparkContext.setLocalProperty(PROPERTY, None)  # type: ignore[arg-type]
 
 
@@ -95,17 +115,17 @@ def refused_by_decoding(
     return {
         (row.source_offset >= DIRECT_SOURCE, row.partition, row.source_offset % DIRECT_SOURCE)
         for row in events.collect()
-        if row.kind == EventKind.REFUSED_OP and row.detail == EXCEEDED
+        if row.kind == EventKind.REFUSED_OP and row.detail in REASONS
     }
 
 
 def test_from_the_bound_on_a_group_is_refused_pages_that_it_has_not_named(
     spark: SparkSession, told: Any
 ) -> None:
-    told("100")
+    told(HalfPages(0, 100))
     loud = [Named(0, at, 800 + PAGE_SIZE * (at % 4)) for at in range(8)]
     read = [Named(0, 10 + at, PAGE_SIZE * at) for at in range(13)]  # the last page is read in part
-    calm = [Named(0, 30, 9_000, group="calm"), Named(0, 31, 9_000, state=UNKNOWN)]
+    calm = [Named(0, 30, 9_000, group="calm"), Named(0, 31, 9_000, state=NO_VERDICT)]
     delivered = [Named(0, 5, 9_000, state=DELIVERED, is_direct=True)]
 
     refused = refused_by_decoding(spark, loud + read + calm + delivered, 2, 1)
@@ -118,28 +138,52 @@ def test_it_refuses_as_the_rule_says_whichever_partitions_share_a_task(
     spark: SparkSession, told: Any, tasks_max: int
 ) -> None:
     drawn = random.Random(chosen_seed(19))
-    ends = [40, 0]
+    pages = [HalfPages(0, 40, 180), HalfPages(90, 100, 205), HalfPages(0, 0)]
     ops = [
         Named(
-            drawn.randrange(3),
+            drawn.randrange(4),
             at,
             drawn.randrange(30) * 7,
             group=drawn.choice("aabcdefgh"),
-            state=drawn.choice([COMMIT, UNKNOWN, 12]),
-            is_direct=drawn.random() < 0.4,
+            state=drawn.choice([COMMIT, NO_VERDICT, 12, DELIVERED][: 3 + is_direct]),
+            is_direct=is_direct,
         )
-        for at in range(400)
+        for at, is_direct in enumerate(drawn.random() < 0.4 for _ in range(400))
     ]
-    told(",".join(map(str, ends)))
+    told(*pages)
 
-    expected = refused_by_the_rule(ops, ends, 2)
+    expected = refused_by_the_rule(ops, pages, 1)
 
     assert 50 < len(expected) < 350
-    assert refused_by_decoding(spark, ops, 2, tasks_max) == expected
+    assert refused_by_decoding(spark, ops, 1, tasks_max) == expected
+
+
+def test_earlier_pages_are_bounded_too_for_checks_name_many_of_them(
+    spark: SparkSession, told: Any
+) -> None:
+    told(HalfPages(880, 900, 9_000))
+    read = [Named(0, 100 + at, 880 + at) for at in range(20)]
+    earlier = [Named(0, at, PAGE_SIZE * at) for at in range(13)]
+    delivered = [Named(0, at, PAGE_SIZE * at, state=DELIVERED, is_direct=True) for at in range(99)]
+
+    refused = refused_by_decoding(spark, earlier + read + delivered, 1, 1)
+
+    assert refused == {(False, 0, at) for at in (10, 11, 12)}
+
+
+@pytest.mark.parametrize("state", [COMMIT, NO_VERDICT, DELIVERED])
+def test_an_op_is_refused_that_names_what_nobody_can_have_written(
+    spark: SparkSession, told: Any, state: int
+) -> None:
+    told(HalfPages(0, 100, 200))
+    named = (199, 200, 2**63 - 1)
+    ops = [Named(0, at, half, state=state, is_direct=True) for at, half in enumerate(named)]
+
+    assert refused_by_decoding(spark, ops, 5, 1) == {(True, 0, 1), (True, 0, 2)}
 
 
 def test_fences_that_nobody_asked_for_are_bounded_too(spark: SparkSession, told: Any) -> None:
-    told("100")
+    told(HalfPages(0, 100))
     identity = [("TAGS", b"f"), ("IDENTITY", b"12345")]
     forged = [
         KafkaRow(NAMES.direct_op, 0, at, 9, str(800 + PAGE_SIZE * at).encode(), identity)
@@ -161,7 +205,7 @@ def test_where_nothing_is_told_nobody_is_refused(spark: SparkSession) -> None:
 
 
 def test_where_the_plan_reads_no_halves_all_pages_count(spark: SparkSession, told: Any) -> None:
-    told("")
+    told()
 
     refused = refused_by_decoding(spark, [Named(0, at, PAGE_SIZE * at) for at in range(3)], 1, 1)
 
@@ -186,7 +230,7 @@ def test_a_flood_of_pages_without_halves_calls_few_pages(
             op_row(flood, 5, COMMIT, time_ms=START_MS),
         ]
     )
-    told("6")
+    told(HalfPages(0, 6))
     micro.start()
     decided = micro.outcomes()
     micro.stop()

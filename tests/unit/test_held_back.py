@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from tests.unit.notes import Notes
 
 from checkback.checkpoints.logs import Offsets
 from checkback.protocol.errors import CheckpointError
@@ -15,28 +16,6 @@ from checkback.streaming.held_back import FOLDER, HeldBack
 from checkback.streaming.read_until import told_of
 
 ENDS: Offsets = {"op": {0: 7}}
-
-
-@dataclass
-class Notes:
-    """Of a checkpoint, what is needed here: files that are created once."""
-
-    files: dict[str, str] = field(default_factory=dict)
-
-    def create_own(self, name: str, text: str) -> bool:
-        return self.files.setdefault(name, text) is text
-
-    def read_own(self, name: str) -> str | None:
-        return self.files.get(name)
-
-    def own_numbers(self, folder: str) -> list[int]:
-        return sorted(int(name.removeprefix(f"{folder}/")[:-5]) for name in self.files)
-
-    def replace_own(self, name: str, text: str) -> None:
-        self.files[name] = text
-
-    def delete_own(self, name: str) -> None:
-        del self.files[name]
 
 
 @dataclass

@@ -8,19 +8,23 @@ from typing import Any
 
 import pytest
 
-from checkback.checkpoints.logs import PlannedBatch
+from checkback.checkpoints.logs import Offsets, PlannedBatch
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import DIRECT_SOURCE
 from checkback.state.identity import TRANSACTION_BITS
 from checkback.state.shares import GROUPS_AT_ONCE
-from checkback.streaming.op_page_bound import BOUND, PROPERTY, tell_half_ends
+from checkback.streaming.op_page_bound import BOUND, PROPERTY, UNKNOWN, tell_half_pages
+from checkback.streaming.read_until import BatchPlans
 
 SOURCE = resources.files("checkback.streaming").joinpath(f"{BOUND}.java").read_text("utf-8")
 EXPECTED = {
     "ADMITTED": "0",
+    "OP_WITHOUT_HALF": str(RefusedReason.OP_WITHOUT_HALF.value),
     "OP_PAGES_EXCEEDED": str(RefusedReason.OP_PAGES_EXCEEDED.value),
-    "HALF_ENDS": f'"{PROPERTY}"',
+    "HALF_PAGES": f'"{PROPERTY}"',
+    "UNKNOWN": f"{UNKNOWN}L",
     "GROUPS_AT_ONCE": str(GROUPS_AT_ONCE),
+    "EARLIER_PAGES": "10",
     "TRANSACTION_BITS": str(TRANSACTION_BITS),
     "DIRECT_SOURCE": f"{DIRECT_SOURCE}L",
 }
@@ -39,18 +43,26 @@ class Context:
 
 
 @pytest.mark.parametrize(
-    ("ends", "told"),
+    ("before", "ends", "log_ends", "told"),
     [
-        ({"half": {1: 7, 0: 5, 3: 9}, "op": {0: 99}}, "5,7,0,9"),
-        ({"half": {0: 5}}, "5"),
-        ({}, ""),
+        (
+            {"half": {0: 4, 1: 7}},
+            {"half": {1: 7, 0: 5, 3: 9}, "op": {0: 99}},
+            {0: 50, 1: 70},
+            "4:5:50,7:7:70,0:0:-1,0:9:-1",
+        ),
+        (None, {"half": {0: 5}}, {}, "0:5:-1"),
+        (None, {}, {0: 9}, ""),
     ],
 )
-def test_tasks_are_told_where_the_batch_ends_in_each_half_partition(
-    ends: dict[str, dict[int, int]], told: str
+def test_tasks_are_told_which_halves_a_batch_reads_and_which_there_can_be(
+    before: Offsets | None, ends: Offsets, log_ends: dict[int, int], told: str
 ) -> None:
     context: Any = Context()
+    plans = BatchPlans(
+        PlannedBatch(1, ends, {}), None if before is None else PlannedBatch(0, before, {})
+    )
 
-    tell_half_ends(context, PlannedBatch(1, ends, {}), "half")
+    tell_half_pages(context, plans, log_ends, "half")
 
     assert context.told == {PROPERTY: told}

@@ -1,0 +1,157 @@
+"""Which half offsets an op may name: behind the log's end none, and a replay says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from tests.unit.notes import Notes
+
+from checkback.checkpoints.logs import Offsets, PlannedBatch
+from checkback.protocol.errors import CheckpointError
+from checkback.protocol.topics import TopicNames
+from checkback.streaming import half_log_ends as module
+from checkback.streaming.half_log_ends import FOLDER, PAGES_AHEAD, HalfLogEnds, half_log_ends
+from checkback.streaming.read_until import BatchPlans
+
+NAMES = TopicNames()
+PAGE_SIZE = 8
+AHEAD = PAGES_AHEAD * PAGE_SIZE
+BEFORE: Offsets = {NAMES.half: {0: 5, 1: 5}, NAMES.op: {0: 3}, NAMES.direct_op: {0: 3}}
+WITH_OPS: Offsets = {**BEFORE, NAMES.direct_op: {0: 4}}
+
+
+def plans(ends: Offsets = WITH_OPS, planned_ms: int = 1_000) -> BatchPlans:
+    return BatchPlans(PlannedBatch(planned_ms, ends, {}), PlannedBatch(900, BEFORE, {}))
+
+
+@dataclass
+class Driver:
+    """A driver over a checkpoint; each `Driver` is a run of its own."""
+
+    store: Any
+    stored: Mapping[int, int] = field(default_factory=lambda: {0: 10, 1: 20})
+    is_begun: bool = False
+    looked: int = 0
+
+    def __post_init__(self) -> None:
+        self.ends = HalfLogEnds(self.store, self._look, lambda _: self.is_begun, NAMES, PAGE_SIZE)
+
+    def decide(self, batch_id: int, planned: BatchPlans | None = None) -> Mapping[int, int]:
+        return self.ends.of_batch(batch_id, planned or plans())
+
+    def _look(self, partitions: Collection[int]) -> Mapping[int, int]:
+        assert set(partitions) == {0, 1}
+        self.looked += 1
+        return self.stored
+
+
+def test_an_op_may_name_some_pages_more_than_the_log_has() -> None:
+    assert Driver(Notes()).decide(5) == {0: 10 + AHEAD, 1: 20 + AHEAD}
+
+
+def test_a_note_is_written_where_the_log_has_grown_past_the_last_one() -> None:
+    notes = Notes()
+    driver = Driver(notes)
+    first = driver.decide(5)
+
+    driver.stored = {0: 10 + AHEAD, 1: 21}
+    assert driver.decide(6) == first
+    driver.stored = {0: 11 + AHEAD, 1: 21}
+    assert driver.decide(7) == {0: 11 + 2 * AHEAD, 1: 21 + AHEAD}
+
+    assert list(notes.files) == [f"{FOLDER}/7.json"]
+
+
+def test_a_partition_that_is_new_gets_a_note() -> None:
+    driver = Driver(Notes(), {0: 10})
+    assert driver.decide(5) == {0: 10 + AHEAD}
+    driver.stored = {0: 10, 1: 1}
+
+    assert driver.decide(6) == {0: 10 + AHEAD, 1: 1 + AHEAD}
+
+
+def test_where_the_brokers_are_silent_an_op_may_name_any_half_and_a_replay_says_so() -> None:
+    notes = Notes()
+    driver = Driver(notes)
+    driver.decide(5)
+
+    driver.stored = {}
+    assert driver.decide(6) == {}
+    assert Driver(notes, is_begun=True).decide(6) == {}
+    driver.stored = {0: 10, 1: 20}
+    assert driver.decide(7) == {0: 10 + AHEAD, 1: 20 + AHEAD}
+
+
+def test_brokers_are_not_asked_about_a_batch_without_ops() -> None:
+    driver = Driver(Notes())
+
+    assert driver.decide(5, plans({**BEFORE, NAMES.half: {0: 9, 1: 9}})) == {}
+    assert driver.looked == 0
+
+
+@pytest.mark.parametrize("noted_in", [3, 5])
+def test_a_batch_that_was_begun_decides_as_its_first_try(noted_in: int) -> None:
+    """Whether it wrote a note itself, or went by an earlier one."""
+    notes = Notes()
+    driver = Driver(notes)
+    first = driver.decide(noted_in)
+    for batch_id in range(noted_in + 1, 6):
+        first = driver.decide(batch_id)
+
+    replay = Driver(notes, {0: 10**9, 1: 10**9}, is_begun=True)
+
+    assert replay.decide(5) == first
+    assert replay.looked == 0
+
+
+def test_after_a_batch_that_runs_again_the_log_is_looked_at() -> None:
+    notes = Notes()
+    Driver(notes).decide(5)
+    replay = Driver(notes, {0: 10**9, 1: 0}, is_begun=True)
+    replay.decide(5)
+
+    assert replay.decide(6) == {0: 10**9 + AHEAD, 1: AHEAD}
+
+
+def test_a_batch_that_an_earlier_version_began_lets_every_op_pass() -> None:
+    assert Driver(Notes(), is_begun=True).decide(5) == {}
+
+
+def test_of_two_drivers_with_one_batch_the_first_to_note_decides() -> None:
+    """The younger one runs the batch as its first; the older one may wake up in it at any time."""
+    notes = Notes()
+    older = Driver(notes)
+    older.decide(4)
+    older.stored = {0: 10**9, 1: 0}
+
+    younger = Driver(notes).decide(5)
+
+    assert older.decide(5) == younger
+    assert Driver(notes, is_begun=True).decide(5) == younger
+
+
+def test_a_note_of_a_plan_that_was_dropped_says_nothing_of_its_successor() -> None:
+    notes = Notes()
+    Driver(notes, {0: 0, 1: 0}).decide(5)
+
+    assert Driver(notes).decide(5, plans(planned_ms=2_000)) == {0: 10 + AHEAD, 1: 20 + AHEAD}
+    assert Driver(notes, is_begun=True).decide(5, plans(planned_ms=3_000)) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "null", '{"planned_ms": 1, "ends": []}', '{"ends": {"0": 1}}']
+)
+def test_a_note_that_can_not_be_read_is_named(text: str) -> None:
+    with pytest.raises(CheckpointError, match=r"half_log_ends/5\.json"):
+        Driver(Notes({f"{FOLDER}/5.json": text}), is_begun=True).decide(5)
+
+
+def test_silent_brokers_give_no_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.2)
+    admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+
+    assert half_log_ends(admin, NAMES.half, [0]) == {}
