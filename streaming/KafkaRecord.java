@@ -18,6 +18,7 @@ final class KafkaRecord {
   final Thread thread;
   final RecordHeaders headers = new RecordHeaders();
   final EventIdentity identity = new EventIdentity();
+  final SignedRecord signed = new SignedRecord();
   private final long pageSize;
   private final UnsafeRow row = new UnsafeRow(COLUMNS);
   int partition;

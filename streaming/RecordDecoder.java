@@ -328,9 +328,7 @@ public final class RecordDecoder implements Serializable {
     if (this.verifier == null) {
       return TAKEN;
     }
-    return this.verifier.verdict(
-        record.headers, record.isInOrder, topic, record.partition, record.timeMs, record.key,
-        record.value);
+    return this.verifier.verdict(record, topic);
   }
 
   static byte[] bytes(String text) {

@@ -51,7 +51,6 @@ public final class RecordVerifier implements Serializable {
   private final String addressPattern;
   private final HashMap accounts = new HashMap();
   private transient Pattern addresses;
-  private transient SignedRecord reading;
 
   /**
    * @param halfTopic the topic of halves
@@ -86,18 +85,15 @@ public final class RecordVerifier implements Serializable {
   /**
    * Returns the code of a refusal, 0 for none.
    *
-   * @param isInOrder whether the first headers are those of the protocol's order
+   * @param read the record, whose headers were compared with the protocol's order
    * @param topic to which it was written: 0 that of halves, 1 that of ops, 2 that of direct ops
-   * @param partition of its topic
-   * @param timeMs when the brokers stored it
    */
-  int verdict(
-      RecordHeaders headers, boolean isInOrder, int topic, int partition, long timeMs, byte[] key,
-      byte[] value) {
-    if (!isInOrder) {
+  int verdict(KafkaRecord read, int topic) {
+    if (!read.isInOrder) {
       return ACCESS_KEY_MISSING;
     }
-    SignedRecord record = this.reading();
+    RecordHeaders headers = read.headers;
+    SignedRecord record = read.signed;
     record.read(headers);
     if (!record.isSigned()) {
       return ACCESS_KEY_MISSING;
@@ -114,26 +110,15 @@ public final class RecordVerifier implements Serializable {
       return ACCESS_KEY_UNKNOWN;
     }
     boolean isHalf = topic == 0;
-    record.gather(isHalf ? this.namesOfHalf : this.namesOfOp, key);
-    int place = isHalf ? SignedRecord.NONE : partition;
-    if (!account.hasSigned(record, topic, place, value)) {
+    record.gather(isHalf ? this.namesOfHalf : this.namesOfOp, read.key);
+    int place = isHalf ? SignedRecord.NONE : read.partition;
+    if (!account.hasSigned(record, topic, place, read.value)) {
       return SIGNATURE_WRONG;
     }
-    if (isHalf && Math.abs(timeMs - bornMs) > BORN_TIME_TOLERANCE_MS) {
+    if (isHalf && Math.abs(read.timeMs - bornMs) > BORN_TIME_TOLERANCE_MS) {
       return BORN_TIME_WRONG;
     }
     return this.permissionRefusal(isHalf, account, headers, record);
-  }
-
-  /** Returns what reads records for this thread. Tasks have verifiers of their own. */
-  private SignedRecord reading() {
-    Thread thread = Thread.currentThread();
-    SignedRecord found = this.reading;
-    if (found == null || !found.isOf(thread)) {
-      found = new SignedRecord(thread);
-      this.reading = found;
-    }
-    return found;
   }
 
   private int permissionRefusal(

@@ -28,7 +28,6 @@ final class SignedRecord {
   /** As long as a secret's inner block and the line of sizes that follows. */
   static final int OPENING_BYTES_MAX = 358;
 
-  private final Thread reader;
   private final HashMap hashes = new HashMap();
   private RecordHeaders headers;
 
@@ -47,15 +46,6 @@ final class SignedRecord {
   private int headEnd;
   private int contentEnd;
   private int keyBytes;
-
-  /** @param reader the thread that reads with it */
-  SignedRecord(Thread reader) {
-    this.reader = reader;
-  }
-
-  boolean isOf(Thread thread) {
-    return this.reader == thread;
-  }
 
   /** Takes the next record's headers. */
   void read(RecordHeaders headers) {
