@@ -10,11 +10,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from checkback.streaming.jars_folder import jars_folder, sha256
+from checkback.streaming.jars_folder import jars_folder, kept_file, kept_name
 
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 """The Spark setting that holds the options."""
 DUMP_OPTION: Final = "-XX:ArchiveClassesAtExit="
+_PREFIX: Final = "driver-"
+_SUFFIX: Final = ".jsa"
 _MAP_OPTION: Final = "-XX:SharedArchiveFile="
 _SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 """Keeps the JVM from logging about an archive that it ignores (of another Java, for example)."""
@@ -23,13 +25,10 @@ _SILENT: Final = "-Xlog:cds=off -Xlog:cds+dynamic=off"
 def archive_option() -> str | None:
     """Return the JVM options that map the archive, None if there is none.
 
-    The file's name contains its sha256, because the JVM also maps a damaged archive, and dies of
-    SIGBUS on a truncated one (17.0.15).
+    The JVM also maps a damaged archive, and dies of SIGBUS on a truncated one (17.0.15).
     """
-    for path in sorted(jars_folder().glob("driver-*.jsa")):
-        if path.name == _name(path):
-            return f'"{_MAP_OPTION}{path}" {_SILENT}'
-    return None
+    path = kept_file(_PREFIX, _SUFFIX)
+    return None if path is None else f'"{_MAP_OPTION}{path}" {_SILENT}'
 
 
 def with_archive(java_options: str) -> str:
@@ -45,13 +44,9 @@ def keep_archive(dumped: Path) -> Path:
     Args:
         dumped: the new archive; on the disk of the jars' folder, so that a rename can move it.
     """
-    kept = jars_folder() / _name(dumped)
-    older = [path for path in jars_folder().glob("driver-*.jsa") if path != kept]
+    kept = jars_folder() / kept_name(dumped, _PREFIX, _SUFFIX)
+    older = [path for path in jars_folder().glob(f"{_PREFIX}*{_SUFFIX}") if path != kept]
     dumped.replace(kept)
     for path in older:  # a JVM that has mapped one keeps it
         path.unlink(missing_ok=True)
     return kept
-
-
-def _name(archive: Path) -> str:
-    return f"driver-{sha256(archive)}.jsa"

@@ -1,4 +1,4 @@
-"""The folder of the jars of Spark and Kafka, and of the archive of their classes."""
+"""The folder of the jars of Spark and Kafka, and of what starts make of classes and keep there."""
 
 from __future__ import annotations
 
@@ -12,6 +12,36 @@ def jars_folder() -> Path:
     """Return the folder of all jars: CHECKBACK_JARS, else one inside the Python environment."""
     chosen = os.environ.get("CHECKBACK_JARS")
     return Path(chosen) if chosen else Path(sys.prefix) / "share" / "checkback" / "jars"
+
+
+def kept_file(prefix: str, suffix: str) -> Path | None:
+    """Return a whole file that a start keeps in the folder, None if there is none.
+
+    Its name has its own sha256, so a torn file is none of ours. It has to be of a user whose code
+    this process runs anyway: what anybody else put there could read the secrets of access control.
+    """
+    for path in sorted(jars_folder().glob(f"{prefix}*{suffix}")):
+        if _is_whole_and_ours(path, prefix, suffix):
+            return path
+    return None
+
+
+def kept_name(path: Path, prefix: str, suffix: str) -> str:
+    """Return the name under which a file is kept."""
+    return f"{prefix}{sha256(path)}{suffix}"
+
+
+def _is_whole_and_ours(path: Path, prefix: str, suffix: str) -> bool:
+    try:
+        is_ours = path.stat().st_uid in trusted_owners()
+        return is_ours and path.name == kept_name(path, prefix, suffix)
+    except OSError:  # it is gone by now, no file, or not for this user to read
+        return False
+
+
+def trusted_owners() -> set[int]:
+    """Return the users whose code this process runs anyway: its own, root, and who installed us."""
+    return {os.geteuid(), 0, Path(__file__).stat().st_uid}
 
 
 def sha256(path: Path) -> str:

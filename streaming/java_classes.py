@@ -7,7 +7,6 @@ beside Spark's jars, since each start needs them and makes them in half a second
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import zipfile
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from checkback.streaming.jars_folder import jars_folder, sha256
+from checkback.streaming.jars_folder import jars_folder, kept_file, kept_name
 from checkback.streaming.temporary_folders import temporary_folder
 
 if TYPE_CHECKING:
@@ -61,36 +60,17 @@ def compiled_jar(jvm: Any, *names: str) -> Path:
 def decoding_jar(jvm: Any) -> Path:
     """Return the jar of DECODING for this Spark, compiled unless one is kept.
 
-    Its name says what it was made of, and has its own sha256: a torn file is no jar of ours.
+    Its name says what it was made of.
     """
     made_of = hashlib.sha256(jvm.org.apache.spark.package.SPARK_VERSION().encode())
     for name in DECODING:
         made_of.update(_source(name).encode())
     prefix = f"decoding-{made_of.hexdigest()[:16]}-"
-    for path in sorted(jars_folder().glob(f"{prefix}*.jar")):
-        if _is_whole_and_ours(path, prefix):
-            return path
-    return _kept(compiled_jar(jvm, *DECODING), prefix)
-
-
-def _is_whole_and_ours(path: Path, prefix: str) -> bool:
-    try:
-        is_ours = path.stat().st_uid in trusted_owners()
-        return is_ours and path.name == f"{prefix}{sha256(path)}.jar"
-    except OSError:  # it is gone by now, no file, or not for this user to read
-        return False
-
-
-def trusted_owners() -> set[int]:
-    """Return the users whose code this process runs anyway: its own, root, and who installed us.
-
-    A jar that anybody else put there could read the secrets of access control.
-    """
-    return {os.geteuid(), 0, Path(__file__).stat().st_uid}
+    return kept_file(prefix, ".jar") or _kept(compiled_jar(jvm, *DECODING), prefix)
 
 
 def _kept(jar: Path, prefix: str) -> Path:
-    kept = jars_folder() / f"{prefix}{sha256(jar)}.jar"
+    kept = jars_folder() / kept_name(jar, prefix, ".jar")
     # Containers that share the folder have processes of the same number.
     draft = kept.with_suffix(f".{secrets.token_hex(8)}")
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from checkback.streaming import java_classes
+from checkback.streaming import jars_folder
 from checkback.streaming.jars_folder import sha256
 from checkback.streaming.java_classes import DECODING, decoding_jar
 
@@ -75,7 +75,7 @@ def test_a_jar_of_another_user_is_not_run(
     kept.write_bytes(b"of another user, who named it rightly")
     named = f"{kept.stem.rpartition('-')[0]}-{sha256(kept)}.jar"
     of_another = kept.rename(kept.with_name(named))
-    monkeypatch.setattr(java_classes, "trusted_owners", lambda: {os.geteuid() + 1})
+    monkeypatch.setattr(jars_folder, "trusted_owners", lambda: {os.geteuid() + 1})
 
     assert decoding_jar(jvm) != of_another
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from checkback.streaming import jars_folder
 from checkback.streaming.class_archive import archive_option, keep_archive, with_archive
 from checkback.testing.pipeline_process import QUICK_JVM
 
@@ -50,6 +52,23 @@ def test_an_archive_that_was_cut_short_or_altered_is_not_mapped(
 ) -> None:
     kept = keep_archive(dumped(tmp_path, 7))
     kept.write_bytes(damaged)
+
+    assert archive_option() is None
+
+
+def test_an_archive_of_another_user_is_not_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep_archive(dumped(tmp_path, 7))
+    monkeypatch.setattr(jars_folder, "trusted_owners", lambda: {os.geteuid() + 1})
+
+    assert archive_option() is None
+
+
+def test_an_archive_that_can_t_be_read_ends_no_start(jars: Path, tmp_path: Path) -> None:
+    kept = keep_archive(dumped(tmp_path, 7))
+    kept.unlink()
+    kept.symlink_to(jars / "absent")
 
     assert archive_option() is None
 
