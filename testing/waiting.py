@@ -7,21 +7,26 @@ from collections.abc import Callable
 from typing import Final
 
 POLL_S: Final = 0.1
+POLL_S_MAX: Final = 0.5
+POLL_SHARE: Final = 0.05
+"""Of the time that was waited: a look costs processor time, which the others wait for."""
 
 
 def wait_until(holds: Callable[[], object], timeout_s: float = 180.0, what: str = "") -> None:
     """Call a condition repeatedly until it holds. Use it where another process gives no signal.
 
     Args:
-        holds: the condition; called ten times a second until it returns a true value.
+        holds: the condition; called until it returns a true value, at first ten times a second,
+            after ten seconds twice.
         timeout_s: how long to wait.
         what: description of the condition for the error.
 
     Raises:
         AssertionError: the condition did not hold in time.
     """
-    deadline_s = time.monotonic() + timeout_s
+    began_s = time.monotonic()
     while not holds():
-        if time.monotonic() > deadline_s:
+        waited_s = time.monotonic() - began_s
+        if waited_s > timeout_s:
             raise AssertionError(f"not within {timeout_s:g} s: {what or holds}")
-        time.sleep(POLL_S)
+        time.sleep(min(POLL_S_MAX, max(POLL_S, POLL_SHARE * waited_s)))
