@@ -4,8 +4,8 @@ The identity of an op is checked while that of its half is known: until the end 
 settles the half. A settled offset keeps two bits only, so a later op with a wrong identity is
 judged by what it says: as a repeat when it agrees with the verdict, else as a contradiction.
 
-A delivered op says that its producer has written the final message, so it is never lost: it waits
-as long as a half may be pending, and no bound on waiting ops applies to it.
+A delivered op says that its producer has written the final message. So it waits as long as a half
+may be pending, and only a page that keeps more of them than any has halves refuses it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,24 @@ from checkback.protocol.properties import (
 from checkback.state.events import CLOSED, Events
 from checkback.state.identity import group_part
 from checkback.state.outcome import Action
-from checkback.state.page import CLOSED_DIRECT, PLAIN, WaitingOps, may_be_delivered
+from checkback.state.page import (
+    CLOSED_DIRECT,
+    PAGE_SIZE_MAX,
+    PLAIN,
+    WaitingOps,
+    may_be_delivered,
+)
 from checkback.state.page_builder import Ints, PageBuilder
 from checkback.state.transitions import EFFECT, NEXT_PHASE, REASON, Effect, Event, Phase
 
 WAITING_OPS_PER_OFFSET_MAX: Final = 4
 """Ops that may wait for one half. A bound, so that garbage can't grow a page without end, and one
 that is the same for every page size. A check later recovers a commit that this bound drops."""
+
+DELIVERED_OPS_WAITING_MAX: Final = PAGE_SIZE_MAX
+"""Delivered ops that may wait in one page. A half has one, so more of them are forged. Spark hands
+a page's state to Python again with every 10,000 of its events, and takes 2 GB for a page: with 20
+MB of forged ops in the state, a batch with a million more could never be carried out."""
 
 Bytes = NDArray[np.uint8]
 
@@ -171,10 +182,13 @@ def _phases_met(builder: PageBuilder, index: Ints, event: Bytes) -> tuple[Bytes,
 
 def _let_wait(builder: PageBuilder, ops: WaitingOps) -> NDArray[np.bool_]:
     """Let the ops wait for their halves; return bool[n], false where too many wait already."""
-    of_others = builder.waiting.index[~is_delivered(builder.waiting.state)]
+    waits = is_delivered(builder.waiting.state)
+    of_others = builder.waiting.index[~waits]
     waiting = np.bincount(of_others, minlength=builder.page.page_size).tolist()
-    fits = is_delivered(ops.state)
-    for position in np.flatnonzero(~fits).tolist():
+    delivered = is_delivered(ops.state)
+    room = DELIVERED_OPS_WAITING_MAX - np.count_nonzero(waits)
+    fits = delivered & (np.cumsum(delivered) <= room)
+    for position in np.flatnonzero(~delivered).tolist():
         index = ops.index[position]
         fits[position] = waiting[index] < WAITING_OPS_PER_OFFSET_MAX
         waiting[index] += 1

@@ -49,7 +49,7 @@ class Event(IntEnum):
     """Older than ``half_retention_ms``."""
     WAIT_OVER = 11
     """An op waited ``verdict_retention_ms`` for its half, or too many wait for the same; a
-    delivered op waits for ``half_retention_ms``."""
+    delivered op waits for ``half_retention_ms``, if its page has room for it."""
     VERDICT_RETENTION_OVER = 12
     """The verdict was remembered for ``verdict_retention_ms``."""
     DELIVERED = 13

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ READ_PAGES = 30_000
 READ_PAGE_SIZE = 8
 VISIBLE_WITHIN_S = 45
 """A call for each of 30,000 pages took 28 s on two cores with nothing else to do."""
+WAITING_OPS, MORE_OPS = 600_000, 200_000
 HALF_PARTITIONS = STATE_PARTITIONS = 2
 
 
@@ -40,6 +42,17 @@ def flood(topics: Topics, state: int, pages: int, page_size: int) -> None:
         headers: Any = op.headers()
         producer.produce(topic, op.value(), op.key(), partition, headers=headers)
         producer.poll(0)
+    producer.flush(60)
+
+
+def flood_of_a_half(topics: Topics, number: int) -> None:
+    """Write delivered ops of one half that nobody wrote, in the page in which the topic ends."""
+    producer = Producer({**topics.connection, "linger.ms": 20})
+    for at in range(number):
+        op = Op(0, NEW_PAGE_SIZE - 1, "loud", f"none-{at}", TRANSACTION_DELIVERED)
+        headers: Any = op.headers()
+        producer.produce(topics.names.direct_op, op.value(), op.key(), 0, headers=headers)
+        producer.poll(0 if at % 10_000 else 1)
     producer.flush(60)
 
 
@@ -109,3 +122,26 @@ def test_ops_of_pages_that_were_read_long_ago_are_bounded(
     batches = lines[-1]["batch_id"] + 1
     assert READ_PAGES - of_batch * batches <= refused < READ_PAGES
     assert topics.reasons() == ["OP_PAGES_EXCEEDED"] * refused
+
+
+@pytest.mark.nightly  # tests/unit/state/test_direct.py holds the bound
+@pytest.mark.timeout(300)
+def test_delivered_ops_of_one_half_end_no_job(topics: Topics, tmp_path: Path) -> None:
+    """Spark repeats a page's state with every 10,000 of its events, here 500, and takes 2 GB."""
+    plain = topics.settings(tmp_path / "checkpoint")
+    often = {**plain.spark, "spark.sql.execution.arrow.maxRecordsPerBatch": "500"}
+    settings, real = replace(plain, spark=often), f"{topics.prefix}orders"
+    topics.create(settings, [real], ["g", "loud"])
+
+    def is_final(name: str) -> None:
+        topics.send_op(topics.send_half(name.encode(), real), name, COMMIT)
+        wait_until(lambda: name in topics.bodies(real), 2 * VISIBLE_WITHIN_S, f"the final {name}")
+
+    with Pipeline(settings, tmp_path) as pipeline:
+        flood_of_a_half(topics, WAITING_OPS)
+        is_final("first")
+        assert pipeline.terminate() == 0, pipeline.errors()
+    flood_of_a_half(topics, MORE_OPS)
+    with Pipeline(settings, tmp_path) as pipeline:
+        is_final("second")
+        assert pipeline.terminate() == 0, pipeline.errors()

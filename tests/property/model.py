@@ -185,6 +185,7 @@ class Model:
             self.let_wait(offset, op, said)
 
     def let_wait(self, offset: Offset, op: Record, said: int) -> None:
+        # A page also bounds its delivered ops; no history reaches that bound.
         others = [one for _, one in offset.waiting if one.detail & ~CLOSED != DELIVERED]
         begins = max(op.time, self.now)
         if said == DELIVERED:

@@ -29,7 +29,7 @@ from checkback.protocol.signed_content import (
 from checkback.security.record_signer import RecordSigner
 from checkback.state.halves import IMMUNITY_MS_MAX
 from checkback.state.identity import identity_words
-from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
+from checkback.state.ops import DELIVERED_OPS_WAITING_MAX, WAITING_OPS_PER_OFFSET_MAX
 from checkback.state.outcome import Action, Counter, Outcome
 from checkback.state.settled import _HEADER, SETTLED_VERSION, Mark, pack_settled
 
@@ -311,6 +311,7 @@ def test_defaults_are_those_of_the_settings() -> None:
 
 def test_ops_that_may_wait_are_told() -> None:
     assert f"At most {WAITING_OPS_PER_OFFSET_MAX} ops wait for one offset" in TEXT
+    assert f"of which {DELIVERED_OPS_WAITING_MAX:,} wait in one page" in TEXT
 
 
 def wrapped(data: bytes, width: int = 16) -> str:

@@ -111,6 +111,24 @@ def test_no_bound_on_waiting_ops_costs_a_delivered_one() -> None:
     assert Action.DELIVERED in actions(story.batch(SENT, direct_half(0)))
 
 
+def test_a_page_keeps_no_more_delivered_ops_than_it_can_have_halves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whichever halves they name; the honest one had come before the forged ones."""
+    monkeypatch.setattr("checkback.state.ops.DELIVERED_OPS_WAITING_MAX", 3)
+    story, reason = Story(), RefusedReason.OP_WITHOUT_HALF
+    story.batch(SENT, direct_op(0, DELIVERED), op(0, COMMIT), direct_op(1, DELIVERED, 1))
+    forged = [direct_op(1, DELIVERED, at, transaction=at) for at in (2, 3, 4)]
+
+    acts = story.batch(SENT, *forged, op(1, COMMIT, 5))
+
+    late = [Act(Action.REFUSE_OP, 1, reason, DIRECT_SOURCE + at) for at in (3, 4)]
+    assert acts == late
+    assert len(story.page.waiting) == 3 + 2
+    assert Action.DELIVERED in actions(story.batch(SENT, direct_half(0)))
+    assert not story.batch(SENT, direct_op(2, DELIVERED, 6)), "there is room again"
+
+
 @pytest.mark.parametrize("said", [COMMIT, ROLLBACK])
 def test_a_verdict_that_does_not_close_the_session_counts_as_unknown(said: int) -> None:
     story = Story()
