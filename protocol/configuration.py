@@ -130,7 +130,8 @@ class Settings:
     op_pages_per_group_max: int = _setting(
         200,
         "Most pages without any half that one group's ops may name in a batch, per partition of"
-        " the op topics and of the state; of pages that were read before, ten times as many",
+        " the op topics and of the state; with access control, ten times as many pages that"
+        " were read before",
         least=1,
         most=NUMBER_MAX,
     )

@@ -30,22 +30,28 @@ public final class OpPageBound implements Serializable {
   static final long UNKNOWN = -1L;
   static final int GROUPS_AT_ONCE = 4;
 
-  /** Answers to checks name pages that were read long ago. */
+  /** Of earlier pages ten times as many: answers to checks name such pages. */
   static final int EARLIER_PAGES = 10;
 
   static final int TRANSACTION_BITS = 48;
   static final long DIRECT_SOURCE = 4611686018427387904L;
 
   private final long pageSize;
+  private final boolean isVerified;
   private transient TaskContext task;
   private transient long[] readBegins;
   private transient long[] readEnds;
   private transient long[] logEnds;
   private transient HashMap named;
 
-  /** @param pageSize half offsets per page */
-  public OpPageBound(long pageSize) {
+  /**
+   * @param pageSize half offsets per page
+   * @param isVerified whether ops are of the group that they name: only then can one group take no
+   *     earlier pages from another, whose ops may be answers that nobody gives a second time
+   */
+  public OpPageBound(long pageSize, boolean isVerified) {
     this.pageSize = pageSize;
+    this.isVerified = isVerified;
   }
 
   /** Plans print it. */
@@ -81,12 +87,15 @@ public final class OpPageBound implements Serializable {
     if (isDelivered || (isKnown && !isEarlier && halfOffset < this.readEnds[partition])) {
       return ADMITTED;
     }
+    if (isEarlier && !this.isVerified) {
+      return ADMITTED;
+    }
     Pages pages = this.pagesOf(partition, sourceOffset >= DIRECT_SOURCE, isEarlier);
     Long group = Long.valueOf(identity >> TRANSACTION_BITS);
     Long page = Long.valueOf(halfOffset / this.pageSize);
-    return pages.admit(group, page, isEarlier ? (long) EARLIER_PAGES * ofGroup : ofGroup)
-        ? ADMITTED
-        : OP_PAGES_EXCEEDED;
+    long ofOne = isEarlier ? (long) EARLIER_PAGES * ofGroup : ofGroup;
+    long ofAll = isEarlier ? Long.MAX_VALUE : (long) GROUPS_AT_ONCE * ofGroup;
+    return pages.admit(group, page, ofOne, ofAll) ? ADMITTED : OP_PAGES_EXCEEDED;
   }
 
   private Pages pagesOf(int partition, boolean isDirect, boolean isEarlier) {
@@ -129,7 +138,7 @@ public final class OpPageBound implements Serializable {
     private final HashMap ofGroups = new HashMap();
     private final HashSet ofAll = new HashSet();
 
-    boolean admit(Long group, Long page, long ofGroup) {
+    boolean admit(Long group, Long page, long ofOne, long ofAll) {
       HashSet own = (HashSet) this.ofGroups.get(group);
       if (own == null) {
         own = new HashSet();
@@ -138,11 +147,11 @@ public final class OpPageBound implements Serializable {
       if (own.contains(page)) {
         return true;
       }
-      if (own.size() >= ofGroup) {
+      if (own.size() >= ofOne) {
         return false;
       }
       if (!this.ofAll.contains(page)) {
-        if (this.ofAll.size() >= GROUPS_AT_ONCE * ofGroup) {
+        if (this.ofAll.size() >= ofAll) {
           return false;
         }
         this.ofAll.add(page);

@@ -50,7 +50,8 @@ def decode(
         page_size: half offsets per page.
         body_bytes_max: how large a half's body may be; None for any size.
         verification: refuses what the rules of access control forbid; None where there are none.
-        op_pages: refuses ops that name too many pages without a half; None where none is.
+        op_pages: refuses ops that name too many pages, or halves that nobody can have written;
+            None where none is.
 
     Returns:
         page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
@@ -64,7 +65,8 @@ def decode(
     if verification is not None:
         decoder.verifyBy(verification.verifier(topics))
     if op_pages is not None:
-        decoder.boundBy(op_pages.counter(page_size))
+        is_verified = verification is not None
+        decoder.boundBy(op_pages.counter(page_size, is_verified=is_verified))
     # Only a signature covers the key: where none is verified, nobody copies it.
     key = f.lit(None).cast("binary") if verification is None else f.col("key")
     arguments = [

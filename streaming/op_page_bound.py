@@ -57,18 +57,20 @@ class OpPageBound:
 
     Args:
         spark: the session.
-        of_group: the bound on later pages, for each Kafka partition of ops and batch. Of earlier
-            pages a group may name ten times as many: answers to checks do. All groups together
-            may name four times what one may.
+        of_group: the bound on later pages, for each Kafka partition of ops and batch. All groups
+            together may name four times as many. Of earlier pages a group may name ten times as
+            many, if access control tells groups apart, and else any number: who can be anybody
+            could have the answers of others refused, check after check.
     """
 
     spark: SparkSession = field(repr=False)
     of_group: Column
 
-    def counter(self, page_size: int) -> Any:
+    def counter(self, page_size: int, *, is_verified: bool) -> Any:
         """Return the object that counts the pages, for the decoder.
 
         Args:
             page_size: half offsets per page.
+            is_verified: whether access control tells that ops are of the group that they name.
         """
-        return java_class(self.spark, BOUND)(page_size)
+        return java_class(self.spark, BOUND)(page_size, is_verified)

@@ -185,12 +185,14 @@ class PlainReading:
         if log_end >= 0 and named >= log_end:
             return RefusedReason.OP_WITHOUT_HALF
         is_earlier = page < begin // self.page_size
-        if is_delivered or (not is_earlier and page * self.page_size < end):
+        is_read = not is_earlier and page * self.page_size < end
+        if is_delivered or is_read or (is_earlier and not self.rules):
             return 0
         before = self.named[row.topic, row.partition, is_earlier]
         of_group = PAGES_OF_GROUP * 10 if is_earlier else PAGES_OF_GROUP
         pages = {page for _, page in before}
-        is_full = page not in pages and len(pages) >= GROUPS_AT_ONCE * of_group
+        is_full = page not in pages and len(pages) >= GROUPS_AT_ONCE * PAGES_OF_GROUP
+        is_full = is_full and not is_earlier
         if (group, page) in before:
             return 0
         if is_full or sum(one == group for one, _ in before) >= of_group:

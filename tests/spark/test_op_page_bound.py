@@ -14,17 +14,23 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from tests.seeds import chosen_seed
 from tests.spark.harness import NAMES, KafkaRow, MicroBatches, half_row, kafka_rows, op_row
+from tests.spark.test_verification_reference import sign
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import TRANSACTION_DELIVERED
 from checkback.protocol.records import Op
 from checkback.protocol.refusals import RefusedReason
+from checkback.security import AccessControl, SignatureAlgorithm
+from checkback.security.accounts import Account, Secret
+from checkback.security.record_signer import RecordSigner
 from checkback.state import DIRECT_SOURCE, Action, EventKind, Outcome, Rules, RulesHistory
 from checkback.state.shares import GROUPS_AT_ONCE
+from checkback.streaming.access_table import AccessTable
 from checkback.streaming.decode import decode
 from checkback.streaming.op_page_bound import PROPERTY, UNKNOWN, OpPageBound
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
+from checkback.streaming.verification import RecordVerification
 
 PAGE_SIZE = 8
 START_MS = 1_000_000
@@ -58,7 +64,8 @@ class Named:
     def row(self) -> KafkaRow:
         op = Op(self.partition, self.half_offset, self.group, f"id-{self.place}", self.state)
         topic = NAMES.direct_op if self.is_direct else NAMES.op
-        return KafkaRow(topic, self.partition, self.source_offset, 9, op.value(), op.headers())
+        place = topic, self.partition, self.source_offset
+        return KafkaRow(*place, START_MS, op.value(), op.headers(), op.key())
 
 
 def refused_by_the_rule(ops: list[Named], told: list[HalfPages], of_group: int) -> set[Any]:
@@ -67,20 +74,18 @@ def refused_by_the_rule(ops: list[Named], told: list[HalfPages], of_group: int) 
     refused = set()
     for op in ops:
         is_known = op.partition < len(told)
-        begin, end, log_end = told[op.partition] if is_known else HalfPages(0, 0)
+        _, end, log_end = told[op.partition] if is_known else HalfPages(0, 0)
         if log_end != UNKNOWN and op.half_offset >= log_end:
             refused.add(op.place)
             continue
         page = op.half_offset // PAGE_SIZE
-        is_earlier = page < begin // PAGE_SIZE
-        if op.state == DELIVERED or (not is_earlier and page * PAGE_SIZE < end):
+        if op.state == DELIVERED or page * PAGE_SIZE < end:
             continue
-        share = 10 * of_group if is_earlier else of_group
-        before = named[op.is_direct, op.partition, is_earlier]
+        before = named[op.is_direct, op.partition]
         own = sum(group == op.group for group, _ in before)
         pages = {page for _, page in before}
-        no_room = page not in pages and len(pages) >= GROUPS_AT_ONCE * share
-        is_full = own >= share or no_room
+        no_room = page not in pages and len(pages) >= GROUPS_AT_ONCE * of_group
+        is_full = own >= of_group or no_room
         if (op.group, page) in before or not is_full:
             before.add((op.group, page))
         else:
@@ -100,18 +105,30 @@ def told(spark: SparkSession) -> Iterator[Any]:
     spark.sparkContext.setLocalProperty(PROPERTY, None)  # type: ignore[arg-type]
 
 
+SECRET = Secret("secret-of-operators", SignatureAlgorithm.HMAC_SHA256)
+ADMIN = Account("operators", (SECRET,), is_admin=True)
+RULES = AccessControl("", "1", (), {ADMIN.access_key: ADMIN})
+SIGNER = RecordSigner(ADMIN.access_key, SECRET.value, lambda: START_MS)
+
+
 def refused_by_decoding(
-    spark: SparkSession, ops: list[Named], of_group: int, tasks_max: int
+    spark: SparkSession, ops: list[Named], of_group: int, tasks_max: int, *, signed: bool = False
 ) -> set[Any]:
-    """Decode ops, each Kafka partition in a Spark partition of its own as Spark's source has it."""
+    """Decode ops, each Kafka partition in a Spark partition of its own as Spark's source has it.
+
+    Those that are signed are decoded with access control.
+    """
     by_source: dict[Any, list[str]] = defaultdict(list)
     for op in ops:
-        by_source[op.is_direct, op.partition].append(op.row().to_json())
+        row = sign(op.row(), SIGNER) if signed else op.row()
+        by_source[op.is_direct, op.partition].append(row.to_json())
+    verification = RecordVerification(spark, AccessTable.of(RULES)) if signed else None
     context: Any = spark.sparkContext
     sources = [context.parallelize([(line,) for line in some], 1) for some in by_source.values()]
     lines = spark.createDataFrame(context.union(sources), "value string")
     bound = OpPageBound(spark, f.lit(of_group))
-    events = decode(kafka_rows(lines).coalesce(tasks_max), NAMES, PAGE_SIZE, op_pages=bound)
+    rows = kafka_rows(lines).coalesce(tasks_max)
+    events = decode(rows, NAMES, PAGE_SIZE, verification=verification, op_pages=bound)
     return {
         (row.source_offset >= DIRECT_SOURCE, row.partition, row.source_offset % DIRECT_SOURCE)
         for row in events.collect()
@@ -158,15 +175,25 @@ def test_it_refuses_as_the_rule_says_whichever_partitions_share_a_task(
     assert refused_by_decoding(spark, ops, 1, tasks_max) == expected
 
 
-def test_earlier_pages_are_bounded_too_for_checks_name_many_of_them(
+def test_where_anybody_can_be_of_any_group_earlier_pages_have_no_bound(
+    spark: SparkSession, told: Any
+) -> None:
+    """Else a stranger could have all answers to the checks of a group refused, to the last one."""
+    told(HalfPages(880, 900, 9_000))
+    earlier = [Named(0, at, PAGE_SIZE * at) for at in range(110)]
+
+    assert refused_by_decoding(spark, earlier, 1, 1) == set()
+
+
+def test_where_access_control_tells_groups_apart_earlier_pages_are_bounded_for_each(
     spark: SparkSession, told: Any
 ) -> None:
     told(HalfPages(880, 900, 9_000))
-    read = [Named(0, 100 + at, 880 + at) for at in range(20)]
-    earlier = [Named(0, at, PAGE_SIZE * at) for at in range(13)]
-    delivered = [Named(0, at, PAGE_SIZE * at, state=DELIVERED, is_direct=True) for at in range(99)]
+    loud = [Named(0, at, PAGE_SIZE * at) for at in range(13)]
+    others = [Named(0, 20 + at, PAGE_SIZE * at, group=f"other-{at}") for at in range(90)]
+    read = [Named(0, 120 + at, 880 + at) for at in range(20)]
 
-    refused = refused_by_decoding(spark, earlier + read + delivered, 1, 1)
+    refused = refused_by_decoding(spark, loud + others + read, 1, 1, signed=True)
 
     assert refused == {(False, 0, at) for at in (10, 11, 12)}
 
