@@ -8,20 +8,21 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 import httpx
 from tests.fuzz.aborting import Aborting
 from tests.fuzz.altering import Altering
+from tests.fuzz.audit import Written, faults, is_discarded
 from tests.fuzz.delivering import Delivering, Delivery
 from tests.fuzz.direct import LATE_AFTER_DISCARD, DirectMaker, direct
 from tests.fuzz.halves import HalfMaker
 from tests.fuzz.ops import OpMaker
 from tests.fuzz.places import HALF_PARTITIONS, HEALTHY_GROUP, create_places, fuzz_settings
-from tests.fuzz.records import NOWHERE, UNSETTLED, Expected, Fate, Moment, Record, Said, Transaction
+from tests.fuzz.records import NOWHERE, UNSETTLED, Moment, Record, Said, Transaction
 from tests.fuzz.talks import COMMIT, OP_OF_NO_HALF
 from tests.fuzz.transacting import Transacting
-from tests.fuzz.witness import Origin, Sight, Witness
+from tests.fuzz.witness import Origin, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.running import Pipeline, Topics, wait_until
 
@@ -57,14 +58,6 @@ LATE_MAX: Final = 20
 LATE_LEAST: Final = 10
 """How many of them the run waits for in the end."""
 DELIVERED_REFUSED: Final = "checkback_delivered_refused_total"
-
-
-class Written(NamedTuple):
-    """A record that stands on its topic."""
-
-    kind: str
-    expected: Expected
-    at_s: float
 
 
 @dataclass
@@ -324,12 +317,7 @@ class FuzzRun:
 
     def _audit(self, witness: Witness) -> float:
         """Return how long the slowest healthy transaction took, in seconds."""
-        wrong = [
-            f"{record.kind} at {origin}: {[(one.fate, one.reason) for one in sights]}"
-            for origin, record in self.written.items()
-            if not is_accounted(record.expected, sights := witness.seen.get(origin, []))
-        ]
-        wrong += [f"nobody wrote {one}" for one in witness.seen if one not in self.written]
+        wrong = faults(self.written, witness)
         assert not wrong, f"{len(wrong)} wrong, the first: " + "\n".join(wrong[:20])
         healthy = {origin: witness.seen[origin][0] for origin in self.healthy}
         assert {one.topic for one in healthy.values()} == {self.places.healthy}
@@ -347,15 +335,3 @@ class FuzzRun:
             f" {dict(fates)}, of them {late}; written in {wrote_s:.1f} s, {all_s:.1f} s in all;"
             f" the slowest healthy transaction was visible after {slowest_s:.1f} s"
         )
-
-
-def is_discarded(witness: Witness, origin: Origin) -> bool:
-    """Tell whether a record was seen to be discarded, and nothing else."""
-    return [one.fate for one in witness.seen[origin]] == [Fate.DISCARDED]
-
-
-def is_accounted(expected: Expected, sights: list[Sight]) -> bool:
-    """Tell whether a record was seen as it had to be: once, or nowhere where that is allowed."""
-    if not sights:
-        return not expected.must_show
-    return len(sights) == 1 and expected.allows(sights[0].fate, sights[0].reason)

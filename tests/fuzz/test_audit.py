@@ -5,12 +5,12 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from tests.fuzz.audit import is_accounted
 from tests.fuzz.direct import DirectMaker
 from tests.fuzz.halves import HalfMaker
 from tests.fuzz.ops import OpMaker
 from tests.fuzz.places import Places
 from tests.fuzz.records import FINAL, NOWHERE, Expected, Fate, Record, Transaction, refused
-from tests.fuzz.run import is_accounted
 from tests.fuzz.witness import Sight
 
 from checkback.protocol.refusals import RefusedReason
