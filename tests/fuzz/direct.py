@@ -218,7 +218,7 @@ class DirectMaker:
         made.said = self._closing(said)
         at = chance.choice((IN_ORDER, IN_ORDER, IN_ORDER, 0, 2))
         if not is_plain:
-            made.half.headers.insert(at, (b"DIRECT_ID", self._session_id(group)))
+            made.half.headers.insert(at, (b"DIRECT_ID", self.session_id(group)))
         elif chance.random() < 0.3:
             made.half.headers.insert(at, (b"DIRECT_ID", chance.choice((b"", None))))
         if chance.random() < 0.3:
@@ -237,7 +237,7 @@ class DirectMaker:
             for one in said
         ]
 
-    def _session_id(self, group: bytes) -> bytes:
+    def session_id(self, group: bytes) -> bytes:
         """Return the id that a wild half names: one of its group, or what can't be one."""
         chance = self.chance
         own = direct_transactional_id(

@@ -13,6 +13,7 @@ from tests.fuzz.records import (
     NOWHERE,
     OP_AT_MOST_REFUSED,
     Expected,
+    Fate,
     Header,
     Place,
     Record,
@@ -30,6 +31,10 @@ DOUBTFUL: Final = (b" 7", b"+7", b"7.0", b"1e3", "٣".encode(), b"007", b"7\n")
 """Offsets that one reader takes for numbers and another does not."""
 FAR: Final = (2**31, 2**40, 2**53, 2**60, 2**62, 2**63 - 2, 2**63 - 1)
 STATES: Final = (b"9", b"", None, b"commit", b"8 ", b"08", b"-8", b"\xff", b"8\0", b"16")
+FENCE_OF_NO_HALF: Final = Expected(
+    frozenset({Fate.NOWHERE, Fate.REFUSED}), frozenset({Reason.OP_WITHOUT_HALF.name})
+)
+"""Passed over only where the brokers did not say where the half topic ends."""
 DIRECT_STATES: Final = (*STATES[1:], b"9 ", b"09", b"25", b"24")
 """All that is no state on the direct op topic."""
 TAGS: Final = (b"u", b"t", b"x", b"", None, b"D", b"d ", b"\xff" * 9)
@@ -138,7 +143,7 @@ class OpMaker:
         return self._far(made)
 
     def _fenced_nothing(self, made: Record) -> Expected:
-        """Forge feedback of a fence: passed over if it reads as such, else refused."""
+        """Forge feedback of a fence of a half that nobody wrote."""
         made.headers[0] = (b"TAGS", b"f")
         if self.chance.random() < 0.5:
             made.headers = made.headers[:1]
@@ -153,7 +158,7 @@ class OpMaker:
             made.headers.insert(0, (b"first", b"x"))
             return refused(Reason.OP_TAG_UNKNOWN)
         self._far(made)
-        return NOWHERE
+        return FENCE_OF_NO_HALF
 
     def _heavy(self, made: Record) -> Expected:
         """Say that no half is delivered, with more than a record should have."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from typing import Final
 
 from checkback.protocol.refusals import RefusedReason
@@ -51,6 +51,17 @@ class Moment(IntEnum):
     """In a Kafka transaction of its own that is aborted: nobody may believe it."""
 
 
+class Trust(Enum):
+    """Who signs a record, where the job has access control; elsewhere it makes no difference."""
+
+    OWNER = "owner"
+    """The account of the healthy group, which may do what that group does and nothing else."""
+    BELIEVED = "believed"
+    """Any account that may do it."""
+    DISTRUSTED = "distrusted"
+    """Nobody, or somebody whom the job must not believe."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expected:
     """What may become of a record: any of the fates, once; if refused, for one of the reasons."""
@@ -96,6 +107,7 @@ class Record:
         kind: which of the generator's kinds it is.
         expected: what may become of it.
         timestamp_ms: what its sender says; 0 leaves it to the client.
+        trust: who signs it.
     """
 
     kind: str
@@ -107,6 +119,7 @@ class Record:
     key: bytes | None = None
     compression: str = "none"
     timestamp_ms: int = 0
+    trust: Trust = Trust.BELIEVED
 
     @property
     def is_raw(self) -> bool:
@@ -137,6 +150,7 @@ class Said:
         closed: the values of its headers DIRECT_CLOSED.
         tag: what its header TAGS says.
         is_shuffled: whether its headers stand in another order than the protocol's.
+        trust: who signs it.
     """
 
     state: bytes
@@ -148,6 +162,7 @@ class Said:
     closed: tuple[bytes | None, ...] = ()
     tag: bytes = b"d"
     is_shuffled: bool = False
+    trust: Trust = Trust.BELIEVED
 
 
 @dataclass(slots=True)
@@ -174,9 +189,8 @@ class Transaction:
         if said.is_shuffled:
             headers.reverse()
         kind, value = f"{said.place} of {self.half.kind}", b"%d" % offset
-        return Record(
-            kind, said.place, self.half.partition, headers, said.expected, value, own_id[:100]
-        )
+        to, key = self.half.partition, own_id[:100]
+        return Record(kind, said.place, to, headers, said.expected, value, key, trust=said.trust)
 
 
 def op_headers(state: bytes, group: bytes, transaction_id: bytes) -> list[Header]:

@@ -8,24 +8,34 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final
 
 import httpx
 from tests.fuzz.aborting import Aborting
+from tests.fuzz.accounts import rules
 from tests.fuzz.altering import Altering
+from tests.fuzz.audit import Written, faults, is_discarded
 from tests.fuzz.delivering import Delivering, Delivery
 from tests.fuzz.direct import LATE_AFTER_DISCARD, DirectMaker, direct
 from tests.fuzz.halves import HalfMaker
 from tests.fuzz.ops import OpMaker
-from tests.fuzz.places import HALF_PARTITIONS, HEALTHY_GROUP, create_places, fuzz_settings
-from tests.fuzz.records import NOWHERE, UNSETTLED, Expected, Fate, Moment, Record, Said, Transaction
+from tests.fuzz.places import (
+    HALF_PARTITIONS,
+    HEALTHY_GROUP,
+    Places,
+    create_places,
+    fuzz_settings,
+)
+from tests.fuzz.records import NOWHERE, UNSETTLED, Moment, Record, Said, Transaction
+from tests.fuzz.signing import Signing
 from tests.fuzz.talks import COMMIT, OP_OF_NO_HALF
 from tests.fuzz.transacting import Transacting
-from tests.fuzz.witness import Origin, Sight, Witness
+from tests.fuzz.trusting import Trusting
+from tests.fuzz.witness import Origin, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.running import Pipeline, Topics, wait_until
 
-from checkback.protocol.refusals import RefusedReason
+from checkback.protocol.refusals import ACCESS_REASONS, RefusedReason
 
 VISIBLE_WITHIN_S: Final = 120.0
 """The first two batches of a JVM took 73 s where two other test processes had the cores as well."""
@@ -56,15 +66,9 @@ LATE_MAX: Final = 20
 """Discarded halves that are said to be delivered, in a round."""
 LATE_LEAST: Final = 10
 """How many of them the run waits for in the end."""
+ACCESS_NAMES: Final = frozenset(one.name for one in ACCESS_REASONS)
+DELIVERED_NAMES: Final = frozenset(one.name for one in RefusedReason if "DELIVERED" in one.name)
 DELIVERED_REFUSED: Final = "checkback_delivered_refused_total"
-
-
-class Written(NamedTuple):
-    """A record that stands on its topic."""
-
-    kind: str
-    expected: Expected
-    at_s: float
 
 
 @dataclass
@@ -77,6 +81,8 @@ class FuzzRun:
         folder: of checkpoint and logs.
         seed: decides what is written. With an even one the job keeps a ledger.
         records: how many.
+        with_access_control: whether the job believes signed records only. Then there is no direct
+            delivery.
     """
 
     bootstrap_servers: str
@@ -84,6 +90,7 @@ class FuzzRun:
     folder: Path
     seed: int
     records: int
+    with_access_control: bool = False
     written: dict[Origin, Written] = field(default_factory=dict)
     healthy: dict[Origin, float] = field(default_factory=dict)
     _unseen: set[Origin] = field(default_factory=set)
@@ -96,19 +103,23 @@ class FuzzRun:
         ledger = None if self.seed % 2 else self.folder / "ledger"
         retention_ms = LONG_VERDICT_RETENTION_MS if self._is_long else VERDICT_RETENTION_MS
         folder = self.folder / "checkpoint"
-        self.settings = fuzz_settings(self.topics, folder, ledger, retention_ms)
+        acl_file = self._rules() if self.with_access_control else None
+        self.settings = fuzz_settings(self.topics, folder, ledger, retention_ms, acl_file)
         self.places = create_places(self.topics, self.settings)
         chance = Random(self.seed)
         self.chance = chance
         self.half_maker = HalfMaker(chance, self.places, self.topics.names)
         self.direct_maker = DirectMaker(chance, self.half_maker)
         self.op_maker = OpMaker(chance)
+        self.trusting = Trusting(chance, self.half_maker, self.direct_maker)
         self.writer = Writer(self.topics, self._stored)
+        if self.with_access_control:
+            self.writer.prepare = Signing(chance, self.writer.topics).prepare
         op_topic = self.topics.names.direct_op
         self.delivering = Delivering(self.topics, op_topic, chance, self._stored)
-        self.aborting = Aborting(self.topics)
-        self.transacting = Transacting(self.topics, self._stored)
-        self.altering = Altering(self.settings, self.places, chance)
+        self.aborting = Aborting(self.topics, self.writer.prepare)
+        self.transacting = Transacting(self.topics, self._stored, self.writer.prepare)
+        self.altering = Altering(self.settings, self.places, chance, acl_file)
         self.next_offset: Counter[int] = Counter()
 
     def go(self) -> str:
@@ -121,7 +132,8 @@ class FuzzRun:
             return self._go()
         except BaseException as error:
             again = f"python -m tests.fuzz {self.seed} --records {self.records}"
-            error.add_note(f"Repeat it by: {again}")
+            option = " --access-control" if self.with_access_control else ""
+            error.add_note(f"Repeat it by: {again}{option}")
             raise
         finally:
             self.writer.close()
@@ -130,7 +142,8 @@ class FuzzRun:
     def _go(self) -> str:
         began_s = time.monotonic()
         with Pipeline(self.settings, self.folder) as pipeline:
-            pipeline.wait_for("started")
+            started = pipeline.wait_for("started")
+            assert started["access_control"] == ("on" if self.with_access_control else "off")
             pid = pipeline.pid
             self._name_the_job()
             with Witness(self.topics, self.places) as witness:
@@ -142,6 +155,8 @@ class FuzzRun:
             assert pipeline.pid == pid
             events = Counter(event["event"] for event in pipeline.drain())
         assert (events["started"], events["stopped"]) == (1, 1), events
+        changes = events["access_rules"] - self.with_access_control  # and the first ones
+        assert (changes > 0) == (self.altering.rule_changes > 0), events
         slowest_s = self._audit(witness)
         return self._summary(witness, wrote_s, time.monotonic() - began_s, slowest_s)
 
@@ -161,6 +176,12 @@ class FuzzRun:
             )
         self._deliver_deferred()
         return time.monotonic() - began_s
+
+    def _rules(self) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self.folder / "plain_acl.yml"
+        file.write_text(rules(Places(self.prefix)))
+        return file
 
     def _outstanding(self, witness: Witness) -> int:
         for origin in [one for one in self._unseen if one in witness.seen]:
@@ -182,10 +203,7 @@ class FuzzRun:
         made = [self._make() for _ in range(ROUND)]
         made.sort(key=lambda one: writer_of(one.half))
         offsets = [self._take_offset(one.half.partition) for one in made]
-        others += [self.op_maker.op() for _ in range(ROUND // 4)]
-        others += [self.op_maker.feedback() for _ in range(ROUND // 20)]
-        others += [self.op_maker.stranger() for _ in range(ROUND // 50)]
-        others += [op for _ in range(ROUND // 8) for op in self.op_maker.direct_ops()]
+        others += self._strays()
         early = self._ops(made, offsets, Moment.BEFORE_HALF)
         self.writer.write(early + others)
         self.writer.write([one.half for one in made])
@@ -197,8 +215,20 @@ class FuzzRun:
         self.writer.write(self._ops(made, offsets, Moment.AFTER))
         self.writer.write(self._ops_of_discarded(witness))
 
+    def _strays(self) -> list[Record]:
+        """Return what belongs to no half."""
+        made = [self.op_maker.op() for _ in range(ROUND // 4)]
+        made += [self.op_maker.feedback() for _ in range(ROUND // 20)]
+        made += [self.op_maker.stranger() for _ in range(ROUND // 50)]
+        made += [op for _ in range(ROUND // 8) for op in self.op_maker.direct_ops()]
+        if self.with_access_control:
+            self.trusting.share_out(made)
+        return made
+
     def _make(self) -> Transaction:
         is_healthy = self.chance.random() < HEALTHY_SHARE
+        if self.with_access_control:
+            return self.trusting.healthy() if is_healthy else self.trusting.wild()
         is_direct = self.chance.random() < DIRECT_SHARE
         maker: HalfMaker | DirectMaker = self.direct_maker if is_direct else self.half_maker
         return maker.healthy() if is_healthy else maker.wild()
@@ -286,7 +316,7 @@ class FuzzRun:
         self.written[origin] = Written(record.kind, record.expected, time.monotonic())
 
     def _await_discards(self, pipeline: Pipeline, witness: Witness) -> None:
-        """Wait until direct halves are fenced and discarded, and say that they are delivered."""
+        """Wait until direct halves are discarded, and say that they are delivered."""
         until_s = time.monotonic() + DISCARDED_WITHIN_S
         said = 0
         while said < LATE_LEAST and time.monotonic() < until_s:
@@ -295,6 +325,8 @@ class FuzzRun:
             self.writer.write(late)
             said += len(late)
             time.sleep(0.2)
+        if self.with_access_control:  # such ops are refused whatever became of their halves
+            return
         name = RefusedReason.DELIVERED_AFTER_DISCARD.name
         while witness.reasons()[name] < said and time.monotonic() < until_s:
             time.sleep(0.2)
@@ -324,12 +356,7 @@ class FuzzRun:
 
     def _audit(self, witness: Witness) -> float:
         """Return how long the slowest healthy transaction took, in seconds."""
-        wrong = [
-            f"{record.kind} at {origin}: {[(one.fate, one.reason) for one in sights]}"
-            for origin, record in self.written.items()
-            if not is_accounted(record.expected, sights := witness.seen.get(origin, []))
-        ]
-        wrong += [f"nobody wrote {one}" for one in witness.seen if one not in self.written]
+        wrong = faults(self.written, witness)
         assert not wrong, f"{len(wrong)} wrong, the first: " + "\n".join(wrong[:20])
         healthy = {origin: witness.seen[origin][0] for origin in self.healthy}
         assert {one.topic for one in healthy.values()} == {self.places.healthy}
@@ -339,23 +366,13 @@ class FuzzRun:
         return slowest_s
 
     def _summary(self, witness: Witness, wrote_s: float, all_s: float, slowest_s: float) -> str:
-        late = {name: n for name, n in witness.reasons().items() if "DELIVERED" in name}
+        told = ACCESS_NAMES if self.with_access_control else DELIVERED_NAMES
+        late = {name: n for name, n in witness.reasons().items() if name in told}
         fates = Counter(one.fate.value for sights in witness.seen.values() for one in sights)
         places = Counter(origin[0].removeprefix(self.prefix) for origin in self.written)
         return (
             f"{len(self.written)} records {dict(places)}, {len(self.healthy)} healthy transactions;"
-            f" {dict(fates)}, of them {late}; written in {wrote_s:.1f} s, {all_s:.1f} s in all;"
+            f" {dict(fates)}, of them {late}; {self.altering.rule_changes} changes of the rules;"
+            f" written in {wrote_s:.1f} s, {all_s:.1f} s in all;"
             f" the slowest healthy transaction was visible after {slowest_s:.1f} s"
         )
-
-
-def is_discarded(witness: Witness, origin: Origin) -> bool:
-    """Tell whether a record was seen to be discarded, and nothing else."""
-    return [one.fate for one in witness.seen[origin]] == [Fate.DISCARDED]
-
-
-def is_accounted(expected: Expected, sights: list[Sight]) -> bool:
-    """Tell whether a record was seen as it had to be: once, or nowhere where that is allowed."""
-    if not sights:
-        return not expected.must_show
-    return len(sights) == 1 and expected.allows(sights[0].fate, sights[0].reason)
