@@ -46,8 +46,11 @@ TEXT_MAX: Final = 2_000
 
 
 @contextmanager
-def jvm_watched() -> Iterator[None]:
+def jvm_watched(log: Path | None) -> Iterator[None]:
     """Report that Spark's JVM ended, instead of how the next call to it failed.
+
+    Args:
+        log: the file with the JVM's output, None for standard error. It says why, so it is kept.
 
     Raises:
         OperationalError: the JVM ended.
@@ -55,11 +58,12 @@ def jvm_watched() -> Iterator[None]:
     try:
         yield
     except (Py4JNetworkError, ConnectionRefusedError) as error:
-        raise OperationalError(
+        found = OperationalError(
             "Spark's JVM ended.",
             remedy="Check whether the system ran out of memory (spark.driver.memory is the JVM's). "
             "The next start continues from the checkpoint.",
-        ) from error
+        )
+        raise _with_log(found, log) from error
 
 
 def explain(failure: StreamingQueryException | None, log: Path | None = None) -> CheckbackError:
@@ -72,7 +76,10 @@ def explain(failure: StreamingQueryException | None, log: Path | None = None) ->
         failure: the exception that Spark raised.
         log: the file with Spark's traces, None for standard error.
     """
-    found = _explained(failure)
+    return _with_log(_explained(failure), log)
+
+
+def _with_log(found: CheckbackError, log: Path | None) -> CheckbackError:
     if log is not None:
         found.fields["log_file"] = named(log)
         found.remedy = f"{found.remedy} Spark's traces are in {log}.".strip()

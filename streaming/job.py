@@ -124,7 +124,6 @@ class Job:
         self._is_over = True
         self._stopping.set()
 
-    @jvm_watched()
     def run(self) -> None:
         """Run until stopped.
 
@@ -134,7 +133,7 @@ class Job:
         """
         settings = self.settings
         preflight.require_settings(settings)
-        with closing(self._access):
+        with jvm_watched(log_path(settings.log_file)), closing(self._access):
             self._access.read()
             with closing(Observation(settings, self.progress, self.now_ms)) as self._observed:
                 self._run(settings)

@@ -91,6 +91,7 @@ def fuzz_settings(
         metrics_port=free_ports(1)[0],
         ledger=str(ledger or ""),
         acl_file=str(rules or ""),
+        log_file=str(checkpoint.parent / "spark.log"),
     )
 
 
