@@ -85,8 +85,7 @@ class HalfLogEnds:
         if not plans.reads_any_of((self.topics.op, self.topics.direct_op)):
             return {}
         planned_ms, known = plans.batch.timestamp_ms, self._noted
-        # Only the first batch of a run may have been tried before.
-        if known is None and self.is_begun(batch_id):
+        if known is None and plans.is_first and self.is_begun(batch_id):
             self._noted = self._note_for(batch_id, planned_ms)
         else:
             found = self.look(plans.batch.ends.get(self.topics.half, {}))

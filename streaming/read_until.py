@@ -62,10 +62,18 @@ def was_cut(batch: PlannedBatch, before: PlannedBatch, batch_events_max: int) ->
 
 @dataclass(frozen=True, slots=True)
 class BatchPlans:
-    """The plan of a batch, and of the one before it; None for the first of a checkpoint."""
+    """The plan of a batch, and of the one before it.
+
+    Args:
+        batch: the batch's.
+        before: None for the first batch of a checkpoint.
+        is_first: whether it is the first batch of this run: only that one may have been tried
+            before.
+    """
 
     batch: PlannedBatch
     before: PlannedBatch | None
+    is_first: bool
 
     @property
     def reads_nothing(self) -> bool:
@@ -110,7 +118,7 @@ class ReadUntil:
         if until_ms != NOTHING_READ:
             held = self.held_back.partitions(batch_id, batch.ends, until_ms, is_first=is_first)
         context.setLocalProperty(PROPERTY, ",".join(map(str, (until_ms, *sorted(held)))))
-        return BatchPlans(batch, before)
+        return BatchPlans(batch, before, is_first)
 
     def _before(self, batch_id: int) -> PlannedBatch | None:
         if self._last is not None and self._last[0] == batch_id - 1:

@@ -61,7 +61,7 @@ def test_a_job_looks_for_a_younger_one_before_spark_plans_the_next_batch() -> No
 def test_a_batch_is_not_begun_whose_time_the_brokers_deny() -> None:
     outcomes = MagicMock()
     plan, clock = PlannedBatch(86_400_000, {}, {}), AheadWatch(lambda: 0, lambda: 86_400_000)
-    told = MagicMock(tell_tasks=lambda *_: BatchPlans(plan, None))
+    told = MagicMock(tell_tasks=lambda *_: BatchPlans(plan, None, is_first=True))
 
     with pytest.raises(OperationalError, match="ahead of the brokers'"):
         BatchSink(SETTINGS, Progress(), Event(), read_until=told, clock=clock)(outcomes, 3)

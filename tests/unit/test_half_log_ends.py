@@ -24,8 +24,10 @@ BEFORE: Offsets = {NAMES.half: {0: 5, 1: 5}, NAMES.op: {0: 3}, NAMES.direct_op: 
 WITH_OPS: Offsets = {**BEFORE, NAMES.direct_op: {0: 4}}
 
 
-def plans(ends: Offsets = WITH_OPS, planned_ms: int = 1_000) -> BatchPlans:
-    return BatchPlans(PlannedBatch(planned_ms, ends, {}), PlannedBatch(900, BEFORE, {}))
+def plans(
+    ends: Offsets = WITH_OPS, planned_ms: int = 1_000, *, is_first: bool = True
+) -> BatchPlans:
+    return BatchPlans(PlannedBatch(planned_ms, ends, {}), PlannedBatch(900, BEFORE, {}), is_first)
 
 
 @dataclass
@@ -115,6 +117,13 @@ def test_after_a_batch_that_runs_again_the_log_is_looked_at() -> None:
     replay.decide(5)
 
     assert replay.decide(6) == {0: 10**9 + AHEAD, 1: AHEAD}
+
+
+def test_whether_it_was_begun_is_asked_of_the_first_batch_of_a_run_only() -> None:
+    """Where a ledger is broken, the look at it ended the job before Kafka had the batch."""
+    driver = Driver(Notes(), is_begun=True)
+
+    assert driver.decide(5, plans(is_first=False)) == {0: 10 + AHEAD, 1: 20 + AHEAD}
 
 
 def test_a_batch_that_an_earlier_version_began_lets_every_op_pass() -> None:

@@ -60,7 +60,9 @@ def test_tasks_are_told_which_halves_a_batch_reads_and_which_there_can_be(
 ) -> None:
     context: Any = Context()
     plans = BatchPlans(
-        PlannedBatch(1, ends, {}), None if before is None else PlannedBatch(0, before, {})
+        PlannedBatch(1, ends, {}),
+        None if before is None else PlannedBatch(0, before, {}),
+        is_first=False,
     )
 
     tell_half_pages(context, plans, log_ends, "half")
