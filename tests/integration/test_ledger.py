@@ -101,6 +101,8 @@ def test_a_crash_between_kafka_and_delta_leaves_neither_gap_nor_double_row(
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
+        # Before its first batch a run looks into the ledger: it may have been tried before.
+        wait_until((checkpoint / "commits" / "0").exists, what="the first batch")
         log, aside = ledger / "_delta_log", ledger / "_aside"
         log.rename(aside)
         log.write_text("the table can't be written")
