@@ -12,18 +12,18 @@ one of a run. The newest note up to a batch holds for it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.checkpoints.store import CheckpointStore
-from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.listed_offsets import listed_offsets
+from checkback.streaming.batch_notes import BatchNotes
 from checkback.streaming.read_until import BatchPlans
 
 FOLDER: Final = "half_log_ends"
@@ -94,46 +94,29 @@ class HalfLogEnds:
         return self._noted or {}
 
     def _note(self, batch_id: int, planned_ms: int, found: LogEnds) -> LogEnds:
-        """Write a note unless there is one of this plan; return what is noted."""
         ahead = PAGES_AHEAD * self.page_size
         ends = {number: end + ahead for number, end in found.items()}
-        text = json.dumps({"planned_ms": planned_ms, "ends": ends})
-        if not self.store.create_own(_file(batch_id), text):
-            noted = self._read(batch_id)
-            if noted is not None and noted[0] == planned_ms:
-                return noted[1]
-            self.store.replace_own(_file(batch_id), text)
-        for number in self.store.own_numbers(FOLDER):
-            if number < batch_id:
-                self.store.delete_own(_file(number))
-        return ends
+        return self._notes.write(batch_id, planned_ms, ends)
 
     def _note_for(self, batch_id: int, planned_ms: int) -> LogEnds:
-        """Return what the newest note up to a batch says, nothing if there is none.
-
-        A note of that number may be of an earlier plan, which was dropped.
-        """
-        for number in sorted(self.store.own_numbers(FOLDER), reverse=True):
-            noted = self._read(number) if number <= batch_id else None
-            if noted is not None and (number < batch_id or noted[0] == planned_ms):
-                return noted[1]
+        """Return what the newest note up to a batch says, nothing if there is none."""
+        for number in sorted(self._notes.numbers(), reverse=True):
+            if number == batch_id:
+                noted = self._notes.of_plan(batch_id, planned_ms)
+            else:
+                earlier = self._notes.read(number) if number < batch_id else None
+                noted = None if earlier is None else earlier[1]
+            if noted is not None:
+                return noted
         return {}
 
-    def _read(self, number: int) -> tuple[int, LogEnds] | None:
-        """Return a note: the time of the plan that it was written for, and the ends."""
-        text = self.store.read_own(_file(number))
-        if text is None:
-            return None
-        try:
-            said = json.loads(text)
-            ends = {int(partition): int(end) for partition, end in said["ends"].items()}
-            return int(said["planned_ms"]), ends
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise CheckpointError(
-                f"The checkpoint's {_file(number)} can't be read: {error!r}.",
-                remedy="Restore it from a backup; see `checkback docs recovering`.",
-                batch_id=number,
-            ) from error
+    @property
+    def _notes(self) -> BatchNotes[LogEnds]:
+        return BatchNotes(self.store, FOLDER, "planned_ms", "ends", _parsed)
+
+
+def _parsed(said: Any) -> LogEnds:
+    return {int(partition): int(end) for partition, end in said.items()}
 
 
 def _holds(known: LogEnds, found: LogEnds) -> bool:
@@ -141,7 +124,3 @@ def _holds(known: LogEnds, found: LogEnds) -> bool:
     if not found:
         return not known
     return all(number in known and end <= known[number] for number, end in found.items())
-
-
-def _file(number: int) -> str:
-    return f"{FOLDER}/{number}.json"

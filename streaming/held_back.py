@@ -15,7 +15,6 @@ the first try wrote anything; if it did and left no note, nothing was hidden.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -25,8 +24,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.checkpoints.logs import Offsets
 from checkback.checkpoints.store import CheckpointStore
-from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.listed_offsets import Place, by_place, listed_offsets
+from checkback.streaming.batch_notes import BatchNotes
 
 FOLDER: Final = "held_back"
 TIMEOUT_S: Final = 10.0
@@ -106,42 +106,16 @@ class HeldBack:
             BrokerError: the markers can't be read.
         """
         if is_first and self.is_begun(batch_id):
-            return self._noted(batch_id, than_ms) or frozenset()
+            return self._notes.of_plan(batch_id, than_ms) or frozenset()
         found = self.look(ends, than_ms)
-        return self._note(batch_id, than_ms, found) if found or is_first else found
+        if not found and not is_first:
+            return found
+        return self._notes.write(batch_id, than_ms, sorted(found))
 
-    def _note(self, batch_id: int, than_ms: int, found: Numbers) -> Numbers:
-        """Write a note unless there is one; return what is noted."""
-        text = json.dumps({"read_until_ms": than_ms, "partitions": sorted(found)})
-        if not self.store.create_own(_file(batch_id), text):
-            noted = self._noted(batch_id, than_ms)
-            if noted is not None:
-                return noted
-            self.store.replace_own(_file(batch_id), text)
-        self._forget_older(batch_id)
-        return found
-
-    def _noted(self, batch_id: int, than_ms: int) -> Numbers | None:
-        """Return the note about a batch; None if there is none, or only of a dropped plan."""
-        text = self.store.read_own(_file(batch_id))
-        if text is None:
-            return None
-        try:
-            said = json.loads(text)
-            numbers = frozenset(int(number) for number in said["partitions"])
-            return numbers if said["read_until_ms"] == than_ms else None
-        except (ValueError, TypeError, KeyError) as error:
-            raise CheckpointError(
-                f"The checkpoint's {_file(batch_id)} can't be read: {error!r}.",
-                remedy="Restore it from a backup; see `checkback docs recovering`.",
-                batch_id=batch_id,
-            ) from error
-
-    def _forget_older(self, batch_id: int) -> None:
-        for number in self.store.own_numbers(FOLDER):
-            if number < batch_id:
-                self.store.delete_own(_file(number))
+    @property
+    def _notes(self) -> BatchNotes[Numbers]:
+        return BatchNotes(self.store, FOLDER, "read_until_ms", "partitions", _parsed)
 
 
-def _file(batch_id: int) -> str:
-    return f"{FOLDER}/{batch_id}.json"
+def _parsed(said: Any) -> Numbers:
+    return frozenset(int(number) for number in said)
