@@ -18,7 +18,7 @@ from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.streaming.batch_bytes import BatchBytes
 from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.ending import StoppedBetweenBatchesError
-from checkback.streaming.half_log_ends import HalfLogEnds
+from checkback.streaming.half_bounds import HalfBounds
 from checkback.streaming.idling import FinishedBatch, Idling
 from checkback.streaming.observation import Observation
 from checkback.streaming.op_page_bound import tell_half_pages
@@ -61,7 +61,7 @@ class BatchSink:
     clock: AheadWatch | None = None
     bound: BatchBytes | None = None
     growth: PartitionGrowth | None = None
-    log_ends: HalfLogEnds | None = None
+    log_ends: HalfBounds | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write one batch: one job over the outcomes, which are used once.

@@ -50,7 +50,7 @@ from checkback.streaming.ending import (
 )
 from checkback.streaming.failure import explain, explain_state, jvm_watched
 from checkback.streaming.fencing import fence_older
-from checkback.streaming.half_log_ends import HalfLogEnds, half_log_ends
+from checkback.streaming.half_bounds import HalfBounds, half_log_ends
 from checkback.streaming.held_back import HeldBack, UnreadRecords
 from checkback.streaming.idling import Idling, RecordWatch
 from checkback.streaming.members import groups_without_members
@@ -245,7 +245,7 @@ class Job:
             self._clock,
             self._bytes,
             PartitionGrowth(sink.connection, sink.topics),
-            HalfLogEnds(store, look, begun, settings.topics, pages.page_size),
+            HalfBounds(store, look, begun, settings.topics, pages.page_size),
         )
         return start_query(outcomes, settings, write_batch)
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 
-from checkback.streaming.half_log_ends import LogEnds
+from checkback.streaming.half_bounds import LogEnds
 from checkback.streaming.java_classes import java_class
 from checkback.streaming.read_until import BatchPlans
 

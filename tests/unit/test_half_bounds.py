@@ -13,8 +13,8 @@ from tests.unit.notes import Notes
 from checkback.checkpoints.logs import Offsets, PlannedBatch
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.topics import TopicNames
-from checkback.streaming import half_log_ends as module
-from checkback.streaming.half_log_ends import FOLDER, PAGES_AHEAD, HalfLogEnds, half_log_ends
+from checkback.streaming import half_bounds as module
+from checkback.streaming.half_bounds import FOLDER, PAGES_AHEAD, HalfBounds, half_log_ends
 from checkback.streaming.read_until import BatchPlans
 
 NAMES = TopicNames()
@@ -40,7 +40,7 @@ class Driver:
     looked: int = 0
 
     def __post_init__(self) -> None:
-        self.ends = HalfLogEnds(self.store, self._look, lambda _: self.is_begun, NAMES, PAGE_SIZE)
+        self.ends = HalfBounds(self.store, self._look, lambda _: self.is_begun, NAMES, PAGE_SIZE)
 
     def decide(self, batch_id: int, planned: BatchPlans | None = None) -> Mapping[int, int]:
         return self.ends.of_batch(batch_id, planned or plans())
@@ -155,7 +155,7 @@ def test_a_note_of_a_plan_that_was_dropped_says_nothing_of_its_successor() -> No
     "text", ["", "[]", "{}", "null", '{"planned_ms": 1, "ends": []}', '{"ends": {"0": 1}}']
 )
 def test_a_note_that_can_not_be_read_is_named(text: str) -> None:
-    with pytest.raises(CheckpointError, match=r"half_log_ends/5\.json"):
+    with pytest.raises(CheckpointError, match=r"half_bounds/5\.json"):
         Driver(Notes({f"{FOLDER}/5.json": text}), is_begun=True).decide(5)
 
 

@@ -26,7 +26,7 @@ from checkback.sinks.kafka.listed_offsets import listed_offsets
 from checkback.streaming.batch_notes import BatchNotes
 from checkback.streaming.read_until import BatchPlans
 
-FOLDER: Final = "half_log_ends"
+FOLDER: Final = "half_bounds"
 PAGES_AHEAD: Final = 64
 """Pages behind a partition's end that an op may name. More of them mean fewer notes: at 1,000
 halves a second in a partition one is good for four minutes."""
@@ -52,7 +52,7 @@ def half_log_ends(admin: AdminClient, topic: str, partitions: Collection[int]) -
 
 
 @dataclass(slots=True)
-class HalfLogEnds:
+class HalfBounds:
     """Decides which offsets the ops of a batch may name; one object for each run of a query.
 
     Args:
