@@ -6,7 +6,7 @@ import java.util.HashSet;
 import org.apache.spark.TaskContext;
 
 /**
- * Tells of an op whether it names a half that nobody can have written, or its group too many pages.
+ * Tells of an op whether there is nothing that it can name, or its group names too many pages.
  *
  * <p>Spark's compiled loop over rows calls it once for each op (docs/decisions/048). Counted are
  * pages of which the batch, by its plan, reads no half: later ones, and earlier ones. They are
@@ -23,11 +23,10 @@ public final class OpPageBound implements Serializable {
   static final int OP_PAGES_EXCEEDED = 33;
 
   /**
-   * The driver tells under it, for each partition of the half topic, where the batch begins and ends
-   * and the first offset that no op may name.
+   * The driver tells under it, for each partition of the half topic, where the batch begins and ends,
+   * and which offset is the first that an op may name, and the one after the last.
    */
   static final String HALF_PAGES = "checkback.half_pages";
-  static final long UNKNOWN = -1L;
   static final int GROUPS_AT_ONCE = 4;
 
   /** Of earlier pages ten times as many: answers to checks name such pages. */
@@ -41,7 +40,8 @@ public final class OpPageBound implements Serializable {
   private transient TaskContext task;
   private transient long[] readBegins;
   private transient long[] readEnds;
-  private transient long[] logEnds;
+  private transient long[] firsts;
+  private transient long[] ends;
   private transient HashMap named;
 
   /**
@@ -80,7 +80,7 @@ public final class OpPageBound implements Serializable {
       return ADMITTED;
     }
     boolean isKnown = partition < this.readEnds.length;
-    if (isKnown && this.logEnds[partition] != UNKNOWN && halfOffset >= this.logEnds[partition]) {
+    if (isKnown && (halfOffset < this.firsts[partition] || halfOffset >= this.ends[partition])) {
       return OP_WITHOUT_HALF;
     }
     boolean isEarlier = isKnown && halfOffset < this.readBegins[partition];
@@ -122,13 +122,15 @@ public final class OpPageBound implements Serializable {
   private void hear(String[] partitions) {
     this.readBegins = new long[partitions.length];
     this.readEnds = new long[partitions.length];
-    this.logEnds = new long[partitions.length];
+    this.firsts = new long[partitions.length];
+    this.ends = new long[partitions.length];
     for (int at = 0; at < partitions.length; at++) {
       String[] told = partitions[at].split(":");
       long size = this.pageSize;
       this.readBegins[at] = Long.parseLong(told[0]) / size * size;
       this.readEnds[at] = (Long.parseLong(told[1]) + size - 1L) / size * size;
-      this.logEnds[at] = Long.parseLong(told[2]);
+      this.firsts[at] = Long.parseLong(told[2]);
+      this.ends[at] = Long.parseLong(told[3]);
     }
   }
 

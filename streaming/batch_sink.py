@@ -47,7 +47,7 @@ class BatchSink:
         clock: tells whether a batch's time can be; None where that does not matter.
         bound: bounds the bytes of the next batch; None: it reads all that it may.
         growth: follows the half topic's partitions; None where none are added.
-        log_ends: tells which halves an op can name; None: any.
+        bounds: tells which halves an op can name; None: any.
     """
 
     settings: SinkSettings
@@ -61,7 +61,7 @@ class BatchSink:
     clock: AheadWatch | None = None
     bound: BatchBytes | None = None
     growth: PartitionGrowth | None = None
-    log_ends: HalfBounds | None = None
+    bounds: HalfBounds | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write one batch: one job over the outcomes, which are used once.
@@ -105,8 +105,8 @@ class BatchSink:
         plans = self.read_until.tell_tasks(context, batch_id)
         if self.clock is not None:
             self.clock.require_credible(plans.batch.timestamp_ms)
-        log_ends = {} if self.log_ends is None else self.log_ends.of_batch(batch_id, plans)
-        tell_half_pages(context, plans, log_ends, self.settings.topics.half)
+        named = {} if self.bounds is None else self.bounds.of_batch(batch_id, plans)
+        tell_half_pages(context, plans, named, self.settings.topics.half)
         if self.growth is not None:
             self.growth.follow(plans.batch.ends)
         return plans

@@ -1,20 +1,23 @@
-"""Tells which half offsets the ops of a batch can name: those written when it was planned.
+"""Tells which half offsets the ops of a batch can name: those that stood when it was planned.
 
-Whoever sends an op has the offset of its half from the brokers. So an op that a batch reads, and
-that names an offset behind the half topic's end, is forged, whatever it says: nobody can have been
-told that offset. The decoding refuses it (docs/decisions/048).
+An op can name no half behind the half topic's end: whoever sends an op has the offset of its half
+from the brokers, and nobody can have been told that offset. And no op can decide about a half that
+has been read, if the state remembers nothing of it: the half was refused, or its verdict is
+forgotten. So the decoding refuses ops that name an offset behind the end, or one before the first
+page of which the state remembers something (docs/decisions/048).
 
-The end moves on, but a replay has to decide as the first try did. So the ops of a batch are held
-against an offset some pages behind the end, which the checkpoint notes. A batch needs a new note
-only if the topic has grown past the last one, if the brokers do not answer, or if it is the first
-one of a run. The newest note up to a batch holds for it.
+Both move on, but a replay has to decide as the first try did. So the checkpoint notes them, the end
+some pages ahead. A batch needs a new note only if the topic has grown past the last one, if the
+state remembers nothing more of some pages, if the brokers do not answer, or if the batch is the
+first one of a run. The newest note up to a batch holds for it: the first page with something
+remembered only moves forward, because no earlier half is read any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -28,16 +31,24 @@ from checkback.streaming.read_until import BatchPlans
 
 FOLDER: Final = "half_bounds"
 PAGES_AHEAD: Final = 64
-"""Pages behind a partition's end that an op may name. More of them mean fewer notes: at 1,000
-halves a second in a partition one is good for four minutes."""
+"""Pages behind a partition's end that an op may name, and that may be forgotten before it may no
+longer name them. More of them mean fewer notes: at 1,000 halves a second in a partition one is good
+for four minutes."""
 TIMEOUT_S: Final = 10.0
 
-LogEnds = Mapping[int, int]
-"""By partition of the half topic, the first offset that no op may name. An op may name any offset
-of a partition that is missing."""
+
+class HalfRange(NamedTuple):
+    """Offsets of a partition of the half topic: the first one, and the one after the last."""
+
+    first: int
+    end: int
 
 
-def half_log_ends(admin: AdminClient, topic: str, partitions: Collection[int]) -> LogEnds:
+HalfRanges = Mapping[int, HalfRange]
+"""By partition, the offsets that an op may name: any if the partition is missing."""
+
+
+def half_log_ends(admin: AdminClient, topic: str, partitions: Collection[int]) -> Mapping[int, int]:
     """Return the offset after the last record of each partition; nothing if brokers are silent.
 
     An open transaction's records count: an op can't name them, but a later one may.
@@ -58,19 +69,22 @@ class HalfBounds:
     Args:
         store: the checkpoint, which holds the notes.
         look: returns the ends of these partitions of the half topic, nothing if they are unknown.
+        first_pages: returns the first page of each partition of which the state remembers
+            something; None before that is known.
         is_begun: tells whether anything of a batch is written.
         topics: the names of the topics.
         page_size: half offsets per page.
     """
 
     store: CheckpointStore
-    look: Callable[[Collection[int]], LogEnds]
+    look: Callable[[Collection[int]], Mapping[int, int]]
+    first_pages: Callable[[], Mapping[int, int] | None]
     is_begun: Callable[[int], bool]
     topics: TopicNames
     page_size: int
-    _noted: LogEnds | None = field(default=None)
+    _noted: HalfRanges | None = field(default=None)
 
-    def of_batch(self, batch_id: int, plans: BatchPlans) -> LogEnds:
+    def of_batch(self, batch_id: int, plans: BatchPlans) -> HalfRanges:
         """Return them for a batch that is planned; nothing for one without ops.
 
         Args:
@@ -88,17 +102,33 @@ class HalfBounds:
         if known is None and plans.is_first and self.is_begun(batch_id):
             self._noted = self._note_for(batch_id, planned_ms)
         else:
-            found = self.look(plans.batch.ends.get(self.topics.half, {}))
-            if known is None or not _holds(known, found):
+            found = self._look(plans)
+            if known is None or not _holds(known, found, self._ahead):
                 self._noted = self._note(batch_id, planned_ms, found)
         return self._noted or {}
 
-    def _note(self, batch_id: int, planned_ms: int, found: LogEnds) -> LogEnds:
-        ahead = PAGES_AHEAD * self.page_size
-        ends = {number: end + ahead for number, end in found.items()}
-        return self._notes.write(batch_id, planned_ms, ends)
+    def _look(self, plans: BatchPlans) -> HalfRanges:
+        topic, pages = self.topics.half, self.first_pages()
+        read = {} if plans.before is None else plans.before.ends.get(topic, {})
 
-    def _note_for(self, batch_id: int, planned_ms: int) -> LogEnds:
+        def first(partition: int) -> int:
+            if pages is None or partition not in read:
+                return 0
+            page = pages.get(partition)
+            return read[partition] if page is None else min(page * self.page_size, read[partition])
+
+        ends = self.look(plans.batch.ends.get(topic, {}))
+        return {number: HalfRange(first(number), end) for number, end in ends.items()}
+
+    @property
+    def _ahead(self) -> int:
+        return PAGES_AHEAD * self.page_size
+
+    def _note(self, batch_id: int, planned_ms: int, found: HalfRanges) -> HalfRanges:
+        ahead = {number: (first, end + self._ahead) for number, (first, end) in found.items()}
+        return self._notes.write(batch_id, planned_ms, ahead)
+
+    def _note_for(self, batch_id: int, planned_ms: int) -> HalfRanges:
         """Return what the newest note up to a batch says, nothing if there is none."""
         for number in sorted(self._notes.numbers(), reverse=True):
             if number == batch_id:
@@ -111,16 +141,19 @@ class HalfBounds:
         return {}
 
     @property
-    def _notes(self) -> BatchNotes[LogEnds]:
-        return BatchNotes(self.store, FOLDER, "planned_ms", "ends", _parsed)
+    def _notes(self) -> BatchNotes[HalfRanges]:
+        return BatchNotes(self.store, FOLDER, "planned_ms", "halves", _parsed)
 
 
-def _parsed(said: Any) -> LogEnds:
-    return {int(partition): int(end) for partition, end in said.items()}
+def _parsed(said: Any) -> HalfRanges:
+    return {int(number): HalfRange(int(first), int(end)) for number, (first, end) in said.items()}
 
 
-def _holds(known: LogEnds, found: LogEnds) -> bool:
+def _holds(known: HalfRanges, found: HalfRanges, ahead: int) -> bool:
     """Tell whether a note still holds. One of silent brokers lets every op pass."""
     if not found:
         return not known
-    return all(number in known and end <= known[number] for number, end in found.items())
+    return all(
+        number in known and end <= known[number].end and first < known[number].first + ahead
+        for number, (first, end) in found.items()
+    )

@@ -233,6 +233,7 @@ class Job:
         begun = cache(partial(is_begun, sink, state_partitions(settings), ledger))
         held_back = HeldBack(store, UnreadRecords(self._connection()).partitions_with_older, begun)
         look = partial(half_log_ends, self._group_admin(), settings.topics.half)
+        first = self.progress.first_pages
         write_batch = BatchSink(
             sink,
             self.progress,
@@ -245,7 +246,7 @@ class Job:
             self._clock,
             self._bytes,
             PartitionGrowth(sink.connection, sink.topics),
-            HalfBounds(store, look, begun, settings.topics, pages.page_size),
+            HalfBounds(store, look, first, begun, settings.topics, pages.page_size),
         )
         return start_query(outcomes, settings, write_batch)
 

@@ -6,8 +6,8 @@ own offset, where thousands of ops share one call.
 
 The plans tell which pages of halves a batch reads; each has a call anyway. The class
 ``OpPageBound.java`` counts the others that the ops of a group name: later pages, which can have no
-half yet, and earlier ones. It also refuses what lies behind the end of the half topic's log
-(docs/decisions/048).
+half yet, and earlier ones. It also refuses what lies behind the end of the half topic's log, and
+before the first half that the state remembers (docs/decisions/048).
 """
 
 from __future__ import annotations
@@ -18,20 +18,19 @@ from typing import Any, Final
 from pyspark import SparkContext
 from pyspark.sql import Column, SparkSession
 
-from checkback.streaming.half_bounds import LogEnds
+from checkback.streaming.half_bounds import HalfRange, HalfRanges
 from checkback.streaming.java_classes import java_class
 from checkback.streaming.read_until import BatchPlans
 
 BOUND: Final = "OpPageBound"
 PROPERTY: Final = "checkback.half_pages"
 """Spark hands what the driver sets under it to every task of the batch: for each partition of the
-half topic where the batch begins and ends, and the first offset that no op may name."""
-UNKNOWN: Final = -1
-"""Told where an op may name any offset."""
+half topic where the batch begins and ends, and from which offset up to which ops may name."""
+ANY_HALF: Final = HalfRange(0, 2**63 - 1)
 
 
 def tell_half_pages(
-    context: SparkContext, plans: BatchPlans, log_ends: LogEnds, half_topic: str
+    context: SparkContext, plans: BatchPlans, named: HalfRanges, half_topic: str
 ) -> None:
     """Tell the tasks of a planned batch which halves it reads, and which can exist.
 
@@ -41,10 +40,10 @@ def tell_half_pages(
     ends = plans.batch.ends.get(half_topic, {})
     begins = {} if plans.before is None else plans.before.ends.get(half_topic, {})
     told = (
-        f"{begins.get(number, 0)}:{ends.get(number, 0)}:{log_ends.get(number, UNKNOWN)}"
+        (begins.get(number, 0), ends.get(number, 0), *named.get(number, ANY_HALF))
         for number in range(max(ends, default=-1) + 1)
     )
-    context.setLocalProperty(PROPERTY, ",".join(told))
+    context.setLocalProperty(PROPERTY, ",".join(":".join(map(str, one)) for one in told))
 
 
 @dataclass(frozen=True)

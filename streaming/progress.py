@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -25,6 +26,8 @@ class PendingIndex:
 
     _pages: dict[tuple[int, int], PageStatus] = field(default_factory=dict)
     _wakes: dict[tuple[int, int], int] = field(default_factory=dict)
+    _in_order: dict[int, list[int]] = field(default_factory=dict)
+    """By partition, the pages as a heap; some that hold nothing more are still in it."""
     _reported: set[tuple[int, int]] | None = field(default_factory=set)
 
     def complete(self, statuses: Iterable[PageStatus]) -> None:
@@ -41,6 +44,8 @@ class PendingIndex:
             if self._reported is not None:
                 self._reported.add(key)
             if status.pending or status.state_bytes:
+                if key not in self._pages:
+                    heappush(self._in_order.setdefault(status.partition, []), status.page)
                 self._pages[key] = status
             else:
                 self._pages.pop(key, None)
@@ -59,6 +64,19 @@ class PendingIndex:
         if self._reported is not None:
             raise LookupError("the pages in the checkpoint are not known yet")
         return min(self._wakes.values(), default=None)
+
+    def first_pages(self) -> dict[int, int] | None:
+        """Return the first page of each partition that the state holds something of.
+
+        Returns:
+            By partition, where there is one; None before the checkpoint's statuses were added.
+        """
+        if not self.is_complete:
+            return None
+        for partition, pages in self._in_order.items():
+            while pages and (partition, pages[0]) not in self._pages:
+                heappop(pages)
+        return {partition: pages[0] for partition, pages in self._in_order.items() if pages}
 
     @property
     def pending(self) -> int:
@@ -199,6 +217,11 @@ class Progress:
         """Return the time after which a page has something to do; as PendingIndex tells it."""
         with self._lock:
             return self.index.next_wake_ms
+
+    def first_pages(self) -> dict[int, int] | None:
+        """Return the first pages that hold something; as PendingIndex tells it."""
+        with self._lock:
+            return self.index.first_pages()
 
     def take_asked_groups(self) -> set[str]:
         """Return the groups that were asked since the last call."""

@@ -30,17 +30,30 @@ def topics(bootstrap_servers: str, unique: str) -> Topics:
     return Topics(bootstrap_servers, unique, half_partitions=HALF_PARTITIONS)
 
 
-def flood(topics: Topics, state: int) -> None:
+def flood(topics: Topics, state: int, page_size: int = NEW_PAGE_SIZE) -> None:
     """Write ops of halves that nobody wrote, each in another page."""
     producer = Producer({**topics.connection, "linger.ms": 20})
     topic = topics.names.direct_op if state == TRANSACTION_DELIVERED else topics.names.op
     for number in range(PAGES):
         partition, page = number % HALF_PARTITIONS, number // HALF_PARTITIONS + 1
-        op = Op(partition, page * NEW_PAGE_SIZE, "loud", f"none-{number}", state)
+        op = Op(partition, page * page_size, "loud", f"none-{number}", state)
         headers: Any = op.headers()
         producer.produce(topic, op.value(), op.key(), partition, headers=headers)
         producer.poll(0)
     producer.flush(60)
+
+
+def lengthen(topics: Topics, offsets: int) -> None:
+    """Have each half partition begin with offsets of records that nobody reads."""
+    settings = {"transactional.id": f"{topics.prefix}filler", "linger.ms": 20}
+    producer = Producer({**topics.connection, **settings})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for number in range(offsets * HALF_PARTITIONS):
+        producer.produce(topics.names.half, b"", partition=number % HALF_PARTITIONS)
+        producer.poll(0)
+    producer.flush(60)
+    producer.abort_transaction(30)
 
 
 def flood_of_a_half(topics: Topics, number: int) -> None:
@@ -85,6 +98,23 @@ def test_ops_of_halves_that_nobody_wrote_hold_nobody_up(
     assert PAGES - HALF_PARTITIONS * PAGES_AHEAD <= refused < PAGES
     assert max(line["refused_groups"].get("loud", 0) for line in lines) > 0
     assert topics.reasons() == ["OP_WITHOUT_HALF"] * refused
+
+
+@pytest.mark.nightly  # tests/spark/test_op_page_bound.py holds the rule, without 60,000 pages
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("state", [COMMIT, TRANSACTION_DELIVERED])
+def test_ops_of_halves_of_which_nothing_is_remembered_hold_nobody_up(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm, state: int
+) -> None:
+    small = 64
+    settings = replace(topics.settings(tmp_path / "checkpoint"), page_size=small)
+    topics.create(settings, [f"{topics.prefix}orders"], ["g", "loud"])
+    lengthen(topics, (PAGES // HALF_PARTITIONS + 1) * small)
+
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        finals(topics, pipeline, lambda: flood(topics, state, small))
+
+    assert topics.reasons() == ["OP_WITHOUT_HALF"] * PAGES
 
 
 @pytest.mark.nightly  # tests/unit/state/test_direct.py holds the bound

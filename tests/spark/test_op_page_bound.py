@@ -27,7 +27,7 @@ from checkback.state import DIRECT_SOURCE, Action, EventKind, Outcome, Rules, Ru
 from checkback.state.shares import GROUPS_AT_ONCE
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.decode import decode
-from checkback.streaming.op_page_bound import PROPERTY, UNKNOWN, OpPageBound
+from checkback.streaming.op_page_bound import ANY_HALF, PROPERTY, OpPageBound
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.verification import RecordVerification
@@ -43,7 +43,8 @@ class HalfPages(NamedTuple):
 
     begin: int
     end: int
-    log_end: int = UNKNOWN
+    first: int = ANY_HALF.first
+    log_end: int = ANY_HALF.end
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ def refused_by_the_rule(ops: list[Named], told: list[HalfPages], of_group: int) 
     refused = set()
     for op in ops:
         is_known = op.partition < len(told)
-        _, end, log_end = told[op.partition] if is_known else HalfPages(0, 0)
-        if log_end != UNKNOWN and op.half_offset >= log_end:
+        _, end, first, log_end = told[op.partition] if is_known else HalfPages(0, 0)
+        if not first <= op.half_offset < log_end:
             refused.add(op.place)
             continue
         page = op.half_offset // PAGE_SIZE
@@ -155,7 +156,7 @@ def test_it_refuses_as_the_rule_says_whichever_partitions_share_a_task(
     spark: SparkSession, told: Any, tasks_max: int
 ) -> None:
     drawn = random.Random(chosen_seed(19))
-    pages = [HalfPages(0, 40, 180), HalfPages(90, 100, 205), HalfPages(0, 0)]
+    pages = [HalfPages(0, 40, 0, 180), HalfPages(90, 100, 50, 205), HalfPages(0, 0)]
     ops = [
         Named(
             drawn.randrange(4),
@@ -179,7 +180,7 @@ def test_where_anybody_can_be_of_any_group_earlier_pages_have_no_bound(
     spark: SparkSession, told: Any
 ) -> None:
     """Else a stranger could have all answers to the checks of a group refused, to the last one."""
-    told(HalfPages(880, 900, 9_000))
+    told(HalfPages(880, 900, 0, 9_000))
     earlier = [Named(0, at, PAGE_SIZE * at) for at in range(110)]
 
     assert refused_by_decoding(spark, earlier, 1, 1) == set()
@@ -188,7 +189,7 @@ def test_where_anybody_can_be_of_any_group_earlier_pages_have_no_bound(
 def test_where_access_control_tells_groups_apart_earlier_pages_are_bounded_for_each(
     spark: SparkSession, told: Any
 ) -> None:
-    told(HalfPages(880, 900, 9_000))
+    told(HalfPages(880, 900, 0, 9_000))
     loud = [Named(0, at, PAGE_SIZE * at) for at in range(13)]
     others = [Named(0, 20 + at, PAGE_SIZE * at, group=f"other-{at}") for at in range(90)]
     read = [Named(0, 120 + at, 880 + at) for at in range(20)]
@@ -199,14 +200,14 @@ def test_where_access_control_tells_groups_apart_earlier_pages_are_bounded_for_e
 
 
 @pytest.mark.parametrize("state", [COMMIT, NO_VERDICT, DELIVERED])
-def test_an_op_is_refused_that_names_what_nobody_can_have_written(
+def test_an_op_is_refused_that_names_what_is_forgotten_or_what_nobody_can_have_written(
     spark: SparkSession, told: Any, state: int
 ) -> None:
-    told(HalfPages(0, 100, 200))
-    named = (199, 200, 2**63 - 1)
+    told(HalfPages(90, 100, 50, 200))
+    named = (199, 200, 2**63 - 1, 0, 49, 50)
     ops = [Named(0, at, half, state=state, is_direct=True) for at, half in enumerate(named)]
 
-    assert refused_by_decoding(spark, ops, 5, 1) == {(True, 0, 1), (True, 0, 2)}
+    assert refused_by_decoding(spark, ops, 5, 1) == {(True, 0, at) for at in (1, 2, 3, 4)}
 
 
 def test_fences_that_nobody_asked_for_are_bounded_too(spark: SparkSession, told: Any) -> None:

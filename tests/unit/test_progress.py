@@ -283,3 +283,18 @@ def test_a_batch_is_slow_from_half_a_minute_until_it_is_written() -> None:
 
     progress.add(0, [])
     assert not progress.is_slow(2_000)
+
+
+def test_the_first_page_with_something_is_known_once_the_checkpoint_was_read() -> None:
+    index = PendingIndex()
+    index.update([PageStatus(0, 7, 1, 50), PageStatus(0, 5, 0, -1, state_bytes=9)])
+    assert index.first_pages() is None
+
+    index.complete([PageStatus(0, 3, 1, 10), PageStatus(1, 4, 1, 10), PageStatus(0, 5, 9, 9)])
+    assert index.first_pages() == {0: 3, 1: 4}
+    index.update([PageStatus(0, 3, 0, -1), PageStatus(0, 7, 0, -1), PageStatus(1, 4, 0, -1)])
+    assert index.first_pages() == {0: 5}
+    index.update([PageStatus(0, 5, 0, -1), PageStatus(0, 7, 2, 90)])
+    assert index.first_pages() == {0: 7}
+    index.update([PageStatus(0, 6, 2, 90)])
+    assert index.first_pages() == {0: 6}
