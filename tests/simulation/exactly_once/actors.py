@@ -1,4 +1,4 @@
-"""Drivers and tasks as threads of which only one runs at a time, in an order that a seed makes.
+"""Drivers and tasks as greenlets: one runs at a time, in an order that a seed makes.
 
 An actor runs until it waits, and the stage picks the next one by chance. An actor whose process is
 dead is woken once more, and every await of its raises `SimulatedCrash` until it has ended: what
@@ -7,11 +7,12 @@ dead is woken once more, and every await of its raises `SimulatedCrash` until it
 
 from __future__ import annotations
 
-import _thread
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import Any
+
+from greenlet import getcurrent, greenlet
 
 from checkback.testing.fake_kafka import Clock, SimulatedCrash
 
@@ -39,11 +40,10 @@ class Actor:
     name: str
     process: Process
     body: Callable[[], Any]
-    gate: Any = field(default_factory=_thread.allocate_lock)
+    thread: greenlet | None = None
     is_so: Callable[[], object] | None = None
     until_ms: float = 0.0
     idles: bool = False
-    is_started: bool = False
     is_done: bool = False
     result: Any = None
     failure: BaseException | None = None
@@ -65,13 +65,11 @@ class Stage:
         self.next_event_ms: Callable[[], float] = lambda: FOR_EVER
         self.tick: Callable[[], None] = lambda: None
         self.ended: Callable[[Actor], None] = lambda _actor: None
-        self._gate = _thread.allocate_lock()
-        self._gate.acquire()
+        self._own = getcurrent()
 
     def spawn(self, name: str, process: Process, body: Callable[[], Any]) -> Actor:
         """Have something begin; it runs when it is picked."""
         actor = Actor(name, process, body)
-        actor.gate.acquire()
         self.actors.append(actor)
         return actor
 
@@ -115,8 +113,7 @@ class Stage:
         actor = self.current
         assert actor is not None
         actor.is_so, actor.until_ms = is_so, until_ms
-        self._gate.release()
-        actor.gate.acquire()
+        self._own.switch()
         if actor.process.is_dead:
             raise SimulatedCrash
 
@@ -150,17 +147,13 @@ class Stage:
             self.step()
 
     def _let_run(self, actor: Actor) -> None:
-        self.current = actor
-        if actor.is_started:
-            actor.gate.release()
-        elif actor.process.is_dead:
+        if actor.thread is None and actor.process.is_dead:
             actor.is_done, actor.failure = True, SimulatedCrash()
-            self.current = None
             return
-        else:
-            actor.is_started = True
-            _thread.start_new_thread(self._run, (actor,))
-        self._gate.acquire()
+        if actor.thread is None:
+            actor.thread = greenlet(self._run)
+        self.current, self._own = actor, getcurrent()
+        actor.thread.switch(actor)
         self.current = None
 
     def _run(self, actor: Actor) -> None:
@@ -170,4 +163,3 @@ class Stage:
             actor.failure = failure
         finally:
             actor.is_done = True
-            self._gate.release()
