@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -38,6 +39,15 @@ MUTATION_CRASHES = 40
 DIRECT_SEEDS = 80
 RARE_SEEDS = 160
 """For what only one seed in forty shows."""
+FIRST_SEEDS = {
+    "a producer goes on after a repeated commit": 29,
+    "a failed fence counts for an answer": 35,
+    "a session goes on after a repeated commit": 75,
+    "closed, and delivered all the same": 88,
+    "an expired session is opened again": 18,
+}
+"""Where to begin with what few seeds show: beginning with 0 took 50 s more of processor time. If a
+change moves it, the others are tried, too."""
 EFFECTS = {
     *FAULTS,
     "store state",
@@ -177,20 +187,25 @@ def run_seeds(world: World, chances: Chances | None = None, seeds: int = MUTATIO
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_of_the_protocol_is_caught(name: str) -> None:
-    require_caught(MUTATIONS[name], MUTATION_SEEDS)
+    require_caught(MUTATIONS[name], in_turn(name, MUTATION_SEEDS))
 
 
 @pytest.mark.parametrize("name", DIRECT_MUTATIONS)
 def test_a_mutation_of_the_direct_path_is_caught(name: str) -> None:
-    require_caught(DIRECT_MUTATIONS[name], RARE_SEEDS)
+    require_caught(DIRECT_MUTATIONS[name], in_turn(name, RARE_SEEDS))
 
 
-def run_all(mutation: Mutation, seeds: int) -> None:
-    for seed in range(seeds):
+def in_turn(name: str, seeds: int) -> list[int]:
+    first = FIRST_SEEDS.get(name, 0)
+    return [*range(first, seeds), *range(first)]
+
+
+def run_all(mutation: Mutation, seeds: Iterable[int]) -> None:
+    for seed in seeds:
         Run(seed, mutation.crashes, mutation.world, mutation.chances).go()
 
 
-def require_caught(mutation: Mutation, seeds: int) -> None:
+def require_caught(mutation: Mutation, seeds: Iterable[int]) -> None:
     with mutation.broken(), pytest.raises(AssertionError) as failure:
         run_all(mutation, seeds)
 
