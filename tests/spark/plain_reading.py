@@ -19,8 +19,13 @@ from checkback.state.shares import GROUPS_AT_ONCE
 
 BODY_BYTES_MAX: Final = 300
 PAGES_OF_GROUP: Final = 2
-HALF_PAGES: Final = ((1_000, 5_000, 50_000_000), (0, 0, -1), (90_000_000, 95_000_000, 10**12))
-"""Where the batch begins and ends in each partition of the half topic, and what no op may name."""
+HALF_PAGES: Final = (
+    (1_000, 5_000, 100, 50_000_000),
+    (0, 0, 0, 2**63 - 1),
+    (90_000_000, 95_000_000, 1_000_000, 10**12),
+)
+"""Where the batch begins and ends in each partition of the half topic, and from which offset up to
+which one ops may name halves."""
 
 
 class Event(NamedTuple):
@@ -181,8 +186,8 @@ class PlainReading:
     ) -> int:
         page, group = named // self.page_size, word >> TRANSACTION_BITS
         is_known = row.partition < len(HALF_PAGES)
-        begin, end, log_end = HALF_PAGES[row.partition] if is_known else (0, 0, -1)
-        if log_end >= 0 and named >= log_end:
+        begin, end, first, log_end = HALF_PAGES[row.partition] if is_known else (0, 0, 0, 2**63)
+        if not first <= named < log_end:
             return RefusedReason.OP_WITHOUT_HALF
         is_earlier = page < begin // self.page_size
         is_read = not is_earlier and page * self.page_size < end
