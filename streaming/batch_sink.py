@@ -47,7 +47,7 @@ class BatchSink:
         clock: tells whether a batch's time can be; None where that does not matter.
         bound: bounds the bytes of the next batch; None: it reads all that it may.
         growth: follows the half topic's partitions; None where none are added.
-        bounds: tells which halves an op can name; None: any.
+        half_bounds: tells which halves an op can name; None: any.
     """
 
     settings: SinkSettings
@@ -61,7 +61,7 @@ class BatchSink:
     clock: AheadWatch | None = None
     bound: BatchBytes | None = None
     growth: PartitionGrowth | None = None
-    bounds: HalfBounds | None = None
+    half_bounds: HalfBounds | None = None
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write one batch: one job over the outcomes, which are used once.
@@ -105,7 +105,7 @@ class BatchSink:
         plans = self.read_until.tell_tasks(context, batch_id)
         if self.clock is not None:
             self.clock.require_credible(plans.batch.timestamp_ms)
-        named = {} if self.bounds is None else self.bounds.of_batch(batch_id, plans)
+        named = {} if self.half_bounds is None else self.half_bounds.of_batch(batch_id, plans)
         tell_half_pages(context, plans, named, self.settings.topics.half)
         if self.growth is not None:
             self.growth.follow(plans.batch.ends)

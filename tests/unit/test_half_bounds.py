@@ -204,7 +204,16 @@ def test_a_note_of_a_plan_that_was_dropped_says_nothing_of_its_successor() -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", "null", '{"planned_ms": 1, "ends": []}', '{"ends": {"0": 1}}']
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"planned_ms": 1, "halves": []}',
+        '{"planned_ms": 1, "halves": {"0": 1}}',
+        '{"halves": {"0": [1, 2]}}',
+    ],
 )
 def test_a_note_that_can_not_be_read_is_named(text: str) -> None:
     with pytest.raises(CheckpointError, match=r"half_bounds/5\.json"):
