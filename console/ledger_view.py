@@ -15,6 +15,7 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import fs
 
 from checkback.operations.positions import Position
 from checkback.protocol.errors import CheckbackError, PrerequisiteError
@@ -287,17 +288,22 @@ class LedgerView:
 
     def _dataset(self) -> Any:
         assert self._ledger is not None  # noqa: S101 - it was read
-        return self._ledger.table.to_pyarrow_dataset()
+        table = self._ledger.table
+        return table.to_pyarrow_dataset(filesystem=_native_filesystem(table.table_uri))
+
+    def _unread(self, cursor: Any) -> Any:
+        source = self._dataset()
+        if self._version >= 0:
+            seen = cursor.execute("SELECT query_id, batch_id FROM seen").fetchall()
+            return source.to_table(list(READ_COLUMNS), unread_rows(self._newest_ms, dict(seen)))
+        if isinstance(source.filesystem, fs.PyFileSystem):
+            return source.to_table(list(READ_COLUMNS))
+        return source
 
     def _read_since(self) -> None:
         """Add the rows of batches that the tables do not hold; all of them or none."""
-        cursor, source = self._db.cursor(), self._dataset()
-        if self._version < 0:
-            cursor.register("source", source)
-        else:
-            seen = cursor.execute("SELECT query_id, batch_id FROM seen").fetchall()
-            wanted = unread_rows(self._newest_ms, dict(seen))
-            cursor.register("source", source.to_table(list(READ_COLUMNS), wanted))
+        cursor = self._db.cursor()
+        cursor.register("source", self._unread(cursor))
         cursor.begin()
         try:
             for statement in _APPLY:
@@ -308,3 +314,16 @@ class LedgerView:
             raise
         newest = cursor.execute("SELECT max(epoch_ms(event_time)) FROM source").fetchone()
         self._newest_ms = max(self._newest_ms, (newest and newest[0]) or 0)
+
+
+def _native_filesystem(uri: str) -> fs.FileSystem | None:
+    """Return Arrow's own access to a folder; None for an object store, which delta-rs reads.
+
+    DuckDB begins to read a dataset with Python's lock held (`Scanner.to_reader` of pyarrow 26).
+    Where a thread of Arrow opens a file by Python at that moment, each waits for the other's lock
+    and the process stands still. So DuckDB gets no dataset whose files Python opens.
+    """
+    if not uri.startswith("file:"):
+        return None
+    local, path = fs.FileSystem.from_uri(uri)
+    return fs.SubTreeFileSystem(path, local)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow.fs import PyFileSystem
 from tests.unit.console.console_stage import NOW_MS, new_ledger, write_batch
 
+from checkback.console import ledger_view
 from checkback.console.ledger_view import (
     FIRST_LOOK_S,
     LOOK_BACK_MS,
@@ -75,6 +78,33 @@ def test_only_batches_that_are_new_are_read(ledger: DeltaLedger) -> None:
     assert batches({"another": 7}) == [0, 1, 2], "of a query that began since"
     assert batches({"query": 2}) == []
     assert batches({}, NOW_MS + LOOK_BACK_MS + 1) == []
+
+
+@pytest.mark.parametrize("name", ["ledger", "led ger é"])
+def test_python_opens_no_file_for_duckdb(tmp_path: Path, name: str) -> None:
+    """Else Arrow and Python wait for each other's locks, now and then, and the console hangs."""
+    made = new_ledger(tmp_path / name)
+    write_batch(made, 0, ("prepared", 3))
+    view = LedgerView(made.path)
+
+    view.refresh()
+
+    assert offsets(view) == [3]
+    assert not isinstance(view._dataset().filesystem, PyFileSystem)
+
+
+def test_duckdb_reads_rows_in_memory_where_python_has_to_open_the_files(
+    ledger: DeltaLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_view, "_native_filesystem", lambda _uri: None)  # an object store
+    view = LedgerView(ledger.path)
+    cursor = view._db.cursor()
+    view._ledger = ledger
+
+    assert isinstance(view._unread(cursor), pa.Table)
+
+    view.refresh()
+    assert len(offsets(view)) == 6
 
 
 def test_rows_are_counted_once_when_files_are_joined(ledger: DeltaLedger) -> None:
