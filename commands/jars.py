@@ -46,13 +46,16 @@ def lock(output: CommandOutput) -> None:
 @command.command()
 @output_option
 def archive(output: CommandOutput) -> None:
-    """Archive the classes of a Spark driver: later starts are faster.
+    """Archive the classes of a Spark driver and of the embedded broker: later starts are faster.
 
     Runs the pipeline over a few transactions on a broker of its own. Repeat this after a change of
     Java, pyspark or Checkback: the JVM does not use an archive of other versions.
     """
-    from checkback.operations.class_archive_training import train_class_archive
+    from checkback.operations.class_archive_training import train_class_archives
 
-    path = train_class_archive()
-    size_mb = path.stat().st_size / 1e6
-    output.show({"archive": str(path)}, f"The classes are in {path} ({size_mb:.0f} MB).")
+    made = train_class_archives()
+    size_mb = sum(path.stat().st_size for path in (made.driver, made.broker)) / 1e6
+    output.show(
+        {"archive": str(made.driver), "broker_archive": str(made.broker)},
+        f"The classes are in {made.driver} and {made.broker} ({size_mb:.0f} MB).",
+    )

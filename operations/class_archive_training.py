@@ -1,9 +1,9 @@
-"""Runs the job over a few transactions, so that its JVM writes an archive of its classes."""
+"""Runs the job and a broker over a few transactions, so that their JVMs archive their classes."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -11,7 +11,13 @@ from typing import Final
 from checkback.deploy.jars import file_errors
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError
-from checkback.streaming.class_archive import DUMP_OPTION, JAVA_OPTIONS, keep_archive
+from checkback.streaming.class_archive import (
+    BROKER,
+    DRIVER,
+    DUMP_OPTION,
+    JAVA_OPTIONS,
+    ClassArchive,
+)
 from checkback.streaming.jars_folder import jars_folder
 from checkback.testing.broker import QUICK_START, Broker
 from checkback.testing.pipeline_process import PipelineProcess
@@ -22,8 +28,16 @@ REAL_TOPIC: Final = "orders"
 DUMP_TIMEOUT_S: Final = 300.0
 
 
-def train_class_archive() -> Path:
-    """Run the job over a few transactions and return the archive of its JVM's classes.
+@dataclass(frozen=True, slots=True)
+class TrainedArchives:
+    """Where the archives of the driver and of the embedded broker are."""
+
+    driver: Path
+    broker: Path
+
+
+def train_class_archives() -> TrainedArchives:
+    """Run the job over a few transactions and keep the classes of its JVM and of its broker's.
 
     Raises:
         OperationalError: the run failed, or this JVM wrote no archive.
@@ -32,18 +46,27 @@ def train_class_archive() -> Path:
     with ExitStack() as ending:
         folder = Path(ending.enter_context(TemporaryDirectory(prefix="checkback-archive-")))
         with file_errors(jars_folder()):
-            # On the disk of the jars' folder, so that a rename can move the archive there.
+            # On the disk of the jars' folder, so that a rename can move the archives there.
             dumping = TemporaryDirectory(prefix="dumping-", dir=jars_folder())
-        dumped = Path(ending.enter_context(dumping)) / "driver.jsa"
-        broker = ending.enter_context(Broker(folder / "broker", jvm_options=QUICK_START))
-        topics = Topics(broker.bootstrap_servers, "archive-")
-        _run(topics, _dumping(topics.settings(folder / "checkpoint"), dumped), folder)
-        if not dumped.is_file():
-            raise OperationalError(
-                "The JVM wrote no archive of its classes.",
-                remedy="Checkback works without it; a newer Java may write one.",
-            )
-        return keep_archive(dumped)
+        dumped = Path(ending.enter_context(dumping))
+        driver, broker = dumped / "driver.jsa", dumped / "broker.jsa"
+        with Broker(folder / "broker", jvm_options=_broker_options(broker)) as running:
+            topics = Topics(running.bootstrap_servers, "archive-")
+            _run(topics, _dumping(topics.settings(folder / "checkpoint"), driver), folder)
+        return TrainedArchives(_kept(DRIVER, driver), _kept(BROKER, broker))
+
+
+def _broker_options(dumped: Path) -> tuple[str, ...]:
+    return (*QUICK_START, f"{DUMP_OPTION}{dumped}")
+
+
+def _kept(archive: ClassArchive, dumped: Path) -> Path:
+    if not dumped.is_file():
+        raise OperationalError(
+            "The JVM wrote no archive of its classes.",
+            remedy="Checkback works without it; a newer Java may write one.",
+        )
+    return archive.keep(dumped)
 
 
 def _run(topics: Topics, settings: Settings, folder: Path) -> None:

@@ -1,15 +1,15 @@
-"""`checkback jars archive`, and a driver that maps what it wrote."""
+"""`checkback jars archive`, and a driver and a broker that map what it wrote."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.jars import USUAL_CONFS, jar_paths
 
 MAPPED = """
@@ -25,25 +25,27 @@ spark.stop()
 
 @pytest.mark.nightly  # make setup runs the command each time
 @pytest.mark.skipif(sys.platform != "linux", reason="what is mapped stands in /proc")
-def test_a_driver_maps_the_archive_that_the_command_wrote(tmp_path: Path) -> None:
+def test_a_driver_and_a_broker_map_the_archives_that_the_command_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for conf in USUAL_CONFS:
         (tmp_path / conf).mkdir()
         for jar in jar_paths(conf):
             (tmp_path / conf / jar.name).symlink_to(jar)
-    environment = {**os.environ, "CHECKBACK_JARS": str(tmp_path)}
+    monkeypatch.setenv("CHECKBACK_JARS", str(tmp_path))
 
     checkback = Path(sys.executable).with_name("checkback")
-    told = run([str(checkback), "jars", "archive", "--output", "json"], environment)
-    archive = Path(json.loads(told)["archive"])
+    made = json.loads(run([str(checkback), "jars", "archive", "--output", "json"]))
+    driver, broker = Path(made["archive"]), Path(made["broker_archive"])
 
-    assert archive.parent == tmp_path
-    assert archive.stat().st_size > 50_000_000
-    assert str(archive) in run([sys.executable, "-c", MAPPED], environment)
+    assert driver.parent == broker.parent == tmp_path
+    assert driver.stat().st_size > 50_000_000
+    assert str(driver) in run([sys.executable, "-c", MAPPED])
+    with EmbeddedBroker(tmp_path / "broker") as running:
+        assert str(broker) in Path(f"/proc/{running.pid}/maps").read_text()
 
 
-def run(command: list[str], environment: dict[str, str]) -> str:
-    ran = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+def run(command: list[str]) -> str:
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

@@ -1,4 +1,4 @@
-"""Which archive of classes the options of a driver's JVM name."""
+"""Which archive of classes the options of a driver's JVM and of a broker's name."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from checkback.deploy.broker import EmbeddedBroker
 from checkback.streaming import jars_folder
-from checkback.streaming.class_archive import archive_option, keep_archive, with_archive
+from checkback.streaming.class_archive import BROKER, DRIVER, DUMP_OPTION, with_archive
 from checkback.testing.pipeline_process import QUICK_JVM
 
 
@@ -27,20 +28,20 @@ def dumped(folder: Path, size_bytes: int) -> Path:
 
 
 def test_without_an_archive_the_options_stay_as_they_are() -> None:
-    assert archive_option() is None
+    assert DRIVER.options() == []
     assert with_archive("-Xss4m") == "-Xss4m"
 
 
 def test_an_archive_is_mapped_beside_the_options_of_the_user(jars: Path, tmp_path: Path) -> None:
-    kept = keep_archive(dumped(tmp_path, 7))
+    kept = DRIVER.keep(dumped(tmp_path, 7))
 
     assert kept.parent == jars
     assert with_archive("-Xss4m").startswith(f'-Xss4m "-XX:SharedArchiveFile={kept}" ')
 
 
 def test_a_newer_archive_takes_the_place_of_the_older(jars: Path, tmp_path: Path) -> None:
-    keep_archive(dumped(tmp_path, 7))
-    kept = keep_archive(dumped(tmp_path, 9))
+    DRIVER.keep(dumped(tmp_path, 7))
+    kept = DRIVER.keep(dumped(tmp_path, 9))
 
     assert list(jars.iterdir()) == [kept]
     assert str(kept) in with_archive("")
@@ -50,39 +51,57 @@ def test_a_newer_archive_takes_the_place_of_the_older(jars: Path, tmp_path: Path
 def test_an_archive_that_was_cut_short_or_altered_is_not_mapped(
     tmp_path: Path, damaged: bytes
 ) -> None:
-    kept = keep_archive(dumped(tmp_path, 7))
+    kept = DRIVER.keep(dumped(tmp_path, 7))
     kept.write_bytes(damaged)
 
-    assert archive_option() is None
+    assert DRIVER.options() == []
 
 
 def test_an_archive_of_another_user_is_not_mapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep_archive(dumped(tmp_path, 7))
+    DRIVER.keep(dumped(tmp_path, 7))
     monkeypatch.setattr(jars_folder, "trusted_owners", lambda: {os.geteuid() + 1})
 
-    assert archive_option() is None
+    assert DRIVER.options() == []
 
 
 def test_an_archive_that_can_t_be_read_ends_no_start(jars: Path, tmp_path: Path) -> None:
-    kept = keep_archive(dumped(tmp_path, 7))
+    kept = DRIVER.keep(dumped(tmp_path, 7))
     kept.unlink()
     kept.symlink_to(jars / "absent")
 
-    assert archive_option() is None
+    assert DRIVER.options() == []
 
 
 @pytest.mark.parametrize("own", ["-XX:SharedArchiveFile=a.jsa", "-XX:ArchiveClassesAtExit=b.jsa"])
 def test_an_archive_that_the_user_names_is_his(tmp_path: Path, own: str) -> None:
-    keep_archive(dumped(tmp_path, 7))
+    DRIVER.keep(dumped(tmp_path, 7))
 
     assert with_archive(own) == own
 
 
 def test_the_jvm_of_a_quick_run_maps_the_archive_too(tmp_path: Path) -> None:
     """Its options speak of archives, and name none."""
-    kept = keep_archive(dumped(tmp_path, 7))
+    kept = DRIVER.keep(dumped(tmp_path, 7))
 
     assert "Archive" in QUICK_JVM
     assert str(kept) in with_archive(QUICK_JVM)
+
+
+def test_a_broker_maps_an_archive_of_its_own(tmp_path: Path) -> None:
+    DRIVER.keep(dumped(tmp_path, 9))
+    kept = BROKER.keep(dumped(tmp_path, 7))
+
+    options = EmbeddedBroker(tmp_path / "broker")._java_options([])
+
+    assert f"-XX:SharedArchiveFile={kept}" in options
+    assert DRIVER.options()[0] not in options
+
+
+def test_a_broker_that_writes_an_archive_maps_none(tmp_path: Path) -> None:
+    BROKER.keep(dumped(tmp_path, 7))
+
+    broker = EmbeddedBroker(tmp_path / "broker", jvm_options=[f"{DUMP_OPTION}b.jsa"])
+
+    assert not any("SharedArchiveFile" in one for one in broker._java_options([]))
