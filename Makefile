@@ -64,8 +64,12 @@ demo: .venv/.runs
 # timeouts for much of its time, so four keep two cores busy; where memory is short there are fewer.
 TEST_PROCESSES ?= $(shell awk '/^MemAvailable/ {gb = $$2 / 1000000} \
 	END {print (gb > 16 ? 4 : gb > 12 ? 3 : 2)}' /proc/meminfo 2>/dev/null || echo 2)
+# pytest-timeout needs Python's lock, which a process that stands still in native code may hold for
+# ever. So a thread without it ends such a process; the others go on, and the test has failed.
+ENDS_WITHOUT_LOCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
 test: setup
-	@.venv/bin/pytest -m "not nightly" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+	@.venv/bin/pytest -m "not nightly" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
+		$(ENDS_WITHOUT_LOCK)
 
 # Minutes each; the workflow of that name runs them. Make hands a SEED that it is given on to them;
 # without one each takes its own and prints it.
