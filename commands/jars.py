@@ -46,7 +46,7 @@ def lock(output: CommandOutput) -> None:
 @command.command()
 @output_option
 def archive(output: CommandOutput) -> None:
-    """Archive the classes of a Spark driver and of the embedded broker: later starts are faster.
+    """Archive the classes of driver and broker: later starts are faster.
 
     Runs the pipeline over a few transactions on a broker of its own. Repeat this after a change of
     Java, pyspark or Checkback: the JVM does not use an archive of other versions.
