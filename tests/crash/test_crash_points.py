@@ -48,10 +48,11 @@ TRIED_AGAIN = [
 ]
 """Spark repeats the task; no other process notices."""
 
-BROKER_DIES = [
+BROKER_DIES = Case("broker-and-sink-mid-produce", "mid-produce", ("broker", "sink"), 1, records=2)
+
+BROKER_DIES_AT_NIGHT = [
     Case("broker-flushed", "flushed", ("broker",), 0),
     Case("broker-before-commit", "before commit", ("broker",), 0),
-    Case("broker-and-sink-mid-produce", "mid-produce", ("broker", "sink"), 1, records=2),
 ]
 
 STARTED_AGAIN = [
@@ -73,7 +74,14 @@ def test_a_task_that_dies_is_tried_again(run: CrashRun, case: Case) -> None:
     print(run.crash(case))
 
 
-@pytest.mark.parametrize("case", BROKER_DIES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        BROKER_DIES,
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in BROKER_DIES_AT_NIGHT),
+    ],
+    ids=lambda case: case.name,
+)
 def test_a_broker_that_dies_is_waited_for(run: CrashRun, case: Case) -> None:
     print(run.crash(case))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from tests.integration.direct_sessions import GROUP, DirectSession
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
@@ -12,6 +13,7 @@ from tests.integration.shared_jvm import SharedJvm
 RULES = "accounts:\n- {accessKey: administrators, secretKey: secret-of-admins, admin: true}\n"
 
 
+@pytest.mark.nightly  # four starts
 def test_access_control_is_not_switched_on_over_what_producers_may_still_deliver(
     bootstrap_servers: str, unique: str, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_silent_broker_holds_nobody_up_for_long(
     assert time.monotonic() - begun_s < 10
 
 
+@pytest.mark.nightly  # the tests above hold what the driver looks at and decides by
 def test_no_batch_of_a_backlog_of_large_halves_is_larger_than_twice_the_bound(
     bootstrap_servers: str, unique: str, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:

@@ -182,6 +182,7 @@ def highest(log: Path) -> int:
     return max(int(one.name) for one in log.iterdir() if one.name.isdigit())
 
 
+@pytest.mark.nightly  # tests/unit/test_rebuild_tail.py cuts each kind of end, without a pipeline
 @pytest.mark.timeout(1_200)
 def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
     topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm

@@ -112,6 +112,7 @@ def test_topics_that_are_short_of_replicas_cost_what_is_for_them_only(
     assert [bodies(spread, topic) for topic in (lone, narrow)] == [[b"later"], [b"later"]]
 
 
+@pytest.mark.nightly  # tests/crash/test_crash_points.py kills a broker in mid-transaction, too
 def test_a_broker_that_is_lost_in_mid_transaction_is_named_and_waited_for(
     spread: World, cluster: Cluster, lone: str, narrow: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

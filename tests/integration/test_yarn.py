@@ -100,6 +100,7 @@ def test_yarn_restarts_a_killed_driver_and_each_final_is_written_once(
     assert topics.bodies(real) == committed
 
 
+@pytest.mark.nightly  # test_object_store.py holds the rule for S3, without a Hadoop to start
 def test_of_two_drivers_that_plan_a_batch_on_hdfs_at_once_one_is_refused(hadoop: Hadoop) -> None:
     settings = Settings(checkpoint=f"{hadoop.namenode}/checkpoint")
     with open_files(settings) as store:

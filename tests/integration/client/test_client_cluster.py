@@ -207,12 +207,8 @@ def partition_of(transactional_id: str, partitions: int) -> int:
     return abs(number - 2**32 if number >= 2**31 else number) % partitions
 
 
-@pytest.mark.parametrize(
-    "others_answer",
-    # Of one broker that dies in mid-commit, and owners that answer themselves, the quick one is in
-    # test_client_direct_brokers.py.
-    [pytest.param(False, marks=pytest.mark.nightly), True],
-)
+@pytest.mark.nightly  # test_client_direct_brokers.py kills a lone broker in mid-commit: quicker
+@pytest.mark.parametrize("others_answer", [False, True])
 def test_a_coordinator_that_moves_in_mid_commit_loses_and_doubles_nothing(
     cluster: EmbeddedCluster, unique: str, tmp_path: Path, *, others_answer: bool
 ) -> None:
