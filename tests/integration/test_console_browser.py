@@ -155,8 +155,8 @@ def barriers(page: Page) -> list[str]:
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [
-        (1280, "light"),
         (390, "dark"),
+        pytest.param(1280, "light", marks=pytest.mark.nightly),
         pytest.param(1280, "dark", marks=pytest.mark.nightly),
         pytest.param(390, "light", marks=pytest.mark.nightly),
     ],
