@@ -26,7 +26,7 @@ from checkback.deploy.java import find_java
 from checkback.deploy.ports import LOOPBACK, free_ports, is_free, require_free
 from checkback.protocol.errors import BrokerError, LifeCycleError, PrerequisiteError
 from checkback.sinks.kafka.admin_client import new_admin_client
-from checkback.streaming.class_archive import BROKER, DUMP_OPTION
+from checkback.streaming.class_archive import BROKER
 
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -218,13 +218,10 @@ class EmbeddedBroker:
             f"-Xmx{self._heap_mb}m", "-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true",
             "-Djava.net.preferIPv4Stack=true", f"-Dcheckback.log.folder={self.folder.logs}",
             f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
-            "-cp", os.pathsep.join(str(jar) for jar in jars), *self._archive_options(),
+            "-cp", os.pathsep.join(str(jar) for jar in jars),
+            *BROKER.options(" ".join(self._jvm_options)),
         ]
         # fmt: on
-
-    def _archive_options(self) -> list[str]:
-        makes_one = any(option.startswith(DUMP_OPTION) for option in self._jvm_options)
-        return [] if makes_one else BROKER.options()
 
     def _format(self, java: Sequence[str]) -> None:
         tool = [*java, "kafka.tools.StorageTool", "format", "--cluster-id", self._cluster_id]

@@ -32,12 +32,16 @@ class ClassArchive:
 
     prefix: str
 
-    def options(self) -> list[str]:
+    def options(self, beside: str = "") -> list[str]:
         """Return the JVM options that map the archive, none if there is none.
+
+        Args:
+            beside: the JVM's other options; if they name an archive, that one is used.
 
         The JVM also maps a damaged archive, and dies of SIGBUS on a truncated one (17.0.15).
         """
-        path = kept_file(self.prefix, _SUFFIX)
+        names_another = any(one in beside for one in (_MAP_OPTION, DUMP_OPTION))
+        path = None if names_another else kept_file(self.prefix, _SUFFIX)
         return [] if path is None else [f"{_MAP_OPTION}{path}", *_SILENT]
 
     def keep(self, dumped: Path) -> Path:
@@ -60,8 +64,7 @@ BROKER: Final = ClassArchive("broker-")
 
 def with_archive(java_options: str) -> str:
     """Return a driver's JVM options, with those that map the archive unless they name another."""
-    names_another = any(one in java_options for one in (_MAP_OPTION, DUMP_OPTION))
-    options = [] if names_another else DRIVER.options()
+    options = DRIVER.options(java_options)
     if not options:
         return java_options
     mapping, *silent = options

@@ -99,9 +99,10 @@ def test_a_broker_maps_an_archive_of_its_own(tmp_path: Path) -> None:
     assert DRIVER.options()[0] not in options
 
 
-def test_a_broker_that_writes_an_archive_maps_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own", [f"{DUMP_OPTION}b.jsa", "-XX:SharedArchiveFile=a.jsa"])
+def test_a_broker_whose_options_name_an_archive_maps_no_other(tmp_path: Path, own: str) -> None:
     BROKER.keep(dumped(tmp_path, 7))
 
-    broker = EmbeddedBroker(tmp_path / "broker", jvm_options=[f"{DUMP_OPTION}b.jsa"])
+    broker = EmbeddedBroker(tmp_path / "broker", jvm_options=[own])
 
     assert not any("SharedArchiveFile" in one for one in broker._java_options([]))
