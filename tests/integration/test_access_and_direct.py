@@ -13,7 +13,7 @@ from tests.integration.shared_jvm import SharedJvm
 RULES = "accounts:\n- {accessKey: administrators, secretKey: secret-of-admins, admin: true}\n"
 
 
-@pytest.mark.nightly  # four starts
+@pytest.mark.nightly  # tests/unit/test_switching_on.py holds the rule, without four starts
 def test_access_control_is_not_switched_on_over_what_producers_may_still_deliver(
     bootstrap_servers: str, unique: str, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:

@@ -122,7 +122,7 @@ def test_no_alert_is_without_a_trial() -> None:
 
 
 @NEEDS_PROMETHEUS
-@pytest.mark.nightly
+@pytest.mark.nightly  # in test_metrics.py six of them fire at a real pipeline, and end
 @pytest.mark.timeout(600)  # a busy machine answers late; each wait has a limit of its own
 def test_each_alert_fires_with_its_fault_and_ends_with_it(
     bootstrap_servers: str, tmp_path: Path

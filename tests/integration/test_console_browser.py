@@ -155,7 +155,7 @@ def barriers(page: Page) -> list[str]:
 @pytest.mark.parametrize(
     ("width", "scheme"),
     [
-        (390, "dark"),
+        (390, "dark"),  # the narrowest, where most is cut off; the other forms take as long
         pytest.param(1280, "light", marks=pytest.mark.nightly),
         pytest.param(1280, "dark", marks=pytest.mark.nightly),
         pytest.param(390, "light", marks=pytest.mark.nightly),
