@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
-FUNCTION_LINES_MAX: Final = 50
-FILE_LINES_MAX: Final = 400
+FUNCTION_LINES_MAX: Final = 60
+FILE_LINES_MAX: Final = 700
+FOLDER_FILES_MAX: Final = 12
+FREE_FOLDERS: Final = frozenset({"commands"})
+"""Folders of any number of files: commands/ has one file for each noun."""
 NOT_ROOMS: Final = frozenset({"tests", "examples", "src", "docs", "requirements"})
 """Top folders whose modules are no production code."""
 
@@ -97,6 +100,16 @@ def long_files(files: list[SourceFile]) -> Iterator[str]:
     for file in files:
         if file.name.endswith(".py") and file.text.count("\n") > FILE_LINES_MAX:
             yield file.name
+
+
+def large_folders(files: list[SourceFile]) -> Iterator[str]:
+    """Name the folders of the package with more than FOLDER_FILES_MAX source files."""
+    sizes = Counter(
+        file.name.rpartition("/")[0]
+        for file in files
+        if file.room not in NOT_ROOMS | FREE_FOLDERS and file.name.endswith((".py", ".c", ".java"))
+    )
+    yield from (folder for folder, size in sizes.items() if folder and size > FOLDER_FILES_MAX)
 
 
 def modules_without_a_test(files: list[SourceFile]) -> Iterator[str]:

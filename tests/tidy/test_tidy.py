@@ -19,6 +19,7 @@ EXCEPTIONS = tomllib.loads(Path(__file__).with_name("exceptions.toml").read_text
 RULES: list[Callable[[list[SourceFile]], Iterator[str]]] = [
     rules.long_functions,
     rules.long_files,
+    rules.large_folders,
     rules.modules_without_a_test,
     rules.files_with_riddles,
     rules.names_of_two_classes,
@@ -46,19 +47,28 @@ def test_the_changelog_tells_this_version(files: list[SourceFile]) -> None:
 
 
 def test_the_rules_find_what_they_are_for() -> None:
-    long = "def long():\n" + "    pass\n" * 51
+    long = "def long():\n" + "    pass\n" * 61
     file = SourceFile(
-        "state/odd.py", f'"""A page made anew, see :class:`Page`."""\n{long}' + "\n" * 400
+        "state/odd.py", f'"""A page made anew, see :class:`Page`."""\n{long}' + "\n" * 700
     )
 
     assert [list(rule([file])) for rule in RULES] == [
         ["state/odd.py:long"],
         ["state/odd.py"],
+        [],
         ["state/odd.py"],
         ["state/odd.py"],
         [],
         ["state/odd.py"],
     ]
+
+
+def test_a_large_folder_is_found() -> None:
+    large = [SourceFile(f"state/page/{name}.py", "") for name in "abcdefghijklm"]
+    free = [SourceFile(file.name.replace("state/page", "commands"), "") for file in large]
+
+    assert list(rules.large_folders([*large, *free])) == ["state/page"]
+    assert not list(rules.large_folders(large[1:]))
 
 
 def test_a_name_of_two_classes_is_found() -> None:
