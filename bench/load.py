@@ -156,7 +156,6 @@ def write(one: Load) -> None:
     )
     topics = TopicNames(one.topic_prefix)
     signers = one.workload.signers()
-    op_topic = topics.direct_op if one.workload.direct_id else topics.op
     bodies = {partition: one.workload.bodies(partition) for partition in one.first}
     for number in range(one.count):
         for partition, first in one.first.items():
@@ -172,8 +171,8 @@ def write(one: Load) -> None:
                 op = one.workload.op(partition, offset)
                 headers = op.headers()
                 if signer is not None:
-                    headers = signer.op(op_topic, partition, op.key(), op.value(), headers)
-                _put(producer, op_topic, op.value(), op.key(), partition, headers)
+                    headers = signer.op(topics.op, partition, op.key(), op.value(), headers)
+                _put(producer, topics.op, op.value(), op.key(), partition, headers)
         if number % POLL_EVERY == 0:
             producer.poll(0)
     if producer.flush(LOAD_TIMEOUT_S) or failures:

@@ -64,12 +64,6 @@ BOUNDS: Final[Mapping[str, Bound]] = {
         least=0.9,
         transactions=MILLION,
     ),
-    "throughput_with_direct_delivery": Bound(
-        "pipeline",
-        "throughput where producers have delivered the finals ÷ where the job writes them",
-        least=1.3,
-        transactions=MILLION,
-    ),
     "throughput_to_page_size_1": Bound(
         "pipeline",
         "throughput ÷ that of one offset per state row",

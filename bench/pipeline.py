@@ -26,7 +26,6 @@ Kind = TypeVar("Kind")
 LEDGER: Final = "ledger"
 USUAL_COMPARISONS: Final = ("stateless", LEDGER, "page-size-1")
 ACCESS: Final = "access-control"
-DIRECT: Final = "direct"
 ACCOUNTS: Final = 100
 STREAMS: Final = "kafka-streams"
 """This comparison needs a checkout, a JDK and more jars."""
@@ -38,7 +37,7 @@ STREAMS_TOPIC: Final = "kafka-streams-orders"
 
 def possible_comparisons() -> tuple[str, ...]:
     """Return the comparisons that are possible here."""
-    usual = (*USUAL_COMPARISONS, ACCESS, DIRECT)
+    usual = (*USUAL_COMPARISONS, ACCESS)
     return (*usual, STREAMS) if is_checkout() else usual
 
 
@@ -48,8 +47,7 @@ class PipelineOptions:
 
     They wait in Kafka. The comparisons: Spark's own Kafka sink moving the same records, the job
     with the Delta ledger, the job with one offset per state row, and on request the job with access
-    control (100 accounts sign halves and ops), with transactions that their producer has delivered
-    directly and, in a checkout, Kafka Streams.
+    control (100 accounts sign halves and ops) and, in a checkout, Kafka Streams.
 
     Raises:
         UsageError: there is no comparison with this name.
@@ -69,8 +67,8 @@ class PipelineOptions:
     batch_events: int = options.batch_events(1_000_000)
     compare: str = option(
         ",".join(USUAL_COMPARISONS),
-        "The comparisons; access-control and direct only if named; kafka-streams needs a checkout"
-        " and a JDK. none: only the job.",
+        "The comparisons; access-control only if named; kafka-streams needs a checkout and a JDK."
+        " none: only the job.",
     )
 
     def __post_init__(self) -> None:
@@ -123,7 +121,7 @@ class PipelineBench:
         comparisons = self.options.comparisons
         variants = [
             partial(self._variant, comparison)
-            for comparison in (ACCESS, DIRECT, LEDGER)
+            for comparison in (ACCESS, LEDGER)
             if comparison in comparisons
         ]
         page_size_1 = [self._page_size_1] if "page-size-1" in comparisons else []
@@ -156,7 +154,6 @@ class PipelineBench:
         if comparison == LEDGER:
             changes["ledger"] = str(self.stage.folder / name / "ledger")
         trial = self.stage.trial(name, **changes).create()
-        trial.is_direct = comparison == DIRECT
         if comparison == ACCESS:
             trial.control_access(ACCOUNTS)
         self.say(f"loads {transactions:,} transactions")
@@ -184,10 +181,9 @@ class PipelineBench:
         trial.delete_topics([topic])
 
     def _job(self, kind: str, trial: Trial, number: int) -> None:
-        count = "delivered" if trial.is_direct else "finals"
         with Query(trial, kind) as query:
             self._finish(query, kind, number)
-            self._require_finals(trial, kind, query.counts()[count])
+            self._require_finals(trial, kind, query.counts()["finals"])
 
     def _kafka_streams(self, trial: Trial, number: int) -> None:
         from checkback.bench.repository.kafka_streams import StreamsRun
@@ -227,7 +223,6 @@ class PipelineBench:
             ("throughput_to_stateless", "stateless", "job"),
             ("throughput_with_ledger", "job", "ledger"),
             ("throughput_with_access_control", "job", "access_control"),
-            ("throughput_with_direct_delivery", "job", "direct"),
             ("throughput_to_page_size_1", "page_size_1", "job"),
             ("throughput_to_kafka_streams", "kafka_streams", "job"),
         ):

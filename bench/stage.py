@@ -16,7 +16,6 @@ from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import confluent_settings
-from checkback.protocol.direct import direct_transactional_id
 from checkback.testing.pipeline_process import QUICK_SPARK
 from checkback.testing.topics import create_plain_topics, delete_topics, own_topics
 
@@ -83,7 +82,6 @@ class Trial:
         folder: folder for checkpoint, logs and configuration.
         next_offset: offset of the next half, by half partition.
         accounts: how many accounts sign the records; 0 for no access control.
-        is_direct: whether a producer has delivered what is committed.
     """
 
     stage: BenchSetting
@@ -91,7 +89,6 @@ class Trial:
     folder: Path
     next_offset: dict[int, int] = field(default_factory=dict)
     accounts: int = 0
-    is_direct: bool = False
 
     @property
     def real_topic(self) -> str:
@@ -102,12 +99,7 @@ class Trial:
     def workload(self) -> Workload:
         """The trial's transactions."""
         seed, size = self.stage.seed, self.stage.body_bytes
-        direct_id = (
-            direct_transactional_id(self.settings.topic_prefix, GROUP, f"{seed:032x}")
-            if self.is_direct
-            else ""
-        )
-        return Workload(seed, size, self.real_topic, accounts=self.accounts, direct_id=direct_id)
+        return Workload(seed, size, self.real_topic, accounts=self.accounts)
 
     def control_access(self, accounts: int) -> Trial:
         """Have that many accounts sign the records, and the job verify them."""

@@ -18,7 +18,6 @@ GROUP: Final = "bench"
 ROLLED_BACK_OF: Final = 10
 """One of this many transactions is rolled back."""
 COMMIT: Final = 8
-DELIVERED: Final = 9
 ROLLBACK: Final = 12
 POOL_BYTES: Final = 16 * 1024 * 1024
 
@@ -34,7 +33,6 @@ class Workload:
         due_at_s: time of the check requests, seconds since 1970; None: as the settings say.
         has_rollbacks: whether some transactions are rolled back; else all are committed.
         accounts: how many accounts sign the records by turns; 0 for no signatures.
-        direct_id: the session that has delivered what is committed; empty for the checked way.
     """
 
     seed: int
@@ -43,7 +41,6 @@ class Workload:
     due_at_s: float | None = None
     has_rollbacks: bool = True
     accounts: int = 0
-    direct_id: str = ""
 
     def transaction_id(self, partition: int, offset: int) -> str:
         """Return a transaction id: 32 characters, like the client's."""
@@ -60,18 +57,12 @@ class Workload:
             transaction_id=self.transaction_id(partition, offset),
             real_topic=self.real_topic,
             properties={**immunity, TAGS: "bench"},
-            direct_id=self.direct_id,
         )
 
     def op(self, partition: int, offset: int) -> Op:
         """Return the op of a transaction."""
-        transaction_id = self.transaction_id(partition, offset)
-        if not self.commits(offset):
-            # A direct half is rolled back by who says that nothing direct can follow.
-            closed = self.direct_id
-            return Op(partition, offset, GROUP, transaction_id, ROLLBACK, direct_closed=closed)
-        state = DELIVERED if self.direct_id else COMMIT
-        return Op(partition, offset, GROUP, transaction_id, state)
+        state = COMMIT if self.commits(offset) else ROLLBACK
+        return Op(partition, offset, GROUP, self.transaction_id(partition, offset), state)
 
     def signers(self) -> list[RecordSigner]:
         """Return what signs the records of each account, none where there are no signatures."""

@@ -19,7 +19,6 @@ from checkback.bench.client import (
     ratios,
 )
 from checkback.bench.client_process import ClientMeasurement
-from checkback.bench.direct import DirectFindings, DirectOptions, measure_direct
 from checkback.bench.options import CommonOptions, Verb
 from checkback.bench.verbs import all_verbs
 from checkback.commands.bench_options import (
@@ -35,10 +34,6 @@ from checkback.protocol.configuration import Settings
 from checkback.testing.broker import Broker
 
 COLUMNS = ("", "threads", "transactions/s", "processor µs", "p50 ms", "p99 ms", "max ms")
-DIRECT_COLUMNS = (
-    "", "lanes", "wanted/s", "transactions/s", "processor µs", "fell back",
-    "visible p50 ms", "p99 ms", "max ms",
-)  # fmt: skip
 RATIO_COLUMNS = ("measure", "threads", "median", "least", "most")
 
 
@@ -68,24 +63,10 @@ def _run_client(output: CommandOutput, **given: Any) -> None:
     output.show(result, _table(measured, found))
 
 
-def _run_direct(output: CommandOutput, **given: Any) -> None:
-    options: DirectOptions = options_from(DirectOptions, given)
-    options.numbers("rates"), options.numbers("lanes")  # refused before a broker is started
-    with _brokers(options.bootstrap_servers) as servers:
-        settings = Settings(bootstrap_servers=servers, topic_prefix=options.topic_prefix)
-        create_topics(settings)
-        create_real_topic(servers, options.topic_prefix, settings.half_partitions)
-        found = measure_direct(options, servers)
-    output.show(asdict(found), direct_table(found))
-
-
 for _verb in all_verbs():
     command.add_command(verb_command(_verb, _run_verb))
 command.add_command(
     options_command("client", ClientOptions, click_options(ClientOptions), _run_client)
-)
-command.add_command(
-    options_command("direct", DirectOptions, click_options(DirectOptions), _run_direct)
 )
 
 
@@ -100,33 +81,6 @@ def _brokers(bootstrap_servers: str | None) -> Iterator[str]:
         Broker(Path(folder)) as broker,
     ):
         yield broker.bootstrap_servers
-
-
-def direct_table(found: DirectFindings) -> str:
-    """Return what `bench direct` found as text."""
-    rows = [DIRECT_COLUMNS] + [
-        (
-            run.kind,
-            str(run.lanes or ""),
-            f"{run.per_s:,}" if run.per_s else "limit",
-            f"{run.transactions_per_s:,.0f}",
-            f"{run.processor_us:.0f}",
-            str(run.fell_back),
-            *(
-                "-" if one is None else f"{one:.1f}"
-                for one in (run.visible_p50_ms, run.visible_p99_ms, run.visible_max_ms)
-            ),
-        )
-        for run in found.runs
-    ]
-    shares = [
-        (f"direct to checked way, {lanes} lanes", f"{share:g}")
-        for lanes, share in found.direct_to_plain.items()
-    ]
-    stalls = [("readers waited after a kill", f"{one:.1f} s") for one in found.stalls_s]
-    return "\n".join(
-        "  ".join(cell.rjust(14) for cell in row) for row in [*rows, (), *shares, *stalls]
-    )
 
 
 def _table(runs: list[ClientMeasurement], found: list[ClientRatio]) -> str:

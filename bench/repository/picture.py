@@ -20,7 +20,6 @@ WORDS: Final = {
     "ledger": "Checkback with the ledger",
     "page_size_1": "Checkback, one offset per page",
     "access_control": "Checkback with access control",
-    "direct": "Checkback, finals delivered by producers",
     "kafka_streams": "Kafka Streams",
 }
 """By the kind of a run."""

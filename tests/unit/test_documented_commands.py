@@ -55,7 +55,7 @@ def test_a_documented_command_has_the_options_that_are_said(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(SECTIONS))
 def test_every_option_of_a_command_is_documented(name: str) -> None:
     told = set(OPTION.findall(SECTIONS[name]))
-    if name.startswith("bench ") and name not in ("bench client", "bench direct"):
+    if name.startswith("bench ") and name != "bench client":
         told |= set(OPTION.findall(shared_by_verbs()))
 
     assert options_of(name) - SETTINGS - TOLD_ONCE - told == set()

@@ -7,8 +7,8 @@ from itertools import islice
 
 import pytest
 
-from checkback.bench.workload import COMMIT, DELIVERED, ROLLBACK, Workload, commits_among
-from checkback.protocol.properties import DIRECT_ID, HALF_PROTOCOL_ORDER
+from checkback.bench.workload import COMMIT, ROLLBACK, Workload, commits_among
+from checkback.protocol.properties import HALF_PROTOCOL_ORDER
 
 WORKLOAD = Workload(7, 1_024, "orders")
 
@@ -55,13 +55,3 @@ def test_without_rollbacks_all_commit() -> None:
     workload = Workload(7, 1, "orders", has_rollbacks=False)
 
     assert {workload.op(0, offset).state for offset in range(20)} == {COMMIT}
-
-
-def test_what_is_committed_directly_was_delivered_and_what_is_not_is_closed() -> None:
-    direct = Workload(7, 1, "orders", direct_id="checkback-direct-bench-0")
-    ops = [direct.op(0, offset) for offset in range(20)]
-
-    assert dict(direct.half_headers(0, 0))[DIRECT_ID] == b"checkback-direct-bench-0"
-    assert [op.state for op in ops].count(DELIVERED) == commits_among(7, 20)
-    assert {op.direct_closed for op in ops if op.state == DELIVERED} == {""}
-    assert {op.direct_closed for op in ops if op.state == ROLLBACK} == {direct.direct_id}
