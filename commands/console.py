@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from checkback.commands.core import CommandOutput, output_option
-from checkback.commands.metrics_option import metrics_url_option
 from checkback.commands.settings import settings_options
 from checkback.metrics.log_lines import LOGGER, write_log_lines
 from checkback.operations.timestamps import time_text
@@ -67,7 +66,13 @@ END_S: Final = 2
     help="Who sees keys, properties and bodies.",
 )
 @click.option("--https", is_flag=True, help="Browsers reach it by https, through a proxy.")
-@metrics_url_option
+@click.option(
+    "--metrics-url",
+    default="",
+    envvar="CHECKBACK_METRICS_URL",
+    help="The pipeline's metrics endpoint, for example http://localhost:9404/metrics. Default:"
+    " where the settings metrics_host and metrics_port say.",
+)
 @output_option
 @settings_options
 def command(

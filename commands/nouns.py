@@ -36,10 +36,8 @@ NOUNS: Final[dict[str, Noun]] = {
         "checkback.commands.ledger", "Read and maintain the ledger of transaction events."
     ),
     "pending": Noun("checkback.commands.pending", "List what waits for a verdict."),
-    "report": Noun("checkback.commands.report", "Write what the console shows into one file."),
     "refused": Noun("checkback.commands.refused", "List refused records, and send finals again."),
     "run": Noun("checkback.commands.run", "Run the transaction checker."),
-    "top": Noun("checkback.commands.top", "Show what the pipeline is doing, in the terminal."),
     "topics": Noun("checkback.commands.topics", "Create and compare the topics."),
     "tx": Noun("checkback.commands.tx", "Look at one transaction, and decide it by hand."),
 }

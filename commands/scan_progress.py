@@ -13,20 +13,6 @@ from checkback.operations.scanning import Advance
 
 
 @contextmanager
-def told_meanwhile(what: str) -> Iterator[None]:
-    """Show what the block does until it ends.
-
-    Args:
-        what: one sentence.
-    """
-    if not sys.stderr.isatty():
-        yield
-        return
-    with Console(stderr=True).status(what):
-        yield
-
-
-@contextmanager
 def scan_progress() -> Iterator[Advance]:
     """Yield the callback for a scanner's progress; the bar disappears when the scan ends."""
     if not sys.stderr.isatty():

@@ -230,15 +230,6 @@ class LedgerView:
         )
         return {row["reason"]: row["n"] for row in found}
 
-    def per_minute(self, event: str, since_ms: int) -> dict[int, int]:
-        """Return how often an event happened by minute, from that time on."""
-        found = self._rows(
-            "SELECT minute_ms, sum(rows)::BIGINT AS n FROM tallies "
-            "WHERE event = ? AND minute_ms >= ? GROUP BY minute_ms",
-            [event, since_ms],
-        )
-        return {row["minute_ms"]: row["n"] for row in found}
-
     def positions(self, transaction_id: str) -> list[Position]:
         """Return the positions of the halves with that transaction id."""
         where = pc.field("transaction_id") == transaction_id

@@ -70,7 +70,7 @@ def live_html(console: Console) -> str:
     """Return the live part."""
     history = console.history
     shown = {"snapshot": history.latest, "plots": history.plots(), "now_ms": console.now_ms()}
-    return rendered("parts/live.html", {**shown, "is_static": False})
+    return rendered("parts/live.html", shown)
 
 
 def event(name: str, data: str) -> str:

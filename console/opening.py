@@ -1,4 +1,4 @@
-"""Puts a console together: from settings to what the pages, ``top`` and ``report`` use."""
+"""Puts a console together: from settings to what the pages use."""
 
 from __future__ import annotations
 

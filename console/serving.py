@@ -159,7 +159,6 @@ def page(request: Request, visitor: Visitor, template: str, /, **context: Any) -
         "settings": console.settings,
         "visitor": visitor,
         "here": request.url.path,
-        "is_static": False,
         "now_ms": console.now_ms(),
     }
     return HTMLResponse(rendered(template, {**shared, **context}))

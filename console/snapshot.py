@@ -1,7 +1,4 @@
-"""What the pipeline is doing now, from whatever source answers: metrics endpoint, ledger.
-
-The overview, ``checkback top`` and ``checkback report`` show the same snapshot.
-"""
+"""What the pipeline is doing now, from whatever source answers: metrics endpoint, ledger."""
 
 from __future__ import annotations
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import json
 import uuid
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.commands.core import LazyGroup, execute
-from checkback.commands.nouns import NOUNS
 from checkback.console.access import AccessRules, digest
 from checkback.console.actions import Resend, Resolve, Resume, checked_wish
 from checkback.console.application import new_application
@@ -62,13 +56,6 @@ class Stage:
         assert "Nothing was done yet" in shown.text
         done = self.client.post(f"/actions/{action}", data={**form, "confirmed": "yes"})
         return str(done.text)
-
-    def checkback(self, *arguments: str, code: int = 0) -> dict[str, Any]:
-        out = io.StringIO()
-        config = ("--config", str(self.folder / "checkback.toml"), "--output", "json")
-        with redirect_stdout(out):
-            assert execute(LazyGroup(NOUNS), [*arguments, *config]) == code, out.getvalue()
-        return dict(json.loads(out.getvalue()))
 
 
 @pytest.fixture(scope="module")
@@ -189,15 +176,3 @@ def test_without_a_ledger_the_checkpoint_says_what_is_pending(stage: Stage) -> N
 
     wait_until(lambda: "forgotten" in client.get("/parts/pending?group=g").text, what="a batch")
     assert "forgotten" not in client.get("/parts/pending?group=nobody").text
-
-
-def test_the_same_is_told_by_top_and_in_a_report(stage: Stage) -> None:
-    told = stage.checkback("top", "--once", "--interval", "0.2")
-    assert told["counted_by"] == "ledger"
-    assert told["totals"]["prepared"] >= 4
-    assert "g" in [row["group"] for row in told["groups"]]
-
-    path = stage.folder / "report.html"
-    made = stage.checkback("report", "-o", str(path))
-    assert made["missing"] == []
-    assert "silent" in path.read_text("utf-8")

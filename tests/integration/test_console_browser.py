@@ -21,7 +21,6 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.unit.console.console_stage import TOKEN, Stage, make_stage
 
 from checkback.console.application import new_application
-from checkback.console.report import write_report
 from checkback.console.snapshot import Snapshot
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
@@ -172,11 +171,6 @@ def test_every_page_is_whole_and_without_barriers(
         loaded(page)
         found[name] = barriers(page)
         page.screenshot(path=pictures / f"{name}-{width}-{scheme}.png", full_page=True)
-    report = pictures / "report.html"
-    report.write_text(write_report(stage.sources).html, "utf-8")
-    page.goto(report.as_uri())
-    found["report"] = barriers(page)
-    page.screenshot(path=pictures / f"report-{width}-{scheme}.png", full_page=True)
 
     assert {name: told for name, told in found.items() if told} == {}
     # A page that does not exist is an error of the network, not of the page.

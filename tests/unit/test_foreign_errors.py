@@ -85,17 +85,14 @@ def test_a_package_that_is_missing_is_said_with_the_extra_that_brings_it(extra: 
     assert all(explained_by.values()), explained_by
 
 
-@pytest.mark.parametrize("command", ["console", "top --once", "report -o report.html"])
-def test_the_pipeline_without_the_console_says_what_to_install(
-    command: str, tmp_path: Path
-) -> None:
+def test_the_pipeline_without_the_console_says_what_to_install(tmp_path: Path) -> None:
     """As after `pip install checkback[spark]`."""
     without = (
         "import sys\n"
         "for name in ('fastapi', 'starlette', 'uvicorn', 'jinja2', 'duckdb'):\n"
         "    sys.modules[name] = None\n"
         "from checkback.commands import main\n"
-        f"sys.argv = ['checkback', *{command.split()!r}]\n"
+        "sys.argv = ['checkback', 'console']\n"
         "main()"
     )
     ran = subprocess.run(

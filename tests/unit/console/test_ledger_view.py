@@ -145,14 +145,13 @@ def test_a_page_is_chosen_sorted_and_cut(ledger: DeltaLedger) -> None:
     assert ([row["half_offset"] for row in second.rows], second.total) == ([1, 0], 6)
 
 
-def test_groups_minutes_and_single_transactions(ledger: DeltaLedger) -> None:
+def test_groups_and_single_transactions(ledger: DeltaLedger) -> None:
     view = LedgerView(ledger.path)
     view.refresh()
 
     groups = {row["producer_group"]: (row["pending"], row["oldest_ms"]) for row in view.groups()}
     assert groups["stock-service"] == (2, NOW_MS - 5 * 60_000)
     assert view.topics() == ["orders-paid", "payments-captured", "stock-reserved"]
-    assert view.per_minute("prepared", 0) == {NOW_MS // 60_000 * 60_000: 6}
     assert view.positions("0A0000000004C0FFEE00112233445566") == [Position(0, 4)]
     assert view.positions("nobody's") == []
     assert [row["event"] for row in view.events(Position(0, 4))] == ["prepared", "checked"]

@@ -1,122 +1,36 @@
-"""The other outputs of the console's sources: report, top; and what it reads of a checkpoint."""
+"""The console's sources, sampler, audit and log, apart from its pages."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import pty
 import socket
-import sys
-import termios
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from threading import Barrier
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import pytest
-from click.testing import CliRunner
-from tests.unit.console.console_stage import EVIL, NOW_MS, MadeUpFacts, make_stage
+from tests.unit.console.console_stage import NOW_MS, MadeUpFacts, make_stage
 
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.running import told_as_running
 from checkback.commands.console import audit_text
 from checkback.commands.core import LazyGroup, execute
-from checkback.commands.metrics_option import metrics_url_option
 from checkback.commands.nouns import NOUNS
-from checkback.commands.report import command as report_command
-from checkback.commands.scan_progress import told_meanwhile
-from checkback.commands.top import QUIT_KEYS, bars, keys, text_of, view
-from checkback.console import kafka_facts, report
+from checkback.console import kafka_facts
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import FigureSampler, History
 from checkback.console.kafka_facts import GroupRow, KafkaFacts
 from checkback.console.ledger_view import LedgerView
 from checkback.console.opening import open_sources
-from checkback.console.plots import UNKNOWN
 from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text, rendered
-from checkback.console.snapshot import Snapshot
 from checkback.operations.broker_checks import BrokerChecks
 from checkback.operations.diagnosis import GroupFacts, Result, judge_group
 from checkback.operations.lag import ReadPosition, read_positions
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError, NotFoundError
-
-
-def test_the_report_is_one_file_that_needs_nothing_else(tmp_path: Path) -> None:
-    stage = make_stage(tmp_path)
-    stage.look()
-
-    made = report.write_report(stage.sources)
-
-    assert made.missing == ("Checkpoint",)
-    for said in (
-        "0A0000000013C0FFEE00112233445566", "payment-service", "it has no live member",
-        "OP_WITHOUT_HALF",
-        "check limit", "checkpoint is not set", "1,204,377", "<polyline",
-    ):  # fmt: skip
-        assert said in made.html, said
-    for needed in ("<script", "<link", "href=", "src=", "url(", EVIL, "order-4"):
-        assert needed not in made.html, needed
-
-
-def test_a_report_without_any_source_still_says_what_is_missing(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    arguments = ["report", "-o", str(path), "--output", "json"]
-
-    told = CliRunner().invoke(LazyGroup(NOUNS), arguments, standalone_mode=False)
-
-    assert told.return_value == 1
-    assert len(json.loads(told.output)["missing"]) == 7
-    assert "No ledger is set" in path.read_text("utf-8")
-    assert report_command.name == "command"
-
-
-def test_who_waits_for_a_report_is_told_what_for_and_a_file_is_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with told_meanwhile("Asking brokers."):
-        pass
-    assert capsys.readouterr() == ("", "")
-
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with told_meanwhile("Asking brokers."):
-        pass
-    out, told = capsys.readouterr()
-    assert (out, "Asking brokers." in told) == ("", True)
-
-
-def test_a_report_asks_its_sources_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each waits for brokers that are down: one after the other, that took a minute and a half."""
-    stage = make_stage(tmp_path)
-    asked = ("groups", "discarded", "refused", "lag", "checkpoint", "doctor")
-    together = Barrier(len(asked), timeout=60)
-
-    def down(*_: object) -> None:
-        together.wait()
-        raise BrokerError("The brokers do not answer.", remedy="Start them.")
-
-    for one in asked:
-        monkeypatch.setattr(type(stage.sources.facts), one, down)
-
-    assert len(report.write_report(stage.sources).missing) == len(asked)
-
-
-def test_a_report_that_can_not_be_written_is_refused_before_anybody_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(report, "write_report", None)
-
-    with pytest.raises(FileNotFoundError):
-        CliRunner().invoke(
-            LazyGroup(NOUNS),
-            ["report", "-o", str(tmp_path / "missing" / "report.html")],
-            standalone_mode=False,
-            catch_exceptions=False,
-        )
+from checkback.protocol.errors import NotFoundError
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1", "nowhere.invalid"])
@@ -168,24 +82,6 @@ def test_the_console_and_its_server_log_as_the_settings_say(
     ]  # fmt: skip
 
 
-def test_top_shows_figures_groups_and_what_is_missing(tmp_path: Path) -> None:
-    stage = make_stage(tmp_path)
-    stage.look()
-    stage.look()
-
-    shown = text_of(view(stage.console.history, stage.sources.facts.groups()))
-
-    for said in ("orders  2026-", "Pending", "11", "payment-service", "warning", "no metrics:"):
-        assert said in shown, shown
-    assert "counted over the whole ledger, without finals that their topics refused\n" in shown
-    assert "payment-service        3      7m        0  warning: it has no live member\n" in shown
-    assert "order-service          4      9m        2  ok\n" in shown
-    assert "The brokers do not answer" in text_of(
-        view(stage.console.history, "The brokers do not answer")
-    )
-    assert bars(("0,68 1,36 2,4",)) == "▁▅█"
-
-
 def test_a_group_that_answers_unknown_is_told_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +90,6 @@ def test_a_group_that_answers_unknown_is_told_as_such(
     says = "3 asked about more than once; live members: 1"
     monkeypatch.setattr(MadeUpFacts, "groups", lambda _: rows)
 
-    assert f"warning: {says}" in " ".join(text_of(view(History(), rows)).split())
     assert f" {says}. <em>" in make_stage(tmp_path).client().get("/parts/groups").text
 
 
@@ -212,12 +107,10 @@ def test_without_a_ledger_no_group_is_called_idle(
             with pytest.raises(NotFoundError):
                 ledger.refresh()
         rows = KafkaFacts(settings, ledger, lambda: 0, Broker()).groups()
-        page = rendered("parts/groups.html", {"groups": rows, "is_static": False})
+        page = rendered("parts/groups.html", {"groups": rows})
 
-        told = " ".join(text_of(view(History(), rows)).split())
-        assert "order-service ? - 0 no ledger says what is pending" in told
         assert ("no live member" in page, "is not known without a ledger" in page) == (True, True)
-        assert "idle" not in page + told
+        assert "idle" not in page
 
 
 def test_a_pipeline_that_is_down_is_the_first_that_is_told(tmp_path: Path) -> None:
@@ -225,51 +118,12 @@ def test_a_pipeline_that_is_down_is_the_first_that_is_told(tmp_path: Path) -> No
     stage = make_stage(tmp_path, checkpoint=str(tmp_path / "checkpoint"))
     stage.look()
     down = "None runs over the checkpoint, so nothing is decided or delivered."
-    lines = text_of(view(stage.console.history, stage.sources.facts.groups())).splitlines()
     page = stage.client().get("/parts/live").text
-    assert lines[1].startswith(f"no pipeline: {down}")
     assert page.index(down) < page.index("Oldest pending")
 
     with told_as_running(tmp_path / "checkpoint"):
         stage.look()
         assert down not in stage.client().get("/parts/live").text
-
-
-def test_top_hears_a_key_at_once_and_leaves_the_terminal_as_it_was(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ours, theirs = pty.openpty()
-    before = termios.tcgetattr(theirs)
-    with open(theirs, closefd=False) as terminal:
-        monkeypatch.setattr(sys, "stdin", terminal)
-        with keys() as key_within:
-            os.write(ours, b"q")
-            assert (key_within(1_000), key_within(0)) == ("q", "")
-        assert "q" in QUIT_KEYS
-    assert termios.tcgetattr(theirs) == before
-    os.close(ours)
-    os.close(theirs)
-
-
-def test_top_gives_the_age_as_a_duration_and_what_it_does_not_know_no_unit() -> None:
-    history = History()
-    history.add(Snapshot(0, "orders", oldest_age_ms=3_725_000, pending=7))
-
-    shown = text_of(view(history, "The brokers do not answer"))
-
-    ends = (UNKNOWN, "m")
-    rows = dict(one.rsplit(maxsplit=1) for one in shown.splitlines() if one.endswith(ends))
-    assert (rows["Oldest pending"], rows["Batch time"]) == ("1h2m", UNKNOWN)
-
-
-def test_the_metrics_endpoint_can_come_from_the_environment() -> None:
-    @click.command()
-    @metrics_url_option
-    def command(metrics_url: str) -> None:
-        click.echo(metrics_url)
-
-    told = CliRunner().invoke(command, env={"CHECKBACK_METRICS_URL": "http://pipeline/metrics"})
-    assert told.output == "http://pipeline/metrics\n"
 
 
 def test_a_sampler_goes_on_when_a_look_fails(tmp_path: Path) -> None:
@@ -347,13 +201,3 @@ def test_the_settings_say_where_the_metrics_are(changes: dict[str, Any], url: st
 
     assert open_sources(settings, "").snapshots.metrics_url == url
     assert open_sources(settings, "http://other/metrics").snapshots.metrics_url != url
-
-
-def test_the_name_of_a_group_commands_no_terminal(tmp_path: Path) -> None:
-    stage = make_stage(tmp_path)
-    history = History()
-    history.add(stage.sources.snapshots.read())
-    row = stage.sources.facts.groups()[0]
-    evil = replace(row, facts=replace(row.facts, name="\x1b[2J[red]evil"))
-
-    assert r"\x1b[2J[red]evil" in text_of(view(history, [evil]))

@@ -318,7 +318,7 @@ def test_an_event_has_a_field_for_each_line() -> None:
 def test_the_console_needs_no_spark() -> None:
     program = """
 import sys
-import checkback.console.application, checkback.console.report, checkback.commands.console
+import checkback.console.application, checkback.commands.console
 loaded = {name.partition(".")[0] for name in sys.modules}
 assert not loaded & {"pyspark", "py4j", "pandas"}, loaded
 """

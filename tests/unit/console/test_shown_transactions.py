@@ -39,7 +39,7 @@ def test_nothing_that_a_message_says_turns_or_hides_the_text_beside_it(stage: St
     shown = rendered("parts/transaction.html", {
         "shown": [{"history": turned, "entries": [], "waits": None, "body": b"a\n\xe2\x80\xaeb",
                    "properties": half_properties(turned)}],
-        "visitor": Visitor("kim", sees_bodies=True), "is_static": False,
+        "visitor": Visitor("kim", sees_bodies=True),
     })  # fmt: skip
 
     assert "\\u202emoc.live\\x1b[8m" in shown
@@ -50,7 +50,7 @@ def test_a_long_property_is_cut_and_has_a_row_of_its_own(stage: Stage) -> None:
     shown = rendered("parts/transaction.html", {
         "shown": [{"history": stage.console.facts.histories("0:4")[0], "entries": [],
                    "waits": None, "body": b"", "properties": {"long": "y" * 9_000, "note": "n"}}],
-        "visitor": Visitor("kim", sees_bodies=True), "is_static": False,
+        "visitor": Visitor("kim", sees_bodies=True),
     })  # fmt: skip
 
     assert '<div class="long"><dt>long</dt>' in shown
@@ -67,7 +67,7 @@ def test_a_commit_whose_final_was_refused_leads_to_where_it_is_sent(stage: Stage
     context: dict[str, Any] = {"entries": [], "waits": None, "body": b"", "properties": {}}
     for history, leads in ((refused, True), (one, False)):
         shown = rendered("parts/transaction.html", {
-            "shown": [{**context, "history": history}], "visitor": Visitor(), "is_static": False,
+            "shown": [{**context, "history": history}], "visitor": Visitor(),
         })  # fmt: skip
         assert ('href="/refused?reason=REAL_TOPIC_MISSING"' in shown) is leads
 
