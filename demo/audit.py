@@ -71,7 +71,6 @@ class Evidence:
         refused: refused records.
         check_requests: number of check requests by order id.
         check_answers: number of ops that answer a check request, by order id.
-        delivered: number of messages that the producer delivered directly, by order id.
     """
 
     halves: Sequence[SeenRecord] = ()
@@ -80,7 +79,6 @@ class Evidence:
     refused: Sequence[SeenRecord] = ()
     check_requests: Mapping[str, int] = field(default_factory=dict)
     check_answers: Mapping[str, int] = field(default_factory=dict)
-    delivered: Mapping[str, int] = field(default_factory=dict)
 
 
 def audit(truths: Sequence[OrderTruth], evidence: Evidence) -> list[AuditFinding]:

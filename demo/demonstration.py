@@ -177,7 +177,7 @@ class Demonstration:
         if source == RETIRED_SERVICE:
             self.timeline.say(source, "killed; nobody of its group ever comes back")
             return
-        self.timeline.say(source, "killed between half message and op, and in a delivery")
+        self.timeline.say(source, "killed between half message and op")
         time.sleep(PAUSE_BEFORE_RESTART_S)
         self._start_service(source)
 

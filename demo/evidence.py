@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka import Message
 
@@ -41,7 +41,6 @@ def collect_evidence(
         return [_seen(record, topics.prefix) for record in read_topic(connection, topic)]
 
     halves = read_topic(connection, topics.half)
-    direct_ops = read_topic(connection, topics.direct_op)
     check_requests = Counter(one.order_id for group in groups for one in seen(topics.check(group)))
     return Evidence(
         halves=[_seen(record, topics.prefix) for record in halves],
@@ -49,10 +48,7 @@ def collect_evidence(
         discarded=seen(topics.discarded),
         refused=seen(topics.refused),
         check_requests=check_requests,
-        check_answers=_named(
-            halves, [*read_topic(connection, topics.op), *direct_ops], _answers_check
-        ),
-        delivered=_named(halves, direct_ops, _is_delivered),
+        check_answers=_answers(halves, read_topic(connection, topics.op)),
     )
 
 
@@ -62,21 +58,15 @@ def _seen(record: Message, prefix: str) -> SeenRecord:
     return SeenRecord(topic, _key(record), record.value() or b"", reason)
 
 
-def _named(
-    halves: Iterable[Message], ops: Iterable[Message], is_meant: Callable[[Message], bool]
-) -> Counter[str]:
-    """Count some of the ops, by order id. An op names its half by transaction id."""
+def _answers(halves: Iterable[Message], ops: Iterable[Message]) -> Counter[str]:
+    """Count the ops that answer a check, by order id. An op names its half by transaction id."""
     orders = {_header(half, names.UNIQ_KEY): _key(half) for half in halves}
-    transactions = (_header(op, names.UNIQ_KEY) for op in ops if is_meant(op))
+    transactions = (_header(op, names.UNIQ_KEY) for op in ops if _answers_check(op))
     return Counter(orders[one] for one in transactions if one in orders)
 
 
 def _answers_check(op: Message) -> bool:
     return _header(op, names.FROM_TRANSACTION_CHECK) == "true"
-
-
-def _is_delivered(op: Message) -> bool:
-    return _header(op, names.COMMIT_OR_ROLLBACK) == str(names.TRANSACTION_DELIVERED)
 
 
 def _header(record: Message, name: str) -> str:

@@ -25,7 +25,6 @@ class FateLine:
         check_requests: number of check requests.
         check_answers: number of answers.
         finals: number of final messages on the real topics.
-        delivered: how many of them the producer delivered directly.
         discarded: number of discarded half messages.
     """
 
@@ -35,7 +34,6 @@ class FateLine:
     check_requests: int
     check_answers: int
     finals: int
-    delivered: int
     discarded: int
 
 
@@ -89,7 +87,6 @@ def fate_lines(truths: Sequence[OrderTruth], evidence: Evidence) -> list[FateLin
     requests = _by_fate(fates, evidence.check_requests)
     answers = _by_fate(fates, evidence.check_answers)
     finals = _by_fate(fates, _records(evidence.finals))
-    delivered = _by_fate(fates, evidence.delivered)
     discarded = _by_fate(fates, _records(evidence.discarded))
     return [
         FateLine(
@@ -99,7 +96,6 @@ def fate_lines(truths: Sequence[OrderTruth], evidence: Evidence) -> list[FateLin
             requests[fate],
             answers[fate],
             finals[fate],
-            delivered[fate],
             discarded[fate],
         )
         for fate in Fate
@@ -116,7 +112,6 @@ def fate_table(lines: Iterable[FateLine]) -> Table:
         "asked\nback",
         "answered",
         "final",
-        "direct",
         "discarded",
     ):
         table.add_column(heading, justify="right", vertical="bottom")
@@ -127,7 +122,6 @@ def fate_table(lines: Iterable[FateLine]) -> Table:
             line.check_requests,
             line.check_answers,
             line.finals,
-            line.delivered,
             line.discarded,
         )
         table.add_row(line.fate.label, *(str(number) for number in numbers))

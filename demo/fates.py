@@ -24,12 +24,10 @@ class Fate(StrEnum):
     """What happens to an order during the demo."""
 
     COMMITTED = "committed"
-    DELIVERED_DIRECTLY = "delivered_directly"
     ROLLED_BACK = "rolled_back"
     UNKNOWN_THEN_COMMITTED = "unknown_then_committed"
     UNKNOWN_THEN_ROLLED_BACK = "unknown_then_rolled_back"
     KILLED_BEFORE_OP_COMMITTED = "killed_before_op_committed"
-    KILLED_IN_DELIVERY = "killed_in_delivery"
     KILLED_BEFORE_LOCAL = "killed_before_local"
     NEVER_ANSWERED = "never_answered"
 
@@ -43,31 +41,22 @@ class Fate(StrEnum):
         """The end that the transaction has to have."""
         return _ENDINGS[self]
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether the order is sent by the producer that delivers directly."""
-        return self in (Fate.DELIVERED_DIRECTLY, Fate.KILLED_IN_DELIVERY)
-
 
 _LABELS: Final[Mapping[Fate, str]] = {
     Fate.COMMITTED: "committed at once",
-    Fate.DELIVERED_DIRECTLY: "delivered directly",
     Fate.ROLLED_BACK: "rolled back at once",
     Fate.UNKNOWN_THEN_COMMITTED: "unknown, committed",
     Fate.UNKNOWN_THEN_ROLLED_BACK: "unknown, rolled back",
     Fate.KILLED_BEFORE_OP_COMMITTED: "killed after commit",
-    Fate.KILLED_IN_DELIVERY: "killed in delivery",
     Fate.KILLED_BEFORE_LOCAL: "killed before commit",
     Fate.NEVER_ANSWERED: "never answered",
 }
 _ENDINGS: Final[Mapping[Fate, Ending]] = {
     Fate.COMMITTED: Ending.FINAL,
-    Fate.DELIVERED_DIRECTLY: Ending.FINAL,
     Fate.ROLLED_BACK: Ending.ROLLED_BACK,
     Fate.UNKNOWN_THEN_COMMITTED: Ending.FINAL,
     Fate.UNKNOWN_THEN_ROLLED_BACK: Ending.ROLLED_BACK,
     Fate.KILLED_BEFORE_OP_COMMITTED: Ending.FINAL,
-    Fate.KILLED_IN_DELIVERY: Ending.FINAL,
     Fate.KILLED_BEFORE_LOCAL: Ending.ROLLED_BACK,
     Fate.NEVER_ANSWERED: Ending.DISCARDED,
 }
@@ -78,21 +67,15 @@ KILLS: Final = 3
 """How often the order service is killed and started again."""
 
 _PERCENT: Final[Mapping[Fate, int]] = {
-    Fate.DELIVERED_DIRECTLY: 15,
     Fate.ROLLED_BACK: 15,
     Fate.UNKNOWN_THEN_COMMITTED: 10,
     Fate.UNKNOWN_THEN_ROLLED_BACK: 7,
     Fate.KILLED_BEFORE_OP_COMMITTED: 8,
-    Fate.KILLED_IN_DELIVERY: 4,
     Fate.KILLED_BEFORE_LOCAL: 5,
     Fate.NEVER_ANSWERED: 4,
 }
 """Percentage of each fate; all other orders are committed at once."""
-_FATAL: Final = (
-    Fate.KILLED_BEFORE_OP_COMMITTED,
-    Fate.KILLED_IN_DELIVERY,
-    Fate.KILLED_BEFORE_LOCAL,
-)
+_FATAL: Final = (Fate.KILLED_BEFORE_OP_COMMITTED, Fate.KILLED_BEFORE_LOCAL)
 
 REAL_TOPICS: Final = ("orders.retail", "orders.wholesale")
 _CUSTOMERS: Final = ("Asta", "Björn", "Chloé", "Dmitri", "Εὔα", "藤子")

@@ -34,7 +34,6 @@ class OrderListener(TransactionListener):
     Args:
         database: the service's database.
         die: kills the process; called if a fate demands it.
-        opened: called with an order open whose process dies when it delivers its message.
         answered: called with each answer to a check.
     """
 
@@ -42,21 +41,17 @@ class OrderListener(TransactionListener):
         self,
         database: OrderDatabase,
         die: Callable[[], None],
-        opened: Callable[[], None],
         answered: Callable[[LocalTransactionState], None],
     ) -> None:
         self._database = database
         self._die = die
-        self._opened = opened
         self._answered = answered
         self._local: Mapping[Fate, Callable[[Order], LocalTransactionState]] = {
             Fate.COMMITTED: self._pay,
-            Fate.DELIVERED_DIRECTLY: self._pay,
             Fate.ROLLED_BACK: self._pay_by_declined_card,
             Fate.UNKNOWN_THEN_COMMITTED: self._ask_for_payment,
             Fate.UNKNOWN_THEN_ROLLED_BACK: self._ask_for_payment,
             Fate.KILLED_BEFORE_OP_COMMITTED: self._pay_and_die,
-            Fate.KILLED_IN_DELIVERY: self._pay_and_let_die,
             Fate.KILLED_BEFORE_LOCAL: self._just_die,
             Fate.NEVER_ANSWERED: self._just_die,
         }
@@ -101,11 +96,6 @@ class OrderListener(TransactionListener):
     def _pay_and_die(self, order: Order) -> LocalTransactionState:
         self._database.place(order, OrderStatus.PAID)
         return self._just_die(order)
-
-    def _pay_and_let_die(self, order: Order) -> LocalTransactionState:
-        state = self._pay(order)
-        self._opened()
-        return state
 
     def _just_die(self, order: Order) -> LocalTransactionState:
         self._die()

@@ -13,14 +13,13 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final
 
 import click
-from confluent_kafka import Producer
 
 from checkback.client import LocalTransactionState, Message, TransactionMQProducer
 from checkback.demo.database import OrderDatabase
@@ -45,99 +44,6 @@ def say(event: str, **fields: object) -> None:
     sys.stdout.flush()
 
 
-def die() -> None:
-    """End this process as a crash does."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Deathbed:
-    """Where the threads of a fatal batch meet: the process dies when all its orders are open.
-
-    Args:
-        threads: that come.
-    """
-
-    def __init__(self, threads: int) -> None:
-        self._missing = threads
-        self._changed = threading.Condition()
-
-    def come(self) -> None:
-        """Say that one more is there, and go on."""
-        with self._changed:
-            self._missing -= 1
-            self._changed.notify_all()
-
-    def wait(self) -> None:
-        """Wait for the others, then kill the process; also if one does not come in time."""
-        self.come()
-        with self._changed:
-            self._changed.wait_for(lambda: self._missing <= 0, DEATH_WAIT_S)
-        die()
-
-
-class MortalSession:
-    """The Kafka producer of a direct session, in which its process may die.
-
-    Args:
-        producer: the real one.
-        die: called when a transaction's records are stored and its commit is not sent.
-    """
-
-    def __init__(self, producer: Any, die: Callable[[], None]) -> None:
-        self._producer = producer
-        self._die = die
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._producer, name)
-
-    def flush(self, timeout_s: float) -> int:
-        """Send what is queued; perhaps die."""
-        left: int = self._producer.flush(timeout_s)
-        self._die()
-        return left
-
-
-@dataclass(frozen=True, slots=True)
-class Producers:
-    """The producers of one order service.
-
-    Args:
-        checked: its messages take the pipeline's way.
-        direct: delivers its messages itself.
-    """
-
-    checked: TransactionMQProducer
-    direct: TransactionMQProducer
-
-    def start(self, die: Callable[[], None]) -> None:
-        """Start both.
-
-        Args:
-            die: may end the process while the direct one has a Kafka transaction open.
-        """
-        clients = self.direct._clients  # noqa: SLF001 - to die in the worst moment
-        open_producer = clients.direct_producer
-        clients.direct_producer = (  # type: ignore[method-assign]
-            lambda session_id: cast("Producer", MortalSession(open_producer(session_id), die))
-        )
-        self.checked.start()
-        self.direct.start()
-
-    def of(self, order: Order) -> TransactionMQProducer:
-        """Return the producer that sends an order."""
-        return self.direct if is_direct(order) else self.checked
-
-    def shutdown(self) -> None:
-        """Stop both."""
-        self.direct.shutdown()
-        self.checked.shutdown()
-
-
-def is_direct(order: Order) -> bool:
-    """Tell whether an order is delivered directly."""
-    return order.fate.is_direct
-
-
 class OrderService:
     """Sends the orders that wait in the database, and answers checks.
 
@@ -151,11 +57,11 @@ class OrderService:
         self._database = database
         self._topic_prefix = topic_prefix
         self._never_answered = never_answered
-        self._deathbed: Deathbed | None = None
+        self._deathbed: threading.Barrier | None = None
         self.stopping = threading.Event()
-        self.listener = OrderListener(database, self.die, self._open, self._answered)
+        self.listener = OrderListener(database, self.die, self._answered)
 
-    def run(self, producers: Producers) -> None:
+    def run(self, producer: TransactionMQProducer) -> None:
         """Send all waiting orders, then answer checks until SIGTERM."""
         provider = threading.Thread(target=self._hear_payment_provider, daemon=True)
         provider.start()
@@ -163,24 +69,25 @@ class OrderService:
             batch = self._database.take_batch(never_answered=self._never_answered)
             if not batch:
                 break
-            self._send_batch(producers, batch)
+            self._send_batch(producer, batch)
         say("all_sent")
         self.stopping.wait()
         provider.join()
 
     def die(self) -> None:
-        """Kill the process if the batch is fatal, once all its orders are open."""
+        """Kill the process if the batch is fatal, once all its orders are open or time is up."""
         if self._deathbed is not None:
-            self._deathbed.wait()
+            with suppress(threading.BrokenBarrierError):
+                self._deathbed.wait(DEATH_WAIT_S)
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    def _send_batch(self, producers: Producers, batch: Sequence[Order]) -> None:
+    def _send_batch(self, producer: TransactionMQProducer, batch: Sequence[Order]) -> None:
         is_fatal = any(order.is_fatal or order.fate is Fate.NEVER_ANSWERED for order in batch)
-        # One more: the thread that has the direct orders in a Kafka transaction.
-        self._deathbed = Deathbed(len(batch) + any(map(is_direct, batch))) if is_fatal else None
+        self._deathbed = threading.Barrier(len(batch)) if is_fatal else None
         say("fatal_batch" if is_fatal else "batch", orders=len(batch))
         with ThreadPoolExecutor(len(batch) if is_fatal else THREADS) as pool:
             for order in batch:
-                pool.submit(self._send, producers.of(order), order)
+                pool.submit(self._send, producer, order)
                 time.sleep(0.0 if is_fatal else 1.0 / ORDERS_PER_S)
 
     def _send(self, producer: TransactionMQProducer, order: Order) -> None:
@@ -189,10 +96,6 @@ class OrderService:
             producer.send_message_in_transaction(message, arg=order)
         except SendError as error:
             say("send_failed", order_id=order.order_id, error=str(error))
-
-    def _open(self) -> None:
-        if self._deathbed is not None:
-            self._deathbed.come()
 
     def _answered(self, state: LocalTransactionState) -> None:
         say("check_answered", answer=state.name)
@@ -221,31 +124,21 @@ def main(
     service = OrderService(OrderDatabase(database), topic_prefix, never_answered)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stopping.set())
-    options: dict[str, Any] = {
-        "topic_prefix": topic_prefix,
-        "kafka": json.loads(os.environ.get("ORDER_SERVICE_KAFKA", "{}")),
-        "send_msg_timeout_ms": SEND_TIMEOUT_MS,
-        "check_thread_pool_min_size": CHECK_THREADS,
-        "check_thread_pool_max_size": CHECK_THREADS,
-    }
-
-    def producer(name: str, **more: Any) -> TransactionMQProducer:
-        return TransactionMQProducer(
-            group,
-            bootstrap_servers=bootstrap_servers,
-            transaction_listener=service.listener,
-            instance_name=f"{group}-{name}",  # stable: its successor answers checks at once
-            **options,
-            **more,
-        )
-
-    # A sender that waits: a batch is over when its messages are there.
-    direct = producer("direct", direct_delivery=True, wait_for_delivery=True)
-    producers = Producers(producer("checked"), direct)
-    producers.start(service.die)
+    producer = TransactionMQProducer(
+        group,
+        bootstrap_servers=bootstrap_servers,
+        transaction_listener=service.listener,
+        instance_name=group,  # stable: its successor answers checks at once
+        topic_prefix=topic_prefix,
+        kafka=json.loads(os.environ.get("ORDER_SERVICE_KAFKA", "{}")),
+        send_msg_timeout_ms=SEND_TIMEOUT_MS,
+        check_thread_pool_min_size=CHECK_THREADS,
+        check_thread_pool_max_size=CHECK_THREADS,
+    )
+    producer.start()
     say("ready", pid=os.getpid())
-    service.run(producers)
-    producers.shutdown()
+    service.run(producer)
+    producer.shutdown()
     say("stopped")
 
 

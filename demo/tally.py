@@ -10,7 +10,6 @@ from typing import Any, Final
 COUNT_LABELS: Final[Mapping[str, str]] = {
     "halves": "half messages",
     "finals": "final",
-    "delivered": "delivered",
     "rollbacks": "rolled back",
     "checks": "asked back",
     "discards": "discarded",

@@ -13,12 +13,10 @@ from checkback.demo.fates import Ending, Fate, plan_orders
 
 STATUS_BY_FATE = {
     Fate.COMMITTED: OrderStatus.PAID,
-    Fate.DELIVERED_DIRECTLY: OrderStatus.PAID,
     Fate.ROLLED_BACK: None,
     Fate.UNKNOWN_THEN_COMMITTED: OrderStatus.PAID,
     Fate.UNKNOWN_THEN_ROLLED_BACK: OrderStatus.REFUSED,
     Fate.KILLED_BEFORE_OP_COMMITTED: OrderStatus.PAID,
-    Fate.KILLED_IN_DELIVERY: OrderStatus.PAID,
     Fate.KILLED_BEFORE_LOCAL: OrderStatus.REFUSED,
     Fate.NEVER_ANSWERED: None,
 }

@@ -33,18 +33,6 @@ def op(order_id: str, *, answers_check: bool) -> Message:
     )
 
 
-def test_what_its_producer_delivered_is_counted_by_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    delivered = Op(0, 0, "g", "id-a", 9)
-    record = make_message(TOPICS.direct_op, value=b"0", headers=delivered.headers())
-    stored = {TOPICS.half: [half("a"), half("b")], TOPICS.direct_op: [record]}
-    monkeypatch.setattr(evidence, "read_topic", lambda _, topic: stored.get(topic, []))
-
-    found = evidence.collect_evidence("kafka:9092", {}, TOPICS, real_topics=[], groups=[])
-
-    assert found.delivered == {"a": 1}
-    assert found.check_answers == {}
-
-
 def test_answers_to_checks_are_counted_by_order(monkeypatch: pytest.MonkeyPatch) -> None:
     ops = [op("a", answers_check=True)] * 2 + [op("b", answers_check=False)]
     stored = {TOPICS.half: [half("a"), half("b")], TOPICS.op: ops}

@@ -38,7 +38,7 @@ def test_the_same_seed_plans_the_same_and_another_one_something_else() -> None:
 def test_the_plan_of_a_seed_does_not_change_between_versions() -> None:
     told = [(one.order_id, one.fate.value, one.topic, one.body) for one in plan_orders(40, seed=1)]
 
-    assert hashlib.sha256(repr(told).encode()).hexdigest()[:16] == "a737451421741668"
+    assert hashlib.sha256(repr(told).encode()).hexdigest()[:16] == "94ae31066149ff1a"
 
 
 def test_too_few_orders_are_refused_with_the_least_number() -> None:
@@ -53,7 +53,7 @@ def test_the_process_is_killed_several_times_with_every_kind_of_fatal_orders_ope
     fatal = [fates for fates in batches.values() if Fate.KILLED_BEFORE_LOCAL in fates]
 
     assert len(fatal) == KILLS >= 2
-    every = {Fate.KILLED_BEFORE_LOCAL, Fate.KILLED_BEFORE_OP_COMMITTED, Fate.KILLED_IN_DELIVERY}
+    every = {Fate.KILLED_BEFORE_LOCAL, Fate.KILLED_BEFORE_OP_COMMITTED}
     assert all(fates == every for fates in fatal)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -14,6 +15,7 @@ from checkback.demo.database import (
 )
 from checkback.demo.fates import Fate, Order, plan_orders
 from checkback.demo.listener import OrderListener
+from checkback.demo.order_service import OrderService
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE
@@ -40,7 +42,7 @@ def database(tmp_path: Path) -> OrderDatabase:
 
 @pytest.fixture
 def listener(database: OrderDatabase) -> OrderListener:
-    return OrderListener(database, die, lambda: None, lambda _: None)
+    return OrderListener(database, die, lambda _: None)
 
 
 def order_of(fate: Fate) -> Order:
@@ -66,8 +68,6 @@ def status_of(database: OrderDatabase, order: Order) -> OrderStatus | None:
     ("fate", "op", "status", "answer"),
     [
         (Fate.COMMITTED, COMMIT, OrderStatus.PAID, COMMIT),
-        (Fate.DELIVERED_DIRECTLY, COMMIT, OrderStatus.PAID, COMMIT),
-        (Fate.KILLED_IN_DELIVERY, COMMIT, OrderStatus.PAID, COMMIT),
         (Fate.ROLLED_BACK, ROLLBACK, None, ROLLBACK),
         (Fate.UNKNOWN_THEN_COMMITTED, UNKNOWN, OrderStatus.OPEN, UNKNOWN),
         (Fate.UNKNOWN_THEN_ROLLED_BACK, UNKNOWN, OrderStatus.OPEN, UNKNOWN),
@@ -169,3 +169,22 @@ def test_an_order_that_failed_in_its_transaction_leaves_nothing(database: OrderD
         fail_half_way()
 
     assert len(database.take_batch(never_answered=True)) > 0
+
+
+def test_a_fatal_batch_dies_once_each_of_its_orders_is_open(
+    database: OrderDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[int] = []
+    deaths: list[int] = []
+    monkeypatch.setattr("os.kill", lambda *_: deaths.append(len(opened)))
+    service = OrderService(database, "", never_answered=True)
+
+    class Producer:
+        def send_message_in_transaction(self, *_: Any, **__: Any) -> None:
+            opened.append(1)
+            service.die()
+
+    batch = database.take_batch(never_answered=True)
+    service._send_batch(cast("Any", Producer()), batch)
+
+    assert deaths == [len(batch)] * len(batch)
