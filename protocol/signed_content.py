@@ -5,7 +5,7 @@ Signature is the last name. So no other record has the content of a signed one. 
 the same content in Java (streaming/RecordVerifier.java).
 
 Time, account and signature are one header: each header costs the pipeline a quarter of a
-microsecond (docs/decisions/043).
+microsecond (docs/decisions/access.md#verification).
 """
 
 from __future__ import annotations

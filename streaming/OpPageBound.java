@@ -8,7 +8,8 @@ import org.apache.spark.TaskContext;
 /**
  * Tells of an op whether there is nothing that it can name, or its group names too many pages.
  *
- * <p>Spark's compiled loop over rows calls it once for each op (docs/decisions/048). Counted are
+ * <p>Spark's compiled loop over rows calls it once for each op
+ * (docs/decisions/query.md#op-range). Counted are
  * pages of which the batch, by its plan, reads no half: later ones, and earlier ones. They are
  * counted for each Kafka partition of ops on its own: one task reads a partition's records of a
  * batch in their order, so the same ops are refused whenever the batch runs, whichever partitions

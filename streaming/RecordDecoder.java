@@ -8,7 +8,8 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Makes an event of each record of the topics that the pipeline reads (docs/decisions/051).
+ * Makes an event of each record of the topics that the pipeline reads
+ * (docs/decisions/query.md#decoder).
  *
  * <p>Spark's compiled loop over rows calls it once for each record. A record that can't be taken is
  * an event, too, with the reason. docs/protocol.md says what a record has to look like;

@@ -11,7 +11,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Tells of a record whether it may be believed, by one version of the rules of access control.
  *
- * <p>RecordDecoder asks it about each record (docs/decisions/043). The content that is signed is
+ * <p>RecordDecoder asks it about each record
+ * (docs/decisions/access.md#verification). The content that is signed is
  * specified in docs/protocol.md. tests/unit compares the constants with Python's.
  *
  * <p>Written for Janino, as RecordHeaders.java.

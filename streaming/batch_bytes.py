@@ -1,7 +1,7 @@
 """Bounds the bytes of a batch: lowers Spark's limit of records where records are large.
 
 Spark's Kafka source limits a batch by its number of offsets only. So the driver looks at what
-follows a batch, and tells Spark how many records the next one may read (docs/decisions/046).
+follows a batch, and tells Spark how many records the next one may read.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An event row is small: its kind, the half that it is about, the time, and a hash of group and id. A
 record that can't be decoded becomes an event, too, with the reason: it travels the same way and
 ends in the refused topic. The class ``RecordDecoder.java`` reads a record where Spark has it, and
-makes no object of it (docs/decisions/051).
+makes no object of it (docs/decisions/query.md#decoder).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ An op can name no half behind the half topic's end: whoever sends an op has the 
 from the brokers, and nobody can have been told that offset. And no op can decide about a half that
 has been read, if the state remembers nothing of it: the half was refused, or its verdict is
 forgotten. So the decoding refuses ops that name an offset behind the end, or one before the first
-page of which the state remembers something (docs/decisions/048).
+page of which the state remembers something (docs/decisions/query.md#op-range).
 
 Both move on, but a replay has to decide as the first try did. So the checkpoint notes them, the end
 some pages ahead. A batch needs a new note only if the topic has grown past the last one, if the

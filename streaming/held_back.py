@@ -2,7 +2,7 @@
 
 The pipeline reads what is committed. So a transaction that any producer leaves open on the half or
 op topic hides everything that follows, perhaps a commit of another producer. A batch that ends
-there has not read what the plans say (docs/decisions/035).
+there has not read what the plans say (docs/decisions/query.md#silence).
 
 The pipeline decides this for each partition number: halves, ops and feedback of other numbers count
 as read.

@@ -1,4 +1,4 @@
-"""Lets a pipeline sleep while there is nothing to do (docs/decisions/037).
+"""Lets a pipeline sleep while there is nothing to do (docs/decisions/query.md#idle).
 
 Spark runs a batch after each batch, also without data, because time may have passed for a page. So
 the sink holds the end of a batch that read nothing and called no page, until a record comes, or

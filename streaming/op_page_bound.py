@@ -7,7 +7,7 @@ own offset, where thousands of ops share one call.
 The plans tell which pages of halves a batch reads; each has a call anyway. The class
 ``OpPageBound.java`` counts the others that the ops of a group name: later pages, which can have no
 half yet, and earlier ones. It also refuses what lies behind the end of the half topic's log, and
-before the first half that the state remembers (docs/decisions/048).
+before the first half that the state remembers (docs/decisions/query.md#op-range).
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def outcomes_of(
     """Return what the pages decide: one row (partition, page, outcome) per page and batch.
 
     A task reads several Kafka partitions where there are many: Spark gives each a task of its own,
-    which takes 10 ms of processor time with nothing to read (docs/decisions/030). Tasks
+    which takes 10 ms of processor time with nothing to read (docs/benchmarks.md#kept). Tasks
     are put together behind the loop that decodes: Spark compiles no loop across that step.
 
     Args:

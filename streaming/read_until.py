@@ -1,7 +1,8 @@
 """Computes up to which time a batch has read all halves and ops, from the plans of two batches.
 
 Silence means something only up to that time: a batch asks about a half, discards it, or refuses an
-op whose half did not come, if it has read past the deadline in question (docs/decisions/035).
+op whose half did not come, if it has read past the deadline in question
+(docs/decisions/query.md#silence).
 
 Spark plans batch N, then looks up the topics' ends, then plans batch N+1 up to them. So batch N+1
 reads every record that the brokers had stored when batch N was planned, with two exceptions: its

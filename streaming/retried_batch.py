@@ -2,7 +2,8 @@
 
 Brokers take compressed records whose bodies are a thousand times as large as what they store. The
 Kafka client unpacks a whole poll at once, so a few hundred such records do not fit into a JVM's
-heap: without small polls the job would end at every start over the same batch (docs/decisions/026).
+heap: without small polls the job would end at every start over the same batch
+(docs/benchmarks.md#kept).
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def spare_processes(spark: SparkSession, checkpoint: str) -> None:
     Hadoop's FileContext runs `readlink` for each file that it renames and for the file's checksum:
     ten processes per file, 40 in an empty batch with two state partitions. FileSystem renames in
     Java and runs only two `chmod`. Readers see a whole file with both; of two writers at the same
-    moment FileSystem may let both pass (docs/decisions/047).
+    moment FileSystem may let both pass (docs/decisions/query.md#two-drivers).
     """
     is_local = CheckpointStore.of(spark, checkpoint).is_local()
     if is_local and spark.conf.get(FILE_MANAGER, None) is None:

@@ -59,13 +59,6 @@ def test_every_folder_of_production_code_has_a_row() -> None:
     assert tops - set(FOLDERS) == {"docs"}, "pages, no code"
 
 
-def test_the_tour_goes_through_every_folder_from_the_bottom() -> None:
-    tour = (ROOT / "CONTRIBUTING.md").read_text("utf-8").split("\n## A tour of the folders\n", 1)[1]
-    named = re.findall(r"^\d+\. `(\w+)/`:", tour.split("\n## ", 1)[0], re.MULTILINE)
-
-    assert named == FOLDERS[::-1]
-
-
 def test_every_row_says_what_a_folder_may_not_know() -> None:
     assert list(ROWS) == FOLDERS
     assert all(ROWS.values())
