@@ -6,8 +6,7 @@ import shutil
 import signal
 import sys
 import tempfile
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,11 @@ from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_o
 from checkback.demo.demonstration import DEMO, Demonstration
 from checkback.demo.fate_table import DemoReport, fate_table
 from checkback.demo.fates import ORDERS_MIN, plan_orders
-from checkback.demo.stage import DemoSetting, demo_settings, shown_settings
+from checkback.demo.stage import DemoSetting, demo_settings
 from checkback.demo.timeline import Timeline, folded
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
-from checkback.deploy.settings import LoadedSettings, load_with_sources
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import UsageError
 
@@ -41,24 +39,13 @@ from checkback.protocol.errors import UsageError
     "--data-dir", type=click.Path(file_okay=False, path_type=Path),
     help="Empty or new folder for all files of the demo; it is kept. Default: a temporary one.",
 )  # fmt: skip
-@click.option("--keep", is_flag=True, help="Keep folder and topics even if the audit passes.")
-@click.option("--bootstrap-servers", help="Use this Kafka instead of starting one.")
-@click.option(
-    "--kafka", multiple=True, metavar="KEY=VALUE", help="Setting of its Kafka clients; repeatable."
-)
-@click.option(
-    "--config", type=click.Path(dir_okay=False, path_type=Path),
-    help="TOML file of settings; for the others the demo uses its own short times.",
-)  # fmt: skip
+@click.option("--keep", is_flag=True, help="Keep the folder even if the audit passes.")
 @output_option
 def command(
     orders: int,
     seed: int,
     data_dir: Path | None,
     keep: bool,
-    bootstrap_servers: str | None,
-    kafka: Sequence[str],
-    config: Path | None,
     output: CommandOutput,
 ) -> int:
     """Send orders of every fate, kill their producer, and audit the real topics.
@@ -70,10 +57,9 @@ def command(
     """
     find_java()
     planned = plan_orders(orders, seed)
-    loaded = load_with_sources(config, {}, _flags(bootstrap_servers, kafka))
     console = Console(stderr=output.as_json, highlight=False)
     with _ended_in_order(), _folder(data_dir) as folder, Timeline(console) as timeline:
-        with _stage(folder, loaded, timeline, keep=keep) as stage:
+        with _stage(folder, timeline) as stage:
             report = Demonstration(stage, planned, seed, timeline).run()
         if keep or data_dir or report.findings:
             report = replace(report, data_dir=str(folder))
@@ -81,18 +67,6 @@ def command(
             shutil.rmtree(folder)
     _show(report, output, console)
     return EXIT_FOUND if report.findings else EXIT_OK
-
-
-def _flags(bootstrap_servers: str | None, kafka: Sequence[str]) -> dict[str, object]:
-    flags: dict[str, object] = {}
-    if bootstrap_servers:
-        flags["bootstrap_servers"] = bootstrap_servers
-    for pair in kafka:
-        key, equals, value = pair.partition("=")
-        if not key or not equals:
-            raise UsageError(f"--kafka takes KEY=VALUE, not {key!r}.")
-        flags[f"kafka.{key.removeprefix('kafka.')}"] = value
-    return flags
 
 
 @contextmanager
@@ -126,27 +100,13 @@ def _folder(chosen: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _stage(
-    folder: Path, loaded: LoadedSettings, timeline: Timeline, *, keep: bool
-) -> Iterator[DemoSetting]:
-    """Yield a stage on the named Kafka, or on an embedded broker that runs inside the block."""
-    set_keys = {key for key, source in loaded.sources.items() if source != "default"}
-    chosen = replace(loaded.settings, checkpoint=str(folder / "checkpoint"))
-    chosen = shown_settings(chosen, set_keys, folder)
-    if chosen.bootstrap_servers:
-        prefix = f"demo-{uuid.uuid4().hex[:8]}-"
-        stage = DemoSetting(demo_settings(chosen, set_keys, prefix=prefix), folder)
-        timeline.say(DEMO, f"uses Kafka at {chosen.bootstrap_servers}, topics {prefix}*")
-        yield stage
-        if not keep:
-            stage.delete_topics()
-        return
+def _stage(folder: Path, timeline: Timeline) -> Iterator[DemoSetting]:
+    """Yield a stage on an embedded broker that runs inside the block."""
     timeline.say(DEMO, "starts a Kafka broker")
     ensure_jars("spark")  # a missing jar should be reported before anything runs
     with EmbeddedBroker(folder / "broker", jvm_options=QUICK_START) as broker:
         timeline.say(DEMO, f"Kafka answers at {broker.bootstrap_servers}")
-        settings = replace(chosen, bootstrap_servers=broker.bootstrap_servers)
-        yield DemoSetting(demo_settings(settings, set_keys, prefix=""), folder)
+        yield DemoSetting(demo_settings(broker.bootstrap_servers, folder), folder)
 
 
 def _show(report: DemoReport, output: CommandOutput, console: Console) -> None:

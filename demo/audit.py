@@ -48,7 +48,7 @@ class SeenRecord:
     """A record on a topic.
 
     Args:
-        topic: the topic, without the run's prefix.
+        topic: the topic.
         order_id: its key as text, empty if it has none.
         body: its value.
         note: the reason of a refused record.

@@ -14,8 +14,8 @@ from checkback.demo.audit import AuditFinding, audit
 from checkback.demo.database import OrderDatabase
 from checkback.demo.evidence import collect_evidence
 from checkback.demo.fate_table import DemoReport, FateLine, fate_lines
-from checkback.demo.fates import REAL_TOPICS, Order
-from checkback.demo.stage import DemoSetting
+from checkback.demo.fates import Order
+from checkback.demo.stage import GROUPS, DemoSetting
 from checkback.demo.tally import Tally
 from checkback.demo.timeline import Timeline
 from checkback.protocol.errors import OperationalError
@@ -93,7 +93,7 @@ class Demonstration:
 
     def _start_service(self, name: str) -> None:
         is_retired = name == RETIRED_SERVICE
-        group = self.stage.groups[is_retired]
+        group = GROUPS[is_retired]
         self._start(name, self.stage.service_command(group, never_answered=is_retired))
 
     def _start(self, name: str, command: list[str]) -> None:
@@ -198,13 +198,7 @@ class Demonstration:
     def _audit(self, database: OrderDatabase) -> tuple[list[FateLine], list[AuditFinding]]:
         settings = self.stage.settings
         self.timeline.say(DEMO, "reads the real topics and compares with the database")
-        evidence = collect_evidence(
-            settings.bootstrap_servers,
-            settings.kafka,
-            settings.topics,
-            real_topics=REAL_TOPICS,
-            groups=self.stage.groups,
-        )
+        evidence = collect_evidence(settings.bootstrap_servers, settings.topics, GROUPS)
         truths = database.truths()
         return fate_lines(truths, evidence), audit(truths, evidence)
 

@@ -3,48 +3,41 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from confluent_kafka import Message
 
 from checkback.demo.audit import Evidence, SeenRecord
+from checkback.demo.fates import REAL_TOPICS
 from checkback.protocol import properties as names
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.properties import ERROR_HEADER_PREFIX
 from checkback.protocol.topics import TopicNames
 from checkback.testing.topics import read_topic
 
 
-def collect_evidence(
-    bootstrap_servers: str,
-    kafka: Mapping[str, str],
-    topics: TopicNames,
-    *,
-    real_topics: Iterable[str],
-    groups: Iterable[str],
-) -> Evidence:
+def collect_evidence(bootstrap_servers: str, topics: TopicNames, groups: Iterable[str]) -> Evidence:
     """Read everything that the audit needs.
 
     Args:
         bootstrap_servers: Kafka's addresses.
-        kafka: connection settings by dotted name.
-        topics: the names of Checkback's topics in this run.
-        real_topics: names of the real topics, without the run's prefix.
+        topics: the names of Checkback's topics.
         groups: the producer groups.
 
     Raises:
         BrokerError: a topic can't be read.
     """
-    connection = {"log_level": 0, **confluent_settings(bootstrap_servers, kafka)}
+    connection = {"log_level": 0, "bootstrap.servers": bootstrap_servers}
 
     def seen(topic: str) -> list[SeenRecord]:
-        return [_seen(record, topics.prefix) for record in read_topic(connection, topic)]
+        return [_seen(record) for record in read_topic(connection, topic)]
 
     halves = read_topic(connection, topics.half)
-    check_requests = Counter(one.order_id for group in groups for one in seen(topics.check(group)))
+    check_requests = Counter(
+        record.order_id for group in groups for record in seen(topics.check(group))
+    )
     return Evidence(
-        halves=[_seen(record, topics.prefix) for record in halves],
-        finals=[one for topic in real_topics for one in seen(topics.prefix + topic)],
+        halves=[_seen(record) for record in halves],
+        finals=[record for topic in REAL_TOPICS for record in seen(topic)],
         discarded=seen(topics.discarded),
         refused=seen(topics.refused),
         check_requests=check_requests,
@@ -52,10 +45,9 @@ def collect_evidence(
     )
 
 
-def _seen(record: Message, prefix: str) -> SeenRecord:
+def _seen(record: Message) -> SeenRecord:
     reason = _header(record, f"{ERROR_HEADER_PREFIX}message")
-    topic = (record.topic() or "").removeprefix(prefix)
-    return SeenRecord(topic, _key(record), record.value() or b"", reason)
+    return SeenRecord(record.topic() or "", _key(record), record.value() or b"", reason)
 
 
 def _answers(halves: Iterable[Message], ops: Iterable[Message]) -> Counter[str]:

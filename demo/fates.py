@@ -88,7 +88,7 @@ class Order:
     Args:
         order_id: also the message's key.
         fate: its fate.
-        topic: the real topic, without the run's prefix.
+        topic: the real topic.
         body: the message's body.
         batch: number of the batch that it is sent in.
     """

@@ -49,13 +49,11 @@ class OrderService:
 
     Args:
         database: the database with the orders.
-        topic_prefix: prefix of the real topics' names, the same as for the pipeline's topics.
         never_answered: send the orders whose checks nobody answers; else send all others.
     """
 
-    def __init__(self, database: OrderDatabase, topic_prefix: str, never_answered: bool) -> None:
+    def __init__(self, database: OrderDatabase, *, never_answered: bool) -> None:
         self._database = database
-        self._topic_prefix = topic_prefix
         self._never_answered = never_answered
         self._deathbed: threading.Barrier | None = None
         self.stopping = threading.Event()
@@ -91,7 +89,7 @@ class OrderService:
                 time.sleep(0.0 if is_fatal else 1.0 / ORDERS_PER_S)
 
     def _send(self, producer: TransactionMQProducer, order: Order) -> None:
-        message = Message(self._topic_prefix + order.topic, order.body, keys=order.order_id)
+        message = Message(order.topic, order.body, keys=order.order_id)
         try:
             producer.send_message_in_transaction(message, arg=order)
         except SendError as error:
@@ -111,17 +109,15 @@ class OrderService:
 @click.option("--bootstrap-servers", required=True)
 @click.option("--database", required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--group", required=True, help="Producer group.")
-@click.option("--topic-prefix", default="")
 @click.option("--never-answered", is_flag=True, help="Send the orders whose checks nobody answers.")
 def main(
     bootstrap_servers: str,
     database: Path,
     group: str,
-    topic_prefix: str,
     never_answered: bool,
 ) -> None:
     """Run the order service until SIGTERM or until an order's fate kills it."""
-    service = OrderService(OrderDatabase(database), topic_prefix, never_answered)
+    service = OrderService(OrderDatabase(database), never_answered=never_answered)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: service.stopping.set())
     producer = TransactionMQProducer(
@@ -129,8 +125,6 @@ def main(
         bootstrap_servers=bootstrap_servers,
         transaction_listener=service.listener,
         instance_name=group,  # stable: its successor answers checks at once
-        topic_prefix=topic_prefix,
-        kafka=json.loads(os.environ.get("ORDER_SERVICE_KAFKA", "{}")),
         send_msg_timeout_ms=SEND_TIMEOUT_MS,
         check_thread_pool_min_size=CHECK_THREADS,
         check_thread_pool_max_size=CHECK_THREADS,

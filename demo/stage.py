@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,12 +17,12 @@ from checkback.deploy.settings import environment_without_settings, write_settin
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
 from checkback.testing.pipeline_process import QUICK_JVM, pipeline_command
-from checkback.testing.topics import create_plain_topics, delete_topics, own_topics
+from checkback.testing.topics import create_plain_topics
 
-ORDER_GROUP: Final = "order-service"
-RETIRED_GROUP: Final = "retired-service"
+GROUPS: Final = ("order-service", "retired-service")
+"""The producer groups of the order service and of the service that never comes back."""
 
-SHORT: Final[Mapping[str, object]] = {
+SHORT: Final[Mapping[str, Any]] = {
     "transaction_timeout_ms": 2_000,
     "check_interval_ms": 2_000,
     "check_max": 5,
@@ -38,7 +37,27 @@ SHORT: Final[Mapping[str, object]] = {
         "ui.enabled": "false",
     },
 }
-"""The demo's defaults: what takes minutes in production takes seconds here."""
+"""What takes minutes in production takes seconds in the demo."""
+
+
+def demo_settings(bootstrap_servers: str, data_dir: Path) -> Settings:
+    """Return the settings of a run, with ledger and metrics, which the console shows.
+
+    Args:
+        bootstrap_servers: the embedded broker's address.
+        data_dir: folder for all files of the run.
+
+    Raises:
+        PrerequisiteError: no port is free.
+    """
+    [metrics_port] = free_ports(1)
+    return Settings(
+        bootstrap_servers=bootstrap_servers,
+        checkpoint=str(data_dir / "checkpoint"),
+        ledger=str(data_dir / "ledger"),
+        metrics_port=metrics_port,
+        **SHORT,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +82,6 @@ class DemoSetting:
         """The pipeline's configuration file."""
         return self.data_dir / "checkback.toml"
 
-    @property
-    def groups(self) -> tuple[str, str]:
-        """The producer groups of the order service and of the service that never comes back."""
-        prefix = self.settings.topic_prefix
-        return prefix + ORDER_GROUP, prefix + RETIRED_GROUP
-
     def log(self, name: str) -> Path:
         """Return the file for a process's standard error."""
         return self.data_dir / f"{name.replace(' ', '-')}.log"
@@ -88,45 +101,25 @@ class DemoSetting:
             "--bootstrap-servers", self.settings.bootstrap_servers,
             "--database", str(self.database),
             "--group", group,
-            "--topic-prefix", self.settings.topic_prefix,
         ]  # fmt: skip
         return [*command, "--never-answered"] if never_answered else command
 
     def environment(self) -> dict[str, str]:
-        """Return the processes' environment.
-
-        It leaves out the caller's settings, because the configuration file has all of them.
-        """
-        return {
-            **environment_without_settings(),
-            "ORDER_SERVICE_KAFKA": json.dumps(dict(self.settings.kafka)),
-        }
+        """Return the processes' environment, without the caller's settings."""
+        return environment_without_settings()
 
     def write_config(self) -> None:
         """Write the pipeline's configuration file."""
         write_settings(self.config, self.settings)
 
     def create_topics(self) -> None:
-        """Create the topics that are missing.
-
-        Raises:
-            ConfigurationError, BrokerError: Kafka is not as needed.
-        """
-        create_topics(self.settings)
-        create_plain_topics(self.settings, self._real_topics)
-
-    def delete_topics(self) -> None:
-        """Delete the topics of this run.
+        """Create Checkback's topics and the real topics.
 
         Raises:
             BrokerError: Kafka refuses.
         """
-        own = own_topics(self.settings.topics, self.groups)
-        delete_topics(self.settings, [*own, *self._real_topics])
-
-    @property
-    def _real_topics(self) -> list[str]:
-        return [self.settings.topic_prefix + topic for topic in REAL_TOPICS]
+        create_topics(self.settings)
+        create_plain_topics(self.settings, REAL_TOPICS)
 
 
 def own_command() -> str:
@@ -135,36 +128,3 @@ def own_command() -> str:
     if started.name != "checkback" or shutil.which("checkback"):
         return "checkback"
     return os.path.relpath(started) if started.is_relative_to(Path.cwd()) else str(started)
-
-
-def shown_settings(chosen: Settings, set_keys: Iterable[str], data_dir: Path) -> Settings:
-    """Return settings with what the console shows more by, unless the user set it: ledger, metrics.
-
-    Args:
-        chosen: the settings.
-        set_keys: those that the user set.
-        data_dir: folder for all files of the run.
-
-    Raises:
-        PrerequisiteError: no port is free.
-    """
-    changes: dict[str, Any] = {}
-    if "ledger" not in set_keys:
-        changes["ledger"] = str(data_dir / "ledger")
-    if "metrics_port" not in set_keys:
-        [changes["metrics_port"]] = free_ports(1)
-    return replace(chosen, **changes)
-
-
-def demo_settings(chosen: Settings, set_keys: Iterable[str], *, prefix: str) -> Settings:
-    """Return the settings of a run.
-
-    Args:
-        chosen: the loaded settings.
-        set_keys: the settings that the user set; the demo's short times replace the others.
-        prefix: appended to the topic prefix and the application id, so that each run has its own.
-    """
-    changes: dict[str, Any] = {key: value for key, value in SHORT.items() if key not in set_keys}
-    changes["topic_prefix"] = chosen.topic_prefix + prefix
-    changes["application_id"] = f"{prefix}{chosen.application_id}"
-    return replace(chosen, **changes)

@@ -4,13 +4,15 @@ itself."""
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from checkback.commands import demo
 from checkback.commands.core import execute
-from checkback.commands.demo import command
 from checkback.demo.audit import AuditFinding, AuditFindingKind, Evidence
 from checkback.demo.demonstration import Demonstration
 from checkback.demo.fate_table import DemoReport, fate_lines
@@ -22,11 +24,17 @@ MISSING = AuditFinding(
 )
 
 
+@pytest.fixture(autouse=True)
+def no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "ensure_jars", lambda _: [])
+    started = SimpleNamespace(bootstrap_servers="127.0.0.1:1")
+    monkeypatch.setattr(demo, "EmbeddedBroker", lambda *_, **__: nullcontext(started))
+
+
 def run_demo(monkeypatch: pytest.MonkeyPatch, report: DemoReport, *arguments: str) -> int:
     # A real run takes a minute and finds nothing wrong, so this test fakes a finding.
     monkeypatch.setattr(Demonstration, "run", lambda _: report)
-    unused = ("--bootstrap-servers", "127.0.0.1:1", "--keep")
-    return execute(command, [*unused, *arguments])
+    return execute(demo.command, ["--keep", *arguments])
 
 
 def test_an_audit_without_findings_exits_with_0(
@@ -81,7 +89,7 @@ def test_after_a_failure_it_says_where_the_logs_are(
 
     monkeypatch.setattr(Demonstration, "run", fail)
     folder = tmp_path / "new"
-    code = execute(command, ["--bootstrap-servers", "127.0.0.1:1", "--data-dir", str(folder)])
+    code = execute(demo.command, ["--data-dir", str(folder)])
 
     assert code == 3
     said = capsys.readouterr().err

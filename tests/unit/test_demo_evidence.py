@@ -13,7 +13,7 @@ from checkback.demo.audit import SeenRecord
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
 
-TOPICS = TopicNames("demo-")
+TOPICS = TopicNames()
 make_message: Any = Message  # the stubs have no constructor
 
 
@@ -42,7 +42,7 @@ def test_answers_to_checks_are_counted_by_order(monkeypatch: pytest.MonkeyPatch)
         return stored.get(topic, [])
 
     monkeypatch.setattr(evidence, "read_topic", read)
-    found = evidence.collect_evidence("kafka:9092", {}, TOPICS, real_topics=["paid"], groups=["g"])
+    found = evidence.collect_evidence("kafka:9092", TOPICS, ["g"])
 
     assert found.check_answers == {"a": 2}
     assert found.halves[0] == SeenRecord("RMQ_SYS_TRANS_HALF_TOPIC", "a", b"body", "")

@@ -177,7 +177,7 @@ def test_a_fatal_batch_dies_once_each_of_its_orders_is_open(
     opened: list[int] = []
     deaths: list[int] = []
     monkeypatch.setattr("os.kill", lambda *_: deaths.append(len(opened)))
-    service = OrderService(database, "", never_answered=True)
+    service = OrderService(database, never_answered=True)
 
     class Producer:
         def send_message_in_transaction(self, *_: Any, **__: Any) -> None:

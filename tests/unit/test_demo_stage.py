@@ -11,44 +11,29 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkback.demo.stage import SHORT, DemoSetting, demo_settings, shown_settings
+from checkback.demo.stage import SHORT, DemoSetting, demo_settings
 from checkback.demo.tally import COUNT_LABELS, Tally
 from checkback.demo.timeline import Timeline
 from checkback.deploy.settings import load_settings, toml_of
-from checkback.protocol.configuration import Settings
 
-CHOSEN = Settings(
-    bootstrap_servers="kafka:9092",
-    checkpoint="/data/checkpoint",
-    kafka={"security.protocol": "SASL_SSL", "sasl.password": 'a"b\\ü'},
-)
+CHOSEN = demo_settings("kafka:9092", Path("/data"))
 
 
 def progress(pending: int, **counts: int) -> dict[str, Any]:
     return {"counts": counts, "pending": pending}
 
 
-def test_a_run_has_short_times_and_its_own_names() -> None:
-    settings = demo_settings(CHOSEN, set(), prefix="demo-1-")
-
-    assert {key: getattr(settings, key) for key in SHORT} == SHORT
-    assert settings.topics.half.startswith("demo-1-")
-    assert settings.application_id.startswith("demo-1-")
-
-
-def test_what_somebody_set_stays() -> None:
-    settings = demo_settings(CHOSEN, {"check_max"}, prefix="")
-
-    assert settings.check_max == CHOSEN.check_max
-    assert settings.check_interval_ms == SHORT["check_interval_ms"]
+def test_a_run_has_short_times_and_what_the_console_shows() -> None:
+    assert {key: getattr(CHOSEN, key) for key in SHORT} == SHORT
+    assert CHOSEN.ledger
+    assert CHOSEN.metrics_port
 
 
 def test_the_pipeline_reads_the_same_settings_from_the_file(tmp_path: Path) -> None:
-    settings = demo_settings(CHOSEN, set(), prefix="demo-1-")
     file = tmp_path / "checkback.toml"
-    file.write_text(toml_of(settings), "utf-8")
+    file.write_text(toml_of(CHOSEN), "utf-8")
 
-    assert load_settings(file, {}, {}) == settings
+    assert load_settings(file, {}, {}) == CHOSEN
 
 
 def test_settings_of_the_callers_environment_do_not_reach_the_processes(
@@ -63,13 +48,6 @@ def test_settings_of_the_callers_environment_do_not_reach_the_processes(
     assert "CHECKBACK_BOOTSTRAP_SERVERS" not in environment
     assert "CHECKBACK_KAFKA_SASL_PASSWORD" not in environment
     assert environment["CHECKBACK_JARS"] == "/jars"
-
-
-def test_passwords_are_on_no_command_line(tmp_path: Path) -> None:
-    stage = DemoSetting(CHOSEN, tmp_path)
-    commands = [*stage.pipeline_command(), *stage.service_command("g", never_answered=True)]
-
-    assert not any(CHOSEN.kafka["sasl.password"] in word for word in commands)
 
 
 def test_a_run_is_settled_when_all_was_sent_read_and_decided() -> None:
@@ -184,14 +162,6 @@ def test_a_command_to_copy_works_in_a_checkout_too(
     monkeypatch.setattr("shutil.which", lambda _: on_path)
 
     assert DemoSetting(CHOSEN, tmp_path).console_command().split()[:2] == [typed, "console"]
-
-
-def test_a_run_has_what_the_console_shows_unless_somebody_set_it(tmp_path: Path) -> None:
-    shown = shown_settings(CHOSEN, set(), tmp_path)
-
-    assert shown.ledger == str(tmp_path / "ledger")
-    assert shown.metrics_port
-    assert shown_settings(CHOSEN, {"ledger", "metrics_port"}, tmp_path) == CHOSEN
 
 
 def test_the_configuration_file_is_for_its_owner_alone(tmp_path: Path) -> None:

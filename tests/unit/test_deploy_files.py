@@ -328,7 +328,7 @@ def test_compose_fits_its_schema_and_mounts_what_is_there() -> None:
     jsonschema.validate(document, vendored_schema("compose-spec"))
 
     assert document["services"].keys() == {
-        "kafka", "topics", "pipeline", "console", "demo", "prometheus", "grafana",
+        "kafka", "topics", "pipeline", "console", "prometheus", "grafana",
     }  # fmt: skip
     for service in document["services"].values():
         for volume in service.get("volumes", []):
