@@ -97,6 +97,18 @@ def test_a_tool_of_kafka_is_told_where_the_brokers_are(document: Path) -> None:
     assert spans == [], "begin with --bootstrap-server HOST:9092"
 
 
+@pytest.mark.parametrize(
+    "document",
+    [ROOT / "CONTRIBUTING.md", *DOCUMENTS],
+    ids=lambda path: str(path.relative_to(ROOT)),
+)
+def test_a_documented_target_is_one_of_make(document: Path) -> None:
+    named = re.findall(r"(?:^|`)make ([a-z-]+)", document.read_text("utf-8"), re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+
+    assert set(named) <= set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+
+
 def test_command_lines_are_found() -> None:
     alerts = list(command_lines(ROOT / "docs" / "operating" / "alerts.md"))
 

@@ -7,8 +7,10 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
+from tests.unit.deploy_fields import vendored_schema
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -22,13 +24,20 @@ def commands(workflow: Path) -> list[str]:
     return re.findall(r"^ *- run: (.+)$", workflow.read_text("utf-8"), re.MULTILINE)
 
 
-def test_there_are_workflows() -> None:
-    assert [one.name for one in WORKFLOWS] == [
-        "check.yml",
-        "nightly.yml",
-        "release.yml",
-        "test.yml",
-    ]
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda one: one.name)
+def test_a_workflow_fits_its_schema(workflow: Path) -> None:
+    text = re.sub(r"^on:", '"on":', workflow.read_text("utf-8"), flags=re.MULTILINE)
+
+    jsonschema.validate(yaml.safe_load(text), vendored_schema("github-workflows"))
+
+
+def test_the_platform_wheel_is_built_from_the_source_archive_that_is_released() -> None:
+    """From a checkout cibuildwheel would copy .venv, gigabytes of it, into the container."""
+    recipe = MAKEFILE.split("\nplatform-wheel:")[1].split("\n\n")[0]
+    release = (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
+
+    assert recipe.endswith("dist/checkback-*.tar.gz")
+    assert release.index("make release") < release.index("make platform-wheel")
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda one: one.name)
@@ -127,13 +136,6 @@ def test_hooks_run_what_make_check_runs() -> None:
 
     assert entries
     assert [entry for entry in entries if f"\t{entry}\n" not in MAKEFILE] == []
-
-
-def test_the_guide_has_five_commands_that_exist() -> None:
-    table = re.findall(r"^\| `make ([a-z-]+)` \|", GUIDE, re.MULTILINE)
-
-    assert len(table) == 5
-    assert set(table) <= TARGETS
 
 
 def test_the_guide_tells_of_every_kind_of_test() -> None:
