@@ -14,7 +14,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from checkback.protocol.errors import CheckpointError
@@ -46,6 +46,16 @@ class AccessVersion:
     salt: str = ""
     rules: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> AccessVersion:
+        """Return what a checkpoint of this, an earlier or a later version holds.
+
+        Raises:
+            TypeError: a field without a default is missing.
+        """
+        names = {known.name for known in fields(cls)}
+        return cls(**{name: value for name, value in stored.items() if name in names})
+
     def is_of(self, version: str) -> bool:
         """Tell whether these are the rules with that own version."""
         return self.version == named_version(version, self.salt)
@@ -75,8 +85,8 @@ def read_access_version(store: CheckpointStore) -> AccessVersion:
         return AccessVersion(0)
     name = f"{FOLDER}/{numbers[-1]}.json"
     try:
-        return AccessVersion(**json.loads(store.read_own(name) or ""))
-    except (ValueError, TypeError) as error:
+        return AccessVersion.from_stored(json.loads(store.read_own(name) or ""))
+    except (ValueError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"The checkpoint's {name} can't be read: {error}.",
             remedy="Restore it from a backup; see `checkback docs recovering`.",

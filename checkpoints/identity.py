@@ -60,8 +60,9 @@ class CheckpointIdentity:
         """
         try:
             raw = json.loads(text)
-            return cls(**{one.name: raw[one.name] for one in fields(cls)})
-        except (ValueError, KeyError, TypeError) as error:
+            known = {one.name for one in fields(cls)}
+            return cls(**{name: value for name, value in raw.items() if name in known})
+        except (ValueError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 f"The checkpoint's {FILE} can't be read: {error}.",
                 remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Final
+from typing import Any, Final
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
@@ -17,7 +18,11 @@ for whoever looks into a checkpoint, but not for ever."""
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The settings that the rules read; see Settings for each."""
+    """The settings that the rules read; see Settings for each.
+
+    Checkpoints hold them: a rule that is added needs a default, by which the batches of earlier
+    checkpoints are decided; one that is taken away is passed over in them.
+    """
 
     transaction_timeout_ms: int
     check_interval_ms: int
@@ -36,7 +41,17 @@ class Rules:
     @classmethod
     def from_settings(cls, settings: Settings) -> Rules:
         """Return the rules that these settings make."""
-        return cls(**{one.name: getattr(settings, one.name) for one in fields(cls)})
+        return cls(**{rule.name: getattr(settings, rule.name) for rule in fields(cls)})
+
+    @classmethod
+    def from_stored(cls, stored: Mapping[str, Any]) -> Rules:
+        """Return the rules that a checkpoint of this or an earlier version holds.
+
+        Raises:
+            TypeError: one without a default is missing.
+        """
+        names = {rule.name for rule in fields(cls)}
+        return cls(**{name: value for name, value in stored.items() if name in names})
 
 
 @dataclass(frozen=True)
@@ -98,9 +113,13 @@ class RulesHistory:
                     f"this Checkback reads version {HISTORY_VERSION}.",
                     remedy="Run the version that wrote it, or a newer one.",
                 )
-            entries = document["entries"]
-            return cls(tuple((int(one["from_ms"]), Rules(**one["rules"])) for one in entries))
-        except (ValueError, KeyError, TypeError) as error:
+            return cls(
+                tuple(
+                    (int(entry["from_ms"]), Rules.from_stored(entry["rules"]))
+                    for entry in document["entries"]
+                )
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 "The rules recorded in this checkpoint can't be read.",
                 remedy="Restore the checkpoint's rules file from a backup.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,12 @@ def test_rules_are_recorded_once_under_a_name_that_tells_nothing(store: Checkpoi
     assert len(store.own_numbers(FOLDER)) == 1
     assert (now.from_batch, now.rules) == (0, {"a": 1})
     assert FIRST not in now.version
+
+
+def test_a_field_that_was_taken_away_is_passed_over(store: CheckpointStore) -> None:
+    store.create_own(f"{FOLDER}/1.json", json.dumps({"from_batch": 3, "taken_away": 1}))
+
+    assert read_access_version(store) == AccessVersion(3)
 
 
 def test_other_rules_hold_from_the_first_batch_that_is_not_begun(store: CheckpointStore) -> None:

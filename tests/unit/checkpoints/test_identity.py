@@ -21,6 +21,10 @@ def test_a_checkpoint_goes_on_with_what_it_was_made_for() -> None:
     assert read == NOW
 
 
+def test_a_field_that_was_taken_away_is_passed_over() -> None:
+    assert CheckpointIdentity.from_json(json.dumps({**asdict(NOW), "taken_away": 1})) == NOW
+
+
 def test_half_partitions_that_were_added_are_no_difference() -> None:
     made = CheckpointIdentity.from_json(replace(NOW, half_partitions=4).to_json())
 

@@ -81,6 +81,15 @@ def test_rules_without_one_of_them_are_an_error() -> None:
         RulesHistory.from_json(json.dumps(document))
 
 
+def test_a_rule_that_was_taken_away_is_passed_over() -> None:
+    """It made every checkpoint that had it unreadable."""
+    history = RulesHistory(()).with_rules(1_000, RULES)
+    document = json.loads(history.to_json())
+    document["entries"][0]["rules"]["taken_away"] = 7
+
+    assert RulesHistory.from_json(json.dumps(document)) == history
+
+
 def test_the_largest_times_that_can_be_set_are_those_that_no_half_reaches() -> None:
     times = {one.name: one.metadata["most"] for one in fields(Settings) if _is_of_rules(one)}
     slow = Rules.from_settings(Settings(**times))
