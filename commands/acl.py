@@ -185,7 +185,7 @@ def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
     if not topic:
         raise UsageError(
             f"acl_file is {settings.acl_file!r}, which is no topic.",
-            remedy=f"Give --acl-file {RULES_ON_KAFKA}TOPIC.",
+            remedy=f"Give --set acl_file={RULES_ON_KAFKA}TOPIC.",
         )
     text = rules_text(file)  # once: what is written there is what was checked
     access = AccessControl.parse(text, str(file), _of_any_machine)

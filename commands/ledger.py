@@ -130,7 +130,7 @@ def _open(settings: Settings) -> DeltaLedger:
     if not settings.ledger:
         raise ConfigurationError(
             "ledger is not set.",
-            remedy="Set it in the file that --config names, as CHECKBACK_LEDGER, or with --ledger.",
+            remedy="Set it in the file that --config names, or with --set ledger=PATH.",
             key="ledger",
         )
     return DeltaLedger.open(settings.ledger)

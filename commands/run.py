@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from checkback.commands.core import CommandOutput, output_option
-from checkback.commands.settings import settings_options
+from checkback.commands.settings import every_setting_options
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
@@ -24,7 +24,7 @@ REPLACE_LINE: Final = "\x1b[1A\r\x1b[2K"
 
 @click.command()
 @output_option
-@settings_options
+@every_setting_options
 def command(settings: Settings, output: CommandOutput) -> None:
     """Run the transaction checker until SIGTERM or Ctrl-C ends it between two batches.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -15,31 +15,58 @@ from checkback.deploy.settings import FAMILIES, LoadedSettings, load_with_source
 from checkback.protocol.configuration import Settings, setting_default
 from checkback.protocol.errors import ConfigurationError
 
-_FIELDS: Final = {one.name: one for one in fields(Settings)}
+_FIELDS: Final = {field.name: field for field in fields(Settings)}
+OWN_FLAGS: Final = ("bootstrap_servers", "checkpoint", "topic_prefix", "application_id")
+"""The settings that every command takes as flags: they say which deployment is meant."""
+_EXAMPLES: Final = {
+    "set": "check_max=3 or --set kafka.security.protocol=SASL_SSL",
+    "kafka": "security.protocol=SASL_SSL",
+    "spark": "sql.shuffle.partitions=8",
+}
 
 
 def settings_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--config``, the OWN_FLAGS and ``--set KEY=VALUE``; pass a Settings as ``settings``."""
+    option = click.option(
+        "--set",
+        "set_",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Any other setting, as `checkback config show` names it; can be repeated.",
+    )
+    return _settings_options(option(function), OWN_FLAGS, lambda loaded: loaded.settings)
+
+
+def every_setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--config`` and one option per setting; pass a Settings as ``settings``."""
-    return _settings_options(function, "settings", lambda loaded: loaded.settings)
+    return _settings_options(function, _FIELDS, lambda loaded: loaded.settings)
 
 
-def settings_options_with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Like settings_options, but pass a LoadedSettings as ``loaded``."""
-    return _settings_options(function, "loaded", lambda loaded: loaded)
+def every_setting_options_with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Like every_setting_options, but ``settings`` is a LoadedSettings."""
+    return _settings_options(function, _FIELDS, lambda loaded: loaded)
 
 
 def _settings_options(
-    function: Callable[..., Any], name: str, choose: Callable[[LoadedSettings], object]
+    function: Callable[..., Any],
+    keys: Collection[str],
+    choose: Callable[[LoadedSettings], object],
 ) -> Callable[..., Any]:
     @functools.wraps(function)
     def with_settings(config: Path | None, **rest: Any) -> Any:
-        given = {key: rest.pop(key) for key in _FIELDS}
-        loaded = load_with_sources(config, os.environ, _flags(given))
-        return function(**{name: choose(loaded)}, **rest)
+        flags: dict[str, object] = dict(_pairs("set", rest.pop("set_", ())))
+        for key in keys:
+            given = rest.pop(key)
+            if key in FAMILIES:
+                pairs = _pairs(key, given)
+                flags |= {f"{key}.{name.removeprefix(f'{key}.')}": value for name, value in pairs}
+            elif given is not None:
+                flags[key] = given
+        return function(settings=choose(load_with_sources(config, os.environ, flags)), **rest)
 
     decorated: Callable[..., Any] = with_settings
-    for one in reversed(_FIELDS.values()):
-        decorated = _option_of(one)(decorated)
+    for key in reversed(list(keys)):
+        decorated = _option_of(_FIELDS[key])(decorated)
     return click.option(
         "--config",
         type=click.Path(dir_okay=False, path_type=Path),
@@ -48,42 +75,30 @@ def _settings_options(
     )(decorated)
 
 
-def _option_of(one: Field[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    flag, text = f"--{one.name.replace('_', '-')}", one.metadata["text"]
-    if one.name in FAMILIES:
+def _option_of(field: Field[Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    flag, text = f"--{field.name.replace('_', '-')}", field.metadata["text"]
+    if field.name in FAMILIES:
         return click.option(
-            flag, one.name, multiple=True, metavar="KEY=VALUE", help=f"{text}; can be repeated."
+            flag, field.name, multiple=True, metavar="KEY=VALUE", help=f"{text}; can be repeated."
         )
-    default = setting_default(one)
+    default = setting_default(field)
     shown = "" if default in (None, "") else f"  [default: {setting_text(default)}]"
-    return click.option(flag, one.name, metavar=_metavar(one), help=text + shown)
+    return click.option(flag, field.name, metavar=_metavar(field), help=text + shown)
 
 
-def _metavar(one: Field[Any]) -> str:
-    if "int" in str(one.type):
+def _metavar(field: Field[Any]) -> str:
+    if "int" in str(field.type):
         return "INTEGER"
-    return "BOOLEAN" if one.type == "bool" else "TEXT"
+    return "BOOLEAN" if field.type == "bool" else "TEXT"
 
 
-def _flags(given: Mapping[str, Any]) -> dict[str, object]:
-    """Return the flags that were given; click holds None or nothing for the others."""
-    found = {
-        key: value for key, value in given.items() if key not in FAMILIES and value is not None
-    }
-    for family in FAMILIES:
-        for pair in given[family]:
-            key, equals, value = pair.partition("=")
-            if not equals or not key:
-                raise ConfigurationError(
-                    # What was given may be a password behind a wrong sign.
-                    f"--{family} takes KEY=VALUE, and there is no key or no = in one of them.",
-                    remedy=f"For example --{family} {_EXAMPLES[family]}.",
-                )
-            found[f"{family}.{key.removeprefix(f'{family}.')}"] = value
-    return found
-
-
-_EXAMPLES: Final = {
-    "kafka": "security.protocol=SASL_SSL",
-    "spark": "sql.shuffle.partitions=8",
-}
+def _pairs(option: str, given: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ConfigurationError(
+                # What was given may be a password behind a wrong sign.
+                f"--{option} takes KEY=VALUE, and there is no key or no = in one of them.",
+                remedy=f"For example --{option} {_EXAMPLES[option]}.",
+            )
+        yield key, value

@@ -136,7 +136,7 @@ class SnapshotReader:
         if self.ledger is None:
             raise CheckbackError(
                 "No ledger is set: only the oldest pending transactions can be listed.",
-                remedy="Run the pipeline and the console with --ledger.",
+                remedy="Set ledger for the pipeline and the console.",
             )
         self.ledger.refresh()
         groups = self.ledger.groups()

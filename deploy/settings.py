@@ -2,9 +2,10 @@
 
 The environment wins over the file, and flags win over both. A key has one name in all three:
 ``check_interval_ms`` in the file, ``CHECKBACK_CHECK_INTERVAL_MS`` in the environment,
-``--check-interval-ms`` as a flag. ``kafka.*`` and ``spark.*`` are families of keys:
-``kafka.security.protocol`` in the file, ``CHECKBACK_KAFKA_SECURITY_PROTOCOL`` in the environment,
-``--kafka security.protocol=SASL_SSL`` as a flag.
+``--check-interval-ms`` as a flag of ``checkback run``. ``kafka.*`` and ``spark.*`` are families of
+keys: ``kafka.security.protocol`` in the file, ``CHECKBACK_KAFKA_SECURITY_PROTOCOL`` in the
+environment, ``--kafka security.protocol=SASL_SSL`` as a flag. Other commands take
+``--set KEY=VALUE`` with the key of the file.
 """
 
 from __future__ import annotations

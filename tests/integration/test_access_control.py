@@ -132,7 +132,14 @@ def test_an_operator_decides_as_an_admin_only(
 ) -> None:
     resolve = ["tx", "resolve", "pending", "--commit", "--operator", "ann", "--why", "paid"]
     config = ["--config", str(stage.pipeline.folder / "checkback.toml"), "--output", "json"]
-    as_alice = ["--access-key", ALICE, "--secret-key", SECRETS[ALICE], "--wait", "30"]
+    as_alice = [
+        "--set",
+        f"access_key={ALICE}",
+        "--set",
+        f"secret_key={SECRETS[ALICE]}",
+        "--wait",
+        "30",
+    ]
 
     assert execute(LazyGroup(NOUNS), [*resolve, "--yes", *as_alice, *config]) == 1
     told = json.loads(capsys.readouterr().out)

@@ -309,7 +309,7 @@ def own_config(stage: Stage) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("option", "other"), [("--state-partitions", "7"), ("--application-id", "another")]
+    ("option", "other"), [("--set", "state_partitions=7"), ("--application-id", "another")]
 )
 def test_the_doctor_names_a_setting_that_the_checkpoint_was_not_made_with(
     stage: Stage, option: str, other: str

@@ -57,7 +57,7 @@ class Stage:
     def checkback(self, *words: str) -> tuple[int, dict[str, Any]]:
         """Run a command as the operator; return its exit code and its JSON."""
         out, errors = io.StringIO(), io.StringIO()
-        own = ("--config", str(self.config), "--kafka", f"sasl.username={OPERATOR}")
+        own = ("--config", str(self.config), "--set", f"kafka.sasl.username={OPERATOR}")
         with redirect_stdout(out), redirect_stderr(errors):
             code = execute(LazyGroup(NOUNS), [*words, *own, "--output", "json"])
         return code, dict(json.loads(out.getvalue() or errors.getvalue()))

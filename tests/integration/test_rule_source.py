@@ -107,9 +107,9 @@ def test_a_checked_file_is_published_and_one_with_mistakes_is_not(
         return code, json.loads(told.out or told.err)
 
     assert publish()[0] == 2
-    code, told = publish("--acl-file", settings.acl_file)
+    code, told = publish("--set", f"acl_file={settings.acl_file}")
     file.write_text(RULES + "- {accessKey: x}\n")
-    broken, problem = publish("--acl-file", settings.acl_file)
+    broken, problem = publish("--set", f"acl_file={settings.acl_file}")
 
     assert (code, told["accounts"], told["offset"]) == (0, 1, 0)
     assert (broken, problem["error"]["kind"]) == (2, "ConfigurationError")

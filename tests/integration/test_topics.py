@@ -102,7 +102,7 @@ def test_command_says_what_differs_with_exit_code_1(bootstrap_servers: str, uniq
         arguments = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", unique]
         command = [CHECKBACK, "topics", "create", "--output", "json", *arguments]
         ran = subprocess.run(
-            [*command, "--half-partitions", str(half_partitions)],
+            [*command, "--set", f"half_partitions={half_partitions}"],
             capture_output=True,
             text=True,
             timeout=60,

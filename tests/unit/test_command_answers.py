@@ -39,7 +39,7 @@ def test_what_is_pending_in_the_ledger_is_listed_with_its_checks(
     write_batch(table, 0, ("prepared", 1), ("prepared", 2), ("prepared", 3))
     write_batch(table, 1, ("committed", 1), ("checked", 3))
 
-    code, told = answer(ledger.command, ["pending", "--ledger", str(path)], capsys)
+    code, told = answer(ledger.command, ["pending", "--set", f"ledger={path}"], capsys)
 
     assert code == 0
     found = [(row["half_offset"], row["check_times"] > 0) for row in told["pending"]]

@@ -24,7 +24,7 @@ SECTIONS: dict[str, str] = dict(
     re.findall(r"^### `checkback ([a-z -]+)`\n(.*?)(?=^##|\Z)", TEXT, re.MULTILINE | re.DOTALL)
 )
 OPTION = re.compile(r"--[a-z][a-z0-9-]*")
-SETTINGS = {f"--{one.name.replace('_', '-')}" for one in fields(Settings)}
+SETTINGS = {"--set", *(f"--{field.name.replace('_', '-')}" for field in fields(Settings))}
 TOLD_ONCE = {"--output", "--config", "--help"}
 """Of every command that has them; the head of the page says what they do."""
 

@@ -263,15 +263,15 @@ def test_the_commands_tell_it_as_data(path: str) -> None:
     ledger.append(LedgerBatch("q", 0), blobs(("prepared", 1), ("prepared", 2)))
     ledger.append(LedgerBatch("q", 1), blobs(("checked", 2)))
 
-    told = run("ledger", "pending", "--ledger", path)
+    told = run("ledger", "pending", "--set", f"ledger={path}")
     assert [one["transaction_id"] for one in told["pending"]] == ["id-1", "id-2"]
     assert [one["asked_at_ms"] for one in told["pending"]] == [None, START.timestamp() * 1_000]
     assert told["pending"][0]["half_time_ms"] == START.replace(minute=1).timestamp() * 1_000
 
-    told = run("ledger", "maintain", "--ledger", path, "--retention", "8d")
+    told = run("ledger", "maintain", "--set", f"ledger={path}", "--retention", "8d")
     assert (told["files_compacted"], told["retention_hours"]) == (2, 192)
 
-    told = run("ledger", "view", "--ledger", path, "--name", "open_ones", "--sql-only")
+    told = run("ledger", "view", "--set", f"ledger={path}", "--name", "open_ones", "--sql-only")
     assert told["statement"].startswith("CREATE OR REPLACE VIEW open_ones AS")
     assert path in told["statement"]
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from checkback.commands.config import command as config_command
 from checkback.commands.core import Frame
-from checkback.commands.settings import settings_options
+from checkback.commands.settings import every_setting_options, settings_options
 from checkback.deploy.settings import load_settings, load_with_sources, read_environment
 from checkback.protocol.configuration import MASK, Settings
 from checkback.protocol.errors import ConfigurationError
@@ -94,9 +94,9 @@ def test_families_are_joined_member_by_member(config: Path) -> None:
     assert loaded.sources["kafka.sasl.username"] == "file"
 
 
-def test_every_setting_can_be_a_flag_and_is_explained() -> None:
+def test_every_setting_is_a_flag_of_run_and_is_explained() -> None:
     @click.command()
-    @settings_options
+    @every_setting_options
     def probe(settings: Settings) -> None:
         click.echo(str(settings.check_max))
 
@@ -106,6 +106,37 @@ def test_every_setting_can_be_a_flag_and_is_explained() -> None:
         assert one.metadata["text"] in told.stdout
     assert "[default: 15]" in told.stdout
     assert CliRunner().invoke(probe, ["--check-max", "7"]).stdout == "7\n"
+
+
+@click.command()
+@settings_options
+def operators_command(settings: Settings) -> None:
+    click.echo(f"{settings.check_max} {settings.kafka} {settings.topic_prefix}")
+
+
+def test_an_operators_command_takes_any_setting_by_its_key() -> None:
+    given = ["--set", "check_max=7", "--set", "kafka.client.id=a=b", "--topic-prefix", "x-"]
+
+    assert CliRunner().invoke(operators_command, given).stdout == "7 {'client.id': 'a=b'} x-\n"
+    told = CliRunner().invoke(operators_command, ["--help"], terminal_width=80)
+    assert len(told.stdout.splitlines()) < 20
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("check_max=-1", "check_max is -1"),
+        ("check_max=many", "check_max is 'many'"),
+        ("chek_max=3", "'chek_max' (from the flag)"),
+        ("secret-alone", "--set takes KEY=VALUE"),
+    ],
+)
+def test_a_set_value_is_judged_as_one_of_the_environment_is(given: str, says: str) -> None:
+    ran = CliRunner().invoke(operators_command, ["--set", given])
+
+    assert isinstance(ran.exception, ConfigurationError)
+    assert says in str(ran.exception)
+    assert "secret-alone" not in str(ran.exception)
 
 
 @pytest.mark.parametrize(

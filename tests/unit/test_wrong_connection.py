@@ -31,11 +31,11 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("bench client", ":::", "", "bootstrap_servers"),
         ("topics create", "localhost:65536", "--output json", "1 to 65535"),
         ("refused list", "localhost:0", "--output=json", "bootstrap_servers"),
-        ("doctor", NOBODY, "--kafka group.idd=x", "group.idd"),
-        ("topics create", NOBODY, "--kafka group.idd=x", "group.idd"),
-        ("topics create", NOBODY, "--kafka acks=some", "acks"),
+        ("doctor", NOBODY, "--set kafka.group.idd=x", "group.idd"),
+        ("topics create", NOBODY, "--set kafka.group.idd=x", "group.idd"),
+        ("topics create", NOBODY, "--set kafka.acks=some", "acks"),
         ("console --port 0", ":::", "", "[IPv6 address]:port"),
-        ("console --port 0", NOBODY, "--kafka group.idd=x", "group.idd"),
+        ("console --port 0", NOBODY, "--set kafka.group.idd=x", "group.idd"),
         ("console --port 0", "localhost:0", "", "1 to 65535"),
     ],
 )
@@ -51,6 +51,6 @@ def test_the_user_reads_one_sentence(command: str, servers: str, more: str, says
 
 
 def test_topics_create_refuses_a_typo_as_the_doctor_does() -> None:
-    wrong = ("--bootstrap-servers", NOBODY, "--kafka", "group.idd=x")
+    wrong = ("--bootstrap-servers", NOBODY, "--set", "kafka.group.idd=x")
 
     assert run("topics", "create", *wrong).stderr == run("doctor", *wrong).stderr

@@ -68,8 +68,8 @@ def loggers() -> Iterator[list[logging.Logger]]:
 def test_the_console_and_its_server_log_as_the_settings_say(
     loggers: list[logging.Logger], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["console", "--host", "192.0.2.1", "--anybody-reads", "--log-format", "json"]
-    execute(LazyGroup(NOUNS), [*arguments, "--log-level", "ERROR"])  # can't listen there
+    arguments = ["console", "--host", "192.0.2.1", "--anybody-reads", "--set", "log_format=json"]
+    execute(LazyGroup(NOUNS), [*arguments, "--set", "log_level=ERROR"])  # can't listen there
     capsys.readouterr()
 
     for one in loggers:

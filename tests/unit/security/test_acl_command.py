@@ -211,7 +211,7 @@ def test_who_reads_the_rules_from_a_topic_needs_the_right_to(
         return [one["name"] for one in json.loads(capsys.readouterr().out)["grants"]]
 
     for who in ("--pipeline", "--operators"):
-        assert {*names(who, "--acl-file", "kafka:rules")} - {*names(who)} == {"rules"}
+        assert {*names(who, "--set", "acl_file=kafka:rules")} - {*names(who)} == {"rules"}
 
 
 def test_rules_for_a_topic_name_files_by_their_whole_path(
@@ -220,7 +220,7 @@ def test_rules_for_a_topic_name_files_by_their_whole_path(
     file = tmp_path / "plain_acl.yml"
     file.write_text("accounts:\n- accessKey: orders-service\n  secretKey: {file: orders}\n")
 
-    code, text = run(capsys, "publish", str(file), "--acl-file", "kafka:rules")
+    code, text = run(capsys, "publish", str(file), "--set", "acl_file=kafka:rules")
 
     assert code == 2
     assert "line 3: The secret can't be read: orders is a relative path" in text
