@@ -44,8 +44,6 @@ _log = logging.getLogger(__name__)
 TRIES: Final = 1_000
 """Each rejected try shows one thing more, at least that a topic has to be closed."""
 LOST_TRIES: Final = 3
-ROWS_LEAST: Final = 100
-"""If even this few rows do not fit into a transaction's timeout, their number is not the reason."""
 
 
 @dataclass(slots=True)
@@ -78,12 +76,8 @@ class BatchWriter:
     _last_batch: int = -1
     _tries: int = 0
     _has_stumbled: bool = False
-    _rows_max: int = field(init=False)
     _lost: int = 0
     _in_parts: BatchReport | None = None
-
-    def __post_init__(self) -> None:
-        self._rows_max = self.settings.transaction_rows_max
 
     def write(self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int) -> BatchReport:
         """Write the batch unless its marker says that it is written.
@@ -119,13 +113,12 @@ class BatchWriter:
                 _log.warning("The producer is lost, trying again: %s", error)
                 self.directory.expect_change()  # hours may have passed
                 self._known.is_wary |= error.was_rejected
-                self._lost += not self._takes_smaller_steps(outcomes)
+                self._lost += 1
                 if self._lost == LOST_TRIES:
                     raise explain_loss(error, self.settings, batch_id, self._open_ms()) from error
             else:
                 # The next batch is likely to, as well.
                 self._has_stumbled = self._tries > 1 or _is_refusing(self._known, written)
-                self._rows_max = min(self.settings.transaction_rows_max, 2 * self._rows_max)
                 return written
         raise BrokerError(
             f"Kafka rejected batch {batch_id} of state partition {self.state_partition} "
@@ -155,7 +148,7 @@ class BatchWriter:
         producer.tracks_records = self._known.is_wary
         rows_done = rows_written(marker, batch_id)
         with self._forwarding(producer, outputs.report) as outputs.forwarding:
-            for step in Steps(outcomes, rows_done, self._rows_max):
+            for step in Steps(outcomes, rows_done, self.settings.transaction_rows_max):
                 self._write_step(producer, outputs, step, batch_id)
                 if producer.is_spent and not step.is_last:
                     raise unanswered("A commit took long and may have been sent twice.")
@@ -175,14 +168,6 @@ class BatchWriter:
             return
         producer.commit_part(batch_id, step.rows_done, outputs.now_ms)
         self._lost, self._in_parts = 0, outputs.report.copy()
-
-    def _takes_smaller_steps(self, outcomes: Sequence[Outcome]) -> bool:
-        """Tell whether the next try has fewer rows in a transaction: this one was too slow."""
-        rows = min(self._rows_max, sum(len(one.action) for one in outcomes))
-        if self._open_ms() < self.settings.transaction_timeout_ms or rows <= ROWS_LEAST:
-            return False
-        self._rows_max = max(ROWS_LEAST, rows // 10)
-        return True
 
     def _fence(self, outcomes: Sequence[Outcome], report: BatchReport) -> list[FencedHalf]:
         wanted = fence_lookups(outcomes)

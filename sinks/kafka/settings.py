@@ -44,7 +44,7 @@ class SinkSettings:
     native_sink: bool = True
     check_interval_ms: int | None = None
     processes: int | None = None
-    transaction_rows_max: int = 500_000
+    transaction_rows_max: int = 100_000
     log_format: str = "text"
     log_level: str = "WARNING"
     rules_topic: str = ""

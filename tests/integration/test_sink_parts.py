@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,12 +9,9 @@ import pytest
 from tests.integration.sinking import World, commits
 
 from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.sinks.outputs import BatchOutputs
-from checkback.sinks.plan import Lookup
-from checkback.state import Outcome, unpack_settled
+from checkback.state import unpack_settled
 
 HALVES = 250
-SLOW_HALVES = 1_000
 
 
 def with_settings(world: World, **changes: Any) -> World:
@@ -57,32 +52,3 @@ def test_a_writer_that_dies_between_two_parts_is_followed_by_one_that_goes_on(
     assert finals(either) == list(range(HALVES))
     assert report.counts["finals"] == 150
     assert marks(either) == [list(range(100)), list(range(100, 200)), list(range(200, HALVES))]
-
-
-def test_a_batch_that_is_too_slow_for_its_timeout_is_written_in_parts(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was tried three times in one piece, and again at every start."""
-    with_settings(world, transaction_timeout_ms=4_000)
-    world.halves([b"%d" % number for number in range(SLOW_HALVES)])
-    each_s = 0.01  # all of them take 10 s, the least part a quarter of the timeout
-    honest = BatchOutputs.of
-
-    def slow(
-        self: BatchOutputs, outcomes: list[Outcome], batch_id: int, state_partition: int
-    ) -> Iterator[object]:
-        for output in honest(self, outcomes, batch_id, state_partition):
-            time.sleep(each_s)
-            yield output
-
-    def left_to_python(_: BatchOutputs, lookup: Lookup) -> Lookup:
-        return lookup
-
-    monkeypatch.setattr(BatchOutputs, "of", slow)
-    monkeypatch.setattr(BatchOutputs, "_forwarded", left_to_python)
-
-    report = world.writer().write([commits(*range(SLOW_HALVES))], 0, 0)
-
-    assert finals(world) == list(range(SLOW_HALVES))
-    assert report.counts["finals"] == SLOW_HALVES
-    assert len(marks(world)) > 2

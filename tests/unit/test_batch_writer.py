@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,10 +17,8 @@ from checkback.sinks.batch_report import BatchReport, report_of
 from checkback.sinks.kafka.marker import BY_HAND, Marker
 from checkback.sinks.kafka.rejections import KnownRejections
 from checkback.sinks.kafka.transaction import ProducerLostError, RejectedOutputError, Rejection
-from checkback.sinks.writer import LOST_TRIES, ROWS_LEAST, BatchWriter, rows_written
+from checkback.sinks.writer import LOST_TRIES, BatchWriter, rows_written
 from checkback.state import Action, Outcome
-
-TIMEOUT_S = BARE.transaction_timeout_ms / 1_000
 
 
 class Clock:
@@ -58,41 +57,6 @@ def test_a_transaction_is_open_from_its_begin_in_this_try(clock: Clock) -> None:
     clock.now_s += 2.5
 
     assert one._open_ms() == 2_500
-
-
-@pytest.mark.parametrize(
-    ("rows", "rows_max"), [(ROWS_LEAST + 1, ROWS_LEAST), (4_000, 400), (4_009, 400)]
-)
-def test_a_try_that_was_open_for_the_timeout_is_followed_by_smaller_ones(
-    clock: Clock, rows: int, rows_max: int
-) -> None:
-    one = made()
-    one._begun_s = clock.now_s
-    clock.now_s += TIMEOUT_S
-
-    assert one._takes_smaller_steps(outcomes(rows)) is True
-    assert one._rows_max == rows_max
-
-
-def test_smaller_steps_shrink_further_down_to_the_least(clock: Clock) -> None:
-    one = made()
-    one._begun_s = clock.now_s
-    clock.now_s += TIMEOUT_S
-    steps = []
-    while one._takes_smaller_steps(outcomes(20_000)):
-        steps.append(one._rows_max)
-
-    assert steps == [2_000, 200, ROWS_LEAST]
-
-
-def test_a_try_that_was_quick_or_had_few_rows_is_followed_by_no_smaller_one(clock: Clock) -> None:
-    one = made()
-    one._begun_s = clock.now_s
-    clock.now_s += TIMEOUT_S - 0.01
-    assert one._takes_smaller_steps(outcomes(4_000)) is False
-    clock.now_s += 1
-    assert one._takes_smaller_steps(outcomes(ROWS_LEAST)) is False
-    assert one._rows_max == BARE.transaction_rows_max
 
 
 def test_a_marker_is_within_a_batch_once_it_counts_a_row() -> None:
@@ -206,17 +170,17 @@ def test_a_producer_that_is_lost_for_being_slow_ends_the_batch_as_too_slow(
         one.write([], 9, 9)
 
 
-def test_the_next_batch_is_sent_with_care_after_a_second_try_and_in_twice_as_large_steps(
+def test_the_next_batch_is_sent_with_care_after_a_second_try(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one, tries = trying(monkeypatch, ProducerLostError("Fenced."))
-    one._rows_max = 100
 
-    one.write([], 9, 9)
-    assert (one._has_stumbled, one._rows_max) == (True, 200)
-    one.write([], 10, 9)
-    assert (one._has_stumbled, one._rows_max) == (False, 400)
+    stumbled = []
+    for batch_id in (9, 10):
+        one.write([], batch_id, 9)
+        stumbled.append(one._has_stumbled)
 
+    assert stumbled == [True, False]
     assert tries.seen == [(1, False), (2, False), (1, True)]
 
 
@@ -293,7 +257,8 @@ def test_records_are_tracked_by_who_is_wary_and_a_spent_producer_writes_no_furth
     monkeypatch: pytest.MonkeyPatch, *, is_wary: bool
 ) -> None:
     one, report = made(), report_of(0, [])
-    one._known.is_wary, one._rows_max = is_wary, 1
+    one.settings = replace(BARE, transaction_rows_max=1)
+    one._known.is_wary = is_wary
     producer: Any = SimpleNamespace(marker=Marker(3, 0), is_spent=True)
     outputs: Any = SimpleNamespace(report=report)
     monkeypatch.setattr(BatchWriter, "_open", lambda *_: producer)

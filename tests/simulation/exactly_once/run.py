@@ -94,7 +94,7 @@ class Run:
         self.sink = SinkSettings(
             *("app", "query", "", {}, timeout_ms, 100_000),
             native_sink=False,
-            transaction_rows_max=self.random.choice((1, 2, 5, 500_000)),
+            transaction_rows_max=self.random.choice((1, 2, 5, 100_000)),
         )
         self.drivers: list[Driver] = []
         self.ends: Counter[str] = Counter()
