@@ -73,7 +73,6 @@ class _Room:
 
     bytes_max: int
     waiting_bytes: int = 0
-    waiting_suspects: int = 0
 
 
 @dataclass(slots=True)
@@ -299,7 +298,7 @@ class BatchOutputs:
         self._topics[topic] = known
         bytes_max = known.record_batch_bytes_max
         cut_bytes = min(known.batch_cut_bytes or bytes_max, bytes_max)
-        if cut_bytes < LIBRDKAFKA_BATCH_BYTES or topic in self.known.suspects:
+        if cut_bytes < LIBRDKAFKA_BATCH_BYTES or topic in self.known.alone:
             self._rooms[topic] = _Room(cut_bytes)
         return known
 
@@ -309,18 +308,12 @@ class BatchOutputs:
         if room is None:
             return output
         size = record_bytes_max(output.key, output.value, output.headers)
-        suspects = self.known.suspects.get(output.topic)
-        is_suspect = suspects is not None and output.origin in suspects.origins
-        group_size = suspects.group_size if is_suspect and suspects is not None else 0
-        is_other_kind = bool(room.waiting_suspects) != is_suspect
+        is_alone = output.origin in self.known.alone.get(output.topic, ())
         is_full = room.waiting_bytes + size > room.bytes_max
-        if room.waiting_bytes and (
-            is_full or is_other_kind or (is_suspect and room.waiting_suspects >= group_size)
-        ):
+        if room.waiting_bytes and (is_alone or is_full):
             self.flush()
-            room.waiting_bytes = room.waiting_suspects = 0
-        room.waiting_bytes += size
-        room.waiting_suspects += is_suspect
+            room.waiting_bytes = 0
+        room.waiting_bytes = room.bytes_max if is_alone else room.waiting_bytes + size
         return output
 
     def _settled_mark(self, outcome: Outcome, batch_id: int, state_partition: int) -> SinkRecord:

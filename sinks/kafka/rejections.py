@@ -3,8 +3,8 @@
 A rejected record costs its whole transaction, and the broker rejects the whole batch of records
 that it is in. The sink finds the rejected record in this order: by what it knows of the topic and
 looks up again after a rejection (sizes, keys, ages); by what the broker says of single records
-(KIP-467); else by sending the suspects in ever smaller groups. If the search takes too long, it
-closes the topic for the rest of the batch, so that no sender can hold up the others.
+(KIP-467); else by sending the records of the rejected batch one by one. If a topic rejects too many
+tries, the sink closes it for the rest of the batch, so that no sender can hold up the others.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import KafkaError
 
@@ -57,27 +57,11 @@ plugin's, failed over a record; it fails again at every start."""
 BYSTANDER: Final = KafkaError._INVALID_DIFFERENT_RECORD  # type: ignore[attr-defined]  # a stub's gap
 """What a broker says of a record that it rejects only because of another one in the same batch."""
 TIMEOUTS_MAX: Final = 2
-GROUPS: Final = 16
-"""Number of groups that suspects are divided into: a try flushes each, and finds the guilty one."""
-COST_OF_ANY: Final = 1
-COST_OF_SUSPICION: Final = 3
-COST_MAX: Final = 48
-"""What the search in one topic may cost: 48 tries that name records, or 16 that suspect some."""
-TOTAL_COST_MAX: Final = 96
-"""What the searches in all topics may cost together; after that a topic that rejects a record is
-closed at once."""
-
-
-class Suspects(NamedTuple):
-    """Records of one topic; the brokers do not take one of them.
-
-    Args:
-        origins: what they were made of.
-        group_size: how many of them are sent together.
-    """
-
-    origins: frozenset[RecordOrigin | None]
-    group_size: int
+TOPIC_TRIES_MAX: Final = 48
+"""How many tries one topic may reject before it is closed."""
+TRIES_MAX: Final = 96
+"""How many tries all topics may reject together; after that a topic that rejects a record is closed
+at once."""
 
 
 @dataclass(slots=True)
@@ -89,7 +73,8 @@ class KnownRejections:
         closed_topics: topics that take nothing, and why.
         rejected: the origins of records that were not taken, and why.
         bare: the origins of refused records that were not taken either.
-        suspects: by topic.
+        alone: by topic, the origins of records that go in a record batch of their own: one of them
+            was rejected, and the broker named none.
         timeouts: tries that ended because records were not taken in time.
     """
 
@@ -97,9 +82,9 @@ class KnownRejections:
     closed_topics: dict[str, Refusal] = field(default_factory=dict)
     rejected: dict[RecordOrigin, Refusal] = field(default_factory=dict)
     bare: set[RecordOrigin] = field(default_factory=set)
-    suspects: dict[str, Suspects] = field(default_factory=dict)
+    alone: dict[str, set[RecordOrigin | None]] = field(default_factory=dict)
     timeouts: int = 0
-    _costs: Counter[str] = field(default_factory=Counter)
+    _tries: Counter[str] = field(default_factory=Counter)
     _looked_again: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
@@ -147,7 +132,7 @@ class KnownRejections:
         # them.
         takes_all = topic in {names.settled, names.feedback, names.direct_op}
         is_ours = takes_all or topic in {names.refused, names.discarded}
-        self._spend(topic, COST_OF_ANY)
+        self._tries[topic] += 1
         if first.code in TOPIC_REASONS:
             self._learn_of_topic(first, is_ours=is_ours)
         elif first.code not in RECORD_REASONS or takes_all:
@@ -158,12 +143,11 @@ class KnownRejections:
             for partition in dict.fromkeys(one.partition for one in told):
                 there = [one for one in rejections if one.partition == partition]
                 self._learn_of_records(there, names, directory)
-        total = sum(self._costs.values())
-        is_spent = self._costs[topic] > COST_MAX or total > TOTAL_COST_MAX
-        if is_spent and not is_ours:
+        is_spent = self._tries[topic] > TOPIC_TRIES_MAX
+        if not is_ours and (is_spent or self._tries.total() > TRIES_MAX):
             detail = f"{topic} rejected too many records of this batch, lastly: {first.text}"
             self.closed_topics.setdefault(topic, Refusal(RefusedReason.FINAL_REJECTED, detail))
-        elif self._costs[topic] > COST_MAX:
+        elif is_spent:
             raise _hopeless(first)
 
     def _learn_of_topic(self, rejection: Rejection, *, is_ours: bool) -> None:
@@ -190,9 +174,8 @@ class KnownRejections:
             for one in told:
                 self._reject(one, names)
         elif told[0].code not in SIZE_CODES:
-            self._spend(told[0].topic, COST_OF_SUSPICION - COST_OF_ANY)
-            origins = frozenset(one.record.origin for one in told if one.record is not None)
-            self.suspects[told[0].topic] = Suspects(origins, -(-len(told) // GROUPS))
+            origins = {one.record.origin for one in told if one.record is not None}
+            self.alone.setdefault(told[0].topic, set()).update(origins)
 
     def _learn_size(self, told: list[Rejection], directory: TopicDirectory) -> None:
         topic = told[0].topic
@@ -226,9 +209,6 @@ class KnownRejections:
         if not found:
             raise _hopeless(told[0])
         self.bare |= found
-
-    def _spend(self, topic: str, cost: int) -> None:
-        self._costs[topic] += cost
 
     def _look_again(self, rejection: Rejection) -> None:
         """Count a try that only ran out of time.

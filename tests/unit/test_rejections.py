@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError
@@ -11,10 +12,19 @@ from checkback.protocol.errors import BrokerError
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.refusals import RecordOrigin, RefusedReason
 from checkback.protocol.topics import TopicNames
+from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka import rejections
-from checkback.sinks.kafka.rejections import BYSTANDER, COST_MAX, TIMEOUTS_MAX, KnownRejections
+from checkback.sinks.kafka.real_topics import KnownTopic
+from checkback.sinks.kafka.rejections import (
+    BYSTANDER,
+    TIMEOUTS_MAX,
+    TOPIC_TRIES_MAX,
+    KnownRejections,
+)
+from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import BY_KEY, SinkRecord
 from checkback.sinks.kafka.transaction import MarkedProducer, RejectedOutputError, Rejection
+from checkback.sinks.outputs import BatchOutputs
 
 NAMES = TopicNames("p-")
 LATE = Rejection("payments", 0, KafkaError._MSG_TIMED_OUT, "timed out")
@@ -80,47 +90,34 @@ def test_records_that_the_broker_names_are_refused_and_their_neighbours_are_not(
     ]  # fmt: skip
 
 
-def test_of_a_batch_whose_bad_record_is_not_named_all_are_suspects() -> None:
-    known = KnownRejections()
+def rejected_tries(bad: set[int], count: int) -> tuple[set[int], int]:
+    """Send records as the sink does, to a broker that names none, until all are taken.
 
-    learn(known, *rejected(KafkaError.INVALID_RECORD, *range(160)))
-
-    assert not known
-    assert known.suspects["orders"].group_size == 10
-
-
-def bad_ones_found(bad: set[int], count: int) -> tuple[set[int], int]:
-    """Send records in groups as the sink does, to a broker that names none, until all are taken."""
+    Returns:
+        The records that were refused, and how many tries were rejected.
+    """
     known, tries = KnownRejections(is_wary=True), 0
     while True:
-        tries += 1
         left = [offset for offset in range(count) if reason(known, offset) is None]
-        suspects = known.suspects.get("orders")
-        sent: list[list[int]] = []
-        for offset in left:
-            is_suspect = suspects is not None and made_of(offset).origin in suspects.origins
-            size = suspects.group_size if suspects is not None and is_suspect else count
-            if not sent or len(sent[-1]) >= size:
-                sent.append([])
-            sent[-1].append(offset)
-        refused = next((group for group in sent if bad & set(group)), None)
-        if refused is None:
+        alone = known.alone.get("orders", set())
+        together = [offset for offset in left if made_of(offset).origin not in alone]
+        batches = [[offset] for offset in left if made_of(offset).origin in alone]
+        rejected_batch = next((batch for batch in [*batches, together] if bad & set(batch)), None)
+        if rejected_batch is None:
             return set(range(count)) - set(left), tries
-        learn(known, *rejected(KafkaError.POLICY_VIOLATION, *refused))
+        tries += 1
+        learn(known, *rejected(KafkaError.POLICY_VIOLATION, *rejected_batch))
 
 
-def test_suspects_are_sent_in_ever_smaller_groups_until_the_bad_one_is_alone() -> None:
-    found, tries = bad_ones_found({7_777}, 10_000)
-
-    assert found == {7_777}
-    assert tries <= 6
+def test_a_batch_of_which_the_broker_names_no_record_is_sent_record_by_record() -> None:
+    assert rejected_tries({777}, 1_000) == ({777}, 2)
 
 
 def test_where_too_many_are_bad_the_rest_of_the_topic_is_refused() -> None:
-    found, tries = bad_ones_found(set(range(0, 10_000, 2)), 10_000)
+    found, tries = rejected_tries(set(range(0, 1_000, 2)), 1_000)
 
-    assert len(found) == 10_000
-    assert tries <= COST_MAX
+    assert len(found) == 1_000
+    assert tries == TOPIC_TRIES_MAX + 1
 
 
 def test_a_record_alone_in_its_batch_is_too_large_and_so_is_every_larger_one() -> None:
@@ -252,11 +249,11 @@ def test_records_that_are_late_for_no_reason_end_in_an_error() -> None:
 
 def test_many_topics_that_reject_something_are_closed_without_a_search() -> None:
     known = KnownRejections()
-    for number in range(rejections.TOTAL_COST_MAX + 1):
+    for number in range(rejections.TRIES_MAX + 1):
         learn(known, *rejected(KafkaError.MSG_SIZE_TOO_LARGE, 1, 2, topic=f"t{number}"))
 
     assert "t0" not in known.closed_topics
-    assert f"t{rejections.TOTAL_COST_MAX}" in known.closed_topics
+    assert f"t{rejections.TRIES_MAX}" in known.closed_topics
 
 
 def test_a_record_that_is_not_even_queued_is_a_rejection_of_its_partition() -> None:
@@ -268,3 +265,22 @@ def test_a_record_that_is_not_even_queued_is_a_rejection_of_its_partition() -> N
             MarkedProducer.refuse(unused, "t", cause, given)
         (rejection,) = raised.value.rejections
         assert (rejection.partition, rejection.record) == (partition, given)
+
+
+def test_a_record_that_goes_alone_shares_no_batch_and_the_others_do() -> None:
+    known, unused = KnownRejections(), cast("Any", None)
+    flushed: list[int] = []
+    learn(known, *rejected(KafkaError.POLICY_VIOLATION, 1, 2))
+    directory: Any = SimpleNamespace(find=lambda _: KnownTopic(1, 1_000_000))
+    made = BatchOutputs(
+        SinkSettings("app", "q", "", {}, 1_000, 1_000), unused, unused, directory, known,
+        lambda: flushed.append(sent[-1]), BatchReport(0), 0,
+    )  # fmt: skip
+    made._find("orders")
+
+    sent: list[int] = []
+    for offset in (0, 1, 2, 3, 4):
+        made._with_room(made_of(offset))
+        sent.append(offset)
+
+    assert flushed == [0, 1, 2]
