@@ -15,7 +15,6 @@ from checkback.bench.workload import GROUP, Workload
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.testing.pipeline_process import QUICK_SPARK
 from checkback.testing.topics import create_plain_topics, delete_topics, own_topics
 
@@ -43,10 +42,9 @@ class BenchSetting:
     machine: Mapping[str, object] = field(default_factory=machine_facts)
 
     @property
-    def connection(self) -> dict[str, Any]:
-        """Connection settings of librdkafka, without error logs when a broker stops."""
-        known = confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
-        return {"log_level": 0, **known}
+    def connection(self) -> dict[str, str]:
+        """Connection settings of librdkafka."""
+        return self.settings.connection()
 
     def trial(self, name: str, **changes: Any) -> Trial:
         """Return a trial with its own topics and checkpoint.

@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from checkback.commands.core import CommandOutput, output_option
-from checkback.commands.operator_options import now_ms, yes_option
+from checkback.commands.operator_options import yes_option
 from checkback.commands.settings import settings_options
 from checkback.commands.table import folded_lines, table_text, terminal_columns, terminal_text
 from checkback.deploy.java import find_java
-from checkback.operations.timestamps import time_text
+from checkback.operations.timestamps import now_ms, time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 

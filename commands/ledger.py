@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from checkback.commands.core import CommandOutput, output_option
-from checkback.commands.operator_options import DurationType, listing_options, now_ms
+from checkback.commands.operator_options import DurationType, listing_options
 from checkback.commands.settings import settings_options
 from checkback.commands.table import table_text, terminal_columns, terminal_text
 from checkback.deploy.jars import ensure_jars
+from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import ConfigurationError

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -16,7 +15,6 @@ from checkback.operations import transactions
 from checkback.operations.scanning import TopicScanner
 from checkback.operations.transactions import TransactionFinder
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.durations import duration_ms
 from checkback.protocol.errors import UsageError
 from checkback.protocol.refusals import RefusedReason
@@ -98,16 +96,10 @@ def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def now_ms() -> int:
-    """Return the current time in milliseconds since 1970."""
-    return int(time.time() * 1_000)
-
-
 @contextmanager
 def open_scanner(settings: Settings) -> Iterator[TopicScanner]:
     """Yield a scanner that shows its progress."""
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-    with scan_progress() as advance, TopicScanner(connection, advance) as scanner:
+    with scan_progress() as advance, TopicScanner(settings.connection(), advance) as scanner:
         yield scanner
 
 

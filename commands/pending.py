@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from checkback.commands.core import CommandOutput, output_option
-from checkback.commands.operator_options import listing_options, now_ms
+from checkback.commands.operator_options import listing_options
 from checkback.commands.settings import settings_options
 from checkback.commands.table import list_text
+from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 

@@ -11,7 +11,6 @@ import click
 from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
 from checkback.commands.operator_options import (
     DurationType,
-    now_ms,
     open_finder,
     operator_option,
     yes_option,
@@ -21,9 +20,8 @@ from checkback.commands.table import GAP, folded, table_text, terminal_columns, 
 from checkback.operations.history import HistoryEvent, TransactionHistory
 from checkback.operations.resolving import Aftermath, Resolver, manual_op, pending_one
 from checkback.operations.signing import operator_signer
-from checkback.operations.timestamps import time_text
+from checkback.operations.timestamps import now_ms, time_text
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import UsageError
 from checkback.protocol.printable import printable
 from checkback.protocol.records import Op
@@ -108,9 +106,13 @@ def resolve(
         if (history := pending_one(found)) is not None:
             op = manual_op(history, verdict, operator=operator, reason=why)
             if is_certain:
-                connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-                topic = history.real_topic
-                resolver = Resolver(finder.scanner, connection, settings.topics, topic, signer)
+                resolver = Resolver(
+                    finder.scanner,
+                    settings.connection(),
+                    settings.topics,
+                    history.real_topic,
+                    signer,
+                )
                 deadline_s = time.monotonic() + wait_s
                 aftermath = resolver.resolve(op, lambda: time.monotonic() > deadline_s)
     # Told after the search: on a terminal its progress bar stands where the text goes.

@@ -23,7 +23,6 @@ from checkback.operations.resolving import STATES, Resolver, manual_op, pending_
 from checkback.operations.resuming import chosen_halves, resume_chosen
 from checkback.operations.signing import operator_signer
 from checkback.operations.transactions import open_finder
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.records import OperatorFacts
 
@@ -129,7 +128,7 @@ class Resolve:
     def perform(self, wish: Wish) -> Deed:
         """Append the op and wait for the verdict."""
         settings = self.facts.settings
-        connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+        connection = settings.connection()
         signer = operator_signer(settings)
         with open_finder(settings) as finder:
             history = _pending(finder.find(wish.target))

@@ -25,7 +25,6 @@ from checkback.operations.scanning import FoundRecord, TopicScanner
 from checkback.operations.transactions import open_finder, record_at
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import (
     BrokerError,
     CheckbackError,
@@ -272,8 +271,7 @@ class KafkaFacts:
             NotFoundError: it is gone.
             BrokerError: the brokers do not answer, or refuse.
         """
-        connection = confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
-        reader = RecordReader({**connection, "log_level": 2}, topic)
+        reader = RecordReader(self.settings.connection(), topic)
         try:
             with self.scanner() as scanner:
                 found = record_at(scanner, reader, at)
@@ -288,13 +286,10 @@ class KafkaFacts:
 
     def scanner(self) -> TopicScanner:
         """Return a scanner; who gets it closes it."""
-        return TopicScanner(
-            confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
-        )
+        return TopicScanner(self.settings.connection())
 
     def admin(self) -> Any:
         """Return the one admin client."""
         if self._admin is None:
-            connection = confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
-            self._admin = AdminClient({**connection, "log_level": 2})
+            self._admin = AdminClient(self.settings.connection())
         return self._admin

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -15,6 +14,7 @@ from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.ledger_view import LedgerView
 from checkback.console.serving import Console
 from checkback.console.snapshot import SnapshotReader
+from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 
 EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound to them here
@@ -34,11 +34,6 @@ class Sources:
     ledger: LedgerView | None
     facts: KafkaFacts
     snapshots: SnapshotReader
-
-
-def now_ms() -> int:
-    """Return the current time in milliseconds since 1970."""
-    return int(time.time() * 1_000)
 
 
 def open_sources(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -23,8 +22,8 @@ from checkback.operations.diagnosis import (
     judge_topics,
 )
 from checkback.operations.scanning import FoundRecord, TopicScanner
+from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import CheckbackError
 from checkback.protocol.properties import RESEND
 from checkback.protocol.refusals import refusal_facts
@@ -51,10 +50,7 @@ class BrokerChecks:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.connection: dict[str, Any] = {
-            **confluent_settings(settings.bootstrap_servers, settings.kafka),
-            "log_level": 2,
-        }
+        self.connection: dict[str, Any] = {**settings.connection()}
         # Untyped: the stubs know little about describing topics and groups.
         self.admin: Any = AdminClient(self.connection)
         self.found: dict[str, FoundTopic] = {}
@@ -100,7 +96,7 @@ class BrokerChecks:
     def _refused(self) -> Findings:
         """Count what was refused lately; a user who may not read the topic needs nothing else."""
         topic = self.settings.topics.refused
-        since_ms = max(0, int(time.time() * 1_000) - DAY_MS)
+        since_ms = max(0, now_ms() - DAY_MS)
         try:
             with TopicScanner(self.connection) as scanner:
                 reasons = refused_reasons(scanner.scan(topic, from_ms=since_ms), REFUSED_MAX)

@@ -12,7 +12,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.checkpoints.logs import Offsets
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.asking_again import asked_again, said_by
 from checkback.sinks.kafka.listed_offsets import listed_offsets
@@ -81,8 +80,7 @@ def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int
     Raises:
         BrokerError: the brokers do not answer, or refuse.
     """
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-    admin = AdminClient({**connection, "log_level": 2})
+    admin = AdminClient(settings.connection())
     try:
         known = asked_again(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
     except KafkaException as error:
@@ -107,10 +105,10 @@ def published_offsets(settings: Settings, ends: Mapping[tuple[str, int], int]) -
     Raises:
         BrokerError: the brokers do not answer, or refuse.
     """
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    connection = settings.connection()
     # A consumer that reads nothing: the Admin call for a group's offsets can abort the process
     # (librdkafka #3663, #4605).
-    consumer = Consumer({**connection, "group.id": settings.application_id, "log_level": 2})
+    consumer = Consumer({**connection, "group.id": settings.application_id})
     try:
         wanted = [TopicPartition(*one) for one in sorted(ends)]
         found = committed_offsets(consumer, wanted, time.monotonic() + TIMEOUT_S)

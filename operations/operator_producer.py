@@ -41,7 +41,6 @@ def open_producer(settings: Settings, connection: dict[str, Any], command: str) 
             "message.max.bytes": settings.max_message_bytes + 3 * HEADER_ROOM_BYTES,
             "delivery.timeout.ms": int(TIMEOUT_S * 1_000),
             "transaction.timeout.ms": int(TIMEOUT_S * 1_000),
-            "log_level": 2,
             "allow.auto.create.topics": False,
         }
     )

@@ -15,7 +15,6 @@ from checkback.operations.checkpoint.opening import open_state
 from checkback.operations.positions import Position
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.properties import Headers
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.source_record import PlacedRecord
@@ -91,9 +90,9 @@ def oldest_transactions(
 
 def half_reader(settings: Settings) -> RecordReader:
     """Return what reads the half topic for people; whoever takes it closes it."""
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-    quiet = {**connection, "log_level": 2}
-    return RecordReader(quiet, settings.topics.half, silence_polls_max=SILENCE_POLLS_MAX)
+    return RecordReader(
+        settings.connection(), settings.topics.half, silence_polls_max=SILENCE_POLLS_MAX
+    )
 
 
 def look_up(reader: RecordReader, halves: Iterable[PendingHalf]) -> list[PendingTransaction]:

@@ -9,7 +9,6 @@ from checkback.deploy.topics import create_missing, find_topics
 from checkback.operations.positions import Position
 from checkback.operations.writing import append
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.topics import TopicPlan
 
 KEY: Final = b"plain_acl.yml"
@@ -31,5 +30,4 @@ def publish_rules(settings: Settings, topic: str, rules: bytes) -> Position:
     with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
         if topic not in find_topics(admin, [topic]):
             create_missing(admin, [TopicPlan(topic, 1, CONFIGS, settings.replication_factor)])
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-    return append(connection, topic, 0, KEY, rules, [])
+    return append(settings.connection(), topic, 0, KEY, rules, [])

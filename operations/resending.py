@@ -22,7 +22,6 @@ from checkback.operations.refused import RefusedRecord, refused_records
 from checkback.operations.scanning import TopicScanner
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import CheckbackError
 from checkback.protocol.properties import Headers, text_value
 from checkback.protocol.record_size import record_bytes_max
@@ -110,7 +109,7 @@ class FinalPlanner:
         self._names = settings.topics
         self._bytes_max = settings.max_message_bytes + 3 * HEADER_ROOM_BYTES
         self._halves, self._half_ends, self._facts = halves, half_ends, facts
-        self._directory = TopicDirectory(AdminClient({**connection, "log_level": 2}))
+        self._directory = TopicDirectory(AdminClient(connection))
         self._router = Router(self._names, self._find, facts.now_ms, measures_all=True)
 
     def plan(self, refused: RefusedRecord) -> PlannedFinal:
@@ -284,7 +283,7 @@ def open_resender(settings: Settings, *, is_certain: bool) -> Resender | None:
     require_admin(settings)
     if not is_certain:
         return None
-    return Resender(settings, confluent_settings(settings.bootstrap_servers, settings.kafka))
+    return Resender(settings, settings.connection())
 
 
 def chosen_records(
@@ -319,10 +318,10 @@ def resend_records(
         FencedError: another operator sends at the same time.
         BrokerError: Kafka refused, or did not confirm in time.
     """
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    connection = settings.connection()
     half_topic = settings.topics.half
     ends = {one.partition: one.offset for one in scanner.ends([half_topic])}
-    halves = RecordReader({**connection, "log_level": 2}, half_topic)
+    halves = RecordReader(connection, half_topic)
     done: list[Resent] = []
     try:
         planner = FinalPlanner(settings, connection, halves, ends, facts)

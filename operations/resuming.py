@@ -21,7 +21,6 @@ from checkback.operations.scanning import TopicScanner
 from checkback.operations.signing import operator_signer
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, PrerequisiteError
 from checkback.protocol.records import OperatorFacts, note_headers, resumed_half_headers
 from checkback.protocol.signed_content import is_in_time
@@ -223,7 +222,7 @@ def resume_chosen(
         FencedError: another operator resumes at the same time.
         BrokerError: Kafka refused, or did not confirm in time.
     """
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+    connection = settings.connection()
     half_partitions = len(scanner.partitions(settings.topics.half))
     # Before reading the records: this ends a resumption that another operator has begun.
     resumer = Resumer(settings, connection, half_partitions)

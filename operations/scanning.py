@@ -91,10 +91,8 @@ class TopicScanner:
     """
 
     def __init__(self, connection: dict[str, Any], advance: Advance = lambda *_: None) -> None:
-        self._consumer = Consumer(
-            {**LOOKUP_CONSUMER, **connection, "enable.partition.eof": True, "log_level": 2}
-        )
-        self._connection = {**connection, "log_level": 2}
+        self._consumer = Consumer({**LOOKUP_CONSUMER, **connection, "enable.partition.eof": True})
+        self._connection = connection
         self._advance = advance
 
     def __enter__(self) -> Self:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-
+from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.security.record_signer import RecordSigner, algorithm_of
@@ -18,7 +17,7 @@ def operator_signer(settings: Settings) -> RecordSigner | None:
     """
     if settings.access_key:
         algorithm = algorithm_of(settings.signature_algorithm)
-        return RecordSigner(settings.access_key, settings.secret_key, _now_ms, algorithm=algorithm)
+        return RecordSigner(settings.access_key, settings.secret_key, now_ms, algorithm=algorithm)
     if settings.acl_file:
         raise ConfigurationError(
             "Access control is on: the pipeline refuses a record that no admin account signed.",
@@ -27,7 +26,3 @@ def operator_signer(settings: Settings) -> RecordSigner | None:
             key="access_key",
         )
     return None
-
-
-def _now_ms() -> float:
-    return time.time() * 1_000

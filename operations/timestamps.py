@@ -1,8 +1,13 @@
-"""Points in time as people read them."""
+"""The current time, and points in time as people read them."""
 
 from __future__ import annotations
 
 import time
+
+
+def now_ms() -> int:
+    """Return the current time in milliseconds since 1970."""
+    return int(time.time() * 1_000)
 
 
 def time_text(time_ms: int) -> str:

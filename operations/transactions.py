@@ -36,7 +36,6 @@ from checkback.operations.scanning import (
 )
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import NotFoundError
 from checkback.protocol.properties import first_value
 from checkback.protocol.refusals import refusal_facts
@@ -240,8 +239,8 @@ def open_finder(
         settings: the brokers and the names of the topics.
         advance: called with the progress of each scan.
     """
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-    halves = RecordReader({**connection, "log_level": 2}, settings.topics.half)
+    connection = settings.connection()
+    halves = RecordReader(connection, settings.topics.half)
     try:
         with TopicScanner(connection, advance) as scanner:
             yield TransactionFinder(scanner, halves, settings.topics)

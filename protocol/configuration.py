@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final, Literal
 
+from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import TopicNames, rules_topic
 
@@ -270,6 +271,18 @@ class Settings:
             return self.state_partitions
         local = local_master(self.master)
         return max(1, cores if local is None or local.threads is None else local.threads)
+
+    def connection(self) -> dict[str, str]:
+        """Return the configuration of any client of confluent-kafka for these brokers.
+
+        What goes wrong is raised; librdkafka would log 60 lines a second about brokers that are
+        down.
+
+        Raises:
+            ConfigurationError: no servers, one that is no host:port, or a security setting that
+                can't be honoured.
+        """
+        return {"log_level": "0", **confluent_settings(self.bootstrap_servers, self.kafka)}
 
     def masked(self) -> dict[str, object]:
         """Return all settings by name, with secrets masked."""

@@ -26,7 +26,7 @@ from checkback.checkpoints.running import told_as_running
 from checkback.checkpoints.status import read_page_statuses
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings, spark_settings
+from checkback.protocol.connection import spark_settings
 from checkback.sinks.batch_report import PageStatus
 from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
@@ -140,10 +140,7 @@ class Job:
         self.emit("stopped", {"batch_id": self.progress.last_batch, **self.progress.totals})
 
     def _run(self, settings: Settings) -> None:
-        # Errors that matter are raised; librdkafka would log 60 lines a second about brokers that
-        # are down.
-        known = confluent_settings(settings.bootstrap_servers, settings.kafka)
-        connection: dict[str, Any] = {"log_level": 0, **known}
+        connection: dict[str, Any] = {**settings.connection()}
         facts = preflight.look_at_cluster(settings, connection)
         # Checked first: with a wrong clock this job must neither fence another one nor record a
         # time.
@@ -372,11 +369,11 @@ class Job:
     def _group_admin(self) -> AdminClient:
         # Made on first use, then kept: each client has threads and connections of its own.
         if self._admin is None:
-            self._admin = AdminClient({"log_level": 0, **self._connection()})
+            self._admin = AdminClient(self.settings.connection())
         return self._admin
 
     def _connection(self) -> dict[str, Any]:
-        return confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
+        return self.settings.connection()
 
 
 def held_pages(spark: SparkSession, store: CheckpointStore) -> Future[list[PageStatus]]:

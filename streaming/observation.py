@@ -14,7 +14,6 @@ from checkback.metrics.instruments import Instruments
 from checkback.metrics.log_lines import LOGGER, log_context, write_log_lines
 from checkback.metrics.server import Endpoint, MetricsServer, SetLevel
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.streaming.job_metrics import JobMetrics
@@ -42,8 +41,7 @@ class Brokers:
         """Ask them; return what went wrong, "" if they answered."""
         try:
             if self._admin is None:
-                known = confluent_settings(self._settings.bootstrap_servers, self._settings.kafka)
-                self._admin = AdminClient({"log_level": 0, **known})
+                self._admin = AdminClient(self._settings.connection())
             self._admin.describe_cluster(request_timeout=ANSWER_S_MAX).result(2 * ANSWER_S_MAX)
         except KafkaException as error:
             return cause_of(error).str()

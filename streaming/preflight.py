@@ -97,7 +97,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
         BrokerError: the cluster can't be reached, or a topic is missing.
         ConfigurationError: a topic does not fit the settings.
     """
-    admin = AdminClient({**connection, "log_level": 2})
+    admin = AdminClient(connection)
     names = settings.topics
     needed = [plan.name for plan in _plans(settings) if plan.name != names.status]
     try:

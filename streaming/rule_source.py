@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Final, Protocol
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, ConfigurationError
 from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
@@ -217,7 +216,7 @@ def rule_source(settings: Settings) -> RuleSource | None:
     topic = rules_topic(settings.acl_file)
     if not topic:
         return FileRules(settings.acl_file)
-    return TopicRules(topic, confluent_settings(settings.bootstrap_servers, settings.kafka))
+    return TopicRules(topic, settings.connection())
 
 
 def settled_rules(

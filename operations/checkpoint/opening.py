@@ -13,7 +13,6 @@ from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
 from checkback.deploy.jars import store_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import NotFoundError
 from checkback.sinks.kafka.marker import MarkerStore
 from checkback.sinks.kafka.settings import SinkSettings
@@ -120,7 +119,7 @@ def marker_settings(
     settings: Settings, query_id: str, identity: CheckpointIdentity | None
 ) -> SinkSettings:
     """Return sink settings whose markers are those of the checkpoint and its application."""
-    connection = {**confluent_settings(settings.bootstrap_servers, settings.kafka), "log_level": 2}
+    connection = settings.connection()
     if identity is not None:
         settings = replace(settings, application_id=identity.application_id)
     return sink_settings(settings, connection, query_id)

@@ -34,7 +34,6 @@ from checkback.operations.checkpoint.verify import (
     verify,
 )
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, CheckpointError, UsageError
 from checkback.sinks.kafka.asking_again import asked_again, said_by
 from checkback.sinks.kafka.epoch import begin_epoch
@@ -277,8 +276,7 @@ def _next_batch(found: Verification) -> int:
 def _grow_settled(settings: Settings, partitions: int) -> int:
     """Extend the settled topic to one partition per state partition; return how many were added."""
     topic = settings.topics.settled
-    connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
-    admin = AdminClient({**connection, "log_level": 2})
+    admin = AdminClient(settings.connection())
     try:
         return asked_again(lambda: _grown(admin, topic, partitions), TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from checkback.operations.timestamps import now_ms
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
@@ -66,7 +67,7 @@ def find_spans(
     Raises:
         BrokerError: the brokers do not answer, or refuse.
     """
-    admin = AdminClient({**connection, "log_level": 2})
+    admin = AdminClient({**connection})
     with_ends = [
         (topic, number)
         for topic in (*names.read, names.settled, names.refused)
@@ -91,7 +92,7 @@ def wait_for_open_transactions(
         CheckpointError: a transaction is still open, so a job is writing.
         BrokerError: the brokers do not answer.
     """
-    admin = AdminClient({**connection, "log_level": 2})
+    admin = AdminClient({**connection})
     wanted = [(topic, number) for number in range(partitions)]
     deadline = time.monotonic() + timeout_s
     while True:
@@ -124,7 +125,7 @@ def _marks_from_ms(connection: Mapping[str, Any], topic: str, spans: Mapping[int
     cut = {number: span for number, span in spans.items() if span.first > 0}
     if not cut:
         return 0
-    consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **connection, "log_level": 2})
+    consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **connection})
     try:
         return max(_first_mark_ms(consumer, topic, *one) for one in cut.items())
     finally:
@@ -133,7 +134,7 @@ def _marks_from_ms(connection: Mapping[str, Any], topic: str, spans: Mapping[int
 
 def _first_mark_ms(consumer: Consumer, topic: str, number: int, span: Span) -> int:
     if span.first >= span.end:
-        return int(time.time() * 1_000)
+        return now_ms()
     consumer.assign([TopicPartition(topic, number, span.first)])
     while (message := next_record(consumer, topic, number, TIMEOUT_S)) is not None:
         marks = marks_of(message.key(), message.value())
@@ -141,4 +142,4 @@ def _first_mark_ms(consumer: Consumer, topic: str, number: int, span: Span) -> i
             # A claim marks nothing and has no batch time.
             return marks.now_ms or message.timestamp()[1]
     # Only the end markers of Kafka transactions are left, or what no job wrote.
-    return int(time.time() * 1_000)
+    return now_ms()

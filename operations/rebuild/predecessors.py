@@ -124,7 +124,7 @@ def end_predecessors(predecessors: Sequence[Predecessor]) -> None:
 
 
 def _marker_groups(connection: Mapping[str, Any]) -> list[tuple[str, str]]:
-    admin = AdminClient({**connection, "log_level": 2})
+    admin = AdminClient({**connection})
     try:
         names = asked_again(lambda: _group_names(admin), TIMEOUT_S)
     except (KafkaException, TimeoutError) as error:

@@ -50,8 +50,9 @@ from checkback.operations.rebuild.predecessors import (
 from checkback.operations.rebuild.restored_page import RestoredCounts
 from checkback.operations.rebuild.tail import Cut, find_cut
 from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
+from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings, spark_settings
+from checkback.protocol.connection import spark_settings
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.settings import SinkSettings
@@ -167,7 +168,7 @@ class Rebuild:
 
     def _work(self, spark: SparkSession) -> _Work:
         settings = self.settings
-        connection = confluent_settings(settings.bootstrap_servers, settings.kafka)
+        connection = settings.connection()
         facts = look_at_cluster(settings, connection)
         if settings.sink_transaction_timeout_ms is None:
             # The first batch may write a lot.
@@ -232,7 +233,7 @@ class _Work:
 
     def _look_at_topics(self, predecessors: list[Predecessor]) -> RebuildReport:
         positions = self._positions()
-        counts = counts_of(self._history(positions, _now_ms()))
+        counts = counts_of(self._history(positions, now_ms()))
         ended = tuple(one.query_id for one in predecessors)
         return RebuildReport(
             "from topics", True, self.store.path, ended_queries=ended, counts=counts
@@ -242,18 +243,18 @@ class _Work:
         store = self.store
         moved_to = store.move_aside() if is_there else ""
         store.delete_all()
-        now_ms = _now_ms()
-        begin(store, now_ms)
+        begun_ms = now_ms()
+        begin(store, begun_ms)
         # Our own markers first: of two rebuilds at the same moment at least one then finds the
         # other's.
         own = self._sink(store.make_query_id())
         sink = fence_older(own, self.settings, self.facts, store)
         ended = self._end_predecessors(sink)
         positions = self._positions()
-        self._history(positions, now_ms).write.parquet(self._rows)
+        self._history(positions, begun_ms).write.parquet(self._rows)
         counts = counts_of(self.spark.read.parquet(self._rows))
         require_sound(counts, positions, self.unknown_are)
-        first_batch = self._first_batch(sink, now_ms)
+        first_batch = self._first_batch(sink, begun_ms)
         ends = positions.ends(self._names.read)
         plan = plan_with_position(store.read("offsets/0").decode(), ends)
         store.replace("offsets/0", plan)
@@ -393,7 +394,3 @@ def _session(settings: Settings, jars: list[Path]) -> Iterator[SparkSession]:
 def _batch_number(name: str) -> tuple[int, str]:
     log, _, number = name.partition("/")
     return int(number), log
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1_000)

@@ -12,7 +12,6 @@ from tests.fuzz.places import Places
 from tests.integration.bad_records import set_topic_config
 
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.testing.topics import create_plain_topics, delete_topics
 
 LIMITS: Final = ("1000", "3500", "1048588")
@@ -42,7 +41,7 @@ class Altering:
 
     def perhaps(self) -> None:
         """Change something, or nothing."""
-        known = confluent_settings(self.settings.bootstrap_servers, self.settings.kafka)
+        known = self.settings.connection()
         if self.chance.random() < LIMIT_SHARE:
             limit = self.chance.choice(LIMITS)
             set_topic_config(known, self.places.changing, max_message_bytes=limit)

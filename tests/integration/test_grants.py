@@ -281,7 +281,7 @@ def test_topics_that_may_not_be_described_are_not_called_missing(
     settings = replace(topics.settings(state_partitions=1), kafka=login("orders"))
 
     with pytest.raises(BrokerError, match="do not describe hidden") as told:
-        look_at_cluster(settings, confluent_settings(settings.bootstrap_servers, settings.kafka))
+        look_at_cluster(settings, settings.connection())
     assert told.value.fields["code"] == "TOPIC_AUTHORIZATION_FAILED"
 
 
