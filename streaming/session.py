@@ -42,6 +42,9 @@ driver that pyspark started (4.2.0)."""
 
 DEFAULTS: Final[Mapping[str, str]] = {
     "spark.driver.memory": "2g",
+    # Spark's pages listen on every interface, show environment and plans, and can end the query.
+    "spark.ui.enabled": "false",
+    "spark.ui.killEnabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
     # The source's options hold the brokers' credentials, and Spark shows options in plans and

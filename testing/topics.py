@@ -35,7 +35,7 @@ SMALL: Final[Mapping[str, object]] = {
     "check_interval_ms": 1_500,
     "check_max": 3,
     "progress_interval_ms": 500,
-    "spark": {"spark.ui.enabled": "false", **QUICK_SPARK},
+    "spark": {**QUICK_SPARK},
 }
 """Settings of a pipeline in a test: what takes minutes in production takes seconds here."""
 

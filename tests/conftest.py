@@ -57,8 +57,9 @@ def spark() -> Iterator[SparkSession]:
     from checkback.streaming.session import start_session
     from checkback.testing.pipeline_process import QUICK_SPARK
 
-    small = {"spark.ui.enabled": "false", **QUICK_SPARK}
-    session = start_session(Settings(master="local[2]", state_partitions=2, spark=small), [])
+    session = start_session(
+        Settings(master="local[2]", state_partitions=2, spark=dict(QUICK_SPARK)), []
+    )
     context: Any = session.sparkContext
     # Code under test that ends "its" Spark in this process would end everybody's.
     context.stop = _refuse_to_stop

@@ -95,7 +95,7 @@ def open_checkpoint(settings: Settings) -> Iterator[tuple[SparkSession, Checkpoi
     folder = local_folder(settings.checkpoint, settings.spark)
     if folder is not None:
         _require_pipeline(LocalCheckpoint(folder))  # before Spark, which takes ten seconds to start
-    spark_here = {"spark.ui.enabled": "false", "spark.driver.memory": "1g", **settings.spark}
+    spark_here = {"spark.driver.memory": "1g", **settings.spark}
     here = replace(settings, master="local[2]", spark=spark_here)
     spark = start_session(here, store_jars(settings))
     try:

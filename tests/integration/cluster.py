@@ -14,7 +14,6 @@ from tests.integration.running import QUICK_JVM, QUICK_SPARK
 from checkback.bench.repository.cluster import standalone_cluster as one_core_workers
 
 CLUSTER_SPARK = {
-    "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.executor.memory": "700m",
     **QUICK_SPARK,

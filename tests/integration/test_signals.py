@@ -14,6 +14,10 @@ from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 
+LISTENS = "0A"
+"""Of a socket in /proc/net/tcp."""
+LOOPBACK = {"0100007F", "0" * 24 + "01000000", "0000000000000000FFFF00000100007F"}
+"""127.0.0.1 and ::1, and 127.0.0.1 as IPv6, as /proc/net/tcp and tcp6 write them."""
 UNIT = Path(__file__).parents[2] / "deploy" / "systemd" / "checkback.service"
 
 
@@ -51,6 +55,22 @@ def is_process(pid: int) -> bool:
         return False
 
 
+def listening_addresses(pid: int) -> set[str]:
+    """Return the addresses, as /proc writes them, on which a process and its children listen."""
+    inodes = set()
+    for process in processes_below(pid):
+        for link in Path(f"/proc/{process}/fd").glob("*"):
+            with suppress(OSError):  # it was closed meanwhile
+                inodes.add(str(link.readlink()))
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTENS and f"socket:[{fields[9]}]" in inodes:
+                found.add(fields[1].partition(":")[0])
+    return found
+
+
 def commit(topics: Topics, real: str, numbers: range) -> None:
     for number in numbers:
         topics.send_op(topics.send_half(b"%d" % number, real), str(number), COMMIT)
@@ -70,6 +90,7 @@ def test_sigterm_ends_the_pipeline_in_order_and_only_its_driver_heeds_it(
 
     with Pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started")
+        assert listening_addresses(pipeline.pid) <= LOOPBACK, "nothing listens on other interfaces"
         for first in (0, 10):
             before = commands_below(pipeline.pid).items()
             commit(topics, real, range(first, first + 10))

@@ -48,7 +48,6 @@ def spark_options(python: Path) -> dict[str, str]:
         "spark.executor.instances": "1",
         "spark.executor.memory": "700m",
         "spark.executor.extraJavaOptions": QUICK_JVM,
-        "spark.ui.enabled": "false",
         # Nobody else needs to reach them.
         "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
         "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
