@@ -69,10 +69,10 @@ final class KafkaRecord {
 
   /**
    * Whether other clients would find other headers by name: those in C end a name at a NUL, and
-   * some read none that is not UTF-8. Where headers stand in order all find the same first ones.
+   * some read none that is not UTF-8.
    */
   boolean hasOddName() {
-    return !this.isInOrder && this.headers.hasOddName();
+    return this.headers.hasOddName(this.isInOrder ? this.names.length : 0);
   }
 
   long numberInValue() {

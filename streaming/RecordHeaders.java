@@ -193,9 +193,9 @@ final class RecordHeaders {
     return true;
   }
 
-  /** Whether a name has a NUL, or something that is not UTF-8. */
-  boolean hasOddName() {
-    for (int at = 0; at < this.count; at++) {
+  /** Whether a name from that position on has a NUL, or something that is not UTF-8. */
+  boolean hasOddName(int first) {
+    for (int at = first; at < this.count; at++) {
       int end = this.nameAt[at] + this.nameBytes[at];
       for (int one = this.nameAt[at]; one < end; one++) {
         byte found = this.from[one];

@@ -368,47 +368,6 @@ static int place_of(const char *const *names, const char *name) {
     return -1;
 }
 
-static int is_ascii(const char *text, size_t len) {
-    uint64_t all = 0, some;
-    size_t i = 0;
-    for (; i + sizeof some <= len; i += sizeof some) {
-        memcpy(&some, text + i, sizeof some);
-        all |= some;
-    }
-    for (; i < len; i++) all |= (unsigned char)text[i];
-    return !(all & 0x8080808080808080u);
-}
-
-/* How many bytes follow the first one of a character; -1 behind none. */
-static int bytes_behind(unsigned char first) {
-    if (first < 0x80) return 0;
-    if (first < 0xc2 || first > 0xf4) return -1;
-    return first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
-}
-
-/* Of a text that a NUL ends; strict, as Python reads it. */
-static int is_utf8(const char *text) {
-    for (const unsigned char *at = (const unsigned char *)text; *at;) {
-        int more = bytes_behind(*at);
-        /* Neither longer than need be, nor half of a pair, nor behind the last character. */
-        unsigned char least = *at == 0xe0 ? 0xa0 : *at == 0xf0 ? 0x90 : 0x80;
-        unsigned char most = *at == 0xed ? 0x9f : *at == 0xf4 ? 0x8f : 0xbf;
-        if (more < 0 || (more && (at[1] < least || at[1] > most))) return 0;
-        for (int i = 2; i <= more; i++)
-            if ((at[i] & 0xc0) != 0x80) return 0;
-        at += more + 1;
-    }
-    return 1;
-}
-
-/* Whether a header's name is UTF-8 and ends where C takes it to end. One with a NUL in it is another
- * name to the JVM, which decided by it; librdkafka does not tell how long it is, but keeps the value
- * right behind the NUL that it ends the name with. */
-static int is_plain_name(const char *name, size_t len, const void *value) {
-    return (!value || (const char *)value == name + len + 1) &&
-           (is_ascii(name, len) || is_utf8(name));
-}
-
 static facts look(const sender *to, const rd_kafka_headers_t *headers) {
     const header_names *names = to->names;
     facts found = {.real_queue_id = -1, .is_plain = 1};
@@ -417,7 +376,6 @@ static facts look(const sender *to, const rd_kafka_headers_t *headers) {
     size_t size, i = 0;
     for (; !kafka.header_get_all(headers, i, &name, &value, &size); i++) {
         size_t len = strlen(name);
-        if (!is_plain_name(name, len, value)) found.is_plain = 0;
         int place = place_of(names->taken_off, name);
         if (place < 0) {
             found.kept_bytes += to->sizes.header_overhead_bytes + (int64_t)(len + size);

@@ -273,7 +273,8 @@ class HalfMaker:
 
     def _bad_name(self, made: Transaction) -> Expected:
         name = self.chance.choice((*NAMES_NO_TEXT, *NAMES_WITH_NUL, REPLACED))
-        made.half.headers.insert(0, (name, b"x"))
+        place = self.chance.randrange(len(made.half.headers) + 1)
+        made.half.headers.insert(place, (name, b"x"))
         return refused(Reason.HALF_HEADER_NAME_INVALID)
 
     def _noise(self, made: Transaction) -> Expected:

@@ -195,7 +195,7 @@ class OpMaker:
 
     def _bad_name(self, made: Record) -> Expected:
         name = self.chance.choice((*NAMES_NO_TEXT, *NAMES_WITH_NUL))
-        made.headers.insert(self.chance.randrange(5), (name, b"x"))
+        made.headers.insert(self.chance.randrange(6), (name, b"x"))
         return refused(Reason.OP_HEADER_NAME_INVALID)
 
     def _noise(self, made: Record) -> Expected:

@@ -16,21 +16,13 @@ from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import final_parts
 from checkback.sinks.native.clients import Bools, Ints
 
-ODD = ("odd\0name", b"1")
-"""A header that decoding refuses, and that the sink would leave to Python."""
 FINAL_BYTES_MAX = 1_048_588
 """Of the real topic's."""
 MIXED_HALVES = 400
 
-GOOD_NAMES = ("\x01", "\x7f", "é", "\u07ff", "\u0800", "\ud7ff", "\ue000", "\uffff", "\U00010000")
-BAD_NAMES = (
-    *(b"\x80", b"\xc3", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xed\xa0\x80", b"\xe2\x82", b"\xff"),
-    *(b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xf5\x80\x80\x80", b"\xf0\x90\x80", b"a\xe9b"),
-)
-
 
 def send_as_is(world: World, halves: Sequence[Half]) -> None:
-    """Send halves whose headers may have names that are no text, given as Latin-1."""
+    """Send halves; the names of their headers are given as Latin-1."""
     producer = KafkaProducer(
         bootstrap_servers=str(world.settings.connection["bootstrap.servers"]),
         max_request_size=4_000_000,
@@ -73,23 +65,15 @@ def finals_of(world: World, numbers: dict[tuple[str, int], list[int]]) -> list[l
 
 
 def test_a_final_is_not_overtaken_by_one_of_its_key_that_is_forwarded(world: World) -> None:
-    plain, odd = to(world.real), to(world.real, ODD)
-    each = [plain, odd, plain, plain, odd, plain]
-    send_as_is(world, [(b"key", b"%d" % at, headers) for at, headers in enumerate(each)])
+    headers = to(world.real)
+    halves: list[Half] = [(b"key", b"%d" % number, headers) for number in range(6)]
+    for number in (1, 4):
+        halves[number] = filled(b"key", headers, number, 0)
+    send_as_is(world, halves)
 
-    numbers = same_order_both_ways(world, len(each))
+    numbers = same_order_both_ways(world, len(halves))
 
     assert finals_of(world, numbers) == [[0, 1, 2, 3, 4, 5]]
-
-
-def test_a_final_that_only_just_fits_keeps_its_place(world: World) -> None:
-    headers = to(world.real)
-    small = [(b"key", b"%d" % number, headers) for number in range(4)]
-    send_as_is(world, [small[0], filled(b"key", headers, 1, 0), small[2], small[3]])
-
-    numbers = same_order_both_ways(world, 4)
-
-    assert finals_of(world, numbers) == [[0, 1, 2, 3]]
 
 
 def left_of(world: World, count: int) -> list[bool]:
@@ -112,33 +96,14 @@ def left_of(world: World, count: int) -> list[bool]:
 
 
 def test_another_topic_is_forwarded_to_as_before(world: World) -> None:
-    """Nothing else holds: who writes odd halves slows their own topics only."""
-    other = make_topic(world, "other")
-    odd, plain, elsewhere = to(world.real, ODD), to(world.real), to(other)
-    each = [plain, odd, elsewhere, plain]
-    send_as_is(world, [(b"k", b"%d" % at, headers) for at, headers in enumerate(each)])
+    """Nothing else holds: a large half slows its own topic only."""
+    here, there = to(world.real), to(make_topic(world, "other"))
+    small: list[Half] = [
+        (b"k", b"%d" % at, headers) for at, headers in enumerate((here, here, there, here))
+    ]
+    send_as_is(world, [small[0], filled(b"k", here, 1, 0), *small[2:]])
 
-    assert left_of(world, len(each)) == [False, True, False, True]
-
-
-def test_names_of_headers_in_any_language_are_forwarded(world: World) -> None:
-    names = [name.encode().decode("latin-1") for name in GOOD_NAMES]
-    send_as_is(world, [(b"k", b"0", to(world.real, (name, b"1"))) for name in names])
-
-    assert not any(left_of(world, len(names)))
-
-
-def test_names_of_headers_are_text_or_not_as_python_reads_them(world: World) -> None:
-    good = [name.encode().decode("latin-1") for name in GOOD_NAMES]
-    bad = [name.decode("latin-1") for name in BAD_NAMES]
-    names = [*good, *bad, *good]
-    halves = [(b"key", b"%d" % at, to(world.real, (name, b"1"))) for at, name in enumerate(names)]
-    send_as_is(world, halves)
-
-    numbers = same_order_both_ways(world, len(names))
-
-    is_good = [name not in bad for name in names]
-    assert finals_of(world, numbers) == [[at for at, one in enumerate(is_good) if one]]
+    assert left_of(world, len(small)) == [False, True, False, True]
 
 
 def mixed(world: World) -> list[Half]:
@@ -148,16 +113,16 @@ def mixed(world: World) -> list[Half]:
     halves: list[Half] = []
     for number in range(MIXED_HALVES):
         key = b"%d" % chance.randrange(3)
-        extra = chance.choice([(), (), (), (ODD,), (("\xc3\xa9", b""),), (("\xff", b""),)])
+        extra = chance.choice([(), (), (), (("\xc3\xa9", b""),)])
         headers = to(chance.choice(topics), *extra)
-        if chance.random() < 0.03:
+        if chance.random() < 0.06:
             halves.append(filled(key, headers, number, chance.choice((-60, -30, -1, 0, 1, 60))))
         else:
             halves.append((key, b"%d" % number, headers))
     return halves
 
 
-def test_odd_and_plain_halves_of_few_keys_come_out_in_one_order(world: World) -> None:
+def test_large_and_plain_halves_of_few_keys_come_out_in_one_order(world: World) -> None:
     send_as_is(world, mixed(world))
 
     numbers = same_order_both_ways(world, MIXED_HALVES)

@@ -165,35 +165,18 @@ def test_a_batch_that_unpacks_to_more_than_librdkafka_takes_holds_nothing_up(
     assert (facts["reason"], facts["offset"]) == ("HALF_UNREADABLE", "1")
 
 
-@pytest.mark.parametrize(
-    ("action", "reason"),
-    [(Action.COMMIT, "HALF_UNREADABLE"), (Action.DISCARD_EXPIRED, "HALF_UNREADABLE")],
-)
-def test_a_header_name_that_is_no_text_costs_one_record(
-    either: World, action: Action, reason: str
-) -> None:
+def test_a_header_name_that_is_no_text_costs_one_record(either: World) -> None:
+    refusal = (Action.REFUSE_HALF, 1, int(RefusedReason.HALF_HEADER_NAME_INVALID))
     either.halves([b"a"])
     send_raw(either, b"\xe9t\xe9", b"x")
     either.halves([b"c"])
 
-    either.writer().write(
-        [outcome((Action.COMMIT, 0, 0), (action, 1, 1), (Action.COMMIT, 2, 0))], 0, 0
-    )
+    either.writer().write([outcome((Action.COMMIT, 0, 0), refusal, (Action.COMMIT, 2, 0))], 0, 0)
 
     assert bodies(either, either.real) == [b"a", b"c"]
     [(body, facts)] = refused(either)
     assert body == b"raw"
-    assert (facts["reason"], facts["cut"]) == (reason, "headers")
-    assert "utf-8" in (facts["message"] or "")
-
-
-def test_a_header_name_that_is_no_text_leaves_a_check_undelivered(either: World) -> None:
-    send_raw(either, b"\xe9t\xe9", b"x")
-
-    report = either.writer().write([outcome((Action.CHECK, 0, 1))], 0, 0)
-
-    assert sum(report.undelivered_groups.values()) == 1
-    assert [value for _, value, _ in either.read(either.names.feedback)] == [b"0"]
+    assert (facts["reason"], facts["cut"]) == ("HALF_HEADER_NAME_INVALID", "headers")
 
 
 def test_more_headers_than_librdkafka_reads_are_refused_for_that(either: World) -> None:

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from tests.spark.harness import KafkaRow
 from tests.spark.test_verification_reference import plainly
 
-from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
 from checkback.security import AccessControl
@@ -58,9 +57,8 @@ def header(row: KafkaRow, at: int) -> tuple[str, bytes | None]:
     return headers[at] if at < len(headers) else ("", None)
 
 
-def has_odd_name(row: KafkaRow, order: tuple[str, ...]) -> bool:
-    names = [name for name, _ in row.headers or ()]
-    return tuple(names[:5]) != order and any("\0" in one or "\ufffd" in one for one in names)
+def has_odd_name(row: KafkaRow) -> bool:
+    return any("\0" in name or "\ufffd" in name for name, _ in row.headers or ())
 
 
 @dataclass
@@ -125,7 +123,7 @@ class PlainReading:
             RefusedReason.HALF_FOR_SYSTEM_TOPIC: self.is_system(topic),
             RefusedReason.HALF_TOPIC_TOO_LONG: len(topic) > 127,
             RefusedReason.HALF_NAME_TOO_LONG: is_long,
-            RefusedReason.HALF_HEADER_NAME_INVALID: has_odd_name(row, HALF_PROTOCOL_ORDER),
+            RefusedReason.HALF_HEADER_NAME_INVALID: has_odd_name(row),
             RefusedReason.HALF_WITH_CHECK_TIMES: has_times,
             RefusedReason.HALF_BODY_EMPTY: size == 0,
             RefusedReason.HALF_BODY_TOO_LARGE: size > BODY_BYTES_MAX,
@@ -177,7 +175,7 @@ class PlainReading:
             RefusedReason.OP_STATE_UNKNOWN: state not in states,
             RefusedReason.OP_WITHOUT_GROUP: not first(row, "PGROUP"),
             RefusedReason.OP_WITHOUT_TRANSACTION_ID: not first(row, "UNIQ_KEY"),
-            RefusedReason.OP_HEADER_NAME_INVALID: has_odd_name(row, OP_PROTOCOL_ORDER),
+            RefusedReason.OP_HEADER_NAME_INVALID: has_odd_name(row),
         }
         return next((reason for reason, holds in reasons.items() if holds), 0)
 
