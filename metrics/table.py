@@ -61,7 +61,7 @@ class Metric:
     of_client: bool = False
 
 
-CHECK_OUTCOMES: Final = ("sent", "undelivered", "postponed")
+CHECK_OUTCOMES: Final = ("sent", "undelivered")
 DISCARD_REASONS: Final = ("check_limit", "expired")
 REFUSED_REASONS: Final = tuple(reason.name for reason in RefusedReason)
 RECORD_KINDS: Final = (
@@ -152,8 +152,7 @@ TABLE: Final = (
         "checkback_checks_total",
         Kind.COUNTER,
         "requests",
-        "Check requests: sent, undelivered because the group has no check topic, or postponed by an"
-        " interval because looking their halves up would have held up the batch.",
+        "Check requests: sent, or undelivered because the group has no check topic.",
         (Label("outcome", CHECK_OUTCOMES),),
     ),
     Metric(

@@ -122,7 +122,7 @@ class Settings:
         15, "Check requests after which a half is discarded; 0 counts as 1", least=0, most=60_000
     )
     checks_per_batch_max: int = _setting(
-        10_000,
+        2_000,
         "Most check requests per state partition and batch, oldest halves first; three"
         " quarters of them for one group",
         least=1,

@@ -24,7 +24,6 @@ from checkback.protocol.refusals import (
 )
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.check_turns import CheckTurns
 from checkback.sinks.forwarding import Forwarding
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.kafka.op_topics import op_origin
@@ -88,7 +87,6 @@ class BatchOutputs:
         flush: sends what is queued; called where a topic's limit cuts a batch.
         report: takes the counts.
         now_ms: when the try began.
-        check_turns: which checks are looked up where there is no time for all.
         forwarding: sends the finals of plain halves; without it every final is made here.
         fenced: halves whose direct session was fenced for this batch.
     """
@@ -101,7 +99,6 @@ class BatchOutputs:
     flush: Callable[[], None]
     report: BatchReport
     now_ms: int
-    check_turns: CheckTurns = field(default_factory=CheckTurns)
     forwarding: Forwarding | None = None
     fenced: Sequence[FencedHalf] = ()
     _names: TopicNames = field(init=False)
@@ -130,8 +127,8 @@ class BatchOutputs:
             is_check = np.isin(lookup.action, CHECKS)
             checks.append(lookup.only(is_check))
             yield from self._of_halves(lookup.only(~is_check))
-        for lookup, is_in_time in self.check_turns.of(checks):
-            yield from self._of_halves(lookup) if is_in_time else self._postponed(lookup)
+        for lookup in checks:
+            yield from self._of_halves(lookup)
         for lookup in op_lookups(outcomes):
             found = self.ops.read(lookup.partition, lookup.offset)
             for (offset, op), (_, _, detail) in zip(found, lookup, strict=True):
@@ -154,13 +151,6 @@ class BatchOutputs:
                 continue
             origin = RecordOrigin(self._names.half, lookup.partition, offset)
             yield self._with_room(self._of_half(half, origin, action, detail, words))
-
-    def _postponed(self, checks: Lookup) -> Iterator[SinkRecord]:
-        """Give checks back that there was no time for: they are due again after an interval."""
-        self.report.counts["checks_postponed"] += len(checks.offset)
-        for offset, _, check_times in checks:
-            origin = RecordOrigin(self._names.half, checks.partition, offset)
-            yield self._with_room(self._router.undelivered_check(origin, check_times))
 
     def _forwarded(self, lookup: Lookup) -> Lookup:
         """Send the finals of plain halves on, and return what is left to do."""

@@ -17,7 +17,6 @@ from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.batch_report import BatchReport, report_of
-from checkback.sinks.check_turns import CheckTurns
 from checkback.sinks.forwarding import Forwarder, Forwarding
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.kafka.marker import Marker
@@ -69,7 +68,6 @@ class BatchWriter:
     forwarder: Forwarder | None = None
     is_native: bool = True
     _producer: MarkedProducer | None = None
-    _check_turns: CheckTurns = field(default_factory=CheckTurns)
     _fencer: SessionFencer | None = None
     _known: KnownRejections = field(default_factory=KnownRejections)
     _begun_s: float | None = None
@@ -209,7 +207,6 @@ class BatchWriter:
             # Each try counts again what the sink does, on top of what the pages decided.
             report.copy(),
             now_ms,
-            self._check_turns,
         )
 
     def _open(self, batch_id: int, first_batch: int) -> MarkedProducer:

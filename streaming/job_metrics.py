@@ -185,7 +185,6 @@ class JobMetrics:
         for outcome, number in (
             ("sent", report.asked_groups.total()),
             ("undelivered", report.undelivered_groups.total()),
-            ("postponed", counts["checks_postponed"]),
         ):
             if number:
                 fill.add("checkback_checks_total", number, outcome=outcome)

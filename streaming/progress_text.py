@@ -98,8 +98,6 @@ def _warnings(facts: Mapping[str, Any]) -> list[str]:
     parts = [] if facts.get("brokers_answer", True) else ["the brokers do not answer"]
     if facts["check_backlog"]:
         parts.append(f"checks waiting {facts['check_backlog']:,}")
-    if postponed := facts["counts"].get("checks_postponed"):
-        parts.append(f"checks postponed {postponed:,}")
     if facts["refused"]:
         named = (f"{name} {number:,}" for name, number in sorted(facts["refused"].items()))
         parts.append(f"refused: {', '.join(named)}")

@@ -20,7 +20,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SEAMS: Final[dict[str, tuple[str, ...]]] = {
-    "checkback.sinks.check_turns": ("time",),
     "checkback.sinks.kafka.transaction": ("Producer", "call_within", "time"),
     "checkback.sinks.kafka.marker": ("Consumer", "time"),
     "checkback.sinks.kafka.lookup": ("Consumer",),

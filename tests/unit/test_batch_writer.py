@@ -274,11 +274,10 @@ def test_records_are_tracked_by_who_is_wary_and_a_spent_producer_writes_no_furth
     assert len(steps) == 1
 
 
-def test_the_tries_of_a_writer_share_the_turns_of_its_checks_and_flush_their_own_producer() -> None:
+def test_outputs_flush_the_producer_of_their_try() -> None:
     one, producer = made(), SimpleNamespace(flush=lambda: None)
     given: Any = producer
 
     found = one._outputs(given, report_of(0, []), 7)
 
-    assert found.check_turns is one._check_turns
     assert found.flush is producer.flush
