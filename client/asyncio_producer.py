@@ -13,7 +13,6 @@ from typing import Any, Final, Self, Unpack
 
 from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
-from checkback.client.direct.delivery import DELIVERED_S
 from checkback.client.half import Half
 from checkback.client.lifecycle import ServiceState
 from checkback.client.listener import LocalTransactionState, TransactionListener
@@ -225,9 +224,7 @@ class _LoopProducer(TransactionMQProducer):
                     outcome = await self._await_listener(listener, half.message, arg)
                     told.ended(outcome.state, outcome.exception)
             with tracing.step(TracedStep.OP, half.message):
-                delivery = self._begin_end(half, outcome, self.inbox.report)
-                if delivery is not None:
-                    await delivery.wait(DELIVERED_S)
+                self._end(half, outcome)
             return self._result(half, outcome)
 
     async def _store_half(self, half: Half) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.callback_result import EVENTS_BY_STATE, CallbackResult, run_listener
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.direct.direct_checks import DirectChecks
 from checkback.client.doubts import Doubts
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import MessageExt
@@ -43,7 +42,6 @@ class CheckAnswers:
         producer_group: whose requests these are.
         doubts: halves of this process whose local transactions certainly did not run.
         ops: sends the answers.
-        direct: closes direct halves before an answer.
         counters: counts them.
         clock: tells how old a request is.
         try_timeout_s: how long one try to send an answer may take.
@@ -57,7 +55,6 @@ class CheckAnswers:
     producer_group: str
     doubts: Doubts
     ops: OpProducer
-    direct: DirectChecks
     counters: Counters
     clock: BrokerClock
     try_timeout_s: float
@@ -83,9 +80,8 @@ class CheckAnswers:
             )  # fmt: skip
             return self._send(request, self._op(request, COPIED))
         with self.tracing.check(request) as told:
-            outcome = self.direct.known_outcome(request) or run_listener(
-                # The listener gets a copy: what it writes there must neither change an answer nor
-                # spare a fence.
+            outcome = run_listener(
+                # The listener gets a copy: what it writes there must not change an answer.
                 lambda: self.listener.check_local_transaction(copy.copy(request))
             )
             told.ended(outcome.state, outcome.exception)
@@ -123,7 +119,7 @@ class CheckAnswers:
         )
 
     def _send(self, request: MessageExt, op: Op) -> bool:
-        while not self._try_to_send(request, op):
+        while not self.ops.send_confirmed(op, self.try_timeout_s):
             if self._is_old(request):
                 return True
             if self.stopping.wait(PAUSE_BETWEEN_TRIES_S):
@@ -131,15 +127,6 @@ class CheckAnswers:
         self.counters.add(ClientEvent.CHECK_ANSWERED)
         self.counters.add(EVENTS_BY_STATE[LocalTransactionState(op.state)])
         return True
-
-    def _try_to_send(self, request: MessageExt, op: Op) -> bool:
-        closed = self.direct.close(request, LocalTransactionState(op.state))
-        if closed is None:
-            return False
-        if closed:
-            op = replace(op, direct_closed=closed)
-        is_direct = bool(request.direct_id)
-        return self.ops.send_confirmed(op, self.try_timeout_s, is_direct=is_direct)
 
     def _is_old(self, request: MessageExt) -> bool:
         if request.check_interval_ms is None:

@@ -47,8 +47,6 @@ def read_check_request(
         check_times=_number(headers, names.TRANSACTION_CHECK_TIMES),
         requested_at_ms=requested_at_ms,
         check_interval_ms=names.whole_number(_text(headers, names.TRANSACTION_CHECK_INTERVAL_MS)),
-        direct_id=_text(headers, names.DIRECT_ID),
-        direct_closed=bool(_text(headers, names.DIRECT_CLOSED)),
     )
 
 

@@ -54,27 +54,6 @@ def require_half_and_op(facts: TopicFacts, topics: TopicNames) -> None:
         )
 
 
-def understands_direct_delivery(facts: TopicFacts, topics: TopicNames) -> bool:
-    """Tell whether the pipeline announces that it understands direct delivery.
-
-    Args:
-        facts: knows the half topic.
-        topics: their names.
-    """
-    try:
-        partitions = len(facts.topic(topics.direct_op).leaders)
-    except (BrokerError, NotFoundError) as error:
-        _log.warning("direct_delivery is set, but all messages go the checked way: %s", error)
-        return False
-    if partitions != len(facts.topic(topics.half).leaders):
-        _log.warning(
-            "direct_delivery is set, but all messages go the checked way: %s and %s must have as"
-            " many partitions each", topics.direct_op, topics.half,
-        )  # fmt: skip
-        return False
-    return True
-
-
 def _partitions(facts: TopicFacts, topic: str) -> int:
     try:
         return len(facts.topic(topic).leaders)

@@ -29,9 +29,6 @@ class ClientEvent(StrEnum):
     CHECKS_GIVEN_UP = "checks_given_up"
     CHECK_UNREADABLE = "check_unreadable"
     DELAY_DROPPED = "delay_dropped"
-    DIRECT_DELIVERED = "direct_delivered"
-    DIRECT_FELL_BACK = "direct_fell_back"
-    FENCED = "fenced"
 
 
 class Counters:
@@ -47,15 +44,14 @@ class Counters:
         self._counts = dict.fromkeys(ClientEvent, 0)
         self._lock = threading.RLock()  # a signal handler may shut the producer down
 
-    def add(self, event: ClientEvent, times: int = 1) -> None:
-        """Count one, or several of a kind."""
+    def add(self, event: ClientEvent) -> None:
+        """Count one event."""
         with self._lock:
-            self._counts[event] += times
+            self._counts[event] += 1
         if self._on_event is None:
             return
         try:
-            for _ in range(times):
-                self._on_event(event)
+            self._on_event(event)
         except (Exception, SystemExit):  # KeyboardInterrupt was meant for the application
             _log.exception("The metrics callback failed on %s", event.value)
 

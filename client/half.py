@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.message import Message
 from checkback.client.results import SendStatus
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, UNIQ_KEY, Headers
@@ -29,8 +28,8 @@ class Half:
     """
 
     __slots__ = (
-        "body", "deadline_s", "direct", "headers", "key", "message", "new_id", "offset",
-        "partition", "signed_at_ms", "status", "timestamp_ms", "topic", "transaction_id",
+        "body", "deadline_s", "headers", "key", "message", "new_id", "offset", "partition",
+        "signed_at_ms", "status", "timestamp_ms", "topic", "transaction_id",
     )  # fmt: skip
 
     def __init__(
@@ -52,8 +51,6 @@ class Half:
         self.partition = -1
         self.offset = -1
         self.timestamp_ms = 0
-        self.direct: DirectHalf | None = None
-        """Its state in direct delivery; None where it goes the checked way."""
         self.signed_at_ms: float | None = None
         """What its last signature says; None where halves are not signed."""
         self.status = SendStatus.SEND_OK

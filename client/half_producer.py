@@ -54,8 +54,7 @@ MANY: Final = 40
 """From this many halves under way at once, the producer gathers them: each waits a millisecond for
 others, and they go to one partition. Fewer requests wake fewer threads."""
 SHARED_TURN_S: Final = 0.01
-"""How long gathered halves, and direct halves always, go to the same partition. The ops of direct
-halves go to that partition, too, and a Kafka transaction over fewer partitions is faster."""
+"""How long gathered halves go to the same partition."""
 SHORT_OF_REPLICAS_S: Final = 5.0
 """How long a partition that had too few replicas is avoided."""
 
@@ -152,7 +151,7 @@ class HalfProducer:
             for left in range(self._tries_max - 1, -1, -1):
                 are_many = len(under_way) >= MANY
                 by_turns = half.key is None
-                partition = self._next_partition(half, tried, are_many) if by_turns else BY_KEY
+                partition = self._next_partition(tried, are_many) if by_turns else BY_KEY
                 polled = self._gatherer() if are_many else self.polled
                 report: Any = new_report(polled.done)
                 problem = self._hand_over(polled, half, partition, report)
@@ -280,11 +279,10 @@ class HalfProducer:
         self._clock.learn(stored_at_ms, steady_ms())
         return True
 
-    def _next_partition(self, half: Half, tried: set[int], are_many: bool) -> int:
+    def _next_partition(self, tried: set[int], are_many: bool) -> int:
         """Return the partition whose turn it is, among those that are best to take."""
         topic = self._facts.topic(self._half_topic)
-        shares = are_many or half.direct is not None
-        turn = self._turn_of_last() if shares else next(self._turns)
+        turn = self._turn_of_last() if are_many else next(self._turns)
         if not (tried or self._short_until_s or self._avoid_faults) and self.brokers.all_there():
             return topic.led[turn % len(topic.led)]
         now_s = time.monotonic()

@@ -8,13 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from checkback.client.direct.session import (
-    DELIVERY_S,
-    TRANSACTION_TIMEOUT_MS,
-)
-from checkback.client.direct.session import (
-    RETRY_BACKOFF_MS as DIRECT_RETRY_BACKOFF_MS,
-)
 from checkback.client.options import ProducerOptions
 from checkback.client.send_errors import cause_of
 from checkback.protocol.connection import confluent_settings
@@ -66,7 +59,7 @@ class KafkaClients:
     def __init__(self, bootstrap_servers: str, client_id: str, options: ProducerOptions) -> None:
         if "transactional.id" in options.kafka:
             raise ConfigurationError(
-                "kafka.transactional.id is set, but Checkback names its Kafka transactions itself.",
+                "kafka.transactional.id is set, but the client sends in no Kafka transaction.",
                 remedy="Take it out.",
                 key="kafka.transactional.id",
             )
@@ -140,27 +133,6 @@ class KafkaClients:
             "delivery.report.only.error": True,
         }
         return self._open_producer(on_error, ours)
-
-    def direct_producer(self, session_id: str) -> Producer:
-        """Open the producer of a direct session, or of its fence.
-
-        Args:
-            session_id: its transactional id.
-        """
-        delivery_ms = int(DELIVERY_S * 1_000)
-        ours: Settings = {
-            "transactional.id": session_id,
-            "enable.idempotence": True,
-            "acks": "all",
-            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            "message.timeout.ms": delivery_ms,
-            "request.timeout.ms": delivery_ms,
-            "socket.timeout.ms": delivery_ms,
-            # It tells a session that a commit was sent only once.
-            "retry.backoff.ms": DIRECT_RETRY_BACKOFF_MS,
-            "linger.ms": 0,
-        }
-        return self._open_producer(_connection_failed, ours)
 
     def check_consumer(self, group: str) -> Consumer:
         """Open a consumer of check requests, which commits only when told.
@@ -242,10 +214,6 @@ class KafkaClients:
                 f"librdkafka does not take the Kafka settings: {cause_of(error).str()}",
                 remedy="Check the settings in `kafka`.",
             ) from error
-
-
-def _connection_failed(error: Any) -> None:
-    _log.debug("A direct session: %s", error.str())
 
 
 class _LibrdkafkaLog:

@@ -72,7 +72,7 @@ class Inbox:
     def put(self, report: LoopReport) -> None:
         """Take a report; the first one wakes the loop, which then finds the others, too.
 
-        Called in the thread that polls, and in those of direct lanes.
+        Called in the thread that polls.
         """
         with self._lock:
             self._reports.append(report)

@@ -87,8 +87,6 @@ class MessageExt(Message):
         requested_at_ms: when the request was written, milliseconds since the epoch.
         check_interval_ms: the pipeline's; after that long the next request is on its way. None
             where the request does not say.
-        direct_id: the session that may have delivered the half directly, empty for none.
-        direct_closed: whether the pipeline knows that the session can't deliver it any more.
     """
 
     _: KW_ONLY
@@ -99,5 +97,3 @@ class MessageExt(Message):
     check_times: int = 0
     requested_at_ms: int = 0
     check_interval_ms: int | None = None
-    direct_id: str = ""
-    direct_closed: bool = False

@@ -15,7 +15,7 @@ from checkback.client.listener import LocalTransactionState
 from checkback.client.polled_producer import PolledProducer, ThreadReport
 from checkback.client.send_errors import error_of
 from checkback.metrics.log_lines import facts
-from checkback.protocol.properties import DIRECT_CLOSED, OP_PROTOCOL_ORDER, UNIQ_KEY, Headers
+from checkback.protocol.properties import OP_PROTOCOL_ORDER, UNIQ_KEY, Headers
 from checkback.protocol.records import Op
 from checkback.security.record_signer import RecordSigner
 
@@ -26,7 +26,6 @@ PAUSE_S: Final = 0.02
 CLOSE_S: Final = 0.5
 """Time for the last ops, even if a shutdown has used up its time for something else."""
 ID_AT: Final = OP_PROTOCOL_ORDER.index(UNIQ_KEY)
-CLOSED_AT: Final = len(OP_PROTOCOL_ORDER)
 
 
 class OpProducer:
@@ -40,7 +39,6 @@ class OpProducer:
         open_producer: opens the producer of ops, given what hears of its connections and failures.
         confirming: the producer of halves.
         op_topic: where to.
-        direct_op_topic: where to with the ops of direct halves.
         producer_group: of the ops.
         counters: failures are counted as OP_FAILED.
         signer: signs each op, None for no signature.
@@ -52,7 +50,6 @@ class OpProducer:
         open_producer: Callable[[Callable[[Any], None], Callable[[Any, Any], None]], Producer],
         confirming: Callable[[], PolledProducer],
         op_topic: str,
-        direct_op_topic: str,
         producer_group: str,
         counters: Counters,
         signer: RecordSigner | None = None,
@@ -62,7 +59,6 @@ class OpProducer:
         self._renew = renew
         self._confirming = confirming
         self._op_topic = op_topic
-        self._direct_op_topic = direct_op_topic
         self._producer_group = producer_group
         self._counters = counters
         self._headers = {state: self._template(state) for state in LocalTransactionState}
@@ -80,7 +76,6 @@ class OpProducer:
         transaction_id: str,
         state: LocalTransactionState,
         remark: str = "",
-        direct_closed: str = "",
     ) -> None:
         """Send and return. A failure changes nothing for the caller: the check settles it.
 
@@ -90,10 +85,7 @@ class OpProducer:
             transaction_id: of the half.
             state: how the local transaction ended.
             remark: what went wrong, empty when nothing did.
-            direct_closed: of a direct half, which can't be delivered directly any more, the id of
-                its session; empty for any other half.
         """
-        topic = self._direct_op_topic if direct_closed else self._op_topic
         key = transaction_id.encode()
         if remark:
             op = self._op(half_partition, half_offset, transaction_id, state, remark)
@@ -101,31 +93,27 @@ class OpProducer:
         else:
             headers = self._headers[state].copy()
             headers[ID_AT] = (UNIQ_KEY, key)
-        if direct_closed:
-            headers.insert(CLOSED_AT, (DIRECT_CLOSED, direct_closed.encode()))
         value = b"%d" % half_offset
         try:
-            headers = self._signed(topic, half_partition, key, value, headers)
-            self._produce(topic, value, key, half_partition, None, None, 0, headers)
+            headers = self._signed(half_partition, key, value, headers)
+            self._produce(self._op_topic, value, key, half_partition, None, None, 0, headers)
         except Exception as error:
             # One-way: whatever it was, the check settles it.
             self._failed(transaction_id, half_partition, half_offset, remark_of(error))
 
-    def send_confirmed(self, op: Op, timeout_s: float, *, is_direct: bool = False) -> bool:
+    def send_confirmed(self, op: Op, timeout_s: float) -> bool:
         """Send and wait; tell whether the op was stored. A failure is logged and counted.
 
         Args:
             op: what to send.
             timeout_s: how long to wait.
-            is_direct: whether its half has a direct session.
         """
-        topic = self._direct_op_topic if is_direct else self._op_topic
         polled = self._confirming()
         report = ThreadReport(polled.done)
-        headers = self._signed(topic, op.half_partition, op.key(), op.value(), op.headers())
+        headers = self._signed(op.half_partition, op.key(), op.value(), op.headers())
         try:
             polled.producer.produce(
-                topic, op.value(), op.key(), op.half_partition, report, None, 0, headers
+                self._op_topic, op.value(), op.key(), op.half_partition, report, None, 0, headers
             )
         except KafkaException as raised:
             report.error = error_of(raised)
@@ -147,12 +135,10 @@ class OpProducer:
         """Send what is held, then close."""
         self._polled.close(max(CLOSE_S, timeout_s))
 
-    def _signed(
-        self, topic: str, partition: int, key: bytes, value: bytes, headers: Headers
-    ) -> Headers:
+    def _signed(self, partition: int, key: bytes, value: bytes, headers: Headers) -> Headers:
         if self._signer is None:
             return headers
-        return self._signer.op(topic, partition, key, value, headers)
+        return self._signer.op(self._op_topic, partition, key, value, headers)
 
     def _template(self, state: LocalTransactionState) -> Headers:
         return self._op(0, 0, "", state).headers()

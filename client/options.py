@@ -25,7 +25,6 @@ LEAST: Final[Mapping[str, int]] = {
     "check_session_timeout_ms": 1,
     "shutdown_timeout_ms": 0,
     "start_timeout_ms": 1,
-    "direct_lanes": 1,
 }
 
 MOST: Final[Mapping[str, int]] = {
@@ -73,14 +72,6 @@ class ProducerOptions:
         secret_key: the account's secret.
         born_host: the address that signed records state; empty for none.
         signature_algorithm: the account's, HmacSHA256 or HmacSHA1.
-        direct_delivery: whether a committed message is written to its topic at once, in a Kafka
-            transaction with the op that tells the pipeline; consumers see it milliseconds later.
-            What it asks, and when not to use it, docs/direct-delivery.md says. Not together with
-            an account.
-        direct_lanes: how many transactions are under way at once; messages with one key share a
-            lane. A second one lowers the time to visibility, more than two do not.
-        wait_for_delivery: whether sending a message that goes direct returns only when consumers
-            see it, or it goes the checked way. The result's field ``delivered`` says which.
         on_event: called with each event that is counted.
         tracing: gets each step of transactions and checks; None for none. See
             `checkback.client.opentelemetry`.
@@ -109,9 +100,6 @@ class ProducerOptions:
     secret_key: str = field(default="", repr=False)
     born_host: str = ""
     signature_algorithm: str = "HmacSHA256"
-    direct_delivery: bool = False
-    direct_lanes: int = 1
-    wait_for_delivery: bool = False
     on_event: Callable[[ClientEvent], None] | None = None
     tracing: Tracing | None = None
 
@@ -145,13 +133,6 @@ class ProducerOptions:
                 "Only one of access_key and secret_key is set.",
                 remedy="Set both, or neither for records without a signature.",
                 key="access_key",
-            )
-        if self.direct_delivery and self.access_key:
-            raise ConfigurationError(
-                "direct_delivery and access_key are both set.",
-                remedy="Leave one out: access control can't check a message before its producer"
-                " delivers it.",
-                key="direct_delivery",
             )
         algorithm_of(self.signature_algorithm)
 
@@ -190,8 +171,5 @@ class ProducerKeywords(TypedDict, total=False):
     secret_key: str
     born_host: str
     signature_algorithm: str
-    direct_delivery: bool
-    direct_lanes: int
-    wait_for_delivery: bool
     on_event: Callable[[ClientEvent], None] | None
     tracing: Tracing | None

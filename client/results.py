@@ -63,11 +63,7 @@ class TransactionSendResult(SendResult):
         local_transaction_state: what the op says. ROLLBACK_MESSAGE with a send status other
             than SEND_OK means that the local transaction did not run.
         exception: what the listener raised, None if it returned.
-        delivered: True: consumers see the message, the producer delivered it directly. False: the
-            producer does not know that they do; the message goes the checked way, or its delivery
-            takes longer than the call waits. None: the call did not wait for direct delivery.
     """
 
     local_transaction_state: LocalTransactionState
     exception: Exception | None = None
-    delivered: bool | None = None

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -34,7 +33,6 @@ each topic are nothing to the brokers, and a half whose topic is gone is refused
 UNSEEN_KEPT_S: Final = 30.0
 """How long nobody asks again about a topic that can't be asked about (no right to)."""
 UNASKED: Final = (None, None)
-NO_BOUND_MS: Final = 2**62
 SECOND_LOOK_S: Final = 0.3
 """A topic that was created a moment ago is not known to every broker yet."""
 
@@ -67,14 +65,6 @@ class _Question:
     missing_s: float = 0.0
 
 
-class Transactional(Enum):
-    """Whether a topic takes messages in a Kafka transaction of the producer's."""
-
-    NO = "its settings may reject a record, or the end of the transaction; or they can't be seen"
-    WITH_KEY = "it is compacted"
-    YES = "nothing is against it"
-
-
 class TopicFacts:
     """Knows the topics that one producer sends to. Threads may share it.
 
@@ -89,7 +79,6 @@ class TopicFacts:
         self._timeout_s = timeout_s
         self._topics: dict[str, TopicLeaders] = {}
         self._limits: dict[str, tuple[int | None, float]] = {}
-        self._transactional: dict[str, Transactional] = {}
         self._learning: dict[str, _Question] = {}
         self._asking: set[tuple[str, Callable[[str], object]]] = set()
         self._lock = threading.RLock()  # a signal handler may shut the producer down
@@ -165,20 +154,6 @@ class TopicFacts:
                 limit=limit,
             )
 
-    def takes_transactions(self, topic: str, key: bytes | None) -> bool:
-        """Tell whether a Kafka transaction may write a record to a topic, as far as known.
-
-        One record that the brokers reject undoes the whole transaction; a topic that bounds the
-        age of records may even keep it from ending. So a topic whose settings this process may
-        not see takes none.
-
-        Args:
-            topic: one that was checked.
-            key: the record's.
-        """
-        known = self._transactional.get(topic, Transactional.NO)
-        return known is Transactional.YES or (known is Transactional.WITH_KEY and key is not None)
-
     def _learn_limit(self, topic: str) -> int | None:
         """Ask for a topic's limit, unless another thread did meanwhile.
 
@@ -200,8 +175,8 @@ class TopicFacts:
             except NotFoundError:
                 question.missing_s = time.monotonic()
                 # It is gone: the next send asks again, and says so.
-                for known in (self._limits, self._transactional, self._learning):
-                    known.pop(topic, None)
+                self._limits.pop(topic, None)
+                self._learning.pop(topic, None)
                 raise
             except BrokerError as error:
                 _log.info("Nothing new is known of %s: %s", topic, remark_of(error))
@@ -267,25 +242,10 @@ class TopicFacts:
         try:
             described = self.admin.describe_configs([asked], request_timeout=self._timeout_s)
             found = described[asked].result(self._timeout_s)
-            limit = int(found["max.message.bytes"].value)
+            return int(found["max.message.bytes"].value)
         except (KafkaException, TimeoutError, KeyError, TypeError, ValueError) as error:
             _log.info("The record limit of %s is not known: %s", name, remark_of(error))
-            if not isinstance(error, TimeoutError):
-                # Its settings may have changed since they were seen.
-                self._transactional.pop(name, None)
             return None
-        self._transactional[name] = _transactional(found)
-        return limit
-
-
-def _transactional(configs: Mapping[str, Any]) -> Transactional:
-    settings = {name: str(entry.value or "") for name, entry in configs.items()}
-    before_max_ms = int(settings.get("message.timestamp.before.max.ms") or NO_BOUND_MS)
-    is_timed_by_sender = settings.get("message.timestamp.type") != "LogAppendTime"
-    if is_timed_by_sender and before_max_ms < NO_BOUND_MS:
-        return Transactional.NO
-    is_compacted = "compact" in settings.get("cleanup.policy", "")
-    return Transactional.WITH_KEY if is_compacted else Transactional.YES
 
 
 def _unseen(name: str, error: KafkaError) -> BrokerError | NotFoundError:

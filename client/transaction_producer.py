@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Unpack
@@ -16,16 +15,13 @@ from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
 from checkback.client.check_topic import create_check_topic, require_half_and_op, topic_exists
 from checkback.client.counters import ClientEvent
-from checkback.client.direct.delivery import DELIVERED_S
-from checkback.client.direct.side import DirectSide, is_delivered
 from checkback.client.doubts import Doubts
 from checkback.client.half import ID_AT, Half
-from checkback.client.half_producer import HalfProducer, Waiting
+from checkback.client.half_producer import HalfProducer
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageQueue
 from checkback.client.op_producer import OpProducer
 from checkback.client.options import ProducerKeywords
-from checkback.client.polled_producer import ThreadReport
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
 from checkback.client.status_watch import StatusWatch
@@ -157,11 +153,6 @@ class TransactionMQProducer(DefaultMQProducer):
         doubts = Doubts()
         self._open_senders(doubts)
         self._status = self._new_status_watch() if has_status else None
-        self._direct = DirectSide(
-            self._clients, self.topics, self.producer_group, self._facts, self._ops, self.counters
-        )
-        self._closers.append(self._direct.close)
-        self._direct.start()
         self._checks = self._new_check_service(doubts)
         self._closers.append(lambda left_s: self._checks.close(left_s()))
         self._checks.start()
@@ -194,7 +185,6 @@ class TransactionMQProducer(DefaultMQProducer):
             self._clients.op_producer,
             lambda: self._halves.polled,
             self.topics.op,
-            self.topics.direct_op,
             self.producer_group,
             self.counters,
             signer,
@@ -232,7 +222,6 @@ class TransactionMQProducer(DefaultMQProducer):
             producer_group=self.producer_group,
             doubts=doubts,
             ops=self._ops,
-            direct=self._direct.checks,
             counters=self.counters,
             clock=self._clock,
             try_timeout_s=self.options.send_msg_timeout_ms / 1000,
@@ -273,10 +262,8 @@ class TransactionMQProducer(DefaultMQProducer):
         key = message.record_key()
         size += record_bytes_max(key, message.body, headers[len(template) :])
         self._facts.check(message.topic, message, size)
-        self._facts.check(self.topics.half, message, size + self._direct.bytes_max)
-        half = Half(copy, key, headers, self._new_id, self._budget_s)
-        self._direct.bind(half)
-        return half
+        self._facts.check(self.topics.half, message, size)
+        return Half(copy, key, headers, self._new_id, self._budget_s)
 
     def _template(self, topic: str, queue_id: int | None) -> tuple[Headers, int]:
         """Return the headers that all halves for that topic and queue share, and their bytes.
@@ -342,27 +329,12 @@ class TransactionMQProducer(DefaultMQProducer):
         return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
 
     def _end(self, half: Half, outcome: CallbackResult) -> None:
-        report = self._begin_end(half, outcome, ThreadReport)
-        if report is not None:
-            report.wait(DELIVERED_S)
-
-    def _begin_end(
-        self, half: Half, outcome: CallbackResult, new_report: Callable[[deque[Any]], Waiting]
-    ) -> Waiting | None:
-        """If the local transaction ran, send the op one-way or queue the message for delivery.
-
-        Returns:
-            What is to be waited for; None for nothing.
-        """
+        """Send the op one-way, if the local transaction ran."""
         self.counters.add(EVENTS_BY_STATE[outcome.state])
-        if half.status is not SendStatus.SEND_OK:
-            return None
-        if half.direct is not None:
-            return self._direct.finish(half, outcome, new_report)
-        self._ops.send_one_way(
-            half.partition, half.offset, half.transaction_id, outcome.state, outcome.remark
-        )
-        return None
+        if half.status is SendStatus.SEND_OK:
+            self._ops.send_one_way(
+                half.partition, half.offset, half.transaction_id, outcome.state, outcome.remark
+            )
 
     def _result(self, half: Half, outcome: CallbackResult) -> TransactionSendResult:
         transaction_id = half.transaction_id
@@ -374,7 +346,6 @@ class TransactionMQProducer(DefaultMQProducer):
             transaction_id=transaction_id,
             local_transaction_state=outcome.state,
             exception=outcome.exception,
-            delivered=is_delivered(half),
         )
 
     def _queue(self, partition: int) -> MessageQueue:

@@ -31,7 +31,6 @@ ON_REQUEST: Final = frozenset(
         "idle_batch_with_ten_times_pending",
         "throughput_to_kafka_streams",
         "throughput_with_access_control",
-        "throughput_with_direct_delivery",
     }
 )
 """Measured only with ten million pending halves, or on request."""

@@ -157,46 +157,6 @@ def test_a_producer_group_needs_what_is_printed_and_nothing_less(
     assert len(failed) == 4
 
 
-def delivers(topics: Topics) -> bool:
-    """Send a message that is delivered directly; tell whether it was."""
-    producer = TransactionMQProducer(
-        "orders",
-        bootstrap_servers=topics.bootstrap_servers,
-        transaction_listener=Committing(),
-        topic_prefix=topics.prefix,
-        kafka=login("orders"),
-        direct_delivery=True,
-        wait_for_delivery=True,
-    )
-    try:
-        producer.start()
-        sent = producer.send_message_in_transaction(Message(f"{topics.prefix}paid", b"x"), arg=None)
-    finally:
-        producer.shutdown()
-    return sent.delivered is True
-
-
-def test_direct_delivery_needs_what_is_printed_and_nothing_less(broker: EmbeddedBroker) -> None:
-    topics, acls = topics_of(broker, "direct."), Acls(broker.bootstrap_servers)
-    who = ("--principal", "User:orders", "--group", "orders")
-    plain = needed(topics, ["paid"], *who)
-    acls.give(plain)
-    more = [one for one in needed(topics, ["paid"], *who, "--direct") if one not in plain]
-    assert not delivers(topics)
-
-    acls.give(more)
-    assert delivers(topics)
-
-    worked = []
-    for one in more:
-        acls.take(one)
-        if delivers(topics):
-            worked.append(name_of(one))
-        acls.give([one])
-    assert worked == []
-    assert len(more) == 4
-
-
 def test_whoever_may_read_a_topic_needs_no_right_on_a_group(broker: EmbeddedBroker) -> None:
     topics, acls = topics_of(broker, "readers."), Acls(broker.bootstrap_servers)
     topic = topics.names.refused

@@ -85,7 +85,7 @@ print(*command.commands)
     )
 
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == ["pipeline", "latency", "pending", "storm", "client", "direct"]
+    assert ran.stdout.split() == ["pipeline", "latency", "pending", "storm", "client"]
 
 
 def test_the_pages_that_error_texts_name_are_in_the_wheel(wheel: Path) -> None:

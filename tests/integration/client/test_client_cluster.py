@@ -1,21 +1,14 @@
-"""Leaders and coordinators that move and replicas that are missing, on three brokers."""
+"""Leaders that move and replicas that are missing, on three brokers."""
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
-from tests.integration.client.direct_owner import COMMIT, ROLLBACK
-from tests.integration.client.direct_playing import Direct
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
 from checkback.client import (
@@ -182,63 +175,3 @@ def test_plain_sends_go_round_a_dead_leader(cluster: EmbeddedCluster, unique: st
             cluster.broker(3).restart()
     assert {result.message_queue.queue_id for result in results if result.message_queue} <= {0, 1}
     assert len(results) == 6
-
-
-def coordinators(cluster: EmbeddedCluster) -> list[int]:
-    """Return the brokers that coordinate transactions, by the partition of their log."""
-    client = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    log = client.list_topics("__transaction_state", 10).topics["__transaction_state"]
-    return [log.partitions[number].leader for number in sorted(log.partitions)]
-
-
-def has_moved(cluster: EmbeddedCluster, partition: int, away_from: int) -> bool:
-    """Tell whether another broker coordinates the transactions of a partition."""
-    try:
-        return coordinators(cluster)[partition] not in (away_from, -1)
-    except KafkaException:
-        return False
-
-
-def partition_of(transactional_id: str, partitions: int) -> int:
-    """Return where the brokers keep what they know of an id, by Java's hash of it."""
-    number = 0
-    for character in transactional_id.encode("latin-1"):
-        number = (31 * number + character) & 0xFFFFFFFF
-    return abs(number - 2**32 if number >= 2**31 else number) % partitions
-
-
-@pytest.mark.nightly  # test_client_direct_brokers.py kills a lone broker in mid-commit: quicker
-@pytest.mark.parametrize("others_answer", [False, True])
-def test_a_coordinator_that_moves_in_mid_commit_loses_and_doubles_nothing(
-    cluster: EmbeddedCluster, unique: str, tmp_path: Path, *, others_answer: bool
-) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    checkback = Checkback(cluster.bootstrap_servers, unique)
-    checkback.create_topics(replication_factor=3)
-    direct = Direct(checkback, tmp_path)
-    owner = direct.owner()
-    direct.until_delivered(owner)
-    before = coordinators(cluster)
-    sends = [(COMMIT if chance.random() < 0.8 else ROLLBACK, False) for _ in range(30)]
-    first, begin_at = len(direct.halves()), chance.randint(1, 3)
-    owner.command(sends=sends, spread_ms=5, tell_commit=begin_at, brokers_die=True)
-    own_partition = partition_of(owner.wait_for_commit(), len(before))
-    moved = before[own_partition]
-    time.sleep(chance.uniform(0, 0.012))  # so that it dies before the commit, in it and after it
-    cluster.broker(moved).kill()
-    try:
-        eventually(lambda: has_moved(cluster, own_partition, moved))
-        if others_answer:
-            for half in direct.halves()[first:]:
-                direct.answer(half)
-        assert owner.wait() == "done"
-        direct.until_delivered(owner)
-        direct.settle_all()
-        outcomes = direct.audit()
-    finally:
-        cluster.broker(moved).restart()
-        direct.close()
-    print(dict(outcomes))
-    assert outcomes["delivered"] >= 2

@@ -53,7 +53,7 @@ async def in_a_loop():
 if kind == "asyncio":
     asyncio.run(in_a_loop())
 else:
-    producer = made(TransactionMQProducer, Threads(), direct_delivery=kind == "direct")
+    producer = made(TransactionMQProducer, Threads())
     producer.start()
     producer.send_message_in_transaction(Message("paid", b"x"))
     producer.send_async(Message("paid", b"z"))
@@ -73,7 +73,7 @@ if kind == "a cycle":
 """
 
 
-@pytest.mark.parametrize("kind", ["threads", "direct", "asyncio", "forked", "a cycle"])
+@pytest.mark.parametrize("kind", ["threads", "asyncio", "forked", "a cycle"])
 def test_a_process_ends_without_a_shutdown(checkback: Checkback, kind: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, checkback.bootstrap_servers, checkback.prefix, kind],

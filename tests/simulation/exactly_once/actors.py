@@ -21,15 +21,13 @@ FOR_EVER = float("inf")
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """What dies at once: a driver, a sink with the producers that it keeps, or a service.
+    """What dies at once: a driver, or a sink with the producers that it keeps.
 
     Args:
         name: for the told lines.
-        is_service: it is no part of the pipeline, but a process of an application.
     """
 
     name: str
-    is_service: bool = False
     is_dead: bool = False
 
 
@@ -43,7 +41,6 @@ class Actor:
     thread: greenlet | None = None
     is_so: Callable[[], object] | None = None
     until_ms: float = 0.0
-    idles: bool = False
     is_done: bool = False
     result: Any = None
     failure: BaseException | None = None
@@ -116,28 +113,6 @@ class Stage:
         self._own.switch()
         if actor.process.is_dead:
             raise SimulatedCrash
-
-    def wait(self, is_so: Callable[[], object], timeout_s: float | None = None) -> None:
-        """Wait, as the current actor, for something or so long.
-
-        Raises:
-            SimulatedCrash: its process died meanwhile.
-        """
-        self.pause(is_so, FOR_EVER if timeout_s is None else self.clock.now_ms + timeout_s * 1_000)
-
-    def idle(self, is_so: Callable[[], object], timeout_s: float | None = None) -> None:
-        """Wait for work: nothing is to be expected of the actor before there is some.
-
-        Raises:
-            SimulatedCrash: its process died meanwhile.
-        """
-        actor = self.current
-        assert actor is not None
-        actor.idles = True
-        try:
-            self.wait(is_so, timeout_s)
-        finally:
-            actor.idles = False
 
     def end(self) -> None:
         """Kill everybody."""

@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from tests.simulation.exactly_once.actors import Process
-from tests.simulation.exactly_once.services import HALF_PARTITIONS, Services
-
 from checkback.protocol.properties import (
     TRAN_HALF_QUEUE_ID,
     TRAN_PREPARED_QUEUE_OFFSET,
@@ -30,6 +27,7 @@ from checkback.testing.fake_kafka.log import Record
 COMMIT, ROLLBACK = TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 REAL_TOPICS = ("orders", "bills", "narrow", "nowhere")
 NARROW_BYTES = 300
+HALF_PARTITIONS = 2
 GROUPS = ("g0", "g1", "g2")
 """The last one makes its check topic late, or never."""
 Position = tuple[int, int]
@@ -43,21 +41,17 @@ class Transaction:
         position: of its half.
         group: number of its producer group.
         number: its own.
-        state: how its local transaction ended, None while it runs.
+        state: how its local transaction ended.
         body: of the message.
         answers: whether its check is answered.
-        process: the service that runs it; None for one that nobody plays.
-        session_id: of the session that may deliver it, empty for a plain one.
     """
 
     position: Position
     group: int
     number: int
-    state: int | None
+    state: int
     body: bytes
     answers: bool = True
-    process: Process | None = None
-    session_id: str = ""
 
 
 @dataclass(slots=True)
@@ -74,13 +68,12 @@ class Applications:
     names: TopicNames = field(default_factory=TopicNames)
     transactions: dict[Position, Transaction] = field(default_factory=dict)
     answered: dict[tuple[str, int], int] = field(default_factory=dict)
-    services: Services | None = None
     is_calm: bool = False
     _numbers: Iterator[int] = field(default_factory=count)
 
     def make_topics(self) -> None:
         names, make = self.names, self.cluster.create_topic
-        for name in (names.half, names.op, names.direct_op, names.feedback):
+        for name in (names.half, names.op, names.feedback):
             make(name, HALF_PARTITIONS)
         for name in (names.discarded, names.refused, *REAL_TOPICS[:2]):
             make(name, 2)
@@ -95,59 +88,50 @@ class Applications:
         if self.random.random() < 0.01:
             self.cluster.clock.now_ms += RENEWAL_MS
         if not self.is_calm:
-            most = 5 if self.services is None else 1
-            for _ in range(min(most, self.random.choice((0, 1, 2, 5)))):
+            for _ in range(self.random.choice((0, 1, 2, 5))):
                 self._begin()
             if self.random.random() < 0.1:
                 self._forge()
-            if self.services is not None:
-                self.services.live()
         self._answer()
 
     def calm_down(self) -> None:
         """Begin nothing more, and answer whatever is asked."""
         self.is_calm = True
         self.cluster.create_topic(self.names.check(GROUPS[2]), 1)
-        if self.services is not None:
-            self.services.calm_down()
-
-    def new_transaction(self, group: int, topics: tuple[str, ...]) -> tuple[Transaction, str]:
-        """Return a transaction that is stored nowhere yet, and its real topic."""
-        topic, number = self.random.choice(topics), next(self._numbers)
-        long = topic == "narrow" and self.random.random() < 0.3
-        state = self.random.choice((COMMIT, COMMIT, COMMIT, ROLLBACK))
-        body = b"%d" % number + bytes(NARROW_BYTES * long)
-        return Transaction((-1, -1), group, number, state, body), topic
 
     def _begin(self) -> None:
-        random, partition = self.random, self.random.randrange(HALF_PARTITIONS)
-        one, topic = self.new_transaction(random.randrange(len(GROUPS)), REAL_TOPICS)
-        one.answers = random.random() < 0.8
+        random, partition, number = (
+            self.random,
+            self.random.randrange(HALF_PARTITIONS),
+            next(self._numbers),
+        )
+        topic, group = random.choice(REAL_TOPICS), random.randrange(len(GROUPS))
+        is_long = topic == "narrow" and random.random() < 0.3
+        state = random.choice((COMMIT, COMMIT, COMMIT, ROLLBACK))
+        body = b"%d" % number + bytes(NARROW_BYTES * is_long)
         headers = half_headers(
-            producer_group=GROUPS[one.group],
-            transaction_id=f"t{one.number}",
+            producer_group=GROUPS[group],
+            transaction_id=f"t{number}",
             real_topic=topic,
             properties={},
         )
-        key = b"k%d" % one.number
-        offset = self.cluster.write(self.names.half, partition, key, one.body, headers)
-        one.position = partition, offset
-        self.transactions[one.position] = one
+        offset = self.cluster.write(self.names.half, partition, b"k%d" % number, body, headers)
+        made = Transaction((partition, offset), group, number, state, body, random.random() < 0.8)
+        self.transactions[made.position] = made
         if random.random() < 0.75:
             for _ in range(random.choice((1, 1, 1, 2))):
-                self.send_op(one)
+                self._send_op(made)
 
-    def send_op(self, one: Transaction, *, number: int | None = None) -> None:
-        """Write an op of the checked way."""
+    def _send_op(self, one: Transaction, *, number: int | None = None) -> None:
         transaction_id = f"t{one.number if number is None else number}"
-        op = Op(*one.position, GROUPS[one.group], transaction_id, one.state or COMMIT)
+        op = Op(*one.position, GROUPS[one.group], transaction_id, one.state)
         partition = one.position[0]
         self.cluster.write(self.names.op, partition, op.key(), op.value(), op.headers())
 
     def _forge(self) -> None:
         if self.transactions:
             one = self.random.choice(list(self.transactions.values()))
-            self.send_op(one, number=one.number + 100_000)
+            self._send_op(one, number=one.number + 100_000)
 
     def _answer(self) -> None:
         for group in GROUPS:
@@ -166,7 +150,5 @@ class Applications:
         partition = int(text_value(headers, TRAN_HALF_QUEUE_ID) or 0)
         offset = int(text_value(headers, TRAN_PREPARED_QUEUE_OFFSET) or 0)
         one = self.transactions[partition, offset]
-        if one.process is not None and self.services is not None:
-            self.services.ask(one, request)
-        elif one.answers or self.is_calm:
-            self.send_op(one)
+        if one.answers or self.is_calm:
+            self._send_op(one)

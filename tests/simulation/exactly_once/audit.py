@@ -13,14 +13,13 @@ from typing import Any
 
 from tests.simulation.exactly_once.application import COMMIT, REAL_TOPICS, Applications
 from tests.simulation.exactly_once.pages import Reference
-from tests.simulation.exactly_once.verdicts import Verdicts, session_of
+from tests.simulation.exactly_once.verdicts import Verdicts
 
 from checkback.protocol import properties
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, Headers, text_value
 from checkback.protocol.topics import TopicNames
 from checkback.state import (
     CHECKS,
-    DIRECT_SOURCE,
     Action,
     Outcome,
     pack_settled,
@@ -55,21 +54,17 @@ class Audit:
     _expected: Counter[Fact] = field(default_factory=Counter)
     _batches: list[dict[int, Counter[Fact]]] = field(default_factory=list)
     _read: dict[tuple[str, int], int] = field(default_factory=dict)
-    _fences_sure: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.verdicts = Verdicts(self.applications, self.reference)
 
-    def planned(self, outcomes: dict[int, list[Outcome]], *, fences_sure: bool) -> None:
+    def planned(self, outcomes: dict[int, list[Outcome]]) -> None:
         """Take in what the next batch has to write, by state partition.
 
         Args:
             outcomes: what it decides.
-            fences_sure: whether its fences have to succeed; else what is fenced may stay pending.
         """
         batch = len(self._batches)
-        if fences_sure:
-            self._fences_sure.add(batch)
         self.verdicts.batch_begins()
         for pages in outcomes.values():
             self.verdicts.planned(pages)
@@ -80,16 +75,6 @@ class Audit:
         self._batches.append(facts)
         for counted in facts.values():
             self._expected.update(counted)
-
-    def fenced_and_expired(self, outcomes: dict[int, list[Outcome]]) -> int:
-        """Return how many halves a batch discards for their age, after a fence of their session."""
-        self._read_topic(self.applications.names.direct_op)
-        return sum(
-            self.seen["fence", one.partition, offset] > 0
-            for pages in outcomes.values()
-            for one in pages
-            for offset in one.offset[one.action == Action.DISCARD_EXPIRED].tolist()
-        )
 
     def took_over(self, epoch: int) -> None:
         """Take in that a start has finished taking over: older ones may write nothing more."""
@@ -108,7 +93,6 @@ class Audit:
         for topic in (*REAL_TOPICS, names.refused, names.discarded, names.settled, *checks):
             self._read_topic(topic)
         self._read_topic(names.feedback)
-        self._read_topic(names.direct_op)
 
     def batch_is_written(self, batch: int) -> None:
         """Check, when Spark commits a batch, that all of it is in the topics or about to be."""
@@ -149,7 +133,6 @@ class Audit:
             for fact, times in self._batches[batch][number].items()
             # Of checks that were given back the same one is asked again in a later batch.
             if self.seen[fact] < min(times, self._expected[fact])
-            and (fact[0] != "fence" or batch in self._fences_sure)
         ]
 
     def _require_on_the_way(self, batch: int, number: int, missing: list[Fact]) -> None:
@@ -183,10 +166,6 @@ class Audit:
     def _take_fact(self, fact: Fact, topic: str, partition: int, offset: int) -> None:
         self.seen[fact] += 1
         self.kinds[fact[0]] += 1
-        if fact[0] == "delivered":
-            record = self.cluster.topics[topic].partitions[partition].records[offset]
-            self.verdicts.delivered(fact[1:3], record)
-            return
         if fact[0] == "commit":
             self.verdicts.written(fact[1:3])
         assert fact in self._expected, f"{topic}-{partition}@{offset}: {fact} was never decided"
@@ -205,9 +184,6 @@ class Audit:
         record = self.cluster.topics[topic].partitions[partition].records[offset]
         if topic == self.applications.names.settled:
             return _mark_facts(record.value or b"", partition)
-        if topic == self.applications.names.direct_op:
-            is_feedback = text_value(record.headers, properties.TAGS) == properties.OP_TAG_FENCED
-            return [("fence", partition, int(record.value or 0))] if is_feedback else []
         return [self._fact(topic, partition, offset)]
 
     def _fact(self, topic: str, partition: int, offset: int) -> Fact:
@@ -226,8 +202,14 @@ class Audit:
         if topic == names.discarded:
             return ("discard", *position)
         if topic in REAL_TOPICS:
-            return ("delivered" if session_of(record) else "commit", *position)
+            return ("commit", *position)
         return ("check", *position, _number(headers, properties.TRANSACTION_CHECK_TIMES))
+
+
+def expired_in(outcomes: dict[int, list[Outcome]]) -> int:
+    """Return how many halves a batch discards for their age."""
+    pages = (page for pages in outcomes.values() for page in pages)
+    return sum(page.action.tolist().count(Action.DISCARD_EXPIRED) for page in pages)
 
 
 def _facts(outcome: Outcome, state_partition: int, batch: int) -> list[Fact]:
@@ -249,8 +231,6 @@ def _facts(outcome: Outcome, state_partition: int, batch: int) -> list[Fact]:
             found.append(("discard", outcome.partition, offset))
         elif action == Action.REFUSE_OP:
             found.append(("refused op", outcome.partition, source))
-        elif action == Action.FENCE:
-            found.append(("fence", outcome.partition, offset))
     return found + _mark_facts(pack_settled(outcome, batch), state_partition)
 
 
@@ -272,7 +252,7 @@ def _refused_fact(headers: Headers, names: TopicNames) -> Fact:
     # A final that has no place is refused instead: final or refused, one of the two and once.
     if origin == names.half:
         return ("commit", partition, offset)
-    return ("refused op", partition, offset + DIRECT_SOURCE * (origin == names.direct_op))
+    return ("refused op", partition, offset)
 
 
 def _number(headers: Headers, name: str) -> int:

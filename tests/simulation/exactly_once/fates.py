@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from random import Random
 from zlib import crc32
 
-from tests.simulation.exactly_once.actors import Actor, Process, Stage
+from tests.simulation.exactly_once.actors import Actor, Stage
 
-from checkback.client.direct.session import RETRY_BACKOFF_MS
+from checkback.sinks.kafka.transaction import RETRY_BACKOFF_MS
 from checkback.testing.fake_kafka import Awaits, Fault, SimulatedCrash
 
 STEP_MS = 1.0
-SPOKEN_FOR_WITHIN_MS = 600_000.0
 REFUSED, LOST, HANGS = Fault.REFUSED, Fault.LOST, Fault.HANGS
 LATE, TWICE = Fault.LATE, Fault.TWICE
 FAULTS: dict[str, tuple[Fault, ...]] = {
@@ -34,15 +33,6 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "describe_configs": (REFUSED,),
 }
 """What may go wrong with a call, beside that its caller dies."""
-SERVICE_FAULTS = {
-    "flush": (REFUSED,),
-    "init_transactions": (REFUSED, LOST, HANGS),
-    "fence": (HANGS,),
-    "commit_transaction": (REFUSED, LOST, LATE, TWICE, TWICE, TWICE, TWICE),
-    "send op": (LOST,),
-    "confirm op": (REFUSED, LOST),
-}
-"""The same for calls of the application's processes, which deliver directly."""
 
 
 @dataclass(frozen=True)
@@ -68,15 +58,6 @@ class Chances:
     slow_marker: float = 0.15
 
 
-SERVICE_CHANCES = Chances(crash=0.01, turn=0.15, sleep=0.015, fault=0.08, sends_already=0.5)
-"""A process that delivers directly makes few calls for each message."""
-SERVICE_FAULT_CHANCES = {"commit_transaction": 0.3, "fence": 0.3}
-"""Everything depends on these two."""
-DELIVERING = ("begin_transaction", "flush", "commit_transaction")
-"""Calls at which an owner falls asleep ten times as often: what it does later can do harm."""
-DELIVERING_SLEEPS = 10
-
-
 class Fates(Awaits):
     """Decides at each await, and keeps what it decided.
 
@@ -91,20 +72,17 @@ class Fates(Awaits):
         self.stage = stage
         self.random = random
         self.chances = chances
-        self.service_chances = SERVICE_CHANCES
         self.is_calm = False
         self.crashed_at: Counter[tuple[str, str]] = Counter()
-        self.services_died_at: Counter[tuple[str, str]] = Counter()
         self.met: Counter[str] = Counter()
         self.hash = 0
         self.told: list[str] | None = None
-        self.spoken_for: Callable[[Process, str], int] = lambda _process, _how: 0
         self.flushed: Callable[[], None] = lambda: None
         self._went_wrong: dict[tuple[str, str], bool] = {}
 
     @property
     def crashes(self) -> int:
-        """Those of the pipeline."""
+        """How many there were."""
         return self.crashed_at.total()
 
     def before(self, call: str) -> Fault | None:
@@ -119,7 +97,7 @@ class Fates(Awaits):
 
     def after(self, call: str) -> None:
         actor = self.stage.current
-        if call == "flush" and actor is not None and not actor.process.is_service:
+        if call == "flush" and actor is not None:
             self.flushed()
         if actor is not None and not self.is_calm:
             self._perhaps_die(actor, call, "after")
@@ -136,9 +114,7 @@ class Fates(Awaits):
         return True
 
     def sends_already(self) -> bool:
-        actor = self.stage.current
-        chances = self.chances if actor is None else self._chances_of(actor)
-        return self.random.random() < chances.sends_already
+        return self.random.random() < self.chances.sends_already
 
     def fetched(self, most: int) -> int:
         return min(most, self.random.choice((1, 3, most)))
@@ -160,8 +136,7 @@ class Fates(Awaits):
             SimulatedCrash: always.
         """
         actor.process.is_dead = True
-        counted = self.services_died_at if actor.process.is_service else self.crashed_at
-        counted[call, side] += 1
+        self.crashed_at[call, side] += 1
         self.tell(f"{actor.name} dies {side} {call}")
         raise SimulatedCrash
 
@@ -177,53 +152,29 @@ class Fates(Awaits):
         self.clock.now_ms += STEP_MS
         self.tell(f"{actor.name} {call}")
 
-    def _chances_of(self, actor: Actor) -> Chances:
-        return self.service_chances if actor.process.is_service else self.chances
-
     def _perhaps_die(self, actor: Actor, call: str, side: str) -> None:
-        chances, draw = self._chances_of(actor), self.random.random()
+        chances, draw = self.chances, self.random.random()
         if draw < chances.crash:
             self.kill(actor, call, side)
         draw -= chances.crash
-        is_delivering = actor.process.is_service and call in DELIVERING
         if draw < chances.turn:
             self.stage.pause(None, self.clock.now_ms)
-        elif draw < chances.turn + chances.sleep * (DELIVERING_SLEEPS if is_delivering else 1):
+        elif draw < chances.turn + chances.sleep:
             pause_ms = self.random.choice((300.0, 4_000.0, 12_000.0, 30_000.0))
             self.tell(f"{actor.name} is suspended {side} {call}")
-            if actor.process.is_service:
-                self._suspend_service(actor.process, pause_ms)
-            else:
-                self.met["zombies"] += 1
-                self.stage.pause(None, self.clock.now_ms + pause_ms)
-
-    def _suspend_service(self, process: Process, pause_ms: float) -> None:
-        """Let it sleep, mostly until somebody has spoken for it: then it does most harm."""
-        self.met["suspended services"] += 1
-        if self.random.random() < 0.3:
+            self.met["zombies"] += 1
             self.stage.pause(None, self.clock.now_ms + pause_ms)
-            return
-        how = self.random.choice(("answered", "fenced"))
-        before = self.spoken_for(process, how)
-        until_ms = self.clock.now_ms + SPOKEN_FOR_WITHIN_MS
-        self.stage.pause(lambda: self.spoken_for(process, how) > before, until_ms)
-        self.met[f"zombies that were {how}"] += self.spoken_for(process, how) > before
 
     def _fault(self, actor: Actor, call: str) -> Fault | None:
-        is_service = actor.process.is_service
-        possible = (SERVICE_FAULTS if is_service else FAULTS).get(call)
+        possible = FAULTS.get(call)
         if possible is None:
             return None
         key = (actor.process.name, call)
-        chances = self._chances_of(actor)
-        chance = chances.again if self._went_wrong.get(key) else chances.fault
-        if is_service:
-            chance = SERVICE_FAULT_CHANCES.get(call, chance)
+        chance = self.chances.again if self._went_wrong.get(key) else self.chances.fault
         self._went_wrong[key] = self.random.random() < chance
         if not self._went_wrong[key]:
             return None
         fault = self.random.choice(possible)
-        of = "service's " if is_service else ""
-        self.met[f"{of}{call} {fault.name.lower()}"] += 1
+        self.met[f"{call} {fault.name.lower()}"] += 1
         self.tell(f"{actor.name} {call} {fault.name}")
         return fault

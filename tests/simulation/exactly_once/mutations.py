@@ -242,7 +242,7 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "a part counts as the whole": Mutation(_part_counts_as_the_whole),
     "a producer goes on after a repeated commit": Mutation(
-        _goes_on_after_a_repeated_commit, chances=Chances(fault=0.1)
+        _goes_on_after_a_repeated_commit, chances=Chances(crash=0.004, fault=0.15)
     ),
     "state version of the wrong batch": Mutation(_newest_state),
     "a replay decides by its own clock": Mutation(_replay_by_its_own_clock),

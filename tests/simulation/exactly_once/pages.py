@@ -14,27 +14,20 @@ from tests.simulation.exactly_once.checkpoint import PageKey, Pages, Plan
 from checkback.protocol import properties
 from checkback.protocol.properties import text_value
 from checkback.protocol.topics import TopicNames
-from checkback.state import CLOSED, DIRECT_SOURCE, EventKind, Events, Outcome, Page, decide
+from checkback.state import EventKind, Events, Outcome, Page, decide
 from checkback.state.identity import identity_words
 from checkback.testing.fake_kafka import Cluster
 from checkback.testing.fake_kafka.log import PartitionLog
 
-DELIVERED = properties.TRANSACTION_DELIVERED
 PAGE_SIZE = 6
 Inputs = dict[PageKey, Events]
 
 
 def _events_of(rows: list[Record]) -> Events:
     """Return records in the engine's form, with the identities that the sink compares halves by."""
-    words = [_words(one) for one in rows]
+    words = [identity_words(b"g%d" % one.group, b"t%d" % one.transaction) for one in rows]
     first, rest = np.array(words, np.int64).reshape(-1, 2).T
     return replace(events_of(rows), identity=first, identity_rest=rest)
-
-
-def _words(one: Record) -> tuple[int, int]:
-    if one.kind == EventKind.FENCED:  # it says of which half, and nothing else
-        return one.detail, 0
-    return identity_words(b"g%d" % one.group, b"t%d" % one.transaction)
 
 
 def state_partition_of(page: PageKey, state_partitions: int) -> int:
@@ -124,24 +117,12 @@ def _records(plan: Plan, cluster: Cluster, names: TopicNames) -> Iterator[tuple[
 
 
 def _read(topic: str, names: TopicNames) -> Callable[[int, bytes, properties.Headers, int], Record]:
-    return {names.half: _half, names.direct_op: _direct_op}.get(topic, _op)
+    return _half if topic == names.half else _op
 
 
 def _half(offset: int, _: bytes, headers: properties.Headers, time_ms: int) -> Record:
     group, number = _identity(headers)
-    is_direct = bool(text_value(headers, properties.DIRECT_ID))
-    kind = EventKind.DIRECT_HALF if is_direct else EventKind.HALF
-    return Record(kind, offset, offset, time_ms, group, number, -1)
-
-
-def _direct_op(offset: int, value: bytes, headers: properties.Headers, time_ms: int) -> Record:
-    source = offset + DIRECT_SOURCE
-    if text_value(headers, properties.TAGS) == properties.OP_TAG_FENCED:
-        identity = int(text_value(headers, properties.FENCED_HALF) or 0)
-        return Record(EventKind.FENCED, int(value), source, time_ms, detail=identity)
-    found = _op(source, value, headers, time_ms)
-    is_closed = bool(text_value(headers, properties.DIRECT_CLOSED))
-    return found._replace(detail=found.detail + CLOSED * is_closed)
+    return Record(EventKind.HALF, offset, offset, time_ms, group, number, -1)
 
 
 def _op(source: int, value: bytes, headers: properties.Headers, time_ms: int) -> Record:
@@ -181,12 +162,6 @@ class Reference:
                 batch[state_partition_of(key, self.state_partitions)].append(outcome)
         self.batches.append(batch)
         return batch
-
-    @property
-    def delivered_waiting(self) -> int:
-        """How many delivered ops wait for a half."""
-        waiting = [Page.unpack(blob).waiting.state for blob, _ in self.pages.values()]
-        return sum(int(np.count_nonzero(one & ~CLOSED == DELIVERED)) for one in waiting)
 
     @property
     def pending(self) -> int:

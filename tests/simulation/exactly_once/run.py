@@ -1,13 +1,11 @@
 """One simulated life of a checkpoint: drivers come and go, and all of it follows from one seed.
 
 Real: the sink from `Writers` down (without its compiled part), fencing at start, the look at the
-markers before it, the rules of the pages; of the client what delivers directly and what answers for
-those who do. Simulated: Kafka, time, Spark's logs, state versions, tasks and drivers, applications
-and how their halves and ops are sent. Not in it: Spark's JVM, state files and Kafka source,
-decoding in Java, the ledger, forwarding inside librdkafka, what the brokers themselves may lose,
-torn files in the checkpoint, an operator who sets a marker together with metadata that looks like
-ours; of the direct path Kafka's second transaction protocol, which librdkafka does not speak (the
-model in tests/model/ does).
+markers before it, the rules of the pages. Simulated: Kafka, time, Spark's logs, state versions,
+tasks and drivers, applications and how their halves and ops are sent. Not in it: Spark's JVM, state
+files and Kafka source, decoding in Java, the ledger, forwarding inside librdkafka, what the brokers
+themselves may lose, torn files in the checkpoint, an operator who sets a marker together with
+metadata that looks like the job's.
 """
 
 from __future__ import annotations
@@ -19,18 +17,19 @@ from random import Random
 from confluent_kafka import TopicPartition
 from tests.simulation.exactly_once import pages
 from tests.simulation.exactly_once.actors import Actor, Stage
-from tests.simulation.exactly_once.application import NARROW_BYTES, Applications
-from tests.simulation.exactly_once.audit import Audit
+from tests.simulation.exactly_once.application import (
+    HALF_PARTITIONS,
+    NARROW_BYTES,
+    Applications,
+)
+from tests.simulation.exactly_once.audit import Audit, expired_in
 from tests.simulation.exactly_once.checkpoint import Checkpoint, ConcurrentLogError, Plan
 from tests.simulation.exactly_once.fates import Chances, Fates
 from tests.simulation.exactly_once.pages import Reference, inputs_of
-from tests.simulation.exactly_once.services import HALF_PARTITIONS, Services
 from tests.simulation.exactly_once.spark import Driver
-from tests.simulation.exactly_once.staged import client_installed
 from tests.simulation.exactly_once.worlds import DAY_MS, World, kind_of, world_of
 
 from checkback.protocol.configuration import Settings
-from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.state import ALL_READ
@@ -43,8 +42,6 @@ CRASHES = 60
 STEPS_MAX = 60_000
 STARTS_MAX = 400
 EVENTS_PER_BATCH_MAX = 12
-IDS_KEPT_MS = 7 * DAY_MS
-"""The brokers' transactional.id.expiration.ms."""
 ALL_TRANSACTIONS_END_MS = 700_000
 
 
@@ -81,8 +78,6 @@ class Run:
         self.checkpoint = Checkpoint(self.fates, overwrites=self.world.overwrites)
         self.checkpoint.planned = self._planned
         self.applications = Applications(self.cluster, self.random)
-        if self.world.direct:
-            self.applications.services = Services(self.applications, self.stage, self.fates)
         self.names = self.applications.names
         self.reference = Reference(self.state_partitions)
         self.audit = Audit(self.cluster, self.applications, self.reference)
@@ -110,10 +105,7 @@ class Run:
             AssertionError: something does not hold; its note says how to repeat it.
         """
         try:
-            with (
-                installed(self.cluster),
-                client_installed(self.stage, self.cluster, self.random),
-            ):
+            with installed(self.cluster):
                 self.applications.make_topics()
                 try:
                     self._live()
@@ -130,10 +122,7 @@ class Run:
 
     def is_over(self) -> bool:
         """Tell whether all is calm and everything has its verdict."""
-        services = self.applications.services
         if not self.fates.is_calm or self.reference.pending:
-            return False
-        if services is not None and not services.is_idle:
             return False
         plan = self.checkpoint.plans.get(max(self.checkpoint.plans, default=-1))
         return plan is not None and dict(plan.ends) == self._ends(plan, None)
@@ -167,11 +156,9 @@ class Run:
         """Take in that a plan was written."""
         assert batch == len(self.reference.batches), f"batch {batch} was planned twice"
         inputs = inputs_of(plan, self.cluster, self.names)
-        # Nothing goes wrong in a calm world, but for another driver's leaps in time.
-        sure = self.fates.is_calm and not self.world.two_drivers
         outcomes = self.reference.extend(plan, inputs)
-        self.audit.planned(outcomes, fences_sure=sure)
-        self.fates.met["fenced and expired"] += self.audit.fenced_and_expired(outcomes)
+        self.audit.planned(outcomes)
+        self.fates.met["expired"] += expired_in(outcomes)
 
     def _expect(self, actor: Actor) -> None:
         """See how somebody ended; nobody may end with a failure that no user was told of."""
@@ -190,7 +177,7 @@ class Run:
 
     def _ends(self, before: Plan | None, most: int | None) -> dict[tuple[str, int], int]:
         ends, names = {}, self.names
-        for topic in (names.half, names.op, names.direct_op, names.feedback):
+        for topic in (names.half, names.op, names.feedback):
             for partition in range(HALF_PARTITIONS):
                 log = self.cluster.topics[topic].partitions[partition]
                 first = 0 if before is None else before.ends[topic, partition]
@@ -278,18 +265,12 @@ class Run:
                 self.fates.met["leader changed"] += 1
 
     def _let_days_pass(self) -> None:
-        """Let halves grow too old, and brokers forget the sessions that nobody uses.
-
-        Not the sinks' ids: who wrote nothing for so long writes a marker before.
-        """
+        """Let halves grow too old."""
         days = self.random.choice((1, 1, 8))
         self.clock.now_ms += days * DAY_MS + self.random.choice((-1_000, 1_000, 60_000))
         self.cluster.tick()
-        before_ms = self.clock.now_ms - IDS_KEPT_MS
-        expired = self.cluster.coordinator.expire(DIRECT_ID_PREFIX, before_ms)
         self.fates.met["days passed"] += 1
-        self.fates.met["sessions expired"] += expired
-        self.fates.tell(f"{days} days passed, {expired} sessions expired")
+        self.fates.tell(f"{days} days passed")
 
     def _touch_markers(self) -> None:
         """Do to the markers what an operator does by mistake, or what time does."""

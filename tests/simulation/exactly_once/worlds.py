@@ -32,16 +32,13 @@ class World:
         two_drivers: a second driver may start while one runs.
         touched_markers: an operator resets or deletes the markers, or they expire.
         overwrites: ``offsets/N`` is put where nobody saw one, not created or refused.
-        direct: some producers deliver directly.
-        days_pass: now and then a day passes or eight, longer than halves are kept, and longer than
-            brokers know a transactional id that nobody uses.
+        days_pass: now and then a day passes or eight, longer than halves are kept.
     """
 
     state_partitions: int
     two_drivers: bool
     touched_markers: bool
     overwrites: bool
-    direct: bool = False
     days_pass: bool = False
 
     @property
@@ -53,16 +50,13 @@ class World:
 ONE_DRIVER = World(2, two_drivers=False, touched_markers=False, overwrites=False)
 TWO_DRIVERS = replace(ONE_DRIVER, two_drivers=True)
 TOUCHED = replace(ONE_DRIVER, touched_markers=True)
-DIRECT = replace(ONE_DRIVER, direct=True)
 STEADY = Chances(crash=0.004, sleep=0.002, fault=0.005)
-"""A pipeline that gets on with it: it asks and discards while an owner sleeps."""
+"""A pipeline that gets on with it."""
 KINDS: dict[str, tuple[World, Chances | None]] = {
     "one-driver": (ONE_DRIVER, None),
     "two-drivers": (TWO_DRIVERS, None),
     "touched": (TOUCHED, None),
-    "direct": (DIRECT, None),
-    "steady": (replace(DIRECT, state_partitions=1), STEADY),
-    "expiring": (replace(DIRECT, state_partitions=1, days_pass=True), STEADY),
+    "expiring": (replace(ONE_DRIVER, state_partitions=1, days_pass=True), STEADY),
 }
 """Worlds that have a name, by which a run of them is repeated."""
 
@@ -86,5 +80,4 @@ def world_of(random: Random) -> World:
         two_drivers=two_drivers and (not overwrites or OVERWRITES_WITH_TWO_DRIVERS),
         touched_markers=random.random() < 0.25,
         overwrites=overwrites,
-        direct=random.random() < 0.6,
     )

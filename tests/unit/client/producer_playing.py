@@ -147,9 +147,6 @@ class Clients:
         self.plain.append(Producer())
         return self.plain[-1]
 
-    def direct_producer(self, _: str) -> Producer:
-        return Producer()
-
     def check_consumer(self, _: str) -> Consumer:
         return Consumer()
 

@@ -40,7 +40,6 @@ class Scribbling(TransactionListener):
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
         self.execute_local_transaction(message, None)
         message.half_queue, message.queue_offset = 9, 99
-        message.direct_id, message.direct_closed = "", False
         message.requested_at_ms = 0
         return COMMIT
 
@@ -68,31 +67,21 @@ def test_a_listener_that_writes_over_its_message_changes_no_op(kafka: list[Clien
 
 def test_a_listener_that_writes_over_a_check_changes_no_answer() -> None:
     answered: list[tuple[int, int, str]] = []
-    closed: list[str] = []
 
-    def close(request: MessageExt, _: object) -> str:
-        closed.append(request.direct_id)
-        return request.direct_id
-
-    def confirm(op: Any, _: float, *, is_direct: bool) -> bool:
-        assert is_direct
+    def confirm(op: Any, _: float) -> bool:
         answered.append((op.half_partition, op.half_offset, op.transaction_id))
         return True
 
     ops: Any = SimpleNamespace(send_confirmed=confirm)
-    direct: Any = SimpleNamespace(known_outcome=lambda _: None, close=close)
     answers = CheckAnswers(
-        listener=Scribbling(), producer_group="g", doubts=Doubts(), ops=ops, direct=direct,
+        listener=Scribbling(), producer_group="g", doubts=Doubts(), ops=ops,
         counters=Counters(), clock=BrokerClock(), try_timeout_s=1, stopping=threading.Event(),
     )  # fmt: skip
-    request = MessageExt(
-        "paid", b"x", transaction_id="u", half_queue=1, queue_offset=7, direct_id="session"
-    )
+    request = MessageExt("paid", b"x", transaction_id="u", half_queue=1, queue_offset=7)
 
     assert answers.answer(request)
 
     assert answered == [(1, 7, "u")]
-    assert closed == ["session"]
 
 
 @pytest.mark.parametrize("queue_id", ["3", [3], {}, 3.0, float("nan"), b"3"])

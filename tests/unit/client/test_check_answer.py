@@ -14,9 +14,6 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.direct.direct_checks import DirectChecks
-from checkback.client.direct.fences import Fences
-from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.doubts import Doubts
 from checkback.client.half_producer import HalfProducer
 from checkback.client.listener import LocalTransactionState
@@ -88,9 +85,7 @@ class Stage:
             budget_ms=5_000, tries_max=1, avoid_faults=False,
         )  # fmt: skip
         plain: Any = lambda *_: Kafka()  # noqa: E731
-        ops = OpProducer(
-            plain, lambda: halves.polled, "op", "direct", "g", counters, renew=halves.renew
-        )
+        ops = OpProducer(plain, lambda: halves.polled, "op", "g", counters, renew=halves.renew)
         listener: Any = SimpleNamespace(
             check_local_transaction=lambda _: LocalTransactionState.COMMIT_MESSAGE
         )
@@ -99,7 +94,6 @@ class Stage:
             producer_group="g",
             doubts=doubts,
             ops=ops,
-            direct=DirectChecks(OwnHalves(), Fences(lambda _: None, "", "g", counters), 1),
             counters=counters,
             clock=clock,
             try_timeout_s=1,
@@ -109,7 +103,7 @@ class Stage:
 
 def request() -> Any:
     return SimpleNamespace(
-        transaction_id="u", half_queue=0, queue_offset=7, direct_id="",
+        transaction_id="u", half_queue=0, queue_offset=7,
         requested_at_ms=BROKERS_TIME_MS, check_interval_ms=60_000,
     )  # fmt: skip
 

@@ -15,9 +15,6 @@ from checkback.client import LocalTransactionState
 from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.counters import Counters
-from checkback.client.direct.direct_checks import DirectChecks
-from checkback.client.direct.fences import Fences
-from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.doubts import Doubts
 from checkback.client.half import Half
 from checkback.client.half_producer import HalfProducer
@@ -154,7 +151,7 @@ def test_an_op_is_signed_as_it_is_sent(is_confirmed: bool) -> None:
     kafka: Any = Producer()
     polled = PolledProducer(lambda: kafka, "test")
     opened: Any = lambda *_: kafka  # noqa: E731
-    ops = OpProducer(opened, lambda: polled, "op", "direct", "g", Counters(), SIGNER)
+    ops = OpProducer(opened, lambda: polled, "op", "g", Counters(), SIGNER)
     op = Op(2, 41, "g", "u", 8)
 
     if is_confirmed:
@@ -183,7 +180,7 @@ def test_a_copy_of_a_half_is_rolled_back(offset: int, state: LocalTransactionSta
         check_local_transaction=lambda _: LocalTransactionState.COMMIT_MESSAGE
     )
 
-    def send_confirmed(op: Op, _: float, *, is_direct: bool) -> bool:
+    def send_confirmed(op: Op, _: float) -> bool:
         sent.append(op)
         return True
 
@@ -195,7 +192,6 @@ def test_a_copy_of_a_half_is_rolled_back(offset: int, state: LocalTransactionSta
         producer_group="g",
         doubts=Doubts(),
         ops=ops,
-        direct=DirectChecks(OwnHalves(), Fences(lambda _: None, "", "g", Counters()), 1),
         counters=Counters(),
         clock=BrokerClock(),
         try_timeout_s=1,
@@ -203,7 +199,7 @@ def test_a_copy_of_a_half_is_rolled_back(offset: int, state: LocalTransactionSta
         stored=stored,
     )
     request: Any = SimpleNamespace(
-        transaction_id="u", half_queue=1, queue_offset=offset, check_interval_ms=None, direct_id=""
+        transaction_id="u", half_queue=1, queue_offset=offset, check_interval_ms=None
     )
 
     assert checks.answer(request)

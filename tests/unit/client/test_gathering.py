@@ -12,7 +12,6 @@ from confluent_kafka import KafkaError
 from checkback.client import half_producer
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.counters import Counters
-from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.doubts import Doubts
 from checkback.client.half import Half
 from checkback.client.half_producer import HalfProducer
@@ -69,13 +68,12 @@ class World:
         producers.append(Kafka())
         return producers[-1]
 
-    def begin(self, *, is_direct: bool = False) -> Iterator[tuple[ThreadReport, float]]:
+    def begin(self) -> Iterator[tuple[ThreadReport, float]]:
         headers = half_headers(
             producer_group="g", transaction_id="u", real_topic="t", properties={}
         )
         message = Message("t", b"x", transaction_id="u")
         half = Half(message, None, headers, lambda: "v", 5.0)
-        half.direct = DirectHalf("u", "session", 0) if is_direct else None
         tries = self.producer.tries(half, ThreadReport)
         self.report, _ = next(tries)
         return tries
@@ -108,28 +106,21 @@ def test_one_half_goes_at_once_and_one_of_many_is_gathered() -> None:
     assert (world.at_once[0].is_closed, world.gathering[0].is_closed) == (True, True)
 
 
-@pytest.mark.parametrize("is_direct", [False, True])
-def test_gathered_halves_share_a_partition_for_a_while(
-    monkeypatch: pytest.MonkeyPatch, *, is_direct: bool
-) -> None:
+def test_gathered_halves_share_a_partition_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half_producer, "SHARED_TURN_S", 3_600.0)
     world = World()
-    under_way = [world.begin(is_direct=is_direct) for _ in range(5)]
+    under_way = [world.begin() for _ in range(5)]
     partitions = [record[3] for record in world.gathering[0].sent]
     assert (len(partitions), len(set(partitions))) == (4, 1)
     del under_way
     world.producer.close(1)
 
 
-@pytest.mark.parametrize(("is_direct", "partitions"), [(False, [0, 1, 0]), (True, [0, 0, 0])])
-def test_few_halves_go_by_turns_and_few_direct_ones_share_a_partition(
-    monkeypatch: pytest.MonkeyPatch, *, is_direct: bool, partitions: list[int]
-) -> None:
-    monkeypatch.setattr(half_producer, "SHARED_TURN_S", 3_600.0)
+def test_few_halves_go_by_turns() -> None:
     world = World()
     for _ in range(3):
-        world.begin(is_direct=is_direct)
-    assert [record[3] for record in world.at_once[0].sent] == partitions
+        world.begin()
+    assert [record[3] for record in world.at_once[0].sent] == [0, 1, 0]
     world.producer.close(1)
 
 

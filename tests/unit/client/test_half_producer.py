@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.client import half_producer
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.direct.direct_half import DirectHalf
 from checkback.client.doubts import Doubts
 from checkback.client.half import Half
 from checkback.client.half_producer import HalfProducer
@@ -239,32 +237,6 @@ def test_where_no_thread_is_left_to_replace_it_the_half_is_in_doubt_or_elsewhere
     with pytest.raises(SendError) as raised:
         world.store()
     assert raised.value.fields["in_doubt"]
-
-
-@pytest.mark.parametrize(("shared_s", "expected"), [(3_600.0, 1), (0.0, 3)])
-def test_direct_halves_that_follow_each_other_share_a_partition(
-    shared_s: float, expected: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(half_producer, "SHARED_TURN_S", shared_s)
-    world = World()
-    halves = [world.half() for _ in range(3)]
-    for half in halves:
-        half.direct = DirectHalf("u", "session", 0)
-        world.producer.store(half)
-
-    assert len({half.partition for half in halves}) == expected
-
-
-def test_a_direct_half_that_is_tried_again_leaves_the_partition_of_the_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(half_producer, "SHARED_TURN_S", 3_600.0)
-    world = World(TOO_FEW, TOO_FEW)
-    half = world.half()
-    half.direct = DirectHalf("u", "session", 0)
-    world.producer.store(half)
-
-    assert sorted(partition for partition, _ in world.kafka.sent) == [0, 1, 2]
 
 
 def test_facts_are_asked_for_by_name() -> None:

@@ -15,7 +15,6 @@ OPENED: dict[str, Callable[[KafkaClients], Any]] = {
     "halves": lambda clients: clients.half_producer(print),
     "plain messages": lambda clients: clients.plain_producer(print),
     "ops": lambda clients: clients.op_producer(print, print),
-    "a direct session": lambda clients: clients.direct_producer("id"),
 }
 
 
@@ -53,7 +52,7 @@ def test_only_producers_that_are_replaced_may_be_given_up_by_librdkafka(
     what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = given(monkeypatch, what, {"enable.idempotence": "true", "acks": "0"})
-    assert settings["enable.idempotence"] is (what in ("halves", "a direct session"))
+    assert settings["enable.idempotence"] is (what == "halves")
     assert settings["acks"] == "all"
 
 

@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,9 +20,6 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.direct.direct_half import DirectHalf
-from checkback.client.direct.lane import Lane
-from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.fault_tolerance import FaultTable
 from checkback.client.op_producer import OpProducer
 from checkback.client.opentelemetry import OpenTelemetryTracing
@@ -93,12 +89,11 @@ def test_a_start_that_fails_leaves_nothing_open(kafka: list[Clients]) -> None:
     assert producer.shutdown() == 0
 
 
-@pytest.mark.parametrize("started", range(6))
+@pytest.mark.parametrize("started", range(5))
 def test_a_start_that_lacks_threads_says_so_and_leaves_nothing_open(
     kafka: list[Clients], monkeypatch: pytest.MonkeyPatch, started: int
 ) -> None:
-    options = {"direct_delivery": True, "start_timeout_ms": 20}
-    producer, left, start = producer_of(**options), [started], threading.Thread.start
+    producer, left, start = producer_of(), [started], threading.Thread.start
 
     def limited(thread: threading.Thread) -> None:
         if not left[0]:
@@ -110,7 +105,7 @@ def test_a_start_that_lacks_threads_says_so_and_leaves_nothing_open(
         patched.setattr(threading.Thread, "start", limited)
         with pytest.raises(PrerequisiteError, match=r"can't start new thread|no thread can be"):
             producer.start()
-    names = ("checkback-RMQ", "checkback-status", "checkback-direct", "checkback-check")
+    names = ("checkback-RMQ", "checkback-status", "checkback-check")
     wait_until(
         lambda: not [one for one in threading.enumerate() if one.name.startswith(names)],
         10, "the end of all threads",
@@ -189,7 +184,7 @@ def test_the_last_ops_are_sent_although_the_time_of_a_shutdown_is_over() -> None
             return int(self.looks > 0)
 
     late: Any = Late()
-    ops = OpProducer(lambda *_: late, lambda: None, "op", "direct", "g", Counters())  # type: ignore[arg-type,return-value]
+    ops = OpProducer(lambda *_: late, lambda: None, "op", "g", Counters())  # type: ignore[arg-type,return-value]
     ops.close(0)
     assert not late.purged
 
@@ -252,11 +247,10 @@ def interrupted_at_every_line(of: type, call: Callable[[], object], handler: Any
 
 
 def test_a_signal_handler_may_count_what_its_thread_is_counting() -> None:
-    """What it shuts down falls back, and that is counted."""
     counters = Counters()
 
     def count() -> None:
-        counters.add(ClientEvent.DIRECT_FELL_BACK)
+        counters.add(ClientEvent.SEND_FAILED)
 
     assert interrupted_at_every_line(Counters, lambda: counters.add(ClientEvent.SENT), count)
     assert counters.snapshot()[ClientEvent.SENT] == 1
@@ -271,34 +265,6 @@ def test_a_signal_handler_may_learn_of_a_broker_that_its_thread_looks_at() -> No
     assert interrupted_at_every_line(
         FaultTable, lambda: faults.failed(1, 0.0, reachable=True), answered
     )
-
-
-def test_a_signal_handler_waits_for_no_lock_that_its_own_thread_holds() -> None:
-    """It shuts the producer down while the thread that it interrupts queues a half."""
-    own = OwnHalves()
-    owner: Any = SimpleNamespace(fell_back=lambda *_: None)
-    lane = Lane(0, own, owner)
-    lane.start()
-    interrupted: list[str] = []
-
-    class Half(DirectHalf):
-        """Is interrupted where it is looked at inside a lock."""
-
-        __slots__ = ()
-
-        def __getattribute__(self, name: str) -> Any:
-            if name in {"session_id", "state"} and name not in interrupted:
-                interrupted.append(name)
-                own.close(DirectHalf("v", "", 0))
-                lane.close(0)
-            return super().__getattribute__(name)
-
-    thread = threading.Thread(target=lane.put, args=(Half("u", "", 0),), daemon=True)
-    thread.start()
-    thread.join(5)
-
-    assert not thread.is_alive()
-    assert sorted(interrupted) == ["session_id", "state"]
 
 
 def test_a_plain_send_beside_a_shutdown_opens_nothing(kafka: list[Clients]) -> None:

@@ -159,7 +159,7 @@ class Ops:
         self.counters = Counters()
         self.failed: Any = None
         self.polled = PolledProducer(lambda: self.confirming, "test")
-        self.ops = OpProducer(self.open, lambda: self.polled, "op", "direct", "g", self.counters)
+        self.ops = OpProducer(self.open, lambda: self.polled, "op", "g", self.counters)
 
     def open(self, _on_error: Any, on_failure: Any) -> Any:
         self.failed = on_failure
@@ -224,16 +224,3 @@ def test_a_wrong_prefix_is_told_with_those_that_are_there(there: list[str], told
     with pytest.raises(BrokerError, match=told) as refusal:
         require_half_and_op(facts, TopicNames("p-"))
     assert "The topic p-RMQ_SYS_TRANS_HALF_TOPIC" in str(refusal.value)
-
-
-def test_an_op_that_closes_a_direct_half_is_the_protocols_op_on_its_own_topic() -> None:
-    ops = Ops()
-
-    ops.ops.send_one_way(2, 42, "id", COMMIT, direct_closed="s")
-    ops.ops.send_one_way(2, 43, "id", LocalTransactionState.UNKNOW, "why", direct_closed="s")
-
-    plain = Op(2, 42, "g", "id", 8, direct_closed="s")
-    remarked = Op(2, 43, "g", "id", 0, remark="why", direct_closed="s")
-    assert [(one[0], one[1], one[7]) for one in ops.one_way.sent] == [
-        ("direct", op.value(), op.headers()) for op in (plain, remarked)
-    ]

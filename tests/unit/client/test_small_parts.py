@@ -190,24 +190,6 @@ def test_a_check_request_says_the_pipelines_interval() -> None:
     assert "TRANSACTION_CHECK_INTERVAL_MS" not in request.properties
 
 
-def test_only_the_pipeline_says_that_a_session_is_closed() -> None:
-    """A half that said so itself would be answered without a fence, and delivered a second time."""
-    half = [
-        *half_headers(producer_group="g", transaction_id="id", real_topic="t", properties={}),
-        ("DIRECT_ID", b"checkback-direct-g-1"),
-        ("DIRECT_CLOSED", b"checkback-direct-g-1"),
-    ]
-    for is_closed in (True, False):
-        headers = check_headers(half, 3, 42, 2, is_closed=is_closed)
-        request = read_check_request(None, b"x", headers, 0)
-        assert (request.direct_id, request.direct_closed) == ("checkback-direct-g-1", is_closed)
-
-
-def test_the_check_request_of_a_plain_half_speaks_of_no_session() -> None:
-    half = half_headers(producer_group="g", transaction_id="id", real_topic="t", properties={})
-    assert "DIRECT_CLOSED" not in dict(check_headers(half, 3, 42, 2, is_closed=True))
-
-
 def test_a_check_request_lacks_what_the_half_could_be_written_with_once_more() -> None:
     half = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={})
     signer = RecordSigner("orders-service", "a-secret", lambda: 1_000, "10.0.0.1")

@@ -13,8 +13,6 @@ from confluent_kafka import KafkaError, KafkaException
 from checkback.client.check_pool import CheckPool
 from checkback.client.check_service import CheckService
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.direct.lane import Lane
-from checkback.client.direct.own_halves import OwnHalves
 from checkback.client.options import ProducerOptions
 from checkback.client.polled_producer import PolledProducer, ThreadReport
 from checkback.client.status_watch import StatusWatch
@@ -139,28 +137,10 @@ def test_a_status_that_can_not_be_taken_is_followed_by_others() -> None:
     watch.close(5)
 
 
-def test_a_lane_goes_on_whatever_its_owner_raises() -> None:
-    calls: deque[str] = deque()
-    again = threading.Event()
-
-    class Owner:
-        def new_session_id(self) -> str:
-            calls.append("new")
-            if len(calls) > 1:
-                again.set()
-                raise RuntimeError
-            raise SystemExit
-
-    lane = Lane(0, OwnHalves(), Owner())  # type: ignore[arg-type]
-    lane.start()
-    assert again.wait(5)
-    lane.close(5)
-
-
 def test_a_metrics_callback_that_ends_its_thread_costs_no_step_after_it() -> None:
     def on_event(_: ClientEvent) -> None:
         leave()
 
     counters = Counters(on_event)
-    counters.add(ClientEvent.DIRECT_FELL_BACK, 2)
-    assert counters.snapshot()[ClientEvent.DIRECT_FELL_BACK] == 2
+    counters.add(ClientEvent.SENT)
+    assert counters.snapshot()[ClientEvent.SENT] == 1

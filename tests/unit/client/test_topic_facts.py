@@ -133,7 +133,6 @@ def test_a_limit_that_a_broker_does_not_tell_keeps_nobody_from_sending(told: Any
         facts.check("t", MESSAGE, 2_000_000)
 
     assert facts.knows("t")
-    assert not facts.takes_transactions("t", b"k")
 
 
 def test_an_old_limit_serves_while_it_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,11 +162,9 @@ def test_a_topic_that_was_deleted_is_missed_after_a_while(monkeypatch: pytest.Mo
     brokers = Brokers()
     facts = facts_of(brokers)
     facts.check("t", MESSAGE, 10)
-    assert facts.takes_transactions("t", None)
     brokers.error = KafkaError.UNKNOWN_TOPIC_OR_PART
     facts.check("t", MESSAGE, 10)
     wait_until(lambda: not facts.knows("t"), what="the topic to be missed")
-    assert not facts.takes_transactions("t", None)
     with pytest.raises(NotFoundError):
         facts.check("t", MESSAGE, 10)
 
@@ -185,51 +182,6 @@ def test_a_topic_that_was_deleted_is_asked_for_within_a_minute(
     now_s += 61.0
     facts.check("t", MESSAGE, 10)
     wait_until(lambda: not facts.knows("t"), what="the topic to be missed")
-
-
-def test_a_topic_whose_settings_may_not_be_seen_any_more_takes_no_transactions(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("checkback.client.topic_facts.LIMITS_KEPT_S", -1.0)
-    brokers = Brokers()
-    facts = facts_of(brokers)
-    facts.check("t", MESSAGE, 10)
-    refused: Future[Any] = Future()
-    refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
-    brokers.describe_configs = lambda asked, **_: {asked[0]: refused}  # type: ignore[method-assign]
-    facts.check("t", MESSAGE, 10)
-    wait_until(lambda: not facts.takes_transactions("t", None), what="the right to be missed")
-
-
-@pytest.mark.parametrize(
-    ("settings", "without_key", "with_key"),
-    [
-        ({}, True, True),
-        ({"cleanup.policy": "delete"}, True, True),
-        ({"cleanup.policy": "compact"}, False, True),
-        ({"cleanup.policy": "compact,delete"}, False, True),
-        ({"message.timestamp.before.max.ms": "3600000"}, False, False),
-        ({"message.timestamp.before.max.ms": str(2**63 - 1)}, True, True),
-        (
-            {
-                "message.timestamp.before.max.ms": "3600000",
-                "message.timestamp.type": "LogAppendTime",
-            },
-            True,
-            True,
-        ),
-    ],
-)
-def test_a_topic_that_may_reject_a_record_takes_no_transactions(
-    settings: dict[str, str], without_key: bool, with_key: bool
-) -> None:
-    brokers = Brokers()
-    brokers.settings |= settings
-    facts = facts_of(brokers)
-    facts.check("t", MESSAGE, 10)
-
-    takes = facts.takes_transactions("t", None), facts.takes_transactions("t", b"k")
-    assert takes == (without_key, with_key)
 
 
 def test_leaders_are_asked_for_again_once_there_are_threads(
