@@ -1,34 +1,105 @@
-"""``checkback checkpoint``: inspect, verify, export, repartition and rebuild a checkpoint."""
+"""``checkback checkpoint``: inspect, verify, repartition and rebuild a checkpoint."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from checkback.commands.checkpoint_changes import export, inspect, problem_line, repartition
-from checkback.commands.checkpoint_rebuild import rebuild
 from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.commands.operator_options import yes_option
 from checkback.commands.settings import settings_options
-from checkback.commands.table import folded_lines, table_text, terminal_columns
+from checkback.commands.table import folded_lines, table_text, terminal_columns, terminal_text
+from checkback.deploy.jars import pipeline_jars
+from checkback.deploy.java import find_java
+from checkback.operations.timestamps import now_ms, time_text
 from checkback.protocol.configuration import Settings
+from checkback.protocol.durations import duration_text
 
 if TYPE_CHECKING:
     from checkback.operations.checkpoint.verification import Verification
+    from checkback.operations.rebuild.rebuild import RebuildReport
 
 
-@click.group(help="Inspect, verify, export, repartition or rebuild a checkpoint.")
+@click.group(help="Inspect, verify, repartition or rebuild a checkpoint.")
 def command() -> None:
     """Group the verbs."""
 
 
-command.add_command(inspect)
-command.add_command(export)
-command.add_command(repartition)
+@command.command()
+@output_option
+@settings_options
+def inspect(settings: Settings, output: CommandOutput) -> None:
+    """Show what a checkpoint holds.
+
+    Batches, offsets, lag, state and pending halves. Reads the last committed batch, also while the
+    pipeline runs.
+    """
+    # Imported late: what reads Kafka and the state loads slowly.
+    from checkback.operations.checkpoint.inspection import inspect as look
+    from checkback.operations.checkpoint.opening import open_state
+    from checkback.streaming.preflight import require_settings
+
+    require_settings(settings)
+    with open_state(settings) as store:
+        data = look(settings, store).as_data(now_ms())
+    text = inspection_text(data, terminal_columns())
+    output.show({"checkpoint": settings.checkpoint, **data}, text)
 
 
-command.add_command(rebuild)
+def inspection_text(data: dict[str, Any], columns: int | None) -> str:
+    """Return what a checkpoint holds for people, none wider than the terminal.
+
+    Args:
+        data: of the inspection.
+        columns: of the terminal; None: one line for each row and problem, however wide.
+    """
+    oldest, at = data["oldest_pending_ms"], data["committed_at_ms"]
+    facts = [
+        ("application", data["application_id"]),
+        ("query id", data["query_id"]),
+        ("planned batch", _dash(data["planned_batch"])),
+        ("committed batch", _dash(data["committed_batch"])),
+        ("of", "-" if at is None else time_text(at)),
+        ("records not read yet", _dash(data["lag"])),
+        ("pending", data["pending"]),
+        ("oldest pending", "-" if oldest is None else duration_text(oldest)),
+        ("page size", data["page_size"]),
+    ]
+    parts = [table_text(("", ""), facts).strip("\n").split("\n")]
+    parts += [[problem_line(one)] for one in data["problems"]]
+    told, *problems = ["\n".join(folded_lines(part, columns)) for part in parts]
+    tables = [_positions_text(data, columns), _state_text(data, columns)]
+    return "\n\n".join([told, *tables, *problems])
+
+
+def problem_line(problem: Mapping[str, str]) -> str:
+    """Return one of a checkpoint's problems for people, with what to do about it.
+
+    Args:
+        problem: as data; its file is empty where it has none.
+    """
+    at = f"{problem['code']} {problem['file']}".rstrip()
+    return f"{at}: {problem['says']} {problem['remedy']}"
+
+
+def _positions_text(data: dict[str, Any], columns: int | None) -> str:
+    keys = ("topic", "partition", "committed", "planned", "end", "lag")
+    rows = [[_dash(one[key]) for key in keys] for one in data["positions"]]
+    return table_text(keys, rows, columns)
+
+
+def _state_text(data: dict[str, Any], columns: int | None) -> str:
+    headings = ("state partition", "pages", "page bytes", "file bytes", "pending", "next batch")
+    keys = ("state_partition", "pages", "page_bytes", "file_bytes", "pending", "next_batch")
+    rows = [[_dash(one[key]) for key in keys] for one in data["state"]]
+    return table_text(headings, rows, columns)
+
+
+def _dash(value: object) -> str:
+    return "-" if value is None else str(value)
 
 
 @command.command()
@@ -79,5 +150,156 @@ def verification_text(path: str, found: Verification, columns: int | None) -> st
     return "\n".join(folded_lines(lines, columns))
 
 
-def _dash(number: int | None) -> str:
-    return "-" if number is None else str(number)
+@command.command()
+@click.argument("partitions", metavar="N", type=click.IntRange(min=1))
+@yes_option
+@output_option
+@settings_options
+def repartition(
+    settings: Settings, output: CommandOutput, partitions: int, is_certain: bool
+) -> None:
+    """Change a checkpoint to N state partitions. Stop the pipeline first.
+
+    Without --yes the command only says what it would do. Afterwards set state_partitions to N, or
+    leave the setting out.
+    """
+    find_java()
+    # Imported late, because Spark loads slowly.
+    from checkback.operations.checkpoint.opening import open_checkpoint
+    from checkback.operations.checkpoint.repartition import look_ahead, require_not_running
+    from checkback.operations.checkpoint.repartition import repartition as change
+    from checkback.streaming.preflight import require_settings
+
+    require_settings(settings)
+    require_not_running(settings)  # before Spark, which takes ten seconds to start
+    with open_checkpoint(settings) as (spark, store):
+        if not is_certain:
+            plan = look_ahead(settings, store, partitions)
+            output.show(
+                {"dry_run": True, "before": plan.before, "after": plan.after},
+                terminal_text(
+                    f"{plan.before} state partitions would become {plan.after}. "
+                    "Run again with --yes to do it."
+                ),
+            )
+            return
+        done = change(settings, spark, store, partitions)
+    output.show(
+        {"dry_run": False, **done.as_data()},
+        terminal_text(
+            f"{done.before} state partitions became {done.after}, in batch {done.batch_id}. "
+            f"Set state_partitions to {done.after}, or leave it out."
+        ),
+    )
+
+
+@command.command()
+@click.option(
+    "--from-topics",
+    is_flag=True,
+    help="Rebuild from the topics even if the checkpoint is whole or cutting off its end would do.",
+)
+@click.option(
+    "--unknown-are",
+    type=click.Choice(["pending", "settled"]),
+    help="How to treat halves whose marks may be gone; default: refuse.",
+)
+@yes_option
+@output_option
+@settings_options
+def rebuild(
+    settings: Settings,
+    output: CommandOutput,
+    is_certain: bool,
+    from_topics: bool,
+    unknown_are: Literal["pending", "settled"] | None,
+) -> None:
+    """Rebuild a lost or damaged checkpoint.
+
+    No final message is lost or written twice. The command first verifies the checkpoint. If only
+    its end is torn, it cuts the end off where that is safe. Otherwise it moves the damaged folder
+    aside and reads the topics: the settled marks say what is settled, the halves and ops what is
+    pending. Without --yes it only says what it would do. Stop the pipeline first: the command
+    refuses while it sees a pipeline write, and permanently fences one that is idle.
+    """
+    find_java()
+    jars = pipeline_jars(settings)
+    # Imported late, because Spark loads slowly.
+    from checkback.operations.rebuild.rebuild import Rebuild
+
+    report = Rebuild(settings, jars, is_certain, from_topics, unknown_are).run()
+    output.show(report.as_data(), terminal_text(report_text(report)))
+
+
+def report_text(report: RebuildReport) -> str:
+    """Return the report as text for people."""
+    wrong = [filter(None, ("wrong", one["file"], one["says"])) for one in report.problems]
+    lines = list(map(": ".join, wrong))
+    if report.how == "nothing":
+        return f"{report.checkpoint} is whole: there is nothing to rebuild."
+    lines += _cut_lines(report) if report.how == "cut" else _topic_lines(report)
+    if report.dry_run:
+        lines.append("Nothing was changed. Run again with --yes to do it.")
+    return "\n".join(lines)
+
+
+def _cut_lines(report: RebuildReport) -> list[str]:
+    cut = report.cut
+    if cut is None:
+        return []
+    does = "would be cut off" if report.dry_run else "was cut off"
+    last = "none" if cut.last_batch is None else str(cut.last_batch)
+    goes_on = (
+        "Spark plans the next batch again"
+        if cut.replayed is None
+        else f"batch {cut.replayed} runs again as planned, and is not written twice"
+    )
+    return [
+        (
+            f"{', '.join(cut.files)} {does} from {report.checkpoint}: last whole batch {last}; "
+            f"{goes_on}."
+        )
+    ]
+
+
+def _topic_lines(report: RebuildReport) -> list[str]:
+    lines = []
+    if report.moved_to:
+        lines.append(f"The old checkpoint is now {report.moved_to}.")
+    if report.ended_queries:
+        does = "would be ended" if report.dry_run else "were ended"
+        lines.append(f"Queries that {does} for good: {', '.join(report.ended_queries)}.")
+    counts = report.counts
+    if counts is not None:
+        does = "would be rebuilt" if report.dry_run else "is rebuilt"
+        lines += [
+            (
+                f"{report.checkpoint} {does} from the topics: {counts.halves} halves, "
+                f"{counts.settled} settled, {counts.pending} pending ({counts.asked} asked back), "
+                f"{counts.ops} ops and refusals left for the first batch."
+            )
+        ]
+        lines += _risk_lines(report)
+    if not report.dry_run:
+        done = ", ".join(f"{name} {number}" for name, number in sorted(report.first_batch.items()))
+        lines.append(f"First batch: {done or 'nothing to do'}.")
+        lines.append("Start the pipeline with the same settings.")
+    return lines
+
+
+def _risk_lines(report: RebuildReport) -> list[str]:
+    counts = report.counts
+    if counts is None:
+        return []
+    lines = []
+    if counts.lost:
+        lines.append(
+            f"At risk: {counts.lost} halves or ops whose half is gone from the half topic."
+        )
+    if counts.unknown:
+        lines.append(
+            f"At risk: {counts.unknown} halves whose marks may be gone. Choose with --unknown-are."
+        )
+    if counts.foreign:
+        lines.append(f"At risk: {counts.foreign} marks of other halves. The rebuild refuses that.")
+    return lines

@@ -1,21 +1,18 @@
-"""``checkback ledger``: read and maintain the Delta table of transaction events."""
+"""``checkback ledger``: a view of the Delta table of transaction events, and its upkeep."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from checkback.commands.core import CommandOutput, output_option
-from checkback.commands.operator_options import DurationType, listing_options
+from checkback.commands.operator_options import DurationType
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns, terminal_text
+from checkback.commands.table import terminal_text
 from checkback.deploy.jars import ensure_jars
-from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import ConfigurationError
@@ -23,33 +20,12 @@ from checkback.protocol.errors import ConfigurationError
 if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger
 
-HEADINGS: Final = (
-    "transaction id", "group", "real topic", "half", "age", "checks",
-)  # fmt: skip
 HOUR_MS: Final = 3_600_000
 
 
-@click.group(help="Read and maintain the Delta table of transaction events.")
+@click.group(help="Print a view of the ledger for Spark; maintain its Delta table.")
 def command() -> None:
     """Group the verbs."""
-
-
-@command.command()
-@listing_options
-@output_option
-@settings_options
-def pending(
-    settings: Settings, output: CommandOutput, older_than: int | None, group: str | None, limit: int
-) -> None:
-    """List the transactions that have no verdict in the ledger."""
-    from checkback.sinks.ledger.view import read_pending  # late: delta-rs loads slowly
-
-    ledger = _open(settings)
-    now = now_ms()
-    until_ms = None if older_than is None else now - older_than
-    found = read_pending(ledger, limit, stored_until_ms=until_ms, group=group)
-    rows = [_as_data(row, now) for row in found]
-    output.show({"pending": rows, "version": ledger.table.version()}, _text(rows))
 
 
 @command.command()
@@ -135,40 +111,3 @@ def _open(settings: Settings) -> DeltaLedger:
             key="ledger",
         )
     return DeltaLedger.open(settings.ledger)
-
-
-def _as_data(row: dict[str, Any], now: int) -> dict[str, Any]:
-    store_ms, asked_ms = _milliseconds(row["store_time"]), _milliseconds(row["asked_time"])
-    return {
-        "transaction_id": row["transaction_id"],
-        "group": row["producer_group"],
-        "real_topic": row["real_topic"],
-        "half_partition": row["half_partition"],
-        "half_offset": row["half_offset"],
-        "half_time_ms": store_ms,
-        "age_ms": None if store_ms is None else now - store_ms,
-        "check_times": row["check_times"],
-        "asked_at_ms": asked_ms,
-    }
-
-
-def _milliseconds(time: datetime | None) -> int | None:
-    return None if time is None else round(time.timestamp() * 1_000)
-
-
-def _text(rows: Sequence[dict[str, Any]]) -> str:
-    if not rows:
-        return "Nothing is pending."
-    return table_text(HEADINGS, [_cells(row) for row in rows], terminal_columns())
-
-
-def _cells(row: dict[str, Any]) -> tuple[object, ...]:
-    age_ms = row["age_ms"]
-    return (
-        row["transaction_id"] or "(the half was gone)",
-        row["group"],
-        row["real_topic"],
-        f"{row['half_partition']}:{row['half_offset']}",
-        "" if age_ms is None else duration_text(age_ms),
-        row["check_times"],
-    )

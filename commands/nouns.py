@@ -33,7 +33,7 @@ NOUNS: Final[dict[str, Noun]] = {
     "doctor": Noun("checkback.commands.doctor", "Check everything that the pipeline needs."),
     "jars": Noun("checkback.commands.jars", "Fetch the jars of Spark and Kafka."),
     "ledger": Noun(
-        "checkback.commands.ledger", "Read and maintain the ledger of transaction events."
+        "checkback.commands.ledger", "Print a view of the ledger; maintain its Delta table."
     ),
     "pending": Noun("checkback.commands.pending", "List what waits for a verdict."),
     "refused": Noun("checkback.commands.refused", "List refused records, and send finals again."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 import numpy as np
@@ -20,6 +21,8 @@ from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.source_record import PlacedRecord
 
 GROWTH: Final = 4
+RECORDS_AT_ONCE: Final = 10_000
+"""Halves whose records are in memory at once: only their names are kept."""
 SILENCE_POLLS_MAX: Final = 5
 """Somebody waits for the answer; a job may wait longer for its brokers."""
 
@@ -101,13 +104,15 @@ def look_up(reader: RecordReader, halves: Iterable[PendingHalf]) -> list[Pending
     Raises:
         BrokerError: the brokers do not answer, or refuse.
     """
-    by_place = {Position(half.partition, half.offset): half for half in halves}
-    found = records_at(reader, by_place)
     transactions = []
-    for at, half in by_place.items():
-        headers = _headers(found[at])
-        told = [names.text_value(headers, one) or "" for one in _SHOWN]
-        transactions.append(PendingTransaction(half, *told))
+    left = iter(halves)
+    while part := list(islice(left, RECORDS_AT_ONCE)):
+        by_place = {Position(half.partition, half.offset): half for half in part}
+        found = records_at(reader, by_place)
+        for at, half in by_place.items():
+            headers = _headers(found[at])
+            told = [names.text_value(headers, one) or "" for one in _SHOWN]
+            transactions.append(PendingTransaction(half, *told))
     return sorted(transactions, key=lambda one: (one.half.store_time_ms, one.half.partition))
 
 

@@ -1,15 +1,10 @@
-"""What a ledger says is pending: prepared, and without a verdict; here and in a Spark session."""
+"""What a ledger says is pending: prepared, and without a verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
-
-import pyarrow as pa
-from deltalake import QueryBuilder
-
-from checkback.sinks.ledger.table import DeltaLedger, delta_errors
+from typing import Final
 
 PENDING_SQL: Final = """\
 SELECT prepared.transaction_id, prepared.producer_group, prepared.real_topic,
@@ -57,34 +52,3 @@ def view_statement(path: str, view: str) -> str:
     """
     table = f"delta.`{path}`"
     return f"CREATE OR REPLACE VIEW {view} AS\n{PENDING_SQL.format(table=table)}"
-
-
-def read_pending(
-    ledger: DeltaLedger, most: int, *, stored_until_ms: int | None = None, group: str | None = None
-) -> list[dict[str, Any]]:
-    """Return the oldest pending transactions, oldest first, by the names of the view's columns.
-
-    Args:
-        ledger: the ledger.
-        most: how many at most.
-        stored_until_ms: only halves stored at that time or before.
-        group: only those of this producer group.
-
-    Raises:
-        PrerequisiteError: the ledger can't be read.
-    """
-    conditions = ["true"]
-    if stored_until_ms is not None:
-        conditions.append(f"store_time <= to_timestamp_millis({int(stored_until_ms)})")
-    if group is not None:
-        quoted = group.replace("'", "''")
-        conditions.append(f"producer_group = '{quoted}'")
-    statement = (
-        f"SELECT * FROM ({PENDING_SQL.format(table='ledger')}) AS pending "  # noqa: S608 - quoted
-        f"WHERE {' AND '.join(conditions)} "
-        f"ORDER BY store_time, half_partition, half_offset LIMIT {int(most)}"
-    )
-    with delta_errors(ledger.path):
-        found = QueryBuilder().register("ledger", ledger.table).execute(statement).read_all()
-    rows: list[dict[str, Any]] = pa.table(found).to_pylist()
-    return rows

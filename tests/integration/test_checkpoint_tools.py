@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -37,13 +35,12 @@ from checkback.checkpoints.store import CheckpointStore
 from checkback.commands.core import LazyGroup
 from checkback.commands.nouns import NOUNS
 from checkback.deploy.broker import EmbeddedBroker
-from checkback.operations.checkpoint.export import FORMATS, export_pending
+from checkback.operations import pending_transactions
 from checkback.operations.checkpoint.inspection import inspect, state_figures
 from checkback.operations.checkpoint.opening import marker_settings, read_markers
 from checkback.operations.checkpoint.repartition import repartition, rewrite_state
 from checkback.operations.checkpoint.verify import verify, verify_files
 from checkback.protocol.errors import CheckpointError, UsageError
-from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.marker import Marker, MarkerStore
 from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.ledger.table import transaction_name
@@ -221,29 +218,17 @@ def test_an_older_copy_and_a_lost_marker_are_told_from_the_markers(
     assert [one.code for one in found.problems] == ["marker-missing", "marker-missing"]
 
 
-@pytest.mark.parametrize("form", sorted(FORMATS))
-def test_what_is_pending_is_exported(stage: Stage, tmp_path: Path, form: str) -> None:
-    reader = RecordReader(
-        {"bootstrap.servers": stage.settings.bootstrap_servers}, stage.topics.names.half
-    )
+def test_all_that_is_pending_is_listed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pending_transactions, "RECORDS_AT_ONCE", 1)
 
-    exported = export_pending(stage.local(), reader, tmp_path / "out", form, 0)
+    found = pending_transactions.oldest_transactions(stage.settings, 2_000_000_000)
 
-    reader.close()
-    rows = read_rows(tmp_path / "out", form)
-    assert exported == len(rows) == HALF_PARTITIONS
+    rows = [transaction.as_data(0) for transaction in found]
     assert {row["transaction_id"] for row in rows} == {f"asked-{n}" for n in range(HALF_PARTITIONS)}
     assert {(row["group"], row["real_topic"]) for row in rows} == {(GROUP, stage.real)}
     assert all(int(row["check_times"]) >= 1 for row in rows)
     assert all(int(row["next_check_ms"]) > int(row["half_time_ms"]) for row in rows)
-
-
-def read_rows(path: Path, form: str) -> list[dict[str, Any]]:
-    if form == "parquet":
-        return list(pyarrow.parquet.read_table(path).to_pylist())
-    if form == "csv":
-        return list(csv.DictReader(path.read_text().splitlines()))
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    assert [row["half_time_ms"] for row in rows] == sorted(row["half_time_ms"] for row in rows)
 
 
 def test_lag_grows_while_the_pipeline_stands_still(stage: Stage) -> None:

@@ -23,6 +23,7 @@ from tests.integration.running import (
     wait_until,
 )
 from tests.integration.shared_jvm import SharedJvm
+from tests.unit.ledger_pending import read_pending
 from tests.unit.test_ledger import OWNER, blobs
 
 from checkback.checkpoints.local_files import LocalCheckpoint
@@ -31,7 +32,6 @@ from checkback.checkpoints.state_rows import read_state
 from checkback.sinks.ledger.maintenance import maintain
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.sinks.ledger.table import DeltaLedger
-from checkback.sinks.ledger.view import read_pending
 
 ROOT = Path(__file__).parents[2]
 LATE = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "600"}
@@ -83,7 +83,7 @@ def test_every_kind_of_event_appears_once(
     held = read_state(LocalCheckpoint(checkpoint))
     assert held is not None
     in_state = oldest_pending(held.pages, most=10)
-    in_ledger = read_pending(DeltaLedger.open(str(ledger)), 10)
+    in_ledger = read_pending(DeltaLedger.open(str(ledger)))
     assert {(half.partition, half.offset) for half in in_state} == set(waiting)
     assert {(row["half_partition"], row["half_offset"]) for row in in_ledger} == set(waiting)
     stored = [row["store_time"] for row in in_ledger]
@@ -166,7 +166,7 @@ def test_spark_and_delta_rs_read_and_write_one_ledger(tmp_path: Path) -> None:
     }
     after = DeltaLedger.open(str(path))
     maintain(after, 168)
-    assert [row["transaction_id"] for row in read_pending(after, 10)] == ["id-3"]
+    assert [row["transaction_id"] for row in read_pending(after)] == ["id-3"]
 
 
 def run_documented(ledger: Path, folder: Path) -> dict[str, Any]:

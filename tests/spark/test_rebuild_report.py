@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkback.commands.checkpoint_rebuild import report_text
+from checkback.commands.checkpoint import report_text
 from checkback.operations.rebuild.positions import TopicSpans
 from checkback.operations.rebuild.rebuild import RebuildReport, Unknown, require_sound
 from checkback.operations.rebuild.restored_page import RestoredCounts

@@ -9,8 +9,7 @@ import pytest
 from click import Command
 
 from checkback.checkpoints.running import told_as_running
-from checkback.commands.checkpoint_changes import repartition
-from checkback.commands.checkpoint_rebuild import rebuild
+from checkback.commands.checkpoint import rebuild, repartition
 from checkback.commands.core import execute
 
 USED_WRONGLY = 2
@@ -25,9 +24,8 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: Any) -> None:
         raise AssertionError("Spark was started")
 
-    for module in ("commands.checkpoint_changes", "commands.checkpoint_rebuild"):
-        monkeypatch.setattr(f"checkback.{module}.find_java", lambda: None)
-    monkeypatch.setattr("checkback.commands.checkpoint_rebuild.pipeline_jars", lambda _: [])
+    monkeypatch.setattr("checkback.commands.checkpoint.find_java", lambda: None)
+    monkeypatch.setattr("checkback.commands.checkpoint.pipeline_jars", lambda _: [])
     monkeypatch.setattr("checkback.streaming.session.start_session", start)
     monkeypatch.setattr("checkback.operations.rebuild.rebuild.start_session", start)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.console.console_stage import new_ledger, write_batch
 
 from checkback.commands import broker, ledger, topics
 from checkback.commands.core import execute
@@ -31,23 +30,8 @@ def answer(
     return code, json.loads(told.out or told.err)
 
 
-def test_what_is_pending_in_the_ledger_is_listed_with_its_checks(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "ledger"
-    table = new_ledger(path)
-    write_batch(table, 0, ("prepared", 1), ("prepared", 2), ("prepared", 3))
-    write_batch(table, 1, ("committed", 1), ("checked", 3))
-
-    code, told = answer(ledger.command, ["pending", "--set", f"ledger={path}"], capsys)
-
-    assert code == 0
-    found = [(row["half_offset"], row["check_times"] > 0) for row in told["pending"]]
-    assert sorted(found) == [(2, False), (3, True)]
-
-
 def test_a_ledger_that_is_not_set_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    code, told = answer(ledger.command, ["pending"], capsys)
+    code, told = answer(ledger.command, ["view"], capsys)
 
     assert (code, told["error"]["message"]) == (2, "ledger is not set.")
 

@@ -9,11 +9,9 @@ import pytest
 from tests.unit.operations.records import discarded as discarded_record
 from tests.unit.operations.records import half
 
-from checkback.commands import checkpoint_rebuild, discarded
+from checkback.commands import checkpoint, discarded
 from checkback.commands.acl import command, decision_text
-from checkback.commands.checkpoint import command as checkpoint
-from checkback.commands.checkpoint import verification_text
-from checkback.commands.checkpoint_changes import inspection_text
+from checkback.commands.checkpoint import inspection_text, verification_text
 from checkback.commands.core import CommandOutput, execute
 from checkback.commands.table import folded_lines, terminal_text
 from checkback.operations.checkpoint.verification import Problem, Verification
@@ -116,9 +114,9 @@ def test_a_folder_that_is_no_checkpoint_is_told_without_kafka(
     """`--files-only` asked for the brokers all the same, and then said "missing : ..."."""
     folder = str(tmp_path)
 
-    assert execute(checkpoint, ["verify", "--files-only", "--checkpoint", folder]) == 1
+    assert execute(checkpoint.command, ["verify", "--files-only", "--checkpoint", folder]) == 1
     assert "missing: The folder is empty" in capsys.readouterr().out
-    assert execute(checkpoint, ["verify", "--checkpoint", folder]) == 2
+    assert execute(checkpoint.command, ["verify", "--checkpoint", folder]) == 2
     assert "bootstrap_servers is not set" in capsys.readouterr().err
 
 
@@ -174,10 +172,10 @@ def test_what_a_rebuild_would_do_fits_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(Rebuild, "run", rebuilt)
-    monkeypatch.setattr(checkpoint_rebuild, "find_java", lambda: None)
-    monkeypatch.setattr(checkpoint_rebuild, "pipeline_jars", lambda _: [])
+    monkeypatch.setattr(checkpoint, "find_java", lambda: None)
+    monkeypatch.setattr(checkpoint, "pipeline_jars", lambda _: [])
 
-    execute(checkpoint_rebuild.rebuild, [])
+    execute(checkpoint.rebuild, [])
     lines = capsys.readouterr().out.splitlines()
 
     assert max(map(len, lines)) <= 80

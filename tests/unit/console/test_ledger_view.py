@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from pyarrow.fs import PyFileSystem
 from tests.unit.console.console_stage import NOW_MS, new_ledger, write_batch
+from tests.unit.ledger_pending import read_pending
 
 from checkback.console import ledger_view
 from checkback.console.ledger_view import (
@@ -23,7 +24,6 @@ from checkback.operations.positions import Position
 from checkback.protocol.errors import NotFoundError
 from checkback.sinks.ledger.maintenance import maintain
 from checkback.sinks.ledger.table import DeltaLedger
-from checkback.sinks.ledger.view import read_pending
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_it_follows_the_ledger_and_agrees_with_the_command(ledger: DeltaLedger) 
     write_batch(ledger, 2, ("discarded", 2), ("prepared", 7), ("refused", 3))
     assert view.refresh()
 
-    listed = read_pending(DeltaLedger.open(ledger.path), 100)
+    listed = read_pending(DeltaLedger.open(ledger.path))
     assert offsets(view) == [row["half_offset"] for row in listed] == [7, 5, 4, 3]
     by_offset = {row["half_offset"]: row for row in view.page(PendingFilter(), "age", 0, 9).rows}
     assert {offset: row["check_times"] for offset, row in by_offset.items()} == {

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from checkback.commands.checkpoint import command as checkpoint_command
 from checkback.commands.core import execute
 from checkback.commands.pending import command as pending_command
 from checkback.operations import pending_transactions
@@ -36,17 +35,6 @@ def test_whoever_asks_what_is_pending_waits_seconds_for_brokers_that_are_away(
 
     assert execute(pending_command, settings) == 3
     assert "The brokers gave nothing of RMQ_SYS_TRANS_HALF_TOPIC" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
-def test_a_file_in_a_folder_that_is_not_there_is_one_sentence(
-    settings: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
-    file = tmp_path / "missing" / "x"
-
-    assert execute(checkpoint_command, ["export", str(file), "--format", form, *settings]) == 3
-    said = capsys.readouterr().err
-    assert said.startswith(f"checkback: {file}: No such file or directory. Check the path")
 
 
 WITHOUT_SPARK = """
