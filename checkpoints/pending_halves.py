@@ -7,7 +7,7 @@ group before it looks them up, and needs one look-up per group to learn the grou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,6 +32,8 @@ _ROW: Final = np.dtype(
 Rows = npt.NDArray[np.void]
 """Pending halves: the columns of PendingHalf, and the part of the identity that depends on the
 group."""
+SORTS: Final = ("age", "newest", "checks")
+"""The orders of a table's page."""
 _ROWS_AT_ONCE: Final = 1_000_000
 """The halves that are held before the oldest are chosen from them."""
 
@@ -111,16 +113,81 @@ def pending_groups(pages: Iterable[StoredPage]) -> list[PendingGroup]:
     """Return what is pending per producer group, however much it is."""
     found: dict[int, PendingGroup] = {}
     for rows in _chunks(pages, None):
-        for tag in np.unique(rows["tag"]).tolist():
-            own = rows[rows["tag"] == tag]
-            first = _oldest(own, 1)[0]
-            oldest_ms, partition, offset = (
-                int(first[name]) for name in ("store_time_ms", "partition", "offset")
-            )
-            asked_again = int(np.count_nonzero(own["check_times"] > 1))
-            group = PendingGroup(len(own), oldest_ms, partition, offset, asked_again)
+        for tag, group in _groups_of(_oldest(rows, len(rows))).items():
             found[tag] = _together(found.get(tag), group)
     return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTable:
+    """Every pending half of one batch, in memory: 36 bytes each.
+
+    Args:
+        rows: the halves, oldest first.
+        groups: what is pending by producer group, by the group's hash.
+    """
+
+    rows: Rows
+    groups: Mapping[int, PendingGroup]
+
+    @classmethod
+    def of(cls, pages: Iterable[StoredPage]) -> PendingTable:
+        """Return the table of a state's pages."""
+        parts = [halves_of(Page.unpack(page.blob), None) for page in pages]
+        rows = np.concatenate([np.empty(0, _ROW), *parts])
+        rows = _oldest(rows, len(rows))
+        return cls(rows, _groups_of(rows))
+
+    def page(
+        self,
+        sort: str,
+        first: int,
+        most: int,
+        *,
+        group: str | None = None,
+        stored_until_ms: int | None = None,
+    ) -> tuple[list[PendingHalf], int]:
+        """Return some of the chosen halves in an order, and how many are chosen in all.
+
+        Args:
+            sort: one of SORTS.
+            first: how many to leave out.
+            most: how many at most.
+            group: as for `oldest_pending`.
+            stored_until_ms: as for `oldest_pending`.
+        """
+        rows = self.rows
+        if stored_until_ms is not None:
+            rows = rows[: np.searchsorted(rows["store_time_ms"], stored_until_ms, "right")]
+        if group is not None:
+            rows = rows[rows["tag"] == group_tag(group)]
+        if sort == "newest":
+            shown = rows[::-1][first : first + most]
+        elif sort == "checks":
+            order = np.argsort(-rows["check_times"], kind="stable")
+            shown = rows[order[first : first + most]]
+        else:
+            shown = rows[first : first + most]
+        return [PendingHalf(*row[:-1]) for row in shown.tolist()], len(rows)
+
+
+def _groups_of(rows: Rows) -> dict[int, PendingGroup]:
+    """Return what is pending by the group's hash, from rows that begin with the oldest."""
+    tags, first, inverse, counts = np.unique(
+        rows["tag"], return_index=True, return_inverse=True, return_counts=True
+    )
+    asked_again = np.bincount(inverse, rows["check_times"] > 1, len(tags))
+    oldest = rows[first]
+    columns = [
+        column.astype(np.int64).tolist()
+        for column in (
+            counts, oldest["store_time_ms"], oldest["partition"], oldest["offset"], asked_again,
+        )
+    ]  # fmt: skip
+    return {
+        tag: PendingGroup(*facts)
+        for tag, facts in zip(tags.tolist(), zip(*columns, strict=True), strict=True)
+    }
 
 
 def group_tag(group: str) -> int:

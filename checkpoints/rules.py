@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from checkback.checkpoints.files import OUR_FOLDER, ReadableCheckpoint
 from checkback.protocol.errors import CheckpointError
 from checkback.state import Rules, RulesHistory
 
@@ -48,6 +49,15 @@ def read_rules(store: CheckpointStore) -> RulesHistory:
             planned_batch=planned,
         )
     return RulesHistory(())
+
+
+def recorded_rules(store: ReadableCheckpoint) -> RulesHistory:
+    """Return the rules by time, without Spark; an empty history where none are recorded."""
+    start = f"{OUR_FOLDER}/{FOLDER}/"
+    names = [name.removeprefix(start) for name in store.sizes() if name.startswith(start)]
+    numbers = [int(stem) for name in names if (stem := name.removesuffix(".json")).isdecimal()]
+    text = store.read_own(file_of(max(numbers))) if numbers else None
+    return RulesHistory(()) if text is None else RulesHistory.from_json(text)
 
 
 def record_rules(store: CheckpointStore, epoch: int, now_ms: int, rules: Rules) -> RulesHistory:

@@ -71,7 +71,7 @@ END_S: Final = 2
     default="",
     envvar="CHECKBACK_METRICS_URL",
     help="The pipeline's metrics endpoint, for example http://localhost:9404/metrics. Default:"
-    " where the settings metrics_host and metrics_port say.",
+    " where the settings or the pipeline itself say.",
 )
 @output_option
 @settings_options

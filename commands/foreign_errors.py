@@ -33,7 +33,7 @@ EXTRAS: Final = {
     ),
     "web": frozenset(
         {
-            "click", "deltalake", "duckdb", "fastapi", "jinja2", "kafka", "numpy",
+            "click", "fastapi", "jinja2", "kafka", "numpy",
             "prometheus_client", "pyarrow", "pydantic", "rich", "rocksdict", "starlette", "uvicorn",
             "yaml",
         }

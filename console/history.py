@@ -1,4 +1,4 @@
-"""Snapshots of the last minutes, and the thread that takes them."""
+"""Snapshots of the last hour, and the thread that takes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from checkback.console.snapshot import Snapshot, SnapshotReader
 from checkback.protocol.durations import duration_text
 
 INTERVAL_S: Final = 2.0
-KEPT: Final = 450
+KEPT: Final = 1_800
+DRAWN_MAX: Final = 240
+"""Points of a plot, which is 320 units wide; more would only be sent."""
 RATES: Final = {
     "prepared": "Half messages",
     "committed": "Committed",
@@ -51,6 +53,12 @@ class History:
     def plots(self) -> list[Plot]:
         """Return the overview's plots."""
         kept = self.snapshots()
+        step = -(-len(kept) // DRAWN_MAX)
+        if step > 1:
+            # By their numbers, so that the same ones are drawn again when a new one has come.
+            first = self.taken - len(kept)
+            kept = [one for number, one in enumerate(kept[:-1], first) if not number % step]
+            kept.append(self.snapshots()[-1])
         span = duration_text(kept[-1].time_ms - kept[0].time_ms) if kept else "0s"
         pending: list[Point] = [(one.time_ms, one.pending) for one in kept]
         oldest: list[Point] = [(one.time_ms, _seconds(one)) for one in kept]
@@ -69,7 +77,7 @@ def rates_of(kept: Sequence[Snapshot], event: str) -> list[Point]:
         had, has = before.totals.get(event, 0.0), after.totals.get(event, 0.0)
         seconds = (after.time_ms - before.time_ms) / 1_000
         # A pipeline that was started again counts from zero.
-        is_known = bool(after.counted_by) and before.counted_by == after.counted_by and has >= had
+        is_known = event in before.totals and event in after.totals and has >= had
         points.append((after.time_ms, (has - had) / seconds if is_known and seconds > 0 else None))
     return points
 

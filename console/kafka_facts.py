@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -12,7 +11,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from checkback.console.ledger_view import LedgerView
+from checkback.checkpoints.pending_halves import PendingGroup
+from checkback.console.pending_view import PendingView, checkpoint_readable
 from checkback.operations.broker_checks import TIMEOUT_S, BrokerChecks
 from checkback.operations.diagnosis import Diagnosis, GroupFacts, judge_group
 from checkback.operations.discarded import DiscardedHalf, discarded_halves
@@ -28,9 +28,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import (
     BrokerError,
     CheckbackError,
-    ConfigurationError,
     NotFoundError,
-    PrerequisiteError,
 )
 from checkback.protocol.refusals import refusal_facts
 from checkback.sinks.kafka.asking_again import asked_again, said_by
@@ -50,7 +48,7 @@ class GroupRow:
     Args:
         facts: what is pending, and how many members live.
         finding: what the doctor says about it.
-        is_counted: whether it is known what is pending; only the ledger says it by group.
+        is_counted: whether it is known what is pending.
     """
 
     facts: GroupFacts
@@ -69,12 +67,12 @@ class KafkaFacts:
 
     Args:
         settings: brokers and topics.
-        ledger: what is pending, None where no ledger is set.
+        pending: what is pending, by the checkpoint.
         now_ms: a clock.
     """
 
     settings: Settings
-    ledger: LedgerView | None
+    pending: PendingView
     now_ms: Callable[[], int]
     _admin: Any = field(default=None)
 
@@ -101,12 +99,10 @@ class KafkaFacts:
             ) from error
         return sorted(found, key=lambda row: -row.facts.pending)
 
-    def _counted(self) -> dict[str, dict[str, Any]] | None:
-        """Return what is pending by group, None where no ledger says it."""
-        if self.ledger is None:
-            return None
+    def _counted(self) -> dict[str, PendingGroup] | None:
+        """Return what is pending by group, None where the checkpoint can't be read."""
         try:
-            return {row["producer_group"]: row for row in self.ledger.groups()}
+            return dict(self.pending.groups())
         except CheckbackError:  # what is wrong with it is said beside the figures
             return None
 
@@ -121,16 +117,16 @@ class KafkaFacts:
         return set(self.admin().list_topics(timeout=TIMEOUT_S).topics)
 
     def _group(
-        self, name: str, row: dict[str, Any] | None, topics: set[str], *, is_counted: bool
+        self, name: str, group: PendingGroup | None, topics: set[str], *, is_counted: bool
     ) -> GroupRow:
         has_topic = bool(name) and self.settings.topics.check(name) in topics
         look = partial(listed_members, self.admin(), name)
         members = asked_again(look, TIMEOUT_S) if has_topic else 0
-        pending = 0 if row is None else row["pending"]
-        oldest_ms = None if row is None else row["oldest_ms"]
-        age_ms = 0 if oldest_ms is None else max(0, self.now_ms() - oldest_ms)
-        times = 0 if row is None else row["asked_again"]
-        facts = GroupFacts(name, pending, age_ms, has_topic, members, times)
+        if group is None:
+            facts = GroupFacts(name, 0, 0, has_topic, members)
+        else:
+            age_ms = max(0, self.now_ms() - group.oldest_ms)
+            facts = GroupFacts(name, group.pending, age_ms, has_topic, members, group.asked_again)
         return GroupRow(facts, judge_group(facts), is_counted)
 
     def lag(self) -> list[ReadPosition]:
@@ -154,60 +150,12 @@ class KafkaFacts:
             ConfigurationError: no checkpoint is set.
             CheckbackError: it, or Kafka, can't be read.
         """
-        with self._checkpoint_read():
+        with checkpoint_readable(self.settings):
             from checkback.operations.checkpoint.inspection import inspect
             from checkback.operations.checkpoint.opening import open_state
 
             with open_state(self.settings) as store:
                 return inspect(self.settings, store).as_data(self.now_ms())
-
-    def pending(self, group: str, stored_until_ms: int | None, most: int) -> list[dict[str, Any]]:
-        """Return the oldest pending transactions by the checkpoint, in the ledger's columns.
-
-        Args:
-            group: only those of this producer group, "" for all.
-            stored_until_ms: only halves stored at that time or before.
-            most: how many at most.
-
-        Raises:
-            ConfigurationError: no checkpoint is set.
-            CheckbackError: it, or Kafka, can't be read.
-        """
-        with self._checkpoint_read():
-            from checkback.operations.pending_transactions import oldest_transactions
-
-            found = oldest_transactions(
-                self.settings, most, stored_until_ms=stored_until_ms, group=group or None
-            )
-        return [
-            {
-                "transaction_id": one.transaction_id,
-                "producer_group": one.group,
-                "real_topic": one.real_topic,
-                "half_partition": one.half.partition,
-                "half_offset": one.half.offset,
-                "store_ms": one.half.store_time_ms,
-                "check_times": one.half.check_times,
-                "asked_ms": None,
-            }
-            for one in found
-        ]
-
-    @contextmanager
-    def _checkpoint_read(self) -> Iterator[None]:
-        """Say what is missing. What reads a checkpoint is imported late: it may be Spark's."""
-        if not self.settings.checkpoint:
-            raise ConfigurationError(
-                "checkpoint is not set.",
-                remedy="Start with the pipeline's configuration, or give --checkpoint.",
-            )
-        try:
-            yield
-        except ModuleNotFoundError as error:
-            raise PrerequisiteError(
-                f"The checkpoint can't be read: the package {error.name} is missing.",
-                remedy="Install checkback[spark] beside checkback[web].",
-            ) from error
 
     def histories(self, name: str) -> list[TransactionHistory]:
         """Return the history of a transaction, or of all with the same id.

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from checkback.console.access import Access, AccessRules
 from checkback.console.actions import all_actions
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import History
 from checkback.console.kafka_facts import KafkaFacts
-from checkback.console.ledger_view import LedgerView
+from checkback.console.pending_view import PendingView
 from checkback.console.serving import Console
 from checkback.console.snapshot import SnapshotReader
 from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
-
-EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - nothing is bound to them here
-"""A pipeline that listens there can be asked on loopback."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +22,12 @@ class Sources:
     """Where everything that is shown comes from.
 
     Args:
-        ledger: what is pending, None where no ledger is set.
+        pending: what is pending, by the checkpoint.
         facts: asks Kafka.
         snapshots: reads snapshots.
     """
 
-    ledger: LedgerView | None
+    pending: PendingView
     facts: KafkaFacts
     snapshots: SnapshotReader
 
@@ -43,29 +39,18 @@ def open_sources(
 
     Args:
         settings: the pipeline's settings.
-        metrics_url: the pipeline's metrics endpoint, "" for that of the settings.
+        metrics_url: the pipeline's metrics endpoint, "" for the one that it announces.
         clock_ms: a clock.
 
     Raises:
         ConfigurationError, KafkaException: an address or a setting of Kafka's that no broker has to
             be asked about. Later it would only be one more source that does not answer.
     """
-    metrics_url = metrics_url or metrics_url_of(settings)
-    ledger = LedgerView(settings.ledger) if settings.ledger else None
-    facts = KafkaFacts(settings, ledger, clock_ms)
+    pending = PendingView(settings)
+    facts = KafkaFacts(settings, pending, clock_ms)
     if settings.bootstrap_servers:
         facts.admin()
-    return Sources(ledger, facts, SnapshotReader(settings, ledger, metrics_url, clock_ms))
-
-
-def metrics_url_of(settings: Settings) -> str:
-    """Return where a pipeline of these settings on this machine has its metrics; "" for nowhere."""
-    if not settings.metrics_port:
-        return ""
-    host = settings.metrics_host
-    if host in EVERY_ADDRESS:
-        host = "127.0.0.1"
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.metrics_port}/metrics"
+    return Sources(pending, facts, SnapshotReader(settings, pending, metrics_url, clock_ms))
 
 
 def new_console(
@@ -89,7 +74,7 @@ def new_console(
         settings,
         Access(rules),
         sources.facts,
-        sources.ledger,
+        sources.pending,
         History(),
         all_actions(sources.facts),
         Audit(tell),

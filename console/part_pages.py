@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from checkback.console.ledger_view import PendingPage
-from checkback.console.reading_pages import PAGE_ROWS, parsed, stored_until_ms
+from checkback.console.pending_view import PendingFilter
+from checkback.console.reading_pages import PAGE_ROWS, parsed, require_page, stored_until_ms
 from checkback.console.serving import Reader, console_of, part
 from checkback.console.timeline import half_properties, timeline
 from checkback.console.waiting import waiting
@@ -39,13 +40,25 @@ def doctor(request: Request, visitor: Reader) -> HTMLResponse:
 
 @router.get("/pending")
 def pending(
-    request: Request, visitor: Reader, group: str = "", older_than: str = ""
+    request: Request,
+    visitor: Reader,
+    group: str = "",
+    older_than: str = "",
+    sort: str = "age",
+    number: int = 1,
 ) -> HTMLResponse:
-    """Show the oldest pending transactions by the checkpoint, where there is no ledger."""
+    """Show a page of pending transactions."""
     console = console_of(request)
-    until_ms = stored_until_ms(older_than, console.now_ms())
-    rows = console.facts.pending(group, until_ms, PAGE_ROWS)
-    return part(request, visitor, "pending.html", found=PendingPage(rows, len(rows)))
+    require_page(older_than, sort, number)
+    wanted = PendingFilter(group, stored_until_ms(older_than, console.now_ms()))
+    first = (number - 1) * PAGE_ROWS
+    found = console.pending.page(wanted, sort, first, PAGE_ROWS)
+    chosen = {"group": group, "older_than": older_than, "sort": sort}
+    return part(
+        request, visitor, "pending.html", found=found, number=number, first=first,
+        pages=max(1, -(-found.total // PAGE_ROWS)), is_chosen=bool(group or older_than),
+        address=lambda new: f"/pending?{urlencode({**chosen, 'number': new})}",
+    )  # fmt: skip
 
 
 @router.get("/transactions/{name}")

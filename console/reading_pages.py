@@ -8,15 +8,16 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from checkback.console.ledger_view import SORTS, LedgerView, PendingFilter
+from checkback.checkpoints.pending_halves import SORTS
 from checkback.console.serving import Reader, console_of, page
 from checkback.operations.discarded import REASONS
 from checkback.operations.positions import Position
 from checkback.protocol.durations import duration_ms
-from checkback.protocol.errors import CheckbackError, NotFoundError
+from checkback.protocol.errors import NotFoundError
 from checkback.protocol.refusals import RefusedReason
 
 PAGE_ROWS = 50
+PAGE_NUMBER_MAX = 10_000_000
 
 router = APIRouter()
 
@@ -34,31 +35,15 @@ def pending(
     request: Request,
     visitor: Reader,
     group: str = "",
-    topic: str = "",
     older_than: str = "",
     sort: str = "age",
     number: int = 1,
 ) -> HTMLResponse:
     """Show what waits for a verdict."""
-    ledger, problem = readable(console_of(request).ledger)
-    chosen = {"group": group, "topic": topic, "older_than": older_than, "sort": sort}
-    until_ms = stored_until_ms(older_than, console_of(request).now_ms())
-    if ledger is None:
-        query = urlencode({"group": group, "older_than": older_than})
-        return page(
-            request, visitor, "pending.html", found=None, query=query, problem=problem, **chosen
-        )
-    if sort not in SORTS or number < 1 or number > 10_000_000:
-        raise HTTPException(HTTPStatus.BAD_REQUEST, "There is no such order or page.")
-    wanted = PendingFilter(group, topic, until_ms)
-    found = ledger.page(wanted, sort, (number - 1) * PAGE_ROWS, PAGE_ROWS)
-    pages = max(1, -(-found.total // PAGE_ROWS))
-    return page(
-        request, visitor, "pending.html", found=found, number=number, pages=pages,
-        groups=[row["producer_group"] for row in ledger.groups()], topics=ledger.topics(),
-        version=ledger.version, address=lambda **new: f"?{urlencode({**chosen, **new})}",
-        first=(number - 1) * PAGE_ROWS, **chosen,
-    )  # fmt: skip
+    chosen = {"group": group, "older_than": older_than, "sort": sort}
+    require_page(older_than, sort, number)
+    query = urlencode({**chosen, "number": number})
+    return page(request, visitor, "pending.html", query=query, sorts=SORTS, **chosen)
 
 
 @router.get("/transactions")
@@ -67,20 +52,13 @@ def search(request: Request, visitor: Reader, name: str = "") -> Response:
     name = name.strip()
     if Position.parse(name) is not None:
         return RedirectResponse(f"/transactions/{name}", HTTPStatus.SEE_OTHER)
-    ledger, _ = readable(console_of(request).ledger)
-    places = ledger.positions(name) if ledger is not None and name else []
-    if len(places) == 1:
-        return RedirectResponse(f"/transactions/{places[0]}", HTTPStatus.SEE_OTHER)
-    return page(request, visitor, "search.html", name=name, places=places)
+    return page(request, visitor, "search.html", name=name)
 
 
 @router.get("/transactions/{at}")
 def transaction(request: Request, visitor: Reader, at: str) -> HTMLResponse:
     """Show one transaction."""
-    place = parsed(at)
-    ledger, _ = readable(console_of(request).ledger)
-    rows = [] if ledger is None else ledger.events(place)
-    return page(request, visitor, "transaction.html", at=place, rows=rows)
+    return page(request, visitor, "transaction.html", at=parsed(at))
 
 
 @router.get("/discarded")
@@ -126,15 +104,15 @@ def record(request: Request, visitor: Reader, kind: str, at: str) -> HTMLRespons
     return page(request, visitor, "record.html", kind=kind, topic=known[kind], at=parsed(at))
 
 
-def readable(ledger: LedgerView | None) -> tuple[LedgerView | None, CheckbackError | None]:
-    """Return the ledger if it can be read, else what is wrong with it, if there is one."""
-    if ledger is None:
-        return None, None
-    try:
-        ledger.require_read()
-    except CheckbackError as error:
-        return None, error
-    return ledger, None
+def require_page(older_than: str, sort: str, number: int) -> None:
+    """Refuse an address whose order, page or age there can't be.
+
+    Raises:
+        HTTPException, UsageError: what is wrong.
+    """
+    stored_until_ms(older_than, 0)
+    if sort not in SORTS or not 1 <= number <= PAGE_NUMBER_MAX:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "There is no such order or page.")
 
 
 def stored_until_ms(older_than: str, now_ms: int) -> int | None:

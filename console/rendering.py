@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,10 +52,6 @@ def _shown(value: object) -> object:
     return printable(str(value), "\n\t") if is_plain else value
 
 
-def _ms_of(time: datetime) -> int:
-    return round(time.timestamp() * 1_000)
-
-
 def _environment() -> Environment:
     found = Environment(
         loader=FileSystemLoader(FOLDER),
@@ -70,7 +65,6 @@ def _environment() -> Environment:
         "time": time_text,
         "duration": duration_text,
         "number": number_text,
-        "ms": _ms_of,
         "body": body_text,
         "short": short_text,
         "breakable": breakable,

@@ -16,7 +16,7 @@ from checkback.console.actions import OperatorAction
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import History
 from checkback.console.kafka_facts import KafkaFacts
-from checkback.console.ledger_view import LedgerView
+from checkback.console.pending_view import PendingView
 from checkback.console.rendering import rendered
 from checkback.protocol.configuration import Settings
 
@@ -34,7 +34,7 @@ class Console:
         settings: the pipeline's settings.
         access: tells who is asking.
         facts: asks Kafka.
-        ledger: what is pending, None where no ledger is set.
+        pending: what is pending, by the checkpoint.
         history: the snapshots of the last minutes.
         actions: what operators do, by name.
         audit: takes what they did.
@@ -45,7 +45,7 @@ class Console:
     settings: Settings
     access: Access
     facts: KafkaFacts
-    ledger: LedgerView | None
+    pending: PendingView
     history: History
     actions: Mapping[str, OperatorAction]
     audit: Audit

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from checkback.demo.fates import REAL_TOPICS
-from checkback.deploy.ports import free_ports
 from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
@@ -41,21 +40,15 @@ SHORT: Final[Mapping[str, Any]] = {
 
 
 def demo_settings(bootstrap_servers: str, data_dir: Path) -> Settings:
-    """Return the settings of a run, with ledger and metrics, which the console shows.
+    """Return the settings of a run.
 
     Args:
         bootstrap_servers: the embedded broker's address.
         data_dir: folder for all files of the run.
-
-    Raises:
-        PrerequisiteError: no port is free.
     """
-    [metrics_port] = free_ports(1)
     return Settings(
         bootstrap_servers=bootstrap_servers,
         checkpoint=str(data_dir / "checkpoint"),
-        ledger=str(data_dir / "ledger"),
-        metrics_port=metrics_port,
         **SHORT,
     )
 

@@ -17,7 +17,7 @@ from checkback.operations.positions import Position
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import Headers
-from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.lookup import RecordReader, RecordSource
 from checkback.sinks.kafka.source_record import PlacedRecord
 
 GROWTH: Final = 4
@@ -98,7 +98,7 @@ def half_reader(settings: Settings) -> RecordReader:
     )
 
 
-def look_up(reader: RecordReader, halves: Iterable[PendingHalf]) -> list[PendingTransaction]:
+def look_up(reader: RecordSource, halves: Iterable[PendingHalf]) -> list[PendingTransaction]:
     """Return the transactions of pending halves, oldest first.
 
     Raises:
@@ -137,7 +137,7 @@ def pending_of_group(
 
 
 def groups_pending(
-    reader: RecordReader, groups: Sequence[PendingGroup]
+    reader: RecordSource, groups: Sequence[PendingGroup]
 ) -> list[tuple[str, PendingGroup]]:
     """Return what is pending by group name, "" if the half is gone from its topic.
 
@@ -154,7 +154,7 @@ def groups_pending(
 
 
 def records_at(
-    reader: RecordReader, positions: Iterable[Position]
+    reader: RecordSource, positions: Iterable[Position]
 ) -> dict[Position, PlacedRecord | None]:
     """Return the record at each position, None where it is gone.
 

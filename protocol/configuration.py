@@ -184,7 +184,10 @@ class Settings:
         "WARNING", "DEBUG, INFO, WARNING or ERROR: what Checkback's own log lines tell"
     )
     metrics_port: int = _setting(
-        0, "Port of /metrics, /healthz and /readyz; 0: no such endpoint", least=0, most=65_535
+        0,
+        "Port of /metrics, /healthz and /readyz; 0: any free one, for this machine alone",
+        least=0,
+        most=65_535,
     )
     metrics_host: str = _setting(
         "127.0.0.1", "Address of that endpoint; 0.0.0.0 lets other machines ask"

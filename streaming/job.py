@@ -158,7 +158,8 @@ class Job:
             folder = local_folder(settings.checkpoint, settings.spark)
             self._bytes = BatchBytes.of(spark, settings, connection, self._group_admin())
             self._bytes.look_at_start(store, facts.partitions_of(settings.topics.read))
-            with stop_signals(self.stop), told_as_running(folder), closing(self._bytes):
+            running = told_as_running(folder, self._observed.url)
+            with stop_signals(self.stop), running, closing(self._bytes):
                 self._run_queries(spark, store, sink, PageKeys.of(bound))
         finally:
             spark.stop()

@@ -22,6 +22,7 @@ from checkback.streaming.progress import Progress, ProgressLine
 _log = logging.getLogger(__name__)
 
 ANSWER_S_MAX: Final = 2.0
+LOOPBACK: Final = "127.0.0.1"
 SPARK_LEVELS: Final = {"WARNING": "WARN"}
 """Spark's words for levels that have another name there."""
 
@@ -143,15 +144,17 @@ class Observation:
 
 
 def _server(settings: Settings, endpoint: Endpoint) -> MetricsServer | None:
-    """Open the endpoint; where that is not possible the job goes on without it, and says so."""
-    if not settings.metrics_port:
-        return None
+    """Open the endpoint; where that is not possible the job goes on without it, and says so.
+
+    Without metrics_port it takes a free port of the loopback address, for the console.
+    """
+    host = settings.metrics_host if settings.metrics_port else LOOPBACK
     try:
-        return MetricsServer(settings.metrics_host, settings.metrics_port, endpoint)
+        return MetricsServer(host, settings.metrics_port, endpoint)
     except OSError as error:
         _log.warning(
             "There are no metrics: %s:%d can't be listened at (%s); set metrics_port to a free"
             " port.",
-            settings.metrics_host, settings.metrics_port, error.strerror,
+            host, settings.metrics_port, error.strerror,
         )  # fmt: skip
         return None

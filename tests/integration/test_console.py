@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,8 @@ from checkback.console.audit import AuditEntry
 from checkback.console.history import FigureSampler
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.opening import new_console, open_sources
+from checkback.console.pending_view import PendingView
+from checkback.console.plots import UNKNOWN
 from checkback.console.rendering import breakable
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
@@ -30,7 +32,7 @@ NEVER_ASKED = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"}
 
 @dataclass
 class Stage:
-    """A running pipeline with a ledger, and a console over it that an operator signed in to."""
+    """A running pipeline of default settings, and a console that an operator signed in to."""
 
     settings: Settings
     topics: Topics
@@ -67,7 +69,6 @@ def stage(
     settings = topics.settings(
         folder / "checkpoint",
         application_id=prefix.rstrip("-"),
-        ledger=str(folder / "ledger"),
         trigger_interval_ms=500,
     )
     real = f"{prefix}orders"
@@ -94,7 +95,7 @@ def stage(
 
 
 def test_a_stuck_transaction_is_found_explained_and_decided(stage: Stage) -> None:
-    wait_until(lambda: stage.at("stuck") in stage.text("/pending"), what="the ledger")
+    wait_until(lambda: stage.at("stuck") in stage.text("/parts/pending"), what="a batch")
     page = f"/parts/transactions/{stage.at('stuck')}"
     assert "Half message stored" in stage.text(page)
     assert "has not asked about it yet. g has no live member." in stage.text(page)
@@ -106,7 +107,7 @@ def test_a_stuck_transaction_is_found_explained_and_decided(stage: Stage) -> Non
     assert "operator kim" in stage.text(page)
     assert "told so" in stage.text(page)
     assert stage.topics.bodies(stage.real).count("stuck") == 1
-    wait_until(lambda: stage.at("stuck") not in stage.text("/pending"), what="the verdict")
+    wait_until(lambda: stage.at("stuck") not in stage.text("/parts/pending"), what="the verdict")
     assert stage.told[-1].result == "done"
 
 
@@ -118,7 +119,7 @@ def test_a_discarded_message_is_resumed_once(stage: Stage) -> None:
     said = stage.act("resume", "/parts/discarded", record, "resume")
 
     assert "Resumed: the new half is" in said
-    facts = KafkaFacts(stage.settings, None, lambda: 0)
+    facts = KafkaFacts(stage.settings, PendingView(stage.settings), lambda: 0)
     wish = checked_wish(
         Resume(facts), {"target": record, "choice": "resume", "reason": "again"}, "kim"
     )
@@ -137,7 +138,7 @@ def test_a_refused_final_is_sent_once_when_its_topic_is_there(stage: Stage) -> N
     real = f"{stage.topics.prefix}no-such-topic"
     wait_until(lambda: "REAL_TOPIC_MISSING" in stage.text("/parts/refused"), what="the refusal")
     record = stage.text("/parts/refused").split("/records/refused/")[1].split('"')[0]
-    facts = KafkaFacts(stage.settings, None, lambda: 0)
+    facts = KafkaFacts(stage.settings, PendingView(stage.settings), lambda: 0)
     wish = checked_wish(
         Resend(facts), {"target": record, "choice": "resend", "reason": "it is there"}, "kim"
     )
@@ -168,11 +169,17 @@ def test_every_part_is_filled_from_kafka(stage: Stage) -> None:
     assert stage.settings.application_id in found
 
 
-def test_without_a_ledger_the_checkpoint_says_what_is_pending(stage: Stage) -> None:
+def test_with_default_settings_the_overview_knows_every_figure(stage: Stage) -> None:
+    """There were seven dashes and two boxes that asked for settings."""
     stage.topics.send_half(b"forgotten", stage.real, properties=NEVER_ASKED)
-    settings = replace(stage.settings, ledger="")
-    console = new_console(settings, open_sources(settings, ""), AccessRules(), stage.told.append)
-    client = TestClient(new_application(console), base_url="http://localhost")
+    wait_until(lambda: "forgotten" in stage.text("/parts/pending?group=g"), what="a batch")
+    assert "forgotten" not in stage.text("/parts/pending?group=other")
+    wait_until(lambda: UNKNOWN not in stage.text("/parts/live"), what="two looks at the job")
 
-    wait_until(lambda: "forgotten" in client.get("/parts/pending?group=g").text, what="a batch")
-    assert "forgotten" not in client.get("/parts/pending?group=nobody").text
+    shown = stage.text("/parts/live")
+
+    assert "notice" not in shown
+    assert ">1</a></dd>" in shown.split("Discarded")[1]
+    row = next(one for one in stage.text("/parts/groups").split("<tr>") if ">g<" in one)
+    assert UNKNOWN not in row
+    assert "not known" not in stage.text("/parts/groups")

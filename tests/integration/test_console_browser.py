@@ -54,8 +54,6 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason=NEEDS_CHROMIUM)
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     folder = tmp_path_factory.mktemp("console")
     made = make_stage(folder, checkpoint=str(folder / "checkpoint"))
-    assert made.sources.ledger is not None
-    made.sources.ledger.refresh()
     for number in range(1, 121):
         made.console.history.add(busy_snapshot(made, number))
     return made
@@ -76,7 +74,6 @@ def busy_snapshot(stage: Stage, number: int) -> Snapshot:
         },
         batch_s=(number * 0.8 + wave / 50, number),
         lag=1_312,
-        counted_by="metrics",
         refused={"OP_WITHOUT_HALF": 2, "NOT_A_HALF": 1},
     )  # fmt: skip
 

@@ -89,7 +89,7 @@ def test_the_pipeline_without_the_console_says_what_to_install(tmp_path: Path) -
     """As after `pip install checkback[spark]`."""
     without = (
         "import sys\n"
-        "for name in ('fastapi', 'starlette', 'uvicorn', 'jinja2', 'duckdb'):\n"
+        "for name in ('fastapi', 'starlette', 'uvicorn', 'jinja2'):\n"
         "    sys.modules[name] = None\n"
         "from checkback.commands import main\n"
         "sys.argv = ['checkback', 'console']\n"

@@ -31,10 +31,11 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def test_without_a_port_there_is_no_endpoint() -> None:
+def test_without_a_port_only_this_machine_may_ask() -> None:
     job = observed(0)
 
-    assert job.url is None
+    assert job.url is not None
+    assert job.url.startswith("http://127.0.0.1:")
     job.close()
 
 

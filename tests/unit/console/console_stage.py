@@ -1,23 +1,27 @@
-"""A console over a small ledger on disk; what it would ask Kafka is made up."""
+"""A console over a small state; what it would ask Kafka is made up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
-import pyarrow as pa
+import numpy as np
 from fastapi.testclient import TestClient
+from tests.property.paged import first_words
+from tests.unit.state.building import RULES
 
+from checkback.checkpoints.pending_halves import PendingTable, group_tag
+from checkback.checkpoints.state_rows import StoredPage
 from checkback.console.access import AccessRules, digest
 from checkback.console.actions import Deed, OperatorAction, Preview, Wish
 from checkback.console.application import new_application
 from checkback.console.audit import AuditEntry
 from checkback.console.kafka_facts import GroupRow, KafkaFacts
-from checkback.console.ledger_view import LedgerView
 from checkback.console.opening import Sources, new_console
+from checkback.console.pending_view import PendingView, Reading
 from checkback.console.serving import Console
 from checkback.console.snapshot import SnapshotReader
 from checkback.operations.checkpoint.inspection import Inspection, StateFigures
@@ -46,8 +50,8 @@ from checkback.protocol.records import (
     note_headers,
 )
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
-from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
+from checkback.state import Page, RulesHistory
+from checkback.state.page import PendingHalves
 
 NOW_MS = 1_795_411_700_000
 TOKEN = "correct-horse-battery-staple"  # noqa: S105 - of a console that lives for one test
@@ -55,46 +59,49 @@ OPERATOR = "kim"
 NAMES = TopicNames()
 EVIL = "<script>alert(1)</script>"
 GROUPS = ("order-service", "payment-service", "stock-service")
-TOPICS = ("orders-paid", "payments-captured", "stock-reserved")
-
-Row = tuple[str, int]
-"""Event, half offset."""
 
 
-def write_batch(ledger: DeltaLedger, number: int, *rows: Row, time_ms: int = NOW_MS) -> None:
-    """Append a batch of ledger rows; a half was stored as many minutes before NOW_MS."""
-    made = [_row(event, offset, number, time_ms) for event, offset in rows]
-    batch = pa.RecordBatch.from_pylist(made, schema=LEDGER_SCHEMA)
-    ledger.append(LedgerBatch("query", number), list(packed([batch])))
+class HalfTopic:
+    """The half topic as a reader of single records sees it; closing is noted."""
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def read(
+        self, _partition: int, offsets: np.ndarray[Any, np.dtype[np.int64]]
+    ) -> Iterator[tuple[int, Any]]:
+        for offset in offsets.tolist():
+            yield (
+                offset,
+                SimpleNamespace(headers=half(offset, group=GROUPS[offset % 3]).headers.copy),
+            )
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
-def new_ledger(path: Path) -> DeltaLedger:
-    return DeltaLedger.open_or_create(str(path), LedgerOwner("orders", "topic-id"))
+def stored(partition: int, *offsets: int) -> StoredPage:
+    """A page that holds these halves; each was stored as many minutes before NOW_MS."""
+    empty, chosen = Page.empty(partition, 0, 100), np.array(offsets)
+    tags = np.array([group_tag(GROUPS[one % 3]) for one in offsets])
+    was_asked = (chosen >= 4) & (chosen < 8)
+    halves = PendingHalves(
+        chosen, NOW_MS - 60_000 * chosen, np.full(len(offsets), NOW_MS + RULES.check_interval_ms),
+        np.where(was_asked, 2, 0), first_words(tags, chosen), chosen, np.zeros_like(chosen),
+    )  # fmt: skip
+    page = Page(partition, 0, 100, halves, empty.waiting, empty.settled)
+    return StoredPage(0, page.pack(), 0)
 
 
-def _row(event: str, offset: int, batch: int, time_ms: int) -> dict[str, Any]:
-    at = datetime.fromtimestamp(time_ms / 1_000, UTC)
-    reasons = {"refused": "OP_WITHOUT_HALF", "discarded": "check limit"}
-    return {
-        "event": event,
-        "transaction_id": f"0A0000{offset:06}C0FFEE00112233445566",
-        "producer_group": GROUPS[offset % 3],
-        "real_topic": TOPICS[offset % 3],
-        "half_partition": offset % 2,
-        "half_offset": offset,
-        "store_time": datetime.fromtimestamp(NOW_MS / 1_000 - 60 * offset, UTC),
-        "event_time": at,
-        "check_times": 2 if event in ("checked", "discarded") else None,
-        "reason": reasons.get(event),
-        "batch_id": batch,
-        "query_id": "query",
-        "day": at.date(),
-    }
+def reading() -> Reading:
+    """What the state holds: halves 3 to 13, of which four were asked about twice."""
+    pages = [stored(0, *range(4, 14, 2)), stored(1, *range(3, 14, 2))]
+    return Reading(17, PendingTable.of(pages), RulesHistory(((0, RULES),)))
 
 
-def half(offset: int = 4, body: bytes = EVIL.encode()) -> FoundRecord:
+def half(offset: int = 4, body: bytes = EVIL.encode(), group: str = "order-service") -> FoundRecord:
     headers = half_headers(
-        producer_group="order-service",
+        producer_group=group,
         transaction_id=f"0A0000{offset:06}C0FFEE00112233445566",
         real_topic="orders-paid",
         properties={"note": EVIL},
@@ -287,7 +294,6 @@ class Stage:
 def make_stage(
     folder: Path,
     *,
-    with_ledger: bool = True,
     metrics_url: str = "",
     rules: AccessRules | None = None,
     checkpoint: str = "",
@@ -295,16 +301,9 @@ def make_stage(
     settings = Settings(
         bootstrap_servers="localhost:1",
         application_id="orders",
-        ledger=str(folder / "ledger") if with_ledger else "",
         checkpoint=checkpoint,
     )
-    view = None
-    if with_ledger:
-        ledger = new_ledger(folder / "ledger")
-        write_batch(ledger, 0, *(("prepared", offset) for offset in range(14)))
-        events = [("committed", 0), ("rolled_back", 1), ("discarded", 2), ("refused", 3)]
-        write_batch(ledger, 1, *events, *(("checked", offset) for offset in range(4, 8)))
-        view = LedgerView(settings.ledger)
+    view = PendingView(settings, lambda *_: reading(), lambda _: HalfTopic(), clock_s=lambda: 0.0)
     facts = MadeUpFacts(settings, view, lambda: NOW_MS)
     sources = Sources(view, facts, SnapshotReader(settings, view, metrics_url, lambda: NOW_MS))
     told: list[AuditEntry] = []

@@ -1,18 +1,27 @@
-"""Figures: from the metrics' text and the ledger to snapshots, rates and plots."""
+"""Figures: from checkpoint and metrics to snapshots, rates and plots."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.console.console_stage import NOW_MS, make_stage
 
-from checkback.console import live_figures
-from checkback.console.history import History, batch_times_ms, rates_of
-from checkback.console.live_figures import LiveFigures, read_figures
+from checkback.checkpoints.files import OUR_FOLDER
+from checkback.checkpoints.running import told_as_running
+from checkback.console import snapshot as figures
+from checkback.console.history import DRAWN_MAX, History, batch_times_ms, rates_of
 from checkback.console.plots import nice_top, number_text, plot
-from checkback.console.snapshot import Snapshot, told_by_metrics
+from checkback.console.snapshot import (
+    MetricSamples,
+    Snapshot,
+    announced_metrics,
+    figures_of,
+    read_samples,
+)
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import PrerequisiteError
 
 TEXT = """\
@@ -36,63 +45,76 @@ checkback_batch_write_seconds_count 10
 
 
 def test_the_metrics_become_a_snapshot() -> None:
-    told = told_by_metrics(LiveFigures.parse(TEXT))
+    told = figures_of(MetricSamples.parse(TEXT))
 
     assert (told["pending"], told["oldest_age_ms"]) == (41, 12_500)
     assert told["totals"] == {"prepared": 1100, "committed": 1000, "refused": 7}
     assert told["refused"] == {"OP_WITHOUT_HALF": 3, "NOT_A_HALF": 4}
     assert told["batch_s"] == (5.5, 10)
-    assert told["counted_by"] == "metrics"
 
 
 STARTING = TEXT.replace(" 41\n", " NaN\n").replace(" 12.5\n", " NaN\n")
 """As a job answers that has not read its checkpoint yet."""
 
 
-def test_while_a_job_starts_the_ledger_says_what_is_pending(
+def test_while_a_job_starts_the_checkpoint_says_what_is_pending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_figures, "_answer", lambda _: STARTING)
+    monkeypatch.setattr(figures, "_answer", lambda _: STARTING)
 
-    stage = make_stage(tmp_path, metrics_url="http://metrics")
-    both = stage.sources.snapshots.read()
+    both = make_stage(tmp_path, metrics_url="http://metrics").sources.snapshots.read()
+
     assert (both.pending, both.oldest_age_ms) == (11, 13 * 60_000)
-
-    metrics_alone = replace(stage.sources.snapshots, ledger=None).read()
-    assert (metrics_alone.pending, metrics_alone.oldest_age_ms) == (None, None)
-    assert metrics_alone.totals["committed"] == 1_000
+    assert both.totals["committed"] == 1_000
 
 
 def test_a_missing_endpoint_is_told() -> None:
     for url in ("http://127.0.0.1:1/metrics", "file:///etc/passwd"):
         with pytest.raises(PrerequisiteError, match="No metrics came from"):
-            read_figures(url)
+            read_samples(url)
 
 
-def test_metrics_win_over_the_ledger_and_missing_sources_are_said(
+def test_the_running_job_is_newer_than_its_checkpoint_and_missing_sources_are_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_figures, "_answer", lambda _: TEXT)
+    monkeypatch.setattr(figures, "_answer", lambda _: TEXT)
     stage = make_stage(tmp_path, metrics_url="http://metrics")
     both = stage.sources.snapshots.read()
-    assert (both.pending, both.counted_by, both.missing) == (41, "metrics", ())
-    assert both.discarded == {"check limit": 1}, "what the metrics do not say, the ledger does"
+    assert (both.pending, both.totals["committed"], both.missing) == (41, 1_000, ())
 
     alone = replace(stage.sources.snapshots, metrics_url="").read()
-    assert (alone.pending, alone.counted_by) == (11, "ledger")
-    assert alone.oldest_age_ms == 13 * 60_000
+    assert (alone.pending, alone.oldest_age_ms, alone.totals) == (11, 13 * 60_000, {})
     assert [one.what for one in alone.missing] == ["metrics"]
 
-    neither = make_stage(tmp_path / "none", with_ledger=False).sources.snapshots.read()
-    assert (neither.pending, neither.counted_by) == (None, "")
-    assert [one.what for one in neither.missing] == ["ledger", "metrics"]
+
+@pytest.mark.parametrize(
+    ("changes", "url"),
+    [
+        ({"metrics_port": 9404}, "http://127.0.0.1:9404/metrics"),
+        ({"metrics_port": 9404, "metrics_host": "::"}, "http://127.0.0.1:9404/metrics"),
+        ({"metrics_port": 9404, "metrics_host": "driver"}, "http://driver:9404/metrics"),
+        ({"metrics_port": 9404, "metrics_host": "fe80::1"}, "http://[fe80::1]:9404/metrics"),
+        ({}, ""),
+    ],
+)
+def test_the_settings_say_where_the_metrics_are(changes: dict[str, Any], url: str) -> None:
+    assert announced_metrics(Settings(**changes)) == url
+
+
+def test_a_running_pipeline_says_where_its_metrics_are(tmp_path: Path) -> None:
+    """Without a setting: the overview of a plain run was seven dashes."""
+    (tmp_path / OUR_FOLDER).mkdir()
+    settings = Settings(checkpoint=str(tmp_path))
+    with told_as_running(tmp_path, "http://0.0.0.0:40404"):
+        assert announced_metrics(settings) == "http://127.0.0.1:40404/metrics"
+        with told_as_running(tmp_path, "http://127.0.0.1:50505"):  # a younger one
+            assert announced_metrics(settings) == "http://127.0.0.1:50505/metrics"
+    assert announced_metrics(settings) == "", "what an ended one announced is no address"
 
 
 def snapshot(second: int, committed: float, batch_s: tuple[float, float] | None) -> Snapshot:
     totals = {"committed": committed}
-    return Snapshot(
-        NOW_MS + second * 1_000, "orders", totals=totals, batch_s=batch_s, counted_by="metrics"
-    )
+    return Snapshot(NOW_MS + second * 1_000, "orders", totals=totals, batch_s=batch_s)
 
 
 def test_rates_and_batch_times_are_those_between_two_snapshots() -> None:
@@ -110,13 +132,15 @@ def test_rates_and_batch_times_are_those_between_two_snapshots() -> None:
 def test_the_history_keeps_the_newest_and_plots_them() -> None:
     history = History()
     assert (history.latest, [one.lines for one in history.plots()]) == (None, [()] * 7)
-    for second in range(1_000):
+    for second in range(4_000):
         history.add(snapshot(second, second * 5, None))
 
-    assert (len(history.snapshots()), history.taken) == (450, 1_000)
+    assert (len(history.snapshots()), history.taken) == (1_800, 4_000)
     committed = next(one for one in history.plots() if one.title == "Committed")
-    assert (committed.latest, committed.unit, committed.span) == ("5", "/s", "7m29s")
+    assert (committed.latest, committed.unit, committed.span) == ("5", "/s", "29m59s")
     assert "now 5 /s" in committed.says
+    points = len(committed.lines[0].split())
+    assert 200 < points <= DRAWN_MAX
 
 
 def test_a_plot_fits_its_box_and_leaves_gaps_open() -> None:

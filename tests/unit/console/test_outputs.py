@@ -23,14 +23,12 @@ from checkback.console import kafka_facts
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import FigureSampler, History
 from checkback.console.kafka_facts import GroupRow, KafkaFacts
-from checkback.console.ledger_view import LedgerView
-from checkback.console.opening import open_sources
+from checkback.console.pending_view import PendingView
 from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text, rendered
 from checkback.operations.broker_checks import BrokerChecks
 from checkback.operations.diagnosis import GroupFacts, Result, judge_group
 from checkback.operations.lag import ReadPosition, read_positions
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import NotFoundError
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "192.0.2.1", "nowhere.invalid"])
@@ -93,24 +91,19 @@ def test_a_group_that_answers_unknown_is_told_as_such(
     assert f" {says}. <em>" in make_stage(tmp_path).client().get("/parts/groups").text
 
 
-def test_without_a_ledger_no_group_is_called_idle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_checkpoint_no_group_is_called_idle(monkeypatch: pytest.MonkeyPatch) -> None:
     class Broker:
         def list_topics(self, **_: object) -> object:
             return SimpleNamespace(topics={"RMQ_SYS_TRANS_CHECK_order-service": None})
 
     monkeypatch.setattr(kafka_facts, "listed_members", lambda *_: 0)
     settings = Settings(bootstrap_servers="localhost:1")
-    for ledger in (None, LedgerView(str(tmp_path / "none"))):
-        if ledger is not None:
-            with pytest.raises(NotFoundError):
-                ledger.refresh()
-        rows = KafkaFacts(settings, ledger, lambda: 0, Broker()).groups()
-        page = rendered("parts/groups.html", {"groups": rows})
 
-        assert ("no live member" in page, "is not known without a ledger" in page) == (True, True)
-        assert "idle" not in page
+    rows = KafkaFacts(settings, PendingView(settings), lambda: 0, Broker()).groups()
+
+    page = rendered("parts/groups.html", {"groups": rows})
+    assert ("no live member" in page, "can't be read" in page) == (True, True)
+    assert "idle" not in page
 
 
 def test_a_pipeline_that_is_down_is_the_first_that_is_told(tmp_path: Path) -> None:
@@ -184,20 +177,3 @@ def test_long_and_binary_bodies_are_shown_as_text() -> None:
     assert body_text(b"\xff\x00a") == "\\xff\x00a"
     assert body_text(b"x" * 100_000).endswith("… (100000 bytes in all)")
     assert len(body_text(b"x" * 100_000)) < BODY_CHARACTERS_MAX + 40
-
-
-@pytest.mark.parametrize(
-    ("changes", "url"),
-    [
-        ({}, ""),
-        ({"metrics_port": 9404}, "http://127.0.0.1:9404/metrics"),
-        ({"metrics_port": 9404, "metrics_host": "::"}, "http://127.0.0.1:9404/metrics"),
-        ({"metrics_port": 9404, "metrics_host": "driver"}, "http://driver:9404/metrics"),
-        ({"metrics_port": 9404, "metrics_host": "fe80::1"}, "http://[fe80::1]:9404/metrics"),
-    ],
-)
-def test_the_settings_say_where_the_metrics_are(changes: dict[str, Any], url: str) -> None:
-    settings = Settings(bootstrap_servers="127.0.0.1:1", **changes)
-
-    assert open_sources(settings, "").snapshots.metrics_url == url
-    assert open_sources(settings, "http://other/metrics").snapshots.metrics_url != url

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -12,16 +11,17 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from tests.unit.console.console_stage import OPERATOR, Stage, make_stage
+from tests.unit.console.console_stage import NOW_MS, OPERATOR, Stage, make_stage
 
 from checkback.console import part_pages, reading_pages
 from checkback.console.access import AccessRules
 from checkback.console.acting_pages import _own_path
 from checkback.console.application import SECURITY_HEADERS, new_application
 from checkback.console.live import event
+from checkback.console.pending_view import PendingView
 from checkback.console.rendering import FOLDER, breakable
 from checkback.console.serving import FORM_BYTES_MAX, SESSION_COOKIE
-from checkback.protocol.errors import NotFoundError
+from checkback.operations.timestamps import time_text
 
 ROOT = Path(__file__).parents[3]
 PAGES = (
@@ -30,7 +30,7 @@ PAGES = (
 )  # fmt: skip
 PARTS = (
     "/parts/live", "/parts/groups", "/parts/lag", "/parts/doctor", "/parts/transactions/0:4",
-    "/parts/discarded", "/parts/refused", "/parts/records/discarded/0:6",
+    "/parts/discarded", "/parts/refused", "/parts/records/discarded/0:6", "/parts/pending",
 )  # fmt: skip
 WISH = {"target": "0:4", "choice": "commit", "reason": "paid by phone"}
 
@@ -54,21 +54,37 @@ def test_every_answer_carries_the_headers_that_protect_it(stage: Stage, path: st
 
 def test_pending_is_listed_chosen_and_paged(stage: Stage) -> None:
     client = stage.client()
-    every = client.get("/pending").text
+    shell = client.get("/pending?sort=checks").text
+    assert 'data-load="/parts/pending?group=&amp;older_than=&amp;sort=checks&amp;number=1"' in shell
+    every = client.get("/parts/pending").text
 
     assert "1 to 11 of 11" in every
+    assert "As of batch 17 of the checkpoint." in every
     assert every.index("0A0000000013C0FFEE00112233445566") < every.index(
         "0A0000000003C0FFEE00112233445566"
     ), "oldest first"
-    chosen = client.get("/pending", params={"group": "stock-service", "older_than": "6m"}).text
+    chosen = client.get("/parts/pending?group=stock-service&older_than=6m").text
     assert "1 to 2 of 2" in chosen
-    assert client.get("/pending", params={"older_than": "soon"}).status_code == 400
-    assert client.get("/pending", params={"sort": "password"}).status_code == 400
-    assert client.get("/pending", params={"number": "x"}).status_code == 400
-    assert "Nothing that is chosen" in client.get("/pending", params={"group": "none"}).text
+    assert "Nothing that is chosen" in client.get("/parts/pending?group=none").text
+    for path in ("/pending", "/parts/pending"):
+        for wrong in ("older_than=soon", "sort=password", "number=x", "number=0"):
+            assert client.get(f"{path}?{wrong}").status_code == 400, wrong
+
+
+def test_when_a_pending_half_was_last_asked_about_is_known(stage: Stage) -> None:
+    """It was "checks 15, last asked never"."""
+    rows = stage.client().get("/parts/pending").text.split("<tr>")
+    asked = next(row for row in rows if ">0:4<" in row)
+    silent = next(row for row in rows if ">0:8<" in row)
+
+    assert time_text(NOW_MS) in asked
+    assert "never" in silent
 
 
 def test_figures_of_the_overview_lead_to_what_they_count(stage: Stage) -> None:
+    latest = stage.console.history.latest
+    assert latest is not None
+    stage.console.history.add(replace(latest, totals={"discarded": 2, "refused": 3}))
     shown = stage.client().get("/parts/live").text
 
     for path in ("/pending", "/discarded", "/refused"):
@@ -85,12 +101,9 @@ def test_commands_in_a_sentence_are_shown_as_code(stage: Stage) -> None:
 def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:
     client = stage.client()
 
-    for name in ("0:4", "0A0000000004C0FFEE00112233445566"):
-        answer = client.get("/transactions", params={"name": name}, follow_redirects=False)
-        assert answer.headers["location"] == "/transactions/0:4"
-    assert "searched from its beginning" in client.get("/transactions?name=unknown").text
-    rows = client.get("/transactions/0:4").text
-    assert rows.index("prepared") < rows.index("checked")
+    answer = client.get("/transactions", params={"name": "0:4"}, follow_redirects=False)
+    assert answer.headers["location"] == "/transactions/0:4"
+    assert 'data-load="/parts/transactions/0A00"' in client.get("/transactions?name=0A00").text
     for nowhere in ("nowhere", "9999999999:0", "0:9223372036854775808"):
         assert client.get(f"/transactions/{nowhere}").status_code == 404
     assert client.get("/pending", params={"older_than": "9" * 5_000 + "d"}).status_code == 400
@@ -98,35 +111,23 @@ def test_a_transaction_is_found_by_id_and_by_position(stage: Stage) -> None:
     assert (part.status_code, "Check the id." in part.text) == (404, True)
 
 
-def test_without_a_ledger_the_pages_say_so_and_show_the_rest(tmp_path: Path) -> None:
-    stage = make_stage(tmp_path, with_ledger=False)
+def test_a_checkpoint_that_can_not_be_read_hides_nothing_of_what_kafka_knows(
+    tmp_path: Path,
+) -> None:
+    stage = make_stage(tmp_path)
+    view = PendingView(stage.console.settings)  # without the setting `checkpoint`
+    stage.console.pending = stage.sources.snapshots.pending = view
     stage.look()
     client = stage.client()
 
     overview = client.get("/").text
-    assert "No ledger is set" in overview
+    assert "checkpoint is not set" in overview
     assert "plots" not in overview, "there is nothing to draw"
-    assert "No ledger is set" in client.get("/pending").text
+    assert client.get("/pending").status_code == 200
     assert "checkpoint is not set" in client.get("/parts/pending").text
     assert "order-service" in client.get("/parts/groups").text
     assert "Half message stored" in client.get("/parts/transactions/0:4").text
     assert "checkpoint is not set" in client.get("/parts/checkpoint").text
-
-
-def test_a_ledger_that_can_not_be_read_hides_nothing_of_what_kafka_knows(tmp_path: Path) -> None:
-    stage = make_stage(tmp_path)
-    ledger = stage.sources.ledger
-    assert ledger is not None
-    shutil.rmtree(ledger.path)
-    with pytest.raises(NotFoundError):
-        ledger.refresh()
-    client = stage.client()
-
-    shown = client.get("/pending")
-    assert (shown.status_code, "There is no ledger at" in shown.text) == (200, True)
-    assert 'data-load="/parts/pending?' in shown.text
-    assert 'data-load="/parts/transactions/x"' in client.get("/transactions?name=x").text
-    assert 'data-load="/parts/transactions/0:4"' in client.get("/transactions/0:4").text
 
 
 def test_a_broker_that_does_not_answer_is_said_in_its_part(stage: Stage) -> None:
@@ -336,17 +337,18 @@ def test_a_checkpoint_on_this_machine_is_read_where_only_the_console_is_installe
         stored.extractall(tmp_path)
     program = f"""
 import sys
-for name in ("pyspark", "py4j", "pandas", "delta"):
+for name in ("pyspark", "py4j", "pandas", "delta", "deltalake"):
     sys.modules[name] = None
 from checkback.checkpoints.state_rows import read_state
-from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.pending_view import PendingView, checkpoint_readable
 from checkback.operations.checkpoint.opening import open_state
 from checkback.protocol.configuration import Settings
 settings = Settings(bootstrap_servers="127.0.0.1:1", checkpoint={str(tmp_path)!r})
 with open_state(settings) as store:
     assert read_state(store).pages
-with KafkaFacts(settings, None, int)._checkpoint_read():
-    import checkback.operations.checkpoint.inspection, checkback.operations.pending_transactions
+assert len(PendingView(settings).refresh().table.rows)
+with checkpoint_readable(settings):
+    import checkback.operations.checkpoint.inspection
 """
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False

@@ -15,6 +15,7 @@ from tests.unit.operations.records import NAMES, half, record
 
 from checkback.console.access import Visitor
 from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.pending_view import PendingView
 from checkback.console.rendering import rendered
 from checkback.console.timeline import half_properties
 from checkback.operations.history import HistoryEvent
@@ -136,7 +137,8 @@ def test_of_names_of_megabytes_the_list_of_refused_records_keeps_the_beginning(
     scanner = nullcontext(SimpleNamespace(scan=lambda *_, **__: iter([found])))
     monkeypatch.setattr(KafkaFacts, "scanner", lambda _: scanner)
 
-    [row] = KafkaFacts(Settings(topic_prefix=NAMES.prefix), None, lambda: 0).refused()
+    settings = Settings(topic_prefix=NAMES.prefix)
+    [row] = KafkaFacts(settings, PendingView(settings), lambda: 0).refused()
 
     assert (row["transaction_id"], row["group"]) == ("u" * 1_024, "g" * 1_024)
     assert row["at"] == "0:4"

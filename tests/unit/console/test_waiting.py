@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.unit.console.console_stage import half, make_stage, pending_history
 
 from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.pending_view import PendingView
 from checkback.console.waiting import waiting
 from checkback.operations.diagnosis import GroupFacts
 from checkback.operations.history import TransactionHistory
@@ -74,6 +75,7 @@ def test_brokers_that_do_not_name_members_take_no_history_away() -> None:
         def list_topics(self, **_: object) -> object:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
-    facts = KafkaFacts(Settings(bootstrap_servers="localhost:1"), None, lambda: 0, Silent())
+    settings = Settings(bootstrap_servers="localhost:1")
+    facts = KafkaFacts(settings, PendingView(settings), lambda: 0, Silent())
 
     assert facts.group("order-service").members is None

@@ -17,6 +17,7 @@ from checkback.commands import refused
 from checkback.commands.core import execute
 from checkback.console.actions import Resend, Wish
 from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.pending_view import PendingView
 from checkback.operations import resending
 from checkback.operations.admin_account import require_admin
 from checkback.operations.positions import Position
@@ -142,6 +143,10 @@ def settings(rules: str = "", access_key: str = "", secret_key: str = "") -> Set
     )  # fmt: skip
 
 
+def facts(given: Settings) -> KafkaFacts:
+    return KafkaFacts(given, PendingView(given), lambda: 0)
+
+
 def resend(given: Settings, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
     names = ("bootstrap_servers", "topic_prefix", "acl_file", "access_key", "secret_key")
     for name in names:
@@ -171,7 +176,7 @@ def test_the_command_refuses_everybody_but_admins(
 def test_the_console_refuses_everybody_but_admins(
     brokers: Brokers, rules: str, access_key: str, secret_key: str, says: str
 ) -> None:
-    action = Resend(KafkaFacts(settings(rules, access_key, secret_key), None, lambda: 0))
+    action = Resend(facts(settings(rules, access_key, secret_key)))
 
     for act in (action.preview, action.perform):
         with pytest.raises(ConfigurationError, match=says):
@@ -190,7 +195,7 @@ def test_an_admin_sends(
     assert resend(given, monkeypatch, "--yes") == 0
     assert brokers.done == SENT
 
-    action = Resend(KafkaFacts(given, None, lambda: 0))
+    action = Resend(facts(given))
     action.preview(WISH)
     assert "orders:0:9" in action.perform(WISH).says
     assert brokers.done == SENT * 2
@@ -203,7 +208,7 @@ def test_nobody_is_asked_for_an_account_where_access_control_is_off(
     given = settings("", access_key, secret_key)
 
     assert resend(given, monkeypatch, "--yes") == 0
-    Resend(KafkaFacts(given, None, lambda: 0)).perform(WISH)
+    Resend(facts(given)).perform(WISH)
 
     assert brokers.done == SENT * 2
 
@@ -214,5 +219,5 @@ def test_nothing_is_sent_by_rules_that_cannot_be_read(brokers: Brokers, tmp_path
     with pytest.raises(ConfigurationError, match="can't be read"):
         require_admin(given)
     with pytest.raises(ConfigurationError, match="can't be read"):
-        Resend(KafkaFacts(given, None, lambda: 0)).perform(WISH)
+        Resend(facts(given)).perform(WISH)
     assert brokers.done == []
