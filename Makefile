@@ -99,7 +99,6 @@ check: setup
 
 SEED ?= 1
 sim: setup
-	@.venv/bin/python -m tests.simulation $(SEED)
 	@.venv/bin/python -m tests.simulation.exactly_once $(SEED)
 
 CRASHES ?= 200

@@ -92,6 +92,7 @@ def test_the_runs_meet_whatever_can_happen() -> None:
     faults = {f"{call} {one.name.lower()}" for call, possible in FAULTS.items() for one in possible}
     assert set(met) >= faults | {"zombies", "slow markers", "two drivers", "leader changed"}
     assert set(met) >= {"markers deleted", "markers expired", "markers moved", "coordinator moves"}
+    assert set(met) >= {"driver's clock set", "commit after discard"}
     known = {"SimulatedCrash", "NoneType", "CheckpointError", "FencedError", "BrokerError"}
     assert set(ends) >= known
 

@@ -68,6 +68,7 @@ class Applications:
     names: TopicNames = field(default_factory=TopicNames)
     transactions: dict[Position, Transaction] = field(default_factory=dict)
     answered: dict[tuple[str, int], int] = field(default_factory=dict)
+    late_ops: list[tuple[float, Transaction]] = field(default_factory=list)
     is_calm: bool = False
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -85,6 +86,7 @@ class Applications:
     def live(self) -> None:
         """Let everybody do something, and some time pass."""
         self.cluster.clock.now_ms += self.random.choice((0, 20, 400, 1_500))
+        self._send_late_ops()
         if self.random.random() < 0.01:
             self.cluster.clock.now_ms += RENEWAL_MS
         if not self.is_calm:
@@ -97,6 +99,7 @@ class Applications:
     def calm_down(self) -> None:
         """Begin nothing more, and answer whatever is asked."""
         self.is_calm = True
+        self._send_late_ops()
         self.cluster.create_topic(self.names.check(GROUPS[2]), 1)
 
     def _begin(self) -> None:
@@ -120,7 +123,22 @@ class Applications:
         self.transactions[made.position] = made
         if random.random() < 0.75:
             for _ in range(random.choice((1, 1, 1, 2))):
-                self._send_op(made)
+                self._send_op_in_time_or_late(made)
+
+    def _send_op_in_time_or_late(self, one: Transaction) -> None:
+        """Send an op, or hold it back: often until its half was asked about or discarded."""
+        if self.random.random() < 0.85:
+            self._send_op(one)
+        else:
+            due_ms = self.cluster.clock.now_ms + self.random.choice((500, 5_000, 30_000))
+            self.late_ops.append((due_ms, one))
+
+    def _send_late_ops(self) -> None:
+        now_ms = self.cluster.clock.now_ms
+        due = [one for one in self.late_ops if self.is_calm or one[0] <= now_ms]
+        self.late_ops = [one for one in self.late_ops if one not in due]
+        for _, one in due:
+            self._send_op(one)
 
     def _send_op(self, one: Transaction, *, number: int | None = None) -> None:
         transaction_id = f"t{one.number if number is None else number}"

@@ -14,6 +14,7 @@ import json
 from collections import Counter
 from random import Random
 
+import numpy as np
 from confluent_kafka import TopicPartition
 from tests.simulation.exactly_once import pages
 from tests.simulation.exactly_once.actors import Actor, Stage
@@ -31,8 +32,9 @@ from tests.simulation.exactly_once.worlds import DAY_MS, World, kind_of, world_o
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.settings import SinkSettings
-from checkback.state import ALL_READ
+from checkback.state import ALL_READ, Action
 from checkback.streaming.preflight import ClusterFacts
 from checkback.testing.fake_kafka import Clock, Cluster, FakeAdminClient, SimulatedCrash, installed
 from checkback.testing.fake_kafka.groups import Committed, Place
@@ -43,6 +45,7 @@ STEPS_MAX = 60_000
 STARTS_MAX = 400
 EVENTS_PER_BATCH_MAX = 12
 ALL_TRANSACTIONS_END_MS = 700_000
+TOO_LATE = RefusedReason.COMMIT_AFTER_DISCARD
 
 
 class Run:
@@ -96,6 +99,7 @@ class Run:
         self.starts = 0
         self.is_touched = False
         self.is_refused = False
+        self.skew_ms = 0
         self._start_at_ms = 0.0
 
     def go(self) -> Run:
@@ -136,7 +140,8 @@ class Run:
         starts = {} if before is None else before.ends
         ends = self._ends(before, most)
         read_until_ms = self._read_until_ms(ends) if self.world.days_pass else ALL_READ
-        return Plan(int(self.clock.now_ms), starts, ends, self.world.rules, read_until_ms)
+        now_ms = int(self.clock.now_ms) + self.skew_ms
+        return Plan(now_ms, starts, ends, self.world.rules, read_until_ms)
 
     def _read_until_ms(self, ends: dict[tuple[str, int], int]) -> int:
         """Return up to when all halves and ops are read by a batch that ends there."""
@@ -159,6 +164,11 @@ class Run:
         outcomes = self.reference.extend(plan, inputs)
         self.audit.planned(outcomes)
         self.fates.met["expired"] += expired_in(outcomes)
+        self.fates.met["commit after discard"] += sum(
+            int(np.count_nonzero(one.detail[one.action == Action.REFUSE_OP] == TOO_LATE))
+            for pages in outcomes.values()
+            for one in pages
+        )
 
     def _expect(self, actor: Actor) -> None:
         """See how somebody ended; nobody may end with a failure that no user was told of."""
@@ -247,6 +257,9 @@ class Run:
             self._touch_markers()
         elif 0.03 < draw < 0.035 and self.world.days_pass:
             self._let_days_pass()
+        elif 0.04 < draw < 0.05:
+            self.fates.met["driver's clock set"] += 1
+            self.skew_ms = self.random.choice((0, -3_000, 5_000))
 
     def _trouble_brokers(self) -> None:
         random, now_ms = self.random, self.clock.now_ms
