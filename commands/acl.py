@@ -10,7 +10,7 @@ import click
 
 from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
 from checkback.commands.settings import settings_options
-from checkback.commands.table import GAP, folded, folded_lines, table_text, terminal_columns
+from checkback.commands.table import table_text, terminal_columns, terminal_text, wrapped
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.protocol.topics import (
@@ -117,26 +117,21 @@ def _decision_data(decision: AccessDecision, assumed: str) -> dict[str, Any]:
 
 
 def decision_text(decision: AccessDecision, assumed: str, columns: int | None) -> str:
-    """Return the steps and the decision for people, none wider than the terminal.
+    """Return the steps and the decision for people.
 
     Args:
         decision: with its steps.
         assumed: what the signature was taken for.
-        columns: of the terminal, on which a reason has a line of its own; None: one for each step.
+        columns: of the terminal; None: one line for each step.
     """
     rows = [
-        (f"{at}.", one.rule, one.outcome.value, one.says)
-        for at, one in enumerate(decision.steps, 1)
+        (f"{number}.", step.rule, step.outcome.value, step.says)
+        for number, step in enumerate(decision.steps, 1)
     ]
     said = "Allowed" if decision.is_allowed else "Denied"
     told = f"{said}, if the signature is {assumed}: {decision.says}"
-    if columns is None:
-        return f"{table_text(('', 'rule', 'outcome', ''), rows)}\n{told}"
-    headings, *steps = table_text(("", "rule", "outcome"), [row[:3] for row in rows]).split("\n")
-    lines = [headings]
-    for step, row in zip(steps, rows, strict=True):
-        lines += [*folded(step, columns), *folded(row[3], columns, 2 * GAP)]
-    return "\n".join([*lines, *folded(told, columns)])
+    table = table_text(("", "rule", "outcome", ""), rows, columns)
+    return f"{table}\n{wrapped(told, columns)}"
 
 
 @command.command()
@@ -162,8 +157,7 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
     mistakes, warnings = found["mistakes"], found["warnings"]
     lines = [*_lines("mistake", mistakes), *_lines("warning", warnings)]
     said = f"{_counted(mistakes, 'mistake')}, {_counted(warnings, 'warning')}."
-    told = folded_lines([*lines, said], terminal_columns())
-    output.show({**found, "source": str(file)}, "\n".join(told))
+    output.show({**found, "source": str(file)}, terminal_text("\n".join([*lines, said])))
     return EXIT_FOUND if mistakes else EXIT_OK
 
 

@@ -11,7 +11,7 @@ import click
 from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
 from checkback.commands.operator_options import yes_option
 from checkback.commands.settings import settings_options
-from checkback.commands.table import folded_lines, table_text, terminal_columns, terminal_text
+from checkback.commands.table import table_text, terminal_columns, terminal_text, wrapped
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
 from checkback.operations.timestamps import now_ms, time_text
@@ -68,11 +68,13 @@ def inspection_text(data: dict[str, Any], columns: int | None) -> str:
         ("oldest pending", "-" if oldest is None else duration_text(oldest)),
         ("page size", data["page_size"]),
     ]
-    parts = [table_text(("", ""), facts).strip("\n").split("\n")]
-    parts += [[problem_line(one)] for one in data["problems"]]
-    told, *problems = ["\n".join(folded_lines(part, columns)) for part in parts]
-    tables = [_positions_text(data, columns), _state_text(data, columns)]
-    return "\n\n".join([told, *tables, *problems])
+    tables = [
+        table_text(("", ""), facts, columns),
+        _positions_text(data, columns),
+        _state_text(data, columns),
+    ]
+    problems = [wrapped(problem_line(problem), columns) for problem in data["problems"]]
+    return "\n\n".join([*tables, *problems])
 
 
 def problem_line(problem: Mapping[str, str]) -> str:
@@ -145,9 +147,9 @@ def verification_text(path: str, found: Verification, columns: int | None) -> st
     ]
     if found.markers is not None:
         rows = [(number, at - 1 if at else "-") for number, at in sorted(found.markers.items())]
-        lines += table_text(("state partition", "last batch written"), rows, columns).split("\n")
-    lines += [problem_line(asdict(one)) for one in found.problems]
-    return "\n".join(folded_lines(lines, columns))
+        lines.append(table_text(("state partition", "last batch written"), rows))
+    lines += [problem_line(asdict(problem)) for problem in found.problems]
+    return wrapped("\n".join(lines), columns)
 
 
 @command.command()

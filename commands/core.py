@@ -18,6 +18,7 @@ import click
 from checkback.commands.error_document import asks_for_json, error_document
 from checkback.commands.foreign_errors import explained
 from checkback.commands.nouns import Noun
+from checkback.commands.table import wrapped
 from checkback.commands.version import version_text
 from checkback.protocol.errors import CheckbackError, UsageError
 from checkback.protocol.printable import printable
@@ -209,9 +210,7 @@ def _one_line(text: str) -> str:
 def _for_terminal(line: str) -> str:
     if not sys.stderr.isatty():
         return line
-    from checkback.commands.table import folded  # late: rich loads slowly
-
-    return "\n".join(folded(line, shutil.get_terminal_size().columns))
+    return wrapped(line, shutil.get_terminal_size().columns)
 
 
 def _version_option() -> click.Option:

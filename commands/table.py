@@ -1,4 +1,4 @@
-"""Tables as text, for people."""
+"""Text for people: tables and sentences, as wide as their terminal."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
-
-from rich.cells import cell_len
 
 from checkback.protocol.printable import printable
 
-GAP: Final = 2
-"""Columns between two cells, and before the further lines of a row."""
+GAP: Final = "  "
 
 
 def terminal_columns() -> int | None:
@@ -25,25 +22,46 @@ def terminal_columns() -> int | None:
 
 
 def table_text(
-    headings: Sequence[str], rows: Iterable[Sequence[object]], columns: int | None = None
+    headings: Sequence[str], rows: Sequence[Sequence[object]], columns: int | None = None
 ) -> str:
-    """Return the headings and the rows, columns aligned.
-
-    People copy ids out of it, so no cell is cut off. What would command the terminal is escaped.
+    """Return the headings and the rows, columns aligned. What would command a terminal is escaped.
 
     Args:
         headings: of the columns.
         rows: their cells.
-        columns: of the terminal. A row that is wider takes further lines, which are indented;
-            no cell is ever broken. None: one line for each row, however wide.
+        columns: of the terminal. There the cells of a wide row are folded, but not those of the
+            first column, which people copy, nor short ones. None: one line for each row.
     """
-    cells = [[_one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(headings, *cells, strict=True)]
-    lines = [_aligned([row[part] for row in [list(headings), *cells]], widths[part])
-             for part in _parts(widths, columns or sys.maxsize)]  # fmt: skip
-    first, *further = lines
-    indented = [[f"{' ' * GAP}{line}" for line in one] for one in further]
-    return "\n".join(line for row in zip(first, *indented, strict=True) for line in row)
+    cells = [[printable(str(cell).replace("\n", " ")) for cell in row] for row in rows]
+    every = [list(headings), *cells] if any(headings) else cells
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+    lines = [GAP.join(map(str.ljust, row, widths)).rstrip() for row in every]
+    if columns is None or max(map(len, lines), default=0) <= columns:
+        return "\n".join(lines)
+    return _folded_table(headings, cells, widths, columns)
+
+
+def _folded_table(
+    headings: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int], columns: int
+) -> str:
+    from rich.console import Console  # late: rich loads slowly
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, show_header=any(headings), header_style="")
+    kept, room = set(), columns * 3 // 4
+    for number in sorted(range(len(widths)), key=lambda number: (number > 0, widths[number])):
+        room -= widths[number] + len(GAP)
+        if room >= 0:
+            kept.add(number)
+    for number, heading in enumerate(headings):
+        table.add_column(Text(heading), overflow="fold", no_wrap=number in kept)
+    for row in cells:
+        table.add_row(*map(Text, row))
+    console = Console(width=columns, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
 
 def list_text(
@@ -54,7 +72,7 @@ def list_text(
     Args:
         headings: of the columns.
         rows: their cells.
-        nothing: the sentence where nobody filtered.
+        nothing: the sentence where no filter was given.
         is_filtered: whether filters may have left rows out.
     """
     if rows:
@@ -62,59 +80,21 @@ def list_text(
     return "Nothing matches." if is_filtered else nothing
 
 
-def _one_line(cell: object) -> str:
-    return printable(str(cell).replace("\n", " "))
-
-
-def _parts(widths: Sequence[int], columns: int) -> list[slice]:
-    """Return which columns of the table share a line."""
-    parts, first, taken = [], 0, 0
-    for number, width in enumerate(widths):
-        if number > first and taken + width > columns:
-            parts.append(slice(first, number))
-            first, taken = number, GAP
-        taken += width + GAP
-    return [*parts, slice(first, len(widths))]
-
-
-def _aligned(rows: Iterable[Sequence[str]], widths: Sequence[int]) -> list[str]:
-    *padded, _ = widths
-    return [
-        "".join(
-            cell + " " * (width + GAP - cell_len(cell))
-            for cell, width in zip(row, [*padded, -GAP], strict=True)
-        ).rstrip()
-        for row in rows
-    ]
-
-
-def folded(text: str, columns: int | None, indent: int = 0) -> list[str]:
-    """Return a text as lines that fit the terminal; no word is broken, as ids may be copied.
+def wrapped(text: str, columns: int | None) -> str:
+    """Return sentences with lines that fit the terminal; no word is broken, as ids may be copied.
 
     Args:
-        text: what is said.
-        columns: of the terminal; None: one line, however wide.
-        indent: columns in front of each line; further lines have GAP more.
+        text: its lines.
+        columns: of the terminal; None: the text as it is.
     """
-    first = " " * indent
     if columns is None:
-        return [first + text]
-    return textwrap.wrap(
-        text, max(columns, 40), initial_indent=first, subsequent_indent=first + " " * GAP,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        return text
+    wrapper = textwrap.TextWrapper(
+        max(columns, 40), subsequent_indent=GAP, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(part for line in text.split("\n") for part in wrapper.wrap(line) or [""])
 
 
 def terminal_text(text: str) -> str:
-    """Return sentences for people, folded where they are too wide for the terminal."""
-    return "\n".join(folded_lines(text.split("\n"), terminal_columns()))
-
-
-def folded_lines(lines: Iterable[str], columns: int | None) -> list[str]:
-    """Return lines so that they fit the terminal, each folded where it is too wide.
-
-    Args:
-        lines: texts and rows of a table; empty ones stay.
-        columns: of the terminal; None: as they are.
-    """
-    return [part for line in lines for part in folded(line, columns) or [""]]
+    """Return sentences with lines that fit the terminal that prints them."""
+    return wrapped(text, terminal_columns())

@@ -16,7 +16,7 @@ from checkback.commands.operator_options import (
     yes_option,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import GAP, folded, table_text, terminal_columns, terminal_text
+from checkback.commands.table import table_text, terminal_columns, terminal_text, wrapped
 from checkback.operations.history import HistoryEvent, TransactionHistory
 from checkback.operations.resolving import Aftermath, Resolver, manual_op, pending_one
 from checkback.operations.signing import operator_signer
@@ -183,20 +183,18 @@ def history_text(history: TransactionHistory, columns: int | None) -> str:
 
     Args:
         history: of one transaction.
-        columns: of the terminal, where what each event says has lines of its own; None for none.
+        columns: of the terminal; None: one line for each event.
     """
     head = printable(
         f"transaction {history.transaction_id or '(its half is gone)'}  half {history.half_at}  "
         f"group {history.group}  real topic {history.real_topic}  verdict {history.verdict}"
     )
-    rows = [(time_text(one.time_ms), one.kind, _place(one), _facts(one)) for one in history.events]
-    if columns is None:
-        return f"{head}\n{table_text(('time', 'what', 'where', ''), rows)}"
-    headings, *lines = table_text(("time", "what", "where"), [row[:3] for row in rows]).split("\n")
-    shown = [*folded(head, columns), headings]
-    for line, row in zip(lines, rows, strict=True):
-        shown += [line, *folded(row[3], columns, GAP)]
-    return "\n".join(shown)
+    rows = [
+        (time_text(event.time_ms), event.kind, _place(event), _facts(event))
+        for event in history.events
+    ]
+    table = table_text(("time", "what", "where", ""), rows, columns)
+    return f"{wrapped(head, columns)}\n{table}"
 
 
 def _place(event: HistoryEvent) -> str:

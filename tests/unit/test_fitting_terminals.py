@@ -13,7 +13,7 @@ from checkback.commands import checkpoint, discarded
 from checkback.commands.acl import command, decision_text
 from checkback.commands.checkpoint import inspection_text, verification_text
 from checkback.commands.core import CommandOutput, execute
-from checkback.commands.table import folded_lines, terminal_text
+from checkback.commands.table import terminal_text, wrapped
 from checkback.operations.checkpoint.verification import Problem, Verification
 from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.positions import Position
@@ -82,8 +82,6 @@ def test_what_a_checkpoint_holds_fits_the_terminal() -> None:
     lines = inspection_text(inspection(), 80).splitlines()
 
     assert max(map(len, lines)) <= 80
-    assert "application" in lines
-    assert f"  {inspection()['application_id']}" in lines
     assert lines.count(f"torn {FILE}: The file is") == 2
     assert sum(TOPIC in line for line in lines) == 2
 
@@ -125,8 +123,6 @@ def test_an_explained_decision_fits_the_terminal() -> None:
     wide = decision_text(decision(), "right", None).splitlines()
 
     assert max(map(len, narrow)) <= 80
-    assert narrow[1].split() == ["1.", "access", "key", "next"]
-    assert narrow[2] == "    There is an account."
     assert len(wide) == 4
     assert "There is an account." in wide[1]
 
@@ -148,9 +144,8 @@ def test_mistakes_in_rules_fit_the_terminal(
     ]
 
 
-def test_empty_lines_stay_where_others_are_folded() -> None:
-    assert folded_lines(["a", "", "b"], 80) == ["a", "", "b"]
-    assert folded_lines(["a", "", "b"], None) == ["a", "", "b"]
+def test_empty_lines_stay_where_others_are_wrapped() -> None:
+    assert wrapped("a\n\nb", 80) == "a\n\nb"
 
 
 PATH = "s3a://orders-and-payments/production/checkpoints/of-the-pipeline-in-eu-central"

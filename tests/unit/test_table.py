@@ -17,17 +17,14 @@ PENDING = [
 ]  # fmt: skip
 
 
-def test_a_wide_row_takes_further_lines_and_every_cell_stays_whole() -> None:
+def test_a_wide_row_is_folded_and_its_first_cell_stays_whole() -> None:
     lines = table_text(HEADINGS, PENDING, 80).splitlines()
 
     assert max(map(len, lines)) <= 80
-    assert len(lines) == 2 * (1 + len(PENDING))
-    assert lines[0].split() == ["transaction", "id", "group", "real", "topic"]
-    assert lines[1].startswith("  half ")
-    for row, first, second in zip(PENDING, lines[2::2], lines[3::2], strict=True):
-        assert f"{first} {second}".split() == [str(cell) for cell in row]
-    assert len({line.index("orders-service") for line in lines[2::2]}) == 1
-    assert len({line.index("2m47s") for line in lines[3::2]}) == 1
+    for row in PENDING:
+        assert sum(line.startswith(f"{row[0]} ") for line in lines) == 1
+    every = "".join(str(cell) for row in [HEADINGS, *PENDING] for cell in row)
+    assert sorted("".join("".join(lines).split())) == sorted("".join(every.split())), "no cut"
 
 
 def test_without_a_terminal_a_row_is_a_line() -> None:
@@ -42,11 +39,12 @@ def test_a_table_that_fits_stays_as_it_is() -> None:
     assert table_text(HEADINGS, PENDING, max(map(len, wide.splitlines()))) == wide
 
 
-@pytest.mark.parametrize("columns", [1, 20, 32])
-def test_a_cell_wider_than_the_terminal_has_a_line_of_its_own(columns: int) -> None:
-    lines = table_text(("id", "age"), [("x" * 32, "3s")], columns).splitlines()
+@pytest.mark.parametrize("columns", [20, 32])
+def test_a_first_cell_wider_than_the_terminal_is_folded_and_not_cut(columns: int) -> None:
+    text = table_text(("id", "age"), [("x" * 32, "3s")], columns)
 
-    assert lines == ["id", "  age", "x" * 32, "  3s"]
+    assert text.count("x") == 32
+    assert max(map(len, text.splitlines())) <= columns
 
 
 def test_a_row_is_one_line_and_whole_however_wide() -> None:
@@ -89,7 +87,7 @@ def test_a_history_fits_the_terminal_and_is_one_line_for_each_event_elsewhere() 
 
     assert max(map(len, narrow)) <= 80
     assert narrow[0].startswith("transaction 7F0000010A2B18B4AAC217BE00010000  half 0:1234567")
-    assert "  key=k" in narrow
+    assert "key=k" in "".join(narrow)
     assert "OP_WITHOUT_HALF" in "".join(narrow)
     assert len(wide) == 2 + len(events)
 
