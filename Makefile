@@ -112,7 +112,7 @@ mutants: setup
 	@.venv/bin/python -m tests.mutants $(NAMES)
 
 bench-smoke: setup
-	@.venv/bin/python -m checkback.bench.repository.smoke
+	@.venv/bin/python -m bench smoke
 
 # The site's tools have an environment of their own: nothing else needs them.
 DOCS := build/docs/environment
@@ -122,7 +122,7 @@ $(DOCS)/.ready: requirements/docs.txt
 	@touch $@
 
 # Documents link to each other from the top folder down; MkDocs reads a copy, in the same places.
-PAGES := '*.md' docs/pictures docs/site.css demo/database.py LICENSE NOTICE ':!tests/data'
+PAGES := '*.md' docs/site.css demo/database.py LICENSE NOTICE ':!tests/data'
 docs: $(DOCS)/.ready
 	@rm -rf build/docs/source && mkdir -p build/docs/source
 	@git ls-files -z -- $(PAGES) | tar --null -T - -cf - | tar -xf - -C build/docs/source

@@ -1,1 +1,1 @@
-"""Benchmarks of the pipeline and the client."""
+"""Benchmarks of the pipeline and the client, for a checkout: ``python -m bench VERB``."""

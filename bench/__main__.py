@@ -1,73 +1,95 @@
-"""``checkback bench``: measure on this machine."""
+"""Measures on this machine: ``python -m bench pipeline``, ``latency``, ``backlog`` or ``client``.
+
+``python -m bench smoke`` shows in a minute that they work.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
 
-import click
-
-from checkback.bench.client import (
-    ClientOptions,
-    ClientRatio,
-    create_real_topic,
-    measure_in_turn,
-    ratios,
-)
-from checkback.bench.client_process import ClientMeasurement
-from checkback.bench.options import CommonOptions, Verb
-from checkback.bench.verbs import all_verbs
-from checkback.commands.bench_options import (
-    click_options,
-    options_command,
-    options_from,
-    verb_command,
-)
-from checkback.commands.bench_stage import bench_stage, say, show
-from checkback.commands.core import CommandOutput
-from checkback.deploy.topics import create_topics
-from checkback.protocol.configuration import Settings
+from bench import backlog, client, latency, pipeline, smoke
+from bench.result import BenchFindings, document, machine_facts, result_text
+from bench.setting import bench_setting, client_options, options_of, pipeline_options
+from checkback.protocol.errors import CheckbackError
 from checkback.testing.broker import Broker
 
-COLUMNS = ("", "threads", "transactions/s", "processor µs", "p50 ms", "p99 ms", "max ms")
-RATIO_COLUMNS = ("measure", "threads", "median", "least", "most")
+BENCHES: Final[Mapping[str, tuple[ModuleType, type[Any]]]] = {
+    "pipeline": (pipeline, pipeline.PipelineBench),
+    "latency": (latency, latency.LatencyBench),
+    "backlog": (backlog, backlog.BacklogBench),
+}
 
 
-@click.group(help="Measure on this machine.")
-def command() -> None:
-    """Group the verbs."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a call; those of a smoke run are short, whatever was given."""
+    parser = argparse.ArgumentParser("python -m bench", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+
+    def add(name: str, text: str | None) -> argparse.ArgumentParser:
+        formatter = argparse.ArgumentDefaultsHelpFormatter
+        return verbs.add_parser(name, description=text, formatter_class=formatter)
+
+    for name, (module, _) in BENCHES.items():
+        pipeline_options(add(name, module.__doc__), module.OPTIONS)
+    client_options(add("client", client.__doc__), client.OPTIONS)
+    add("smoke", smoke.__doc__).add_argument("verbs", nargs="*", default=smoke.VERBS)
+    chosen = parser.parse_args(arguments)
+    if chosen.verb in BENCHES and chosen.smoke:
+        options = BENCHES[chosen.verb][0].OPTIONS
+        vars(chosen).update(
+            {option.name: option.smoke for option in options if option.smoke is not None}
+        )
+    return chosen
 
 
-def _run_verb(verb: Verb, common: CommonOptions, options: Any, output: CommandOutput) -> None:
-    own = asdict(options)
-    changes = {"batch_events_max": own["batch_events"]} if "batch_events" in own else {}
-    with bench_stage(common, **changes) as stage:
-        findings = verb.bench(stage, options, say).run()
-    show(verb.name, common, options, findings, stage, output)
+def run_verb(options: argparse.Namespace) -> dict[str, Any]:
+    """Run a verb for the pipeline; return its JSON document.
+
+    Raises:
+        UsageError: an option is wrong.
+        OperationalError: a run failed.
+    """
+    machine = machine_facts()  # before the bench starts anything
+    with bench_setting(options) as stage:
+        findings: BenchFindings = BENCHES[options.verb][1](stage, options, say).run()
+    result = document(options.verb, options_of(options), findings, machine)
+    if options.save is not None:
+        options.save.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    return result
 
 
-def _run_client(output: CommandOutput, **given: Any) -> None:
-    options: ClientOptions = options_from(ClientOptions, given)
-    options.thread_counts()  # refused before a broker is started
-    with _brokers(options.bootstrap_servers) as servers:
-        settings = Settings(bootstrap_servers=servers, topic_prefix=options.topic_prefix)
-        create_topics(settings)
-        create_real_topic(servers, options.topic_prefix, settings.half_partitions)
-        measured = measure_in_turn(options, servers)
-    found = ratios(measured)
-    result = {"runs": [asdict(run) for run in measured], "ratios": [asdict(one) for one in found]}
-    output.show(result, _table(measured, found))
+def say(text: str) -> None:
+    """Print a progress message for a person."""
+    print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
-for _verb in all_verbs():
-    command.add_command(verb_command(_verb, _run_verb))
-command.add_command(
-    options_command("client", ClientOptions, click_options(ClientOptions), _run_client)
-)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a verb and print its result; return the exit code."""
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    try:
+        if options.verb == "smoke":
+            return smoke.run(options.verbs)
+        if options.verb == "client":
+            client.planned_runs(options, "")  # refused before a broker is started
+            with _brokers(options.bootstrap_servers) as servers:
+                result = client.measure_client(options, servers)
+            text = client.client_text(result)
+        else:
+            result = run_verb(options)
+            text = result_text(result)
+    except CheckbackError as error:
+        say(str(error))
+        return error.exit_code
+    print(json.dumps(result) if options.output == "json" else text)
+    return 0
 
 
 @contextmanager
@@ -83,21 +105,5 @@ def _brokers(bootstrap_servers: str | None) -> Iterator[str]:
         yield broker.bootstrap_servers
 
 
-def _table(runs: list[ClientMeasurement], found: list[ClientRatio]) -> str:
-    rows = [COLUMNS] + [
-        (
-            run.kind,
-            str(run.threads),
-            f"{run.transactions_per_s:,.0f}",
-            f"{run.processor_us:.0f}",
-            f"{run.latency_p50_ms:.2f}",
-            f"{run.latency_p99_ms:.1f}",
-            f"{run.latency_max_ms:.1f}",
-        )
-        for run in runs
-    ]
-    shares = [RATIO_COLUMNS] + [
-        (one.measure, str(one.threads), f"{one.median:g}", f"{one.least:g}", f"{one.most:g}")
-        for one in found
-    ]
-    return "\n".join("  ".join(cell.rjust(16) for cell in row) for row in [*rows, (), *shares])
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,55 +1,65 @@
-"""``checkback bench pending``: what pending transactions cost."""
+"""``python -m bench backlog``: what very many pending transactions cost, and a storm of checks.
+
+First the job resolves transactions, idles and restarts, with nothing pending and with many pending
+halves. Then as many halves are due for a check at once while new transactions come.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
-from checkback.bench import options
-from checkback.bench.batches import steady_part
-from checkback.bench.idle import empty_ms
-from checkback.bench.measures import MILLION, Measure
-from checkback.bench.options import Say
-from checkback.bench.query import Query
-from checkback.bench.runs import BenchFindings, Run, run_of
-from checkback.bench.stage import BenchSetting, Trial
+from bench.latency import ticked_ms
+from bench.measures import MILLION, Measure
+from bench.result import BenchFindings, Run, run_of
+from bench.runs.batches import Steady, steady_part, touching
+from bench.runs.probe import Visibility, visibility
+from bench.runs.query import Query
+from bench.runs.trial import BenchSetting, Trial
+from bench.setting import Option, count, seconds
+from checkback.protocol.errors import OperationalError
 
 NONE: Final = "none"
 MANY: Final = "many"
 KINDS: Final = (NONE, MANY)
 EMPTY_BATCH_MS: Final = "empty_batch_ms"
 """The fact of a run that holds its median batch without transactions."""
-
-
-@dataclass(frozen=True)
-class PendingOptions:
-    """Measure what many pending halves cost.
-
-    Resolves transactions, idles and restarts, with nothing pending and with many pending halves.
-    """
-
-    pending: int = options.pending("Pending halves.", smoke=4_000)
-    transactions: int = options.transactions(600_000, smoke=4_000)
-    runs: int = options.runs()
-    batch_events: int = options.batch_events(250_000)
-    warm_up: float = options.warm_up()
-    idle_seconds: float = options.seconds(20.0, "Duration of one without transactions.", smoke=4)
+WARM_UP: Final = 0.25
+TAKEN_UP_PER_S: Final = 10_000
+"""Halves per second that a busy machine loads and reads, to estimate the earliest storm."""
+TRIES: Final = 5
+ASKED_TIMEOUT_S: Final = 1_800.0
+MARGIN_S: Final = 2.0
+"""Pause between quiet and storm, because deadlines are whole seconds."""
+OPTIONS: Final = (
+    Option("pending", count, MILLION, 4_000, "Pending halves."),
+    Option("transactions", count, 600_000, 4_000, "Transactions per run beside them."),
+    Option("runs", count, 3, 1, "Runs of each kind; of one storm."),
+    Option("batch_events", count, 250_000, 2_000, "Most halves and ops that one batch reads."),
+    Option("idle_seconds", seconds, 20.0, 4.0, "Duration without transactions."),
+    Option("rate", seconds, 1_000.0, 20.0, "Transactions per second around the storm."),
+    Option("quiet_seconds", seconds, 60.0, 3.0, "Duration before the storm."),
+    Option("storm_seconds", seconds, 120.0, 4.0, "Longest watch of the storm."),
+    Option("due_after_seconds", seconds, None, 20.0, "From the first half to the storm."),
+)
 
 
 @dataclass(slots=True)
-class PendingBench:
-    """The runs of one call: the same work with nothing pending and with many pending halves.
+class BacklogBench:
+    """The runs of one call.
 
     Args:
-        stage: the stage of the runs.
+        stage: the setting of the runs.
         options: the options of the call.
         say: prints progress for a person.
     """
 
     stage: BenchSetting
-    options: PendingOptions
-    say: Say
+    options: argparse.Namespace
+    say: Callable[[str], None]
     runs: list[Run] = field(default_factory=list)
     _first_batch_s: list[float] = field(default_factory=list)
 
@@ -57,7 +67,7 @@ class PendingBench:
         """Do all runs.
 
         Raises:
-            OperationalError: a run failed.
+            OperationalError: a run failed, or the storm began too early.
         """
         none, many = self.stage.trial("pending-none").create(), self._with_pending()
         for number in range(self.options.runs):
@@ -67,13 +77,13 @@ class PendingBench:
         none.delete()
         many.delete()
         measures = measures_of(self.runs, self._first_batch_s, self.options.pending)
-        idle_ms = {f"idle_batch_ms_{kind}": _idle_ms(self.runs, kind) for kind in KINDS}
-        return BenchFindings(measures, self.runs, idle_ms)
+        facts = {f"idle_batch_ms_{kind}": _idle_ms(self.runs, kind) for kind in KINDS}
+        return BenchFindings([*measures, *self._storm()], self.runs, facts)
 
     def _with_pending(self) -> Trial:
         trial = self.stage.trial("pending-many").create()
         self.say(f"loads {self.options.pending:,} halves without an op")
-        written = trial.load(self.options.pending, ops=False)
+        written = trial.load(self.options.pending, has_ops=False)
         with Query(trial, "take-up") as query:
             query.wait_for_rows(written)
             query.stop()
@@ -83,8 +93,9 @@ class PendingBench:
         written = trial.load(self.options.transactions)
         with Query(trial, f"work-{number}") as query:
             query.wait_for_rows(2 * written)
-            steady = steady_part(query.batches(), self.options.warm_up)
-            idle_ms = empty_ms(query, self.options.idle_seconds)
+            steady = steady_part(query.batches(), WARM_UP)
+            with trial.ticking():
+                idle_ms = ticked_ms(query, self.options.idle_seconds)
             query.stop()
         pending = query.progress()[-1][1]["pending"]
         facts = {"pending": pending, EMPTY_BATCH_MS: idle_ms}
@@ -101,9 +112,81 @@ class PendingBench:
             query.stop()
         self._first_batch_s.append((first.ended_ms - query.launched_ms) / 1_000)
 
+    def _storm(self) -> list[Measure]:
+        """Let all halves be due at once, and send new transactions before and meanwhile."""
+        due_s = due_after_s(self.options)
+        for turn in range(TRIES):
+            if measures := self._storm_due_after(due_s, f"storm-{turn}"):
+                return measures
+            due_s *= 2
+            self.say(f"the storm began too early; once more, {due_s:.0f} s after loading")
+        raise OperationalError(
+            "The storm began before the quiet part was measured.",
+            remedy="Raise --due-after-seconds.",
+        )
+
+    def _storm_due_after(self, due_s: float, name: str) -> list[Measure]:
+        """Return the measures of a storm; none if it began too early to measure the quiet part."""
+        hour_ms = 3_600_000  # so that each half gets one request
+        trial = self.stage.trial(name, check_interval_ms=hour_ms).create()
+        measures: list[Measure] = []
+        with Query(trial, "job") as query:
+            query.wait_for_batch()
+            due_at_s = time.time() + due_s
+            self.say(f"loads {self.options.pending:,} halves that are due at once")
+            workload = replace(trial.workload, due_at_s=due_at_s)
+            query.wait_for_rows(trial.load(self.options.pending, has_ops=False, workload=workload))
+            left_s = due_at_s - time.time()
+            if left_s >= self.options.quiet_seconds + 3 * MARGIN_S:
+                seen = visibility(query, self.options.rate, left_s + self.options.storm_seconds)
+                query.wait_until(
+                    lambda: query.counts()["checks"] >= self.options.pending, ASKED_TIMEOUT_S
+                )
+                query.stop()
+                measures = self._storm_measures(query, seen, due_at_s * 1_000)
+        trial.delete()
+        return measures
+
+    def _storm_measures(self, query: Query, seen: Visibility, due_ms: float) -> list[Measure]:
+        quiet_from_ms = float(seen.sent_ms[0]) + MARGIN_S * 1_000
+        quiet = seen.between(quiet_from_ms, due_ms - MARGIN_S * 1_000)
+        ended_ms = asked_ms(query.progress(), self.options.pending)
+        over_ms = min(ended_ms, due_ms + self.options.storm_seconds * 1_000)
+        over_ms = max(over_ms, due_ms + MARGIN_S * 1_000)
+        in_storm = seen.between(due_ms, over_ms)
+        batches = touching(query.batches(), due_ms, over_ms)
+        facts = {
+            "quiet_p50_ms": quiet.quantile_ms(0.5),
+            "quiet_p99_ms": quiet.quantile_ms(0.99),
+            "storm_p50_ms": in_storm.quantile_ms(0.5),
+            "storm_p99_ms": in_storm.quantile_ms(0.99),
+            "storm_s": (ended_ms - due_ms) / 1_000,
+            "checks": query.counts()["checks"],
+        }
+        transactions = max(1, len(in_storm.sent_ms))
+        self.runs.append(run_of(query, "storm", 0, Steady(batches), transactions, batches, facts))
+        self.say(
+            f"storm: {facts['checks']:,} checks in {facts['storm_s']:.0f} s, p99"
+            f" {facts['storm_p99_ms']:,.0f} ms, before it {facts['quiet_p99_ms']:,.0f} ms"
+        )
+        ratio = facts["storm_p99_ms"] / facts["quiet_p99_ms"]
+        worker_mib = query.watch.python_mib_max(due_ms, over_ms)
+        pending = self.options.pending
+        return [
+            Measure("visible_p99_in_storm", [ratio], pending),
+            Measure("worker_rss_in_storm", [worker_mib], pending),
+        ]
+
+
+def due_after_s(options: argparse.Namespace) -> float:
+    """Return the time from the first half to the storm; an estimate where none was given."""
+    loading_s = float(options.pending) / TAKEN_UP_PER_S
+    estimate_s = loading_s + options.quiet_seconds + 10 * MARGIN_S
+    return float(options.due_after_seconds or estimate_s)
+
 
 def measures_of(runs: Sequence[Run], first_batch_s: Sequence[float], pending: int) -> list[Measure]:
-    """Return the measures; those that compare divide runs of the same number.
+    """Return the measures of pending halves; those that compare divide runs of the same number.
 
     Args:
         runs: the runs of both kinds, in the order of their numbers.
@@ -127,6 +210,21 @@ def measures_of(runs: Sequence[Run], first_batch_s: Sequence[float], pending: in
         Measure("worker_rss_with_pending", [run.python_mib for run in many], pending),
         Measure("first_batch_after_restart", first_batch_s, pending),
     ]
+
+
+def asked_ms(progress: Sequence[tuple[float, Mapping[str, Any]]], pending: int) -> float:
+    """Return when the job reported the last request, in ms since 1970.
+
+    Args:
+        progress: the job's progress lines, each with its arrival time in ms since 1970.
+        pending: the number of requests.
+    """
+    asked = 0
+    for at_ms, line in progress:
+        asked += line["counts"].get("checks", 0)
+        if asked >= pending:
+            return at_ms
+    return progress[-1][0]
 
 
 def _idle_ms(runs: Sequence[Run], kind: str) -> list[float]:

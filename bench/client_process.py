@@ -1,4 +1,4 @@
-"""One process of ``checkback bench client``: ``python client_process.py RUN``, RUN as JSON.
+"""One process of ``python -m bench client``: ``python client_process.py RUN``, RUN as JSON.
 
 It imports nothing of the bench: started by its file name, it measures another checkout's client.
 """
@@ -42,13 +42,8 @@ COMMIT: Final = LocalTransactionState.COMMIT_MESSAGE
 class ClientRun:
     """What one process does.
 
-    Args:
-        kind: floor, client, asyncio or before.
-        bootstrap_servers: Kafka brokers, with Checkback's topics and the real one on them.
-        topic_prefix: of Checkback's topics.
-        threads: how many send; with asyncio how many transactions are under way.
-        transactions: how many each of them sends.
-        body_bytes: size of a message.
+    With asyncio ``threads`` says how many transactions are under way; each of them, or each thread,
+    sends ``transactions``.
     """
 
     kind: str
@@ -66,18 +61,7 @@ class ClientRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientMeasurement:
-    """What came of a run.
-
-    Args:
-        kind: as in the run.
-        threads: threads that sent.
-        transactions: how many they sent together.
-        transactions_per_s: of all threads together.
-        processor_us: processor time of the process for each.
-        latency_p50_ms: half of the transactions took at most this long.
-        latency_p99_ms: 99 of 100 took at most this long.
-        latency_max_ms: the slowest.
-    """
+    """What came of a run: all threads together, and the processor time of a transaction."""
 
     kind: str
     threads: int
@@ -92,34 +76,20 @@ class ClientMeasurement:
 class _Committing(TransactionListener):
     """An empty local transaction."""
 
-    def execute_local_transaction(
-        self,
-        message: Message,  # noqa: ARG002 - nothing is done
-        arg: Any,  # noqa: ARG002
-    ) -> LocalTransactionState:
+    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:  # noqa: ARG002
         return COMMIT
 
-    def check_local_transaction(
-        self,
-        message: MessageExt,  # noqa: ARG002 - whatever is asked was committed
-    ) -> LocalTransactionState:
+    def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:  # noqa: ARG002
         return COMMIT
 
 
 class _CommittingInLoop(AsyncTransactionListener):
     """The same in a loop."""
 
-    async def execute_local_transaction(
-        self,
-        message: Message,  # noqa: ARG002 - nothing is done
-        arg: Any,  # noqa: ARG002
-    ) -> LocalTransactionState:
+    async def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:  # noqa: ARG002
         return COMMIT
 
-    async def check_local_transaction(
-        self,
-        message: MessageExt,  # noqa: ARG002 - whatever is asked was committed
-    ) -> LocalTransactionState:
+    async def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:  # noqa: ARG002
         return COMMIT
 
 

@@ -1,39 +1,67 @@
-"""``checkback bench latency``: the time from commit to visible message, at a steady rate."""
+"""``python -m bench latency``: the time from commit to visible message, at a steady rate.
+
+The unit is a batch: times differ between machines, but their ratio to the batch time hardly does.
+Then the run sends nothing, and compares empty batches with those of a stateless query. At last it
+has little to do: asleep, at ten transactions per second, and with single commits.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import argparse
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-from checkback.bench import options
-from checkback.bench.batches import Steady, median_ms, touching
-from checkback.bench.idle import empty_ms, ticked_ms, ticking
-from checkback.bench.measures import Measure
-from checkback.bench.options import Say
-from checkback.bench.pipeline import BASELINE_TOPIC
-from checkback.bench.probe import RunningProbe, Visibility
-from checkback.bench.query import BASELINE, Query
-from checkback.bench.quiet import Quiet, measure_quiet, quiet_measures
-from checkback.bench.runs import BenchFindings, Run, run_of
-from checkback.bench.stage import BenchSetting, Trial
+from bench.measures import Measure
+from bench.result import BenchFindings, Run, run_of
+from bench.runs.batches import MeasuredBatch, Steady, median_ms, touching, within
+from bench.runs.probe import Visibility, visibility
+from bench.runs.query import MonitoredProcess, Query, stateless_query
+from bench.runs.trial import BenchSetting, Trial
+from bench.setting import Option, count, seconds
+from checkback.protocol.errors import UsageError
+
+LOW_RATE: Final = 10.0
+LONE_RATE: Final = 0.25
+"""A commit every four seconds: each finds the pipeline asleep."""
+QUIET_SECONDS_MIN: Final = 5
+SETTLE_S: Final = 2.0
+"""After the last record a batch or two still run."""
+BATCHES_LEAST: Final = 5
+PATIENCE_S: Final = 20.0
+"""How long to wait for this many batches on a busy machine."""
+OPTIONS: Final = (
+    Option("rate", seconds, 1_000.0, 50.0, "Transactions per second."),
+    Option("seconds", seconds, 60.0, 4.0, "Duration of a repetition."),
+    Option("idle_seconds", seconds, 15.0, 4.0, "Duration of one without transactions."),
+    Option("quiet_seconds", seconds, 60.0, 5.0, "Duration of each quiet part."),
+    Option("warm_up_seconds", seconds, 240.0, 3.0, "Warm-up before the first one."),
+    Option("runs", count, 3, 1, "Repetitions."),
+)
 
 
-@dataclass(frozen=True)
-class LatencyOptions:
-    """Measure the time from commit to visible message.
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A pipeline that has little to do: what sleeping costs, and what waking does.
 
-    Sends at a steady rate. The unit is a batch: times differ between machines, but their ratio to
-    the batch time hardly does. Then the run sends nothing, and compares empty batches with those of
-    a stateless query. At last it is quiet: asleep, at ten transactions per second, and with single
-    commits.
+    Args:
+        idle_cores: processor time per second with nothing to do, the broker's left out.
+        low_rate_cores: the same at LOW_RATE transactions per second.
+        lone: visibility of commits that each wake the pipeline.
+        awake: visibility of the same while ticks keep it from sleeping.
     """
 
-    rate: float = options.rate(smoke=50)
-    seconds: float = options.seconds(60.0, "Duration of a repetition.", smoke=4)
-    idle_seconds: float = options.seconds(15.0, "Duration of one without transactions.", smoke=4)
-    # A single commit comes every four seconds.
-    quiet_seconds: float = options.seconds(60.0, "Duration of each quiet part.", smoke=5, least=5)
-    warm_up_seconds: float = options.seconds(240.0, "Warm-up before the first one.", smoke=3)
-    runs: int = options.runs()
+    idle_cores: float
+    low_rate_cores: float
+    lone: Visibility
+    awake: Visibility
+
+    @property
+    def lone_to_awake(self) -> float:
+        """How much longer half of the lone commits take because the pipeline slept."""
+        return self.lone.quantile_ms(0.5) / self.awake.quantile_ms(0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +71,13 @@ class Window:
     Args:
         visibility: visibility of the repetition's transactions.
         batch_ms: median batch time at the rate.
-        empty_ms: median time of a batch without records.
-        ticked_ms: median time of a batch with only ticks, like those of the stateless query.
+        empty_ms: median time of a batch with only ticks, like those of the stateless query.
         quiet: the pipeline with little to do.
     """
 
     visibility: Visibility
     batch_ms: float
     empty_ms: float
-    ticked_ms: float
     quiet: Quiet
 
 
@@ -60,36 +86,38 @@ class LatencyBench:
     """The runs of one call: the job and the stateless query, each measured after a warm-up.
 
     Args:
-        stage: the stage of the runs.
+        stage: the setting of the runs.
         options: the options of the call.
         say: prints progress for a person.
     """
 
     stage: BenchSetting
-    options: LatencyOptions
-    say: Say
+    options: argparse.Namespace
+    say: Callable[[str], None]
     runs: list[Run] = field(default_factory=list)
 
     def run(self) -> BenchFindings:
         """Do all runs.
 
         Raises:
+            UsageError: a quiet part would end before its first single commit.
             OperationalError: a run failed, or a committed message did not become visible.
         """
+        if self.options.quiet_seconds < QUIET_SECONDS_MIN:
+            raise UsageError(f"--quiet-seconds is less than {QUIET_SECONDS_MIN}.")
         trial = self.stage.trial("latency").create()
         windows = self._job(trial)
         stateless_ms = self._stateless(trial)
         trial.delete()
+        seen, quiet = [w.visibility for w in windows], [w.quiet for w in windows]
         facts = {
-            "commit_to_visible_p50_ms": [one.visibility.quantile_ms(0.5) for one in windows],
-            "commit_to_visible_p99_ms": [one.visibility.quantile_ms(0.99) for one in windows],
-            "batch_ms": [one.batch_ms for one in windows],
-            "empty_batch_ms": [one.empty_ms for one in windows],
-            "ticked_batch_ms": [one.ticked_ms for one in windows],
+            "commit_to_visible_p50_ms": [times.quantile_ms(0.5) for times in seen],
+            "commit_to_visible_p99_ms": [times.quantile_ms(0.99) for times in seen],
+            "batch_ms": [window.batch_ms for window in windows],
+            "empty_batch_ms": [window.empty_ms for window in windows],
             "stateless_ticked_batch_ms": stateless_ms,
-            "lone_commit_p50_ms": [one.quiet.lone.quantile_ms(0.5) for one in windows],
-            "awake_commit_p50_ms": [one.quiet.awake.quantile_ms(0.5) for one in windows],
-            "ticked_batch_to_stateless": _ratios([one.ticked_ms for one in windows], stateless_ms),
+            "lone_commit_p50_ms": [part.lone.quantile_ms(0.5) for part in quiet],
+            "awake_commit_p50_ms": [part.awake.quantile_ms(0.5) for part in quiet],
         }
         return BenchFindings(self._measures(windows, stateless_ms), self.runs, facts)
 
@@ -97,26 +125,26 @@ class LatencyBench:
         with Query(trial, "job") as query:
             query.wait_for_batch()
             self.say(f"warms up for {self.options.warm_up_seconds:.0f} s")
-            self._probe(query, self.options.warm_up_seconds, "warm-up")
+            visibility(query, self.options.rate, self.options.warm_up_seconds)
             windows = [self._window(query, number) for number in range(self.options.runs)]
             query.stop()
         return windows
 
     def _window(self, query: Query, number: int) -> Window:
-        visibility, from_ms, to_ms = self._probe(query, self.options.seconds, f"probe-{number}")
-        empty = empty_ms(query, self.options.idle_seconds)
-        with ticking(query.trial):
-            ticked = ticked_ms(query, self.options.idle_seconds)
-        at_rate = touching(query.batches(), from_ms, to_ms)
-        steady = Steady(at_rate)
+        seen = visibility(query, self.options.rate, self.options.seconds)
+        from_ms, to_ms = float(seen.sent_ms[0]), float(seen.sent_ms[-1])
+        # Without even a tick a batch is held at its end until there is something to do, so that its
+        # time means nothing.
+        with query.trial.ticking():
+            empty_ms = ticked_ms(query, self.options.idle_seconds)
+        steady = Steady(touching(query.batches(), from_ms, to_ms))
         transactions = int(self.options.rate * (steady.to_ms - steady.from_ms) / 1_000)
-        self.runs.append(run_of(query, "job", number, steady, transactions, at_rate))
+        self.runs.append(run_of(query, "job", number, steady, transactions, steady.batches))
         found = Window(
-            visibility.between(from_ms, to_ms),
-            median_ms(at_rate),
-            empty,
-            ticked,
-            measure_quiet(query, self.options.quiet_seconds, number),
+            seen.between(from_ms, to_ms),
+            median_ms(steady.batches),
+            empty_ms,
+            measure_quiet(query, self.options.quiet_seconds),
         )
         self.say(
             f"job {number}: p50 {found.visibility.quantile_ms(0.5):,.0f} ms, batch"
@@ -126,32 +154,22 @@ class LatencyBench:
         )
         return found
 
-    def _probe(self, query: Query, seconds: float, name: str) -> tuple[Visibility, float, float]:
-        """Send at the rate; return the visibility, and the times of the first and last sending."""
-        probe = query.trial.probe(self.options.rate, seconds, name)
-        with RunningProbe(probe) as running:
-            query.wait_until(running.is_over, seconds + 300)
-            found = running.result()
-        return found, float(found.sent_ms[0]), float(found.sent_ms[-1])
-
     def _stateless(self, trial: Trial) -> list[float]:
-        topic = f"{trial.settings.topic_prefix}{BASELINE_TOPIC}"
-        trial.create_real_topics([topic])
-        settings = replace(trial.settings, checkpoint=str(trial.folder / "stateless-checkpoint"))
-        options = ["--seed", str(self.stage.seed), "--real-topic", topic]
-        with Query(trial, "stateless", BASELINE, settings, options) as query, ticking(trial):
+        found = []
+        with (
+            trial.other_real_topic("stateless-orders") as topic,
+            stateless_query(trial, topic) as query,
+            trial.ticking(),
+        ):
             query.wait_for_batch()
             query.run_for(self.options.warm_up_seconds)
-            found = []
             for number in range(self.options.runs):
                 found.append(ticked_ms(query, self.options.idle_seconds))
                 self.say(f"stateless {number}: empty {found[-1]:,.0f} ms")
             query.stop()
-        trial.delete_topics([topic])
         return found
 
     def _measures(self, windows: list[Window], stateless_ms: list[float]) -> list[Measure]:
-        size = int(self.options.rate * self.options.seconds * self.options.runs)
         values = {
             "visible_p50_to_batch": [w.visibility.quantile_ms(0.5) / w.batch_ms for w in windows],
             "visible_p99_to_batch": [w.visibility.quantile_ms(0.99) / w.batch_ms for w in windows],
@@ -160,9 +178,64 @@ class LatencyBench:
             "checkpoint_bytes_per_transaction": [
                 run.checkpoint_bytes_per_transaction for run in self.runs
             ],
+            **quiet_values([window.quiet for window in windows]),
         }
-        measures = [Measure(name, runs, size) for name, runs in values.items()]
-        return measures + quiet_measures([window.quiet for window in windows], size)
+        size = int(self.options.rate * self.options.seconds * self.options.runs)
+        return [Measure(name, runs, size) for name, runs in values.items()]
+
+
+def measure_quiet(query: Query, duration_s: float) -> Quiet:
+    """Measure a running job that has little to do; each of the four parts takes the duration."""
+    query.run_for(SETTLE_S)
+    idle_cores = cores_while(query, lambda: query.run_for(duration_s))
+
+    def probe(rate: float) -> Visibility:
+        return visibility(query, rate, duration_s, has_rollbacks=False)
+
+    low_rate_cores = cores_while(query, lambda: probe(LOW_RATE))
+    query.run_for(SETTLE_S)
+    lone = probe(LONE_RATE)
+    with query.trial.ticking():
+        awake = probe(LONE_RATE)
+    return Quiet(idle_cores, low_rate_cores, lone, awake)
+
+
+def quiet_values(found: Sequence[Quiet]) -> dict[str, list[float]]:
+    """Return the values of the measures of quiet parts, by name."""
+    return {
+        "idle_cores": [quiet.idle_cores for quiet in found],
+        "low_rate_cores": [quiet.low_rate_cores for quiet in found],
+        "lone_commit_to_awake": [quiet.lone_to_awake for quiet in found],
+    }
+
+
+def cores_while(query: MonitoredProcess, run: Callable[[], object]) -> float:
+    """Return how many cores the job's own processes take while something runs."""
+    from_ms = time.time() * 1_000
+    run()
+    to_ms = time.time() * 1_000
+    taken = query.watch.cpu_s_between(from_ms, to_ms)
+    own_s = sum(cpu_s for kind, cpu_s in taken.items() if kind != "broker")
+    return own_s / ((to_ms - from_ms) / 1_000)
+
+
+def ticked_ms(query: MonitoredProcess, duration_s: float) -> float:
+    """Return the median batch with only ticks, of that many seconds, or of more until enough ran.
+
+    Args:
+        query: a running query with nothing else to do; the caller lets `ticking` write the ticks.
+        duration_s: how long it is watched at least.
+    """
+    from_ms, _ = query.run_for(duration_s)
+    deadline_s = time.monotonic() + PATIENCE_S
+
+    def found() -> list[MeasuredBatch]:
+        return [batch for batch in within(query.batches(), from_ms, math.inf) if batch.rows]
+
+    query.wait_until(
+        lambda: len(found()) >= BATCHES_LEAST or time.monotonic() > deadline_s, 2 * PATIENCE_S
+    )
+    return median_ms(found())
 
 
 def _ratios(own_ms: list[float], other_ms: list[float]) -> list[float]:

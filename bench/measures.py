@@ -15,7 +15,7 @@ class Bound:
     """A measure's meaning and bound.
 
     Args:
-        command: the verb of ``checkback bench`` that measures it.
+        command: the verb that measures it.
         meaning: the measure in words.
         unit: "ratio", "bytes", "MiB", "cores" or "s".
         least: the least good value, None if less is better.
@@ -37,132 +37,64 @@ class Bound:
             self.most is None or value <= self.most
         )
 
-    @property
-    def text(self) -> str:
-        """The bound as a table shows it."""
-        return f"≥ {self.least:g}" if self.least is not None else f"≤ {self.most:g}"
-
 
 MILLION: Final = 1_000_000
 
+
+def _pipeline(meaning: str, least: float) -> Bound:
+    return Bound("pipeline", meaning, least=least, transactions=MILLION)
+
+
+def _latency(meaning: str, most: float, unit: str = "ratio") -> Bound:
+    return Bound("latency", meaning, unit, most=most, transactions=10_000)
+
+
+def _backlog(meaning: str, most: float, unit: str = "ratio", pending: int = MILLION) -> Bound:
+    return Bound("backlog", meaning, unit, most=most, transactions=pending)
+
+
 BOUNDS: Final[Mapping[str, Bound]] = {
-    "throughput_to_stateless": Bound(
-        "pipeline",
-        "exactly-once throughput ÷ stateless at-least-once by Spark's own Kafka sink",
-        least=0.80,
-        transactions=MILLION,
+    "throughput_to_stateless": _pipeline(
+        "exactly-once throughput ÷ stateless at-least-once by Spark's own Kafka sink", 0.80
     ),
-    "throughput_with_ledger": Bound(
-        "pipeline",
-        "throughput with the Delta ledger ÷ without",
-        least=0.85,
-        transactions=MILLION,
+    "throughput_with_ledger": _pipeline("throughput with the Delta ledger ÷ without", 0.85),
+    "throughput_with_access_control": _pipeline(
+        "throughput with access control, 100 accounts ÷ without", 0.9
     ),
-    "throughput_with_access_control": Bound(
-        "pipeline",
-        "throughput with access control, 100 accounts ÷ without",
-        least=0.9,
-        transactions=MILLION,
+    "throughput_to_kafka_streams": _pipeline(
+        "throughput ÷ that of Kafka Streams, exactly once, on the same records", 1
     ),
-    "throughput_to_page_size_1": Bound(
-        "pipeline",
-        "throughput ÷ that of one offset per state row",
-        least=30,
-        transactions=MILLION,
+    "visible_p50_to_batch": _latency("commit → visible, p50 ÷ median batch time", 1.8),
+    "visible_p99_to_batch": _latency("commit → visible, p99 ÷ median batch time", 3),
+    "batch_to_empty_batch": _latency("median batch time ÷ empty stateful batch", 1.5),
+    "empty_batch_to_stateless": _latency(
+        "empty stateful batch ÷ empty batch of a stateless Kafka to Kafka query", 2
     ),
-    "throughput_to_kafka_streams": Bound(
-        "pipeline",
-        "throughput ÷ that of Kafka Streams, exactly once, on the same records",
-        least=1,
-        transactions=MILLION,
+    "checkpoint_bytes_per_transaction": _latency(
+        "checkpoint bytes written per transaction that commits within two batches", 120, "bytes"
     ),
-    "visible_p50_to_batch": Bound(
-        "latency", "commit → visible, p50 ÷ median batch time", most=1.8, transactions=10_000
+    "idle_cores": _latency("cores that a pipeline with nothing to do takes", 0.05, "cores"),
+    "low_rate_cores": _latency("cores at ten transactions per second", 0.2, "cores"),
+    "lone_commit_to_awake": _latency(
+        "commit → visible, p50 of commits that wake the pipeline ÷ while ticks keep it awake", 1.2
     ),
-    "visible_p99_to_batch": Bound(
-        "latency", "commit → visible, p99 ÷ median batch time", most=3, transactions=10_000
-    ),
-    "batch_to_empty_batch": Bound(
-        "latency", "median batch time ÷ empty stateful batch", most=1.5, transactions=10_000
-    ),
-    "empty_batch_to_stateless": Bound(
-        "latency",
-        "empty stateful batch ÷ empty batch of a stateless Kafka to Kafka query",
-        most=2,
-        transactions=10_000,
-    ),
-    "checkpoint_bytes_per_transaction": Bound(
-        "latency",
-        "checkpoint bytes written per transaction that commits within two batches",
-        "bytes",
-        most=120,
-        transactions=10_000,
-    ),
-    "idle_cores": Bound(
-        "latency",
-        "cores that a pipeline with nothing to do takes",
-        "cores",
-        most=0.05,
-        transactions=10_000,
-    ),
-    "low_rate_cores": Bound(
-        "latency", "cores at ten transactions per second", "cores", most=0.2, transactions=10_000
-    ),
-    "lone_commit_to_awake": Bound(
-        "latency",
-        "commit → visible, p50 of commits that wake the pipeline ÷ while ticks keep it awake",
-        most=1.2,
-        transactions=10_000,
-    ),
-    "idle_batch_with_pending": Bound(
-        "pending", "idle batch with 1 M pending ÷ with none", most=1.1, transactions=MILLION
-    ),
-    "idle_batch_with_ten_times_pending": Bound(
-        "pending", "idle batch with 10 M pending ÷ with none", most=1.5, transactions=10 * MILLION
+    "idle_batch_with_pending": _backlog("idle batch with 1 M pending ÷ with none", 1.1),
+    "idle_batch_with_ten_times_pending": _backlog(
+        "idle batch with 10 M pending ÷ with none", 1.5, pending=10 * MILLION
     ),
     "throughput_with_pending": Bound(
-        "pending", "throughput with 1 M pending ÷ with none", least=0.9, transactions=MILLION
+        "backlog", "throughput with 1 M pending ÷ with none", least=0.9, transactions=MILLION
     ),
-    "worker_rss_with_pending": Bound(
-        "pending",
-        "memory of the largest Python worker with 1 M pending",
-        "MiB",
-        most=400,
-        transactions=MILLION,
+    "worker_rss_with_pending": _backlog(
+        "memory of the largest Python worker with 1 M pending", 400, "MiB"
     ),
-    "first_batch_after_restart": Bound(
-        "pending",
-        "start of the process → end of its first batch, with 1 M pending",
-        "s",
-        most=20,
-        transactions=MILLION,
+    "first_batch_after_restart": _backlog(
+        "start of the process → end of its first batch, with 1 M pending", 20, "s"
     ),
-    "visible_p99_in_storm": Bound(
-        "storm",
-        "commit → visible, p99 with 1 M checks due at once ÷ quiet p99",
-        most=3,
-        transactions=MILLION,
+    "visible_p99_in_storm": _backlog(
+        "commit → visible, p99 with 1 M checks due at once ÷ quiet p99", 3
     ),
-    "worker_rss_in_storm": Bound(
-        "storm",
-        "memory of the largest Python worker in the storm",
-        "MiB",
-        most=400,
-        transactions=MILLION,
-    ),
-    "worker_rss_with_large_bodies": Bound(
-        "bodies",
-        "memory of the largest Python worker, 10,000 halves of 1 MiB, half committed later",
-        "MiB",
-        most=600,
-        transactions=10_000,
-    ),
-    "throughput_of_two_executors": Bound(
-        "scale",
-        "throughput of two executors of one core ÷ of one",
-        least=1.7,
-        transactions=100_000,
-    ),
+    "worker_rss_in_storm": _backlog("memory of the largest Python worker in the storm", 400, "MiB"),
 }
 
 

@@ -1,93 +1,61 @@
-"""``checkback bench pipeline``: how fast the job turns loaded transactions into final messages."""
+"""``python -m bench pipeline``: how fast the job turns loaded transactions into final messages.
+
+The transactions wait in Kafka. Beside the job run, on request: Spark's own Kafka sink moving the
+same records, the job with the Delta ledger, the job with access control (100 accounts sign halves
+and ops), and Kafka Streams, which needs a JDK.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
-from checkback.bench import options
-from checkback.bench.batches import steady_part
-from checkback.bench.load import ends_of
-from checkback.bench.measures import Measure
-from checkback.bench.options import Say, is_checkout, option
-from checkback.bench.query import BASELINE, Query
-from checkback.bench.runs import BenchFindings, Run, run_of
-from checkback.bench.stage import BenchSetting, Trial
-from checkback.bench.workload import commits_among
+from bench.measures import Measure
+from bench.result import BenchFindings, Run, run_of
+from bench.runs.batches import steady_part
+from bench.runs.kafka_streams import StreamsRun
+from bench.runs.load import ends_of
+from bench.runs.query import Query, stateless_query
+from bench.runs.trial import BenchSetting, Trial
+from bench.runs.workload import commits_among
+from bench.setting import Option, count
 from checkback.protocol.errors import OperationalError, UsageError
-
-if TYPE_CHECKING:
-    from checkback.bench.repository.kafka_streams import StreamsRun
 
 Kind = TypeVar("Kind")
 
+STATELESS: Final = "stateless"
 LEDGER: Final = "ledger"
-USUAL_COMPARISONS: Final = ("stateless", LEDGER, "page-size-1")
 ACCESS: Final = "access-control"
-ACCOUNTS: Final = 100
 STREAMS: Final = "kafka-streams"
-"""This comparison needs a checkout, a JDK and more jars."""
-STORED: Final = "stored_bytes_per_transaction"
-"""The fact of a run that holds bytes by topic; sizing.py reads it."""
-BASELINE_TOPIC: Final = "stateless-orders"
-STREAMS_TOPIC: Final = "kafka-streams-orders"
+COMPARISONS: Final = (STATELESS, LEDGER, ACCESS, STREAMS)
+ACCOUNTS: Final = 100
+OPTIONS: Final = (
+    Option("transactions", count, 1_000_000, 3_000, "Transactions per run."),
+    Option(
+        "warm_up_transactions", count, 2_000_000, 1_000, "Those before, while the JVM compiles."
+    ),
+    Option("runs", count, 3, 1, "Runs of each kind."),
+    Option("batch_events", count, 1_000_000, 2_000, "Most halves and ops that one batch reads."),
+    Option("compare", str, f"{STATELESS},{LEDGER}", None, f"Of {','.join(COMPARISONS)}, or none."),
+)
 
 
-def possible_comparisons() -> tuple[str, ...]:
-    """Return the comparisons that are possible here."""
-    usual = (*USUAL_COMPARISONS, ACCESS)
-    return (*usual, STREAMS) if is_checkout() else usual
-
-
-@dataclass(frozen=True)
-class PipelineOptions:
-    """Measure how fast the job resolves transactions.
-
-    They wait in Kafka. The comparisons: Spark's own Kafka sink moving the same records, the job
-    with the Delta ledger, the job with one offset per state row, and on request the job with access
-    control (100 accounts sign halves and ops) and, in a checkout, Kafka Streams.
+def comparisons_of(compare: str) -> list[str]:
+    """Return the chosen comparisons.
 
     Raises:
         UsageError: there is no comparison with this name.
     """
-
-    transactions: int = options.transactions(1_000_000, smoke=3_000)
-    warm_up_transactions: int = option(
-        2_000_000,
-        "Transactions per run before the measured ones, while the JVM still compiles.",
-        smoke=1_000,
-        least=1,
-    )
-    page_size_1_transactions: int = option(
-        20_000, "Transactions per run with one offset per state row.", smoke=800, least=40
-    )
-    runs: int = options.runs()
-    batch_events: int = options.batch_events(1_000_000)
-    compare: str = option(
-        ",".join(USUAL_COMPARISONS),
-        "The comparisons; access-control only if named; kafka-streams needs a checkout and a JDK."
-        " none: only the job.",
-    )
-
-    def __post_init__(self) -> None:
-        possible = possible_comparisons()
-        if unknown := set(self.comparisons) - set(possible):
-            raise UsageError(
-                f"--compare has {', '.join(sorted(unknown))}.",
-                remedy=f"There are {', '.join(possible)}, and none.",
-            )
-
-    @property
-    def comparisons(self) -> list[str]:
-        """The chosen comparisons."""
-        return [] if self.compare == "none" else self.compare.split(",")
-
-    @property
-    def loaded_transactions(self) -> int:
-        """Number of transactions that a run reads."""
-        return self.warm_up_transactions + self.transactions
+    chosen = [] if compare == "none" else compare.split(",")
+    if unknown := set(chosen) - set(COMPARISONS):
+        raise UsageError(
+            f"--compare has {', '.join(sorted(unknown))}.",
+            remedy=f"There are {', '.join(COMPARISONS)}, and none.",
+        )
+    return chosen
 
 
 @dataclass(slots=True)
@@ -95,46 +63,37 @@ class PipelineBench:
     """The runs of one call; their order alternates, because a machine's speed changes.
 
     Args:
-        stage: the stage of the runs.
+        stage: the setting of the runs.
         options: the options of the call.
         say: prints progress for a person.
     """
 
     stage: BenchSetting
-    options: PipelineOptions
-    say: Say
+    options: argparse.Namespace
+    say: Callable[[str], None]
     runs: list[Run] = field(default_factory=list)
 
     def run(self) -> BenchFindings:
         """Do all runs.
 
         Raises:
+            UsageError: there is no comparison with a chosen name.
             OperationalError: a run failed, or wrote a wrong number of messages.
         """
+        chosen = comparisons_of(self.options.compare)
+        variants = [partial(self._variant, name) for name in (ACCESS, LEDGER) if name in chosen]
         for number in range(self.options.runs):
-            for run in _in_turn(self._kinds(), number):
+            for run in _in_turn([partial(self._usual, chosen), *variants], number):
                 run(number)
         return BenchFindings(self._measures(), self.runs)
 
-    def _kinds(self) -> list[Callable[[int], None]]:
-        """Return what runs once for each number, in the order of the first time."""
-        comparisons = self.options.comparisons
-        variants = [
-            partial(self._variant, comparison)
-            for comparison in (ACCESS, LEDGER)
-            if comparison in comparisons
-        ]
-        page_size_1 = [self._page_size_1] if "page-size-1" in comparisons else []
-        return [self._usual, *variants, *page_size_1]
-
-    def _usual(self, number: int) -> None:
+    def _usual(self, chosen: list[str], number: int) -> None:
         """Run the job, and beside it what reads the same records."""
-        comparisons = self.options.comparisons
-        trial = self._loaded(f"pipeline-{number}", self.options.loaded_transactions)
+        trial = self._loaded(f"pipeline-{number}")
         kinds: list[Callable[[Trial, int], None]] = [partial(self._job, "job")]
-        if "stateless" in comparisons:
+        if STATELESS in chosen:
             kinds.insert(0, self._stateless)
-        if STREAMS in comparisons:
+        if STREAMS in chosen:
             kinds.append(self._kafka_streams)
         for run in _in_turn(kinds, number):
             run(trial, number)
@@ -142,43 +101,28 @@ class PipelineBench:
 
     def _variant(self, comparison: str, number: int) -> None:
         """Run the job with something else about it than in the run `job`."""
-        name = f"{comparison}-{number}"
-        trial = self._loaded(name, self.options.loaded_transactions, comparison)
+        trial = self._loaded(f"{comparison}-{number}", comparison)
         self._job(comparison.replace("-", "_"), trial, number)
         trial.delete()
 
-    def _loaded(
-        self, name: str, transactions: int, comparison: str = "", *, page_size: int | None = None
-    ) -> Trial:
-        changes: dict[str, object] = {} if page_size is None else {"page_size": page_size}
+    def _loaded(self, name: str, comparison: str = "") -> Trial:
+        changes: dict[str, object] = {}
         if comparison == LEDGER:
             changes["ledger"] = str(self.stage.folder / name / "ledger")
         trial = self.stage.trial(name, **changes).create()
         if comparison == ACCESS:
             trial.control_access(ACCOUNTS)
+        transactions = self.options.warm_up_transactions + self.options.transactions
         self.say(f"loads {transactions:,} transactions")
         trial.load(transactions)
         return trial
 
-    def _page_size_1(self, number: int) -> None:
-        count = self.options.page_size_1_transactions
-        trial = self._loaded(f"page-size-1-{number}", count, page_size=1)
-        # As many batches as the job has, so that the same number is left after the warm-up.
-        share = trial.settings.batch_events_max * count / self.options.loaded_transactions
-        trial.settings = replace(trial.settings, batch_events_max=max(100, int(share)))
-        self._job("page_size_1", trial, number)
-        trial.delete()
-
     def _stateless(self, trial: Trial, number: int) -> None:
-        topic = f"{trial.settings.topic_prefix}{BASELINE_TOPIC}"
-        trial.create_real_topics([topic])
-        settings = replace(trial.settings, checkpoint=str(trial.folder / "stateless-checkpoint"))
-        options = ["--seed", str(self.stage.seed), "--real-topic", topic]
-        with Query(trial, "stateless", BASELINE, settings, options) as query:
-            self._finish(query, "stateless", number)
-        ends = ends_of(self.stage.connection, topic, range(trial.settings.half_partitions))
-        self._require_finals(trial, "stateless", sum(ends.values()))
-        trial.delete_topics([topic])
+        with trial.other_real_topic("stateless-orders") as topic:
+            with stateless_query(trial, topic) as query:
+                self._finish(query, "stateless", number)
+            ends = ends_of(self.stage.connection, topic, range(trial.settings.half_partitions))
+            self._require_finals(trial, "stateless", sum(ends.values()))
 
     def _job(self, kind: str, trial: Trial, number: int) -> None:
         with Query(trial, kind) as query:
@@ -186,24 +130,19 @@ class PipelineBench:
             self._require_finals(trial, kind, query.counts()["finals"])
 
     def _kafka_streams(self, trial: Trial, number: int) -> None:
-        from checkback.bench.repository.kafka_streams import StreamsRun
-
-        topic = f"{trial.settings.topic_prefix}{STREAMS_TOPIC}"
-        trial.create_real_topics([topic])
-        with StreamsRun(trial, STREAMS, topic) as streams:
+        with (
+            trial.other_real_topic("kafka-streams-orders") as topic,
+            StreamsRun(trial, STREAMS, topic) as streams,
+        ):
             self._finish(streams, "kafka_streams", number)
             self._require_finals(trial, "kafka_streams", streams.finals)
-        trial.delete_topics([topic])
 
     def _finish(self, query: Query | StreamsRun, kind: str, number: int) -> None:
-        rows = 2 * sum(query.trial.next_offset.values())
-        query.wait_for_rows(rows)
+        query.wait_for_rows(2 * sum(query.trial.next_offset.values()))
         query.stop()
-        warm_up = self.options.warm_up_transactions / self.options.loaded_transactions
-        steady = steady_part(query.batches(), warm_up)
-        is_other = kind in ("stateless", "kafka_streams")
-        facts = {} if is_other else {STORED: _stored_per_transaction(query.trial)}
-        run = run_of(query, kind, number, steady, steady.rows // 2, query.batches(), facts)
+        warm_up, measured = self.options.warm_up_transactions, self.options.transactions
+        steady = steady_part(query.batches(), warm_up / (warm_up + measured))
+        run = run_of(query, kind, number, steady, steady.rows // 2, query.batches())
         self.runs.append(run)
         self.say(f"{kind} {number}: {run.transactions_per_s:,.0f} transactions/s")
 
@@ -219,20 +158,17 @@ class PipelineBench:
 
     def _measures(self) -> list[Measure]:
         found = []
-        for name, kind, above in (
+        for name, below_kind, above_kind in (
             ("throughput_to_stateless", "stateless", "job"),
             ("throughput_with_ledger", "job", "ledger"),
             ("throughput_with_access_control", "job", "access_control"),
-            ("throughput_to_page_size_1", "page_size_1", "job"),
             ("throughput_to_kafka_streams", "kafka_streams", "job"),
         ):
-            below = {run.number: run.transactions_per_s for run in self.runs if run.kind == kind}
-            ratios = [
-                run.transactions_per_s / below[run.number]
-                for run in self.runs
-                if run.kind == above and run.number in below
-            ]
-            if ratios:
+            below, above = (
+                {run.number: run.transactions_per_s for run in self.runs if run.kind == kind}
+                for kind in (below_kind, above_kind)
+            )
+            if ratios := [above[number] / below[number] for number in above if number in below]:
                 found.append(Measure(name, ratios, self.options.transactions))
         return found
 
@@ -243,8 +179,3 @@ def _in_turn(kinds: list[Kind], number: int) -> list[Kind]:
     What runs later meets a warmer broker, so every second time goes the other way round.
     """
     return kinds if number % 2 == 0 else kinds[::-1]
-
-
-def _stored_per_transaction(trial: Trial) -> dict[str, float]:
-    transactions = sum(trial.next_offset.values())
-    return {topic: round(size / transactions, 1) for topic, size in trial.stored_bytes().items()}

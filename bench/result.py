@@ -1,16 +1,112 @@
-"""A result of the bench, as a JSON document and as tables."""
+"""The result of a verb: its runs, the machine, the JSON document and the text of it."""
 
 from __future__ import annotations
 
+import os
+import platform
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any, Final
 
+from bench.measures import Measure
+from bench.runs.batches import MeasuredBatch, Steady, median_ms
+from bench.runs.query import MonitoredProcess
+from bench.runs.samples import KINDS, PYTHON_KINDS
 from checkback import __version__
-from checkback.bench.machine import versions
-from checkback.bench.runs import BenchFindings, Run
+from checkback.deploy.jars import jar_paths
+from checkback.deploy.java import find_java, java_version
 
 FORMAT: Final = 1
+PACKAGES: Final = (
+    "checkback", "pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "numpy",
+    "pandas",
+)  # fmt: skip
+MEASURE_HEADINGS: Final = ("measure", "median", "min..max", "bound", "result")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run.
+
+    Args:
+        kind: what ran: "job", "stateless", "ledger" and so on.
+        number: number of the repetition, from 0.
+        transactions_per_s: rate of the steady part.
+        batch_ms: median batch time of the steady part.
+        cpu_us_per_transaction: processor time by kind of process, in microseconds.
+        rss_mib: memory of the largest process of each kind, in MiB.
+        checkpoint_bytes_per_transaction: bytes written in the steady part.
+        work_us: processor time of a fixed piece of work in the bench's own process during the run;
+            it shows whether the machine had the same speed in two runs.
+        batches: the batches; for a run over loaded transactions with the warm-up.
+        facts: further facts by name.
+    """
+
+    kind: str
+    number: int
+    transactions_per_s: float
+    batch_ms: float
+    cpu_us_per_transaction: Mapping[str, float]
+    rss_mib: Mapping[str, float]
+    checkpoint_bytes_per_transaction: float
+    work_us: float
+    batches: Sequence[MeasuredBatch]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def python_mib(self) -> float:
+        """Memory of the largest worker or sink process, in MiB."""
+        return max(self.rss_mib.get(kind, 0.0) for kind in PYTHON_KINDS)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchFindings:
+    """What a verb found: measures with names from BOUNDS, the runs behind them, further facts."""
+
+    measures: Sequence[Measure]
+    runs: Sequence[Run]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run_of(
+    query: MonitoredProcess,
+    kind: str,
+    number: int,
+    steady: Steady,
+    transactions: int,
+    batches: Sequence[MeasuredBatch],
+    facts: Mapping[str, Any] | None = None,
+) -> Run:
+    """Return the result of a run.
+
+    Args:
+        query: the query, ended or not.
+        kind: what ran.
+        number: number of the repetition.
+        steady: the measured part.
+        transactions: number of transactions in the measured part.
+        batches: the batches to list in the result.
+        facts: further facts by name.
+    """
+    from_ms, to_ms = steady.from_ms, steady.to_ms
+    cpu_s = query.watch.cpu_s_between(from_ms, to_ms)
+    written = query.checkpoint.bytes_between(from_ms, to_ms)
+    return Run(
+        kind,
+        number,
+        round(transactions / ((to_ms - from_ms) / 1_000), 1),
+        median_ms(steady.batches),
+        {kind: round(cpu_s[kind] * 1e6 / transactions, 2) for kind in KINDS if kind in cpu_s},
+        {kind: query.watch.rss_mib_max(kind) for kind in KINDS if kind in cpu_s},
+        round(written / transactions, 1),
+        query.speed.work_us_between(from_ms, to_ms),
+        list(batches),
+        facts or {},
+    )
 
 
 def document(
@@ -25,7 +121,7 @@ def document(
         command: the verb.
         options: the verb's options, including defaults.
         findings: what the runs found.
-        machine: the machine of the runs.
+        machine: the machine, as it was before the runs.
     """
     return {
         "format": FORMAT,
@@ -37,52 +133,68 @@ def document(
         "versions": versions(),
         "measures": [measure.as_data() for measure in findings.measures],
         "facts": dict(findings.facts),
-        "runs": [run.as_data() for run in findings.runs],
+        "runs": [asdict(run) for run in findings.runs],
     }
 
 
-MEASURE_HEADINGS: Final = ("measure", "median", "min..max", "bound", "result")
-RUN_HEADINGS: Final = (
-    "run", "tx/s", "batch ms", "CPU µs/tx: driver", "jvm", "python", "sink", "broker",
-    "MiB: jvm", "python", "sink", "checkpoint B/tx", "work µs",
-)  # fmt: skip
+def result_text(result: Mapping[str, Any]) -> str:
+    """Return a document's measures as a table; its runs were told while they ended."""
+    return table([MEASURE_HEADINGS, *map(_measure_row, result["measures"])])
 
 
-def measure_rows(result: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """Return a table's rows: one per measure of a document."""
-    return [
-        (
-            measure["name"],
-            f"{measure['value']:g}",
-            f"{measure['min']:g}..{measure['max']:g}",
-            _bound(measure),
-            measure["result"],
-        )
-        for measure in result["measures"]
-    ]
+def table(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows of cells as text, in columns as wide as they need."""
+    lines = list(rows)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in lines
+    )
 
 
-def run_rows(findings: BenchFindings) -> list[tuple[str, ...]]:
-    """Return a table's rows: one per run."""
-    return [_run_row(run) for run in findings.runs]
+def machine_facts() -> dict[str, object]:
+    """Return facts about the machine and its load; unknown facts are left out."""
+    memory = _first(Path("/proc/meminfo"), r"MemTotal:\s+(\d+) kB")
+    facts: dict[str, object] = {
+        "cores": os.cpu_count(),
+        "cpu": _first(Path("/proc/cpuinfo"), r"model name\s*: (.+)"),
+        "memory_mib": int(memory) // 1_024 if memory else None,
+        "system": f"{platform.system()} {platform.release()}",
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+    }
+    return {name: fact for name, fact in facts.items() if fact is not None}
 
 
-def _bound(measure: Mapping[str, Any]) -> str:
+def versions() -> dict[str, str]:
+    """Return the versions of the software; the embedded broker's is that of its jar."""
+    found = {"python": platform.python_version(), "java": str(java_version(find_java()))}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    for jar in jar_paths("kafka"):
+        if match := re.fullmatch(r"kafka_2\.\d+-(.+)\.jar", jar.name):
+            found["kafka broker"] = match[1]
+    return found
+
+
+def _first(file: Path, pattern: str) -> str | None:
+    try:
+        found = re.search(pattern, file.read_text("utf-8"))
+    except OSError:
+        return None
+    return found[1].strip() if found else None
+
+
+def _measure_row(measure: Mapping[str, Any]) -> tuple[str, ...]:
     least, most = measure["at_least"], measure["at_most"]
     sign, value = ("≥", least) if least is not None else ("≤", most)
     unit = "" if measure["unit"] == "ratio" else f" {measure['unit']}"
-    return f"{sign} {value:g}{unit}"
-
-
-def _run_row(run: Run) -> tuple[str, ...]:
-    cpu, rss = run.cpu_us_per_transaction, run.rss_mib
-    kinds = ("driver", "jvm", "python_worker", "sink", "broker")
     return (
-        f"{run.kind} {run.number}",
-        f"{run.transactions_per_s:,.0f}",
-        f"{run.batch_ms:,.0f}",
-        *(f"{cpu[kind]:.1f}" if kind in cpu else "-" for kind in kinds),
-        *(f"{rss[kind]:.0f}" if kind in rss else "-" for kind in kinds[1:4]),
-        f"{run.checkpoint_bytes_per_transaction:.1f}",
-        f"{run.work_us:,.0f}",
+        measure["name"],
+        f"{measure['value']:g}",
+        f"{measure['min']:g}..{measure['max']:g}",
+        f"{sign} {value:g}{unit}",
+        measure["result"],
     )

@@ -1,4 +1,4 @@
-"""Tests that the bench works: ``python -m checkback.bench.repository.smoke``.
+"""Shows that the benchmarks work: ``python -m bench smoke [VERB...]``.
 
 It runs the named verbs, or the usual ones, with ``--smoke`` on one broker and checks that each
 result is complete. It does not judge times, because a machine that runs tests is not fit to measure
@@ -13,18 +13,15 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from checkback.bench.measures import BOUNDS, names_of
-from checkback.bench.repository.sizing import block, cost_of
+from bench.measures import BOUNDS, names_of
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 
 VERBS: Final = ("pipeline", "latency")
-MORE_VERBS: Final = ("pending", "storm", "bodies", "scale")
-"""Run only if they are named: with them it takes more than three minutes."""
-COMMAND: Final = "from checkback.commands import main; main()"
+MORE_VERBS: Final = ("backlog",)
+"""Run only if they are named: with them it takes more than two minutes."""
 VERB_TIMEOUT_S: Final = 900.0
 ON_REQUEST: Final = frozenset(
     {
@@ -54,47 +51,37 @@ def problems_of(verb: str, result: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def run_verb(verb: str, bootstrap_servers: str, folder: Path) -> dict[str, Any]:
+def run_verb(verb: str, bootstrap_servers: str, folder: Path, *options: str) -> dict[str, Any]:
     """Run a verb with ``--smoke`` and return its JSON document.
 
     Raises:
         CalledProcessError: the verb failed; its errors are on standard error.
     """
-    picture = ["--picture", str(folder / f"{verb}.svg")] if find_spec("matplotlib") else []
     command = [
-        sys.executable, "-c", COMMAND, "bench", verb, "--smoke", "--output", "json",
-        "--bootstrap-servers", bootstrap_servers, "--data-dir", str(folder / verb), *picture,
+        sys.executable, "-m", "bench", verb, "--smoke", "--output", "json",
+        "--bootstrap-servers", bootstrap_servers, "--data-dir", str(folder / verb), *options,
         # The JVM's second compiler does not pay off in a short run.
         "--setting", f"spark.driver.extraJavaOptions={' '.join(QUICK_START)}",
     ]  # fmt: skip
-    ran = subprocess.run(command, stdout=subprocess.PIPE, timeout=VERB_TIMEOUT_S, check=True)
+    root = Path(__file__).parents[1]
+    ran = subprocess.run(
+        command, stdout=subprocess.PIPE, timeout=VERB_TIMEOUT_S, check=True, cwd=root
+    )
     found: dict[str, Any] = json.loads(ran.stdout)
-    if picture and not (folder / f"{verb}.svg").stat().st_size:
-        raise ValueError(f"{verb} drew nothing")
     return found
 
 
-def main(verbs: Sequence[str]) -> int:
+def run(verbs: Sequence[str]) -> int:
     """Run verbs; return the exit code."""
-    problems: list[str] = []
-    results = []
+    is_complete = True
     with tempfile.TemporaryDirectory(prefix="checkback-bench-") as name:
         folder = Path(name)
         with EmbeddedBroker(folder / "broker", jvm_options=QUICK_START) as broker:
             for verb in verbs:
                 started_s = time.monotonic()
-                result = run_verb(verb, broker.bootstrap_servers, folder)
-                found = problems_of(verb, result)
-                problems += [f"{verb}: {problem}" for problem in found]
-                results.append(result)
+                found = problems_of(verb, run_verb(verb, broker.bootstrap_servers, folder))
+                is_complete = is_complete and not found
                 took_s = time.monotonic() - started_s
-                print(
-                    f"bench {verb}: {'; '.join(found) or 'complete'} ({took_s:.0f} s)", flush=True
-                )
-    if any(result["command"] == "pipeline" for result in results):
-        block(cost_of(results))  # sizing finds in it what it computes with
-    return 1 if problems else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or VERBS))
+                text = "; ".join(found) or "complete"
+                print(f"bench {verb}: {text} ({took_s:.0f} s)", flush=True)
+    return 0 if is_complete else 1

@@ -21,7 +21,6 @@ NOUNS: Final[dict[str, Noun]] = {
     "acl": Noun(
         "checkback.commands.acl", "Explain access control, check its rules, print Kafka's grants."
     ),
-    "bench": Noun("checkback.commands.bench", "Measure on this machine."),
     "broker": Noun("checkback.commands.broker", "Run a local Kafka broker."),
     "checkpoint": Noun("checkback.commands.checkpoint", "Inspect, verify or rebuild a checkpoint."),
     "config": Noun("checkback.commands.config", "Show the settings in effect."),

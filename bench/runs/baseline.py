@@ -1,26 +1,26 @@
 """The baseline for the job: Spark alone moves the same records.
 
-``python -m checkback.bench.baseline --config FILE`` reads the same halves and ops with Spark's
-Kafka source and writes the same final messages, including headers, with Spark's Kafka sink. It has
-no state and no Python, and delivers at least once. It computes from the seed which transactions
+``python -m bench.runs.baseline --config FILE`` reads the same halves and ops with Spark's Kafka
+source and writes the same final messages, including headers, with Spark's Kafka sink. It has no
+state and no Python, and delivers at least once. It computes from the seed which transactions
 commit, and does not look at the ops.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 from pathlib import Path
 from threading import Event
 from typing import Final
 
-import click
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from checkback.bench.query import told
-from checkback.bench.workload import ROLLED_BACK_OF
+from bench.runs.query import print_event
+from bench.runs.workload import ROLLED_BACK_OF
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.settings import load_settings
 from checkback.protocol import properties as names
@@ -75,21 +75,22 @@ def _header(name: str, value: Column) -> Column:
     return f.struct(f.lit(name).alias("key"), text.alias("value"))
 
 
-@click.command()
-@click.option("--config", type=click.Path(path_type=Path), required=True)
-@click.option("--output", type=click.Choice(["json"]), default="json")
-@click.option("--seed", type=int, required=True)
-@click.option("--real-topic", required=True)
-def main(config: Path, output: str, seed: int, real_topic: str) -> None:  # noqa: ARG001 - as run's
+def main() -> None:
     """Run until SIGTERM."""
-    settings = load_settings(config, {}, {})
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--output", choices=["json"])  # as `checkback run` has it
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--real-topic", required=True)
+    arguments = parser.parse_args()
+    settings = load_settings(arguments.config, {}, {})
     stopping = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     spark = start_session(settings, ensure_jars("spark"))
     try:
-        query = start(spark, settings, seed, real_topic)
-        told({"event": "started", "pid": os.getpid()})
+        query = start(spark, settings, arguments.seed, arguments.real_topic)
+        print_event({"event": "started", "pid": os.getpid()})
         while query.isActive and not stopping.wait(POLL_S):
             pass
         failure = query.exception()
@@ -98,7 +99,7 @@ def main(config: Path, output: str, seed: int, real_topic: str) -> None:  # noqa
         query.stop()
     finally:
         spark.stop()
-    told({"event": "stopped"})
+    print_event({"event": "stopped"})
 
 
 if __name__ == "__main__":

@@ -1,26 +1,101 @@
-"""Computes rates from a query's batches, after leaving out the warm-up."""
+"""The batches of a query, from Spark's event log, and rates of those after the warm-up.
+
+The job's progress lines report what the job did. The event log, which two settings turn on, reports
+how long each batch and its parts took, in the same way for the job and the baselines.
+"""
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
 
-from checkback.bench.event_log import MeasuredBatch
 from checkback.protocol.errors import UsageError
 
+PROGRESS: Final = b"StreamingQueryListener$QueryProgressEvent"
 SCRAP: Final = 0.1
 """A last batch smaller than this share of the median is a remainder and does not count."""
 
 
+def event_log_settings(folder: Path) -> dict[str, str]:
+    """Return the Spark settings that write the event log into a folder, used for one run only."""
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.absolute().as_uri(),
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.compress": "false",
+    }
+
+
 @dataclass(frozen=True, slots=True)
-class Steady:
-    """The part of a run that is measured.
+class MeasuredBatch:
+    """One batch of a query.
 
     Args:
-        batches: the batches that began after the warm-up, without the remainder at the end.
+        batch_id: its number.
+        started_ms: milliseconds since 1970.
+        took_ms: duration from its trigger to its end.
+        rows: number of records read, without control records of transactions.
+        parts_ms: duration of each part, by Spark's names.
     """
+
+    batch_id: int
+    started_ms: int
+    took_ms: int
+    rows: int
+    parts_ms: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ended_ms(self) -> int:
+        """When it ended, milliseconds since 1970."""
+        return self.started_ms + self.took_ms
+
+
+@dataclass(slots=True)
+class EventLog:
+    """The batches in an event log that Spark is still writing.
+
+    Args:
+        folder: the event log's folder.
+    """
+
+    folder: Path
+    batches: list[MeasuredBatch] = field(default_factory=list)
+    _read_bytes: int = 0
+
+    def read(self) -> list[MeasuredBatch]:
+        """Read what was written since the last call; return all batches so far."""
+        for file in sorted(self.folder.glob("*"))[:1]:
+            with file.open("rb") as log:
+                log.seek(self._read_bytes)
+                for line in log:
+                    if not line.endswith(b"\n"):
+                        break  # Spark is still writing this line
+                    self._read_bytes += len(line)
+                    if PROGRESS in line[:200]:
+                        self.batches.append(_batch_of(json.loads(line)["progress"]))
+        return self.batches
+
+
+def _batch_of(progress: Mapping[str, Any]) -> MeasuredBatch:
+    parts: dict[str, int] = progress["durationMs"]
+    started = datetime.fromisoformat(progress["timestamp"])
+    return MeasuredBatch(
+        progress["batchId"],
+        round(started.timestamp() * 1_000),
+        parts.get("triggerExecution", 0),
+        sum(source["numInputRows"] for source in progress["sources"]),
+        parts,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The measured part of a run: its batches after the warm-up, without a remainder at the end."""
 
     batches: Sequence[MeasuredBatch]
 

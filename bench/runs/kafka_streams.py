@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from checkback.bench.event_log import MeasuredBatch
-from checkback.bench.monitored_process import Launch, MonitoredProcess
-from checkback.bench.stage import Trial
+from bench.runs.batches import MeasuredBatch
+from bench.runs.query import Launch, MonitoredProcess
+from bench.runs.trial import Trial
 from checkback.deploy.broker_properties import render
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
@@ -82,8 +82,8 @@ class StreamsRun(MonitoredProcess):
     def batches(self) -> list[MeasuredBatch]:
         """Return the intervals so far as batches: seconds, or less in a small run."""
         return [
-            MeasuredBatch(number, one["started_ms"], one["took_ms"], one["rows"])
-            for number, one in enumerate(self._intervals())
+            MeasuredBatch(number, fields["started_ms"], fields["took_ms"], fields["rows"])
+            for number, fields in enumerate(self._intervals())
         ]
 
     @property
@@ -94,7 +94,7 @@ class StreamsRun(MonitoredProcess):
 
     def _intervals(self) -> list[Mapping[str, Any]]:
         self._drain()
-        return [one.fields for _, one in self.notices if one.event == "interval"]
+        return [notice.fields for _, notice in self.notices if notice.event == "interval"]
 
     def _properties(self, state: Path) -> dict[str, str]:
         settings = self.trial.settings

@@ -1,27 +1,25 @@
-"""Fills the half and op topics from separate processes: ``python -m checkback.bench.load``.
+"""Fills the half and op topics from separate processes, as fast as librdkafka accepts records.
 
-It does not use the client, because that would be measured, too. It writes records as fast as
-librdkafka accepts them. It knows the offsets in advance, because nobody else writes to these
-topics.
+It does not use the client, because that would be measured, too. It knows the offsets in advance,
+because only the benchmark writes to these topics.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
 from typing import Any, Final, cast
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from checkback.bench.workload import Workload
+from bench.runs.workload import Workload
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.sink_record import SentHeaders
 
-LOAD_TIMEOUT_S: Final = 1_800.0
+FLUSH_TIMEOUT_S: Final = 1_800.0
 POLL_EVERY: Final = 2_000
 QUEUE: Final[Mapping[str, Any]] = {
     "linger.ms": 20,
@@ -38,74 +36,80 @@ class Load:
 
     Args:
         connection: librdkafka's settings for the connection.
-        topic_prefix: prefix of Checkback's topics.
+        topics: Checkback's topics.
         workload: the transactions to write.
         first: offset of the first half, by half partition.
         count: number of transactions in each of these partitions.
-        halves: whether halves are written.
-        ops: whether ops are written; with halves, each right after its half.
+        has_ops: whether each half is followed by its op.
     """
 
     connection: Mapping[str, Any]
-    topic_prefix: str
+    topics: TopicNames
     workload: Workload
     first: Mapping[int, int]
     count: int
-    halves: bool = True
-    ops: bool = True
-
-    def to_json(self) -> str:
-        """Return the load as JSON."""
-        return json.dumps(asdict(self))
-
-    @staticmethod
-    def from_json(text: str) -> Load:
-        """Parse the JSON of to_json."""
-        found = json.loads(text)
-        found["workload"] = Workload(**found["workload"])
-        found["first"] = {int(partition): first for partition, first in found["first"].items()}
-        return Load(**found)
+    has_ops: bool = True
 
 
-def load(
-    connection: Mapping[str, Any],
-    topic_prefix: str,
-    workload: Workload,
-    first: Mapping[int, int],
-    transactions: int,
-    *,
-    halves: bool = True,
-    ops: bool = True,
-    processes: int = 2,
-) -> int:
-    """Write transactions, evenly to all partitions; return when the brokers have stored them.
+def load(whole: Load, processes: int = 2) -> int:
+    """Write a load, its partitions shared among processes; return how many transactions it has.
 
-    Args:
-        connection: librdkafka's settings for the connection.
-        topic_prefix: prefix of Checkback's topics.
-        workload: the transactions to write.
-        first: offset of the first half, by half partition.
-        transactions: number for all partitions together; rounded up to the same number in each.
-        halves: whether halves are written.
-        ops: whether ops are written.
-        processes: number of writing processes.
-
-    Returns:
-        The number of written transactions.
+    Returns when the brokers have stored them.
 
     Raises:
         BrokerError: a record was not stored.
     """
-    count = -(-transactions // len(first))
-    shares = [dict(list(first.items())[number::processes]) for number in range(processes)]
-    running = [
-        _start(Load(connection, topic_prefix, workload, share, count, halves, ops))
-        for share in shares
-        if share
-    ]
-    for process in running:
-        _finish(process)
-    return count * len(first)
+    partitions = list(whole.first.items())
+    shares = [dict(partitions[number::processes]) for number in range(processes)]
+    # Pickled to the process, not on its command line: the connection may hold a password.
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        loads = [
+            Load(whole.connection, whole.topics, whole.workload, share, whole.count, whole.has_ops)
+            for share in shares
+            if share
+        ]
+        list(pool.map(write, loads))
+    return whole.count * len(whole.first)
+
+
+def write(share: Load) -> None:
+    """Write the records of one process.
+
+    Raises:
+        BrokerError: a record was not stored.
+    """
+    failures: list[str] = []
+    producer = Producer(
+        {
+            **QUEUE,
+            **share.connection,
+            "on_delivery": lambda error, _: failures.append(error.str()) if error else None,
+        }
+    )
+    topics, signers = share.topics, share.workload.signers()
+    bodies = {partition: share.workload.bodies(partition) for partition in share.first}
+    for number in range(share.count):
+        for partition, first in share.first.items():
+            offset = first + number
+            signer = signers[offset % len(signers)] if signers else None
+            headers = share.workload.half_headers(partition, offset)
+            body, key = next(bodies[partition]), b"k%d" % offset
+            if signer is not None:
+                headers = signer.half(topics.half, key, body, headers)
+            _put(producer, topics.half, body, key, partition, headers)
+            if share.has_ops:
+                op = share.workload.op(partition, offset)
+                headers = op.headers()
+                if signer is not None:
+                    headers = signer.op(topics.op, partition, op.key(), op.value(), headers)
+                _put(producer, topics.op, op.value(), op.key(), partition, headers)
+        if number % POLL_EVERY == 0:
+            producer.poll(0)
+    if producer.flush(FLUSH_TIMEOUT_S) or failures:
+        raise BrokerError(
+            f"The benchmark's records were not stored: {(failures or ['no answer'])[0]}.",
+            remedy="Check the brokers' logs and the disk.",
+        )
 
 
 def ends_of(connection: Mapping[str, Any], topic: str, partitions: Sequence[int]) -> dict[int, int]:
@@ -120,65 +124,6 @@ def ends_of(connection: Mapping[str, Any], topic: str, partitions: Sequence[int]
         consumer.close()
 
 
-def _start(one: Load) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "checkback.bench.load"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-    if process.stdin is not None:
-        # Not on the command line: the connection may hold a password.
-        process.stdin.write(one.to_json().encode())
-        process.stdin.close()
-        process.stdin = None
-    return process
-
-
-def _finish(process: subprocess.Popen[bytes]) -> None:
-    _, said = process.communicate(timeout=LOAD_TIMEOUT_S)
-    if process.returncode:
-        raise BrokerError(
-            f"The benchmark's records could not be written: {said.decode()[-500:]}",
-            remedy="Check the brokers' logs and the disk.",
-        )
-
-
-def write(one: Load) -> None:
-    """Write the records of one process.
-
-    Raises:
-        BrokerError: a record was not stored.
-    """
-    failures: list[str] = []
-    producer = Producer(
-        {
-            **QUEUE,
-            **one.connection,
-            "on_delivery": lambda error, _: failures.append(error.str()) if error else None,
-        }
-    )
-    topics = TopicNames(one.topic_prefix)
-    signers = one.workload.signers()
-    bodies = {partition: one.workload.bodies(partition) for partition in one.first}
-    for number in range(one.count):
-        for partition, first in one.first.items():
-            offset = first + number
-            signer = signers[offset % len(signers)] if signers else None
-            if one.halves:
-                headers = one.workload.half_headers(partition, offset)
-                body, key = next(bodies[partition]), b"k%d" % offset
-                if signer is not None:
-                    headers = signer.half(topics.half, key, body, headers)
-                _put(producer, topics.half, body, key, partition, headers)
-            if one.ops:
-                op = one.workload.op(partition, offset)
-                headers = op.headers()
-                if signer is not None:
-                    headers = signer.op(topics.op, partition, op.key(), op.value(), headers)
-                _put(producer, topics.op, op.value(), op.key(), partition, headers)
-        if number % POLL_EVERY == 0:
-            producer.poll(0)
-    if producer.flush(LOAD_TIMEOUT_S) or failures:
-        raise BrokerError(f"Records were not stored: {failures[:1] or 'no answer'}.")
-
-
 def _put(
     producer: Producer, topic: str, value: bytes, key: bytes, partition: int, headers: object
 ) -> None:
@@ -190,7 +135,3 @@ def _put(
             producer.poll(0.05)
         else:
             return
-
-
-if __name__ == "__main__":
-    write(Load.from_json(sys.stdin.read()))

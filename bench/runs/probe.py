@@ -1,27 +1,26 @@
-"""Sends transactions at a steady rate and notes when each becomes visible, in its own process.
+"""Sends transactions at a steady rate, in its own process, and notes when each becomes visible.
 
-``python -m checkback.bench.probe`` writes halves at the rate, sends the op of each as soon as the
-brokers have stored the half, and reads the real topic as a read_committed consumer.
+It writes halves at the rate, sends the op of each as soon as the brokers have stored the half, and
+reads the real topic as a read_committed consumer.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Final, Self, cast
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, Final, cast
 
 import numpy as np
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from numpy.typing import NDArray
 
-from checkback.bench.load import QUEUE, ends_of
-from checkback.bench.workload import Workload
+from bench.runs.load import QUEUE, ends_of
+from bench.runs.query import Query
+from bench.runs.workload import Workload
 from checkback.protocol.errors import OperationalError
 from checkback.protocol.properties import (
     TRAN_HALF_QUEUE_ID,
@@ -32,7 +31,7 @@ from checkback.protocol.properties import (
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.sink_record import SentHeaders
 
-PARTITIONS_TIMEOUT_S: Final = 30.0
+ASSIGN_TIMEOUT_S: Final = 30.0
 LAST_WAIT_S: Final = 120.0
 """How long the last transactions may take to become visible."""
 LINGER_MS: Final = 10
@@ -42,25 +41,14 @@ had two records, and brokers and probe took three fifths of a core from the job.
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The work of the process.
-
-    Args:
-        connection: librdkafka's settings for the connection.
-        topic_prefix: prefix of Checkback's topics.
-        workload: the transactions to write.
-        partitions: number of partitions of the half topic and of the real topic.
-        transactions_per_s: the rate.
-        seconds: duration of the sending.
-        file: file for the result.
-    """
+    """The work of the process; the half and the real topic have as many partitions."""
 
     connection: Mapping[str, Any]
-    topic_prefix: str
+    topics: TopicNames
     workload: Workload
     partitions: int
     transactions_per_s: float
     seconds: float
-    file: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,46 +83,61 @@ class Visibility:
         return float(np.quantile(self.seen_ms - self.sent_ms, share))
 
 
-class RunningProbe:
-    """The running process; a context manager that ends it.
+def visibility(
+    query: Query, transactions_per_s: float, seconds: float, *, has_rollbacks: bool = True
+) -> Visibility:
+    """Send transactions to a running job at a rate; return when each was committed and seen.
 
-    Args:
-        probe: its work.
+    Raises:
+        OperationalError: the job or the probe failed.
     """
+    trial = query.trial
+    probe = Probe(
+        trial.stage.connection,
+        trial.settings.topics,
+        replace(trial.workload, has_rollbacks=has_rollbacks),
+        trial.settings.half_partitions,
+        transactions_per_s,
+        seconds,
+    )
+    context = get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_run_and_send, args=(probe, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        query.wait_until(ours.poll, seconds + 300)
+        found: Visibility = ours.recv()
+    except EOFError as error:
+        raise OperationalError("The probe failed.", remedy="Its error is above.") from error
+    finally:
+        process.terminate()
+        process.join()
+        ours.close()
+    return found
 
-    def __init__(self, probe: Probe) -> None:
-        self._probe = probe
-        self._process: subprocess.Popen[bytes] | None = None
 
-    def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "checkback.bench.probe"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-        if self._process.stdin is not None:
-            self._process.stdin.write(json.dumps(asdict(self._probe)).encode())
-            self._process.stdin.close()
-            self._process.stdin = None
-        return self
+def _run_and_send(probe: Probe, result: Connection) -> None:
+    result.send(run(probe))
 
-    def __exit__(self, *_: object) -> None:
-        if self._process is not None and self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
 
-    def is_over(self) -> bool:
-        """Return whether the process has ended."""
-        return self._process is None or self._process.poll() is not None
-
-    def result(self) -> Visibility:
-        """Wait for the end and return the result.
-
-        Raises:
-            OperationalError: the process failed.
-        """
-        if self._process is None or self._process.wait() != 0:
-            said = self._process.stderr.read() if self._process and self._process.stderr else b""
-            raise OperationalError(f"The probe failed: {said.decode()[-500:]}")
-        found = np.load(self._probe.file)
-        return Visibility(found["sent_ms"], found["seen_ms"])
+def run(probe: Probe) -> Visibility:
+    """Send, and wait until every message is visible."""
+    sender, reader = _Sender(probe), _Reader(probe)
+    reading = threading.Thread(target=reader.run, daemon=True)
+    reading.start()
+    reader.ready.wait(ASSIGN_TIMEOUT_S)
+    sender.run()
+    deadline_s = time.monotonic() + LAST_WAIT_S
+    while sender.sent_ms.keys() - reader.seen_ms.keys() and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    reader.ending.set()
+    reading.join()
+    sent = sorted(sender.sent_ms.items())
+    return Visibility(
+        np.array([at_ms for _, at_ms in sent]),
+        np.array([reader.seen_ms.get(half, np.nan) for half, _ in sent]),
+    )
 
 
 class _Sender:
@@ -142,8 +145,8 @@ class _Sender:
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
-        self._topics = TopicNames(probe.topic_prefix)
-        self._first = ends_of(probe.connection, self._topics.half, range(probe.partitions))
+        partitions = range(probe.partitions)
+        self._first = ends_of(probe.connection, probe.topics.half, partitions)
         self._bodies = probe.workload.bodies(0)
         self._producer = Producer({**QUEUE, **probe.connection, "linger.ms": LINGER_MS})
         self._answered = 0
@@ -162,15 +165,19 @@ class _Sender:
             self._producer.poll(0.002)
         while self._answered < total and self._producer.poll(1.0):
             pass
-        self._producer.flush(PARTITIONS_TIMEOUT_S)
+        self._producer.flush(ASSIGN_TIMEOUT_S)
 
     def _send_half(self, number: int) -> None:
         turn, partition = divmod(number, self._probe.partitions)
         offset = self._first[partition] + turn
-        headers = self._probe.workload.half_headers(partition, offset)
-        key, body = b"k%d" % offset, next(self._bodies)
-        _produce(
-            self._producer, self._topics.half, body, key, partition, headers, self._half_stored
+        headers = cast("SentHeaders", self._probe.workload.half_headers(partition, offset))
+        self._producer.produce(
+            self._probe.topics.half,
+            next(self._bodies),
+            b"k%d" % offset,
+            partition,
+            on_delivery=self._half_stored,
+            headers=headers,
         )
 
     def _half_stored(self, error: object, half: Message) -> None:
@@ -182,20 +189,8 @@ class _Sender:
         op = workload.op(*at)
         if workload.commits(at[1]):
             self.sent_ms[at] = time.time() * 1_000
-        _produce(self._producer, self._topics.op, op.value(), op.key(), at[0], op.headers())
-
-
-def _produce(
-    producer: Producer,
-    topic: str,
-    value: bytes,
-    key: bytes,
-    partition: int,
-    headers: Headers,
-    on_delivery: Any = None,
-) -> None:
-    sent = cast("SentHeaders", headers)
-    producer.produce(topic, value, key, partition, on_delivery=on_delivery, headers=sent)
+        headers = cast("SentHeaders", op.headers())
+        self._producer.produce(self._probe.topics.op, op.value(), op.key(), at[0], headers=headers)
 
 
 @dataclass(slots=True)
@@ -218,7 +213,7 @@ class _Reader:
         )
         topic = self.probe.workload.real_topic
         ends = ends_of(self.probe.connection, topic, range(self.probe.partitions))
-        consumer.assign([TopicPartition(topic, one, offset) for one, offset in ends.items()])
+        consumer.assign([TopicPartition(topic, number, offset) for number, offset in ends.items()])
         self.ready.set()
         while not self.ending.is_set():
             message = consumer.poll(0.1)
@@ -231,31 +226,3 @@ class _Reader:
             )
             self.seen_ms.setdefault(at, time.time() * 1_000)
         consumer.close()
-
-
-def run(probe: Probe) -> None:
-    """Send, wait until every message is visible, and write the result to the file."""
-    sender, reader = _Sender(probe), _Reader(probe)
-    reading = threading.Thread(target=reader.run, daemon=True)
-    reading.start()
-    reader.ready.wait(PARTITIONS_TIMEOUT_S)
-    sender.run()
-    deadline_s = time.monotonic() + LAST_WAIT_S
-    while sender.sent_ms.keys() - reader.seen_ms.keys() and time.monotonic() < deadline_s:
-        time.sleep(0.1)
-    reader.ending.set()
-    reading.join()
-    sent = sorted(sender.sent_ms.items())
-    seen_ms = np.array([reader.seen_ms.get(at, np.nan) for at, _ in sent])
-    with Path(probe.file).open("wb") as file:
-        np.savez(file, sent_ms=np.array([at_ms for _, at_ms in sent]), seen_ms=seen_ms)
-
-
-def main() -> None:
-    """Read the probe from standard input and run it."""
-    found = json.loads(sys.stdin.read())
-    run(Probe(**{**found, "workload": Workload(**found["workload"])}))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,28 +1,157 @@
-"""A Spark query in a process of its own, watched from outside: the job's or a baseline's."""
+"""A process that is watched from outside: the job, or what it is compared with."""
 
 from __future__ import annotations
 
 import json
 import sys
+import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from queue import Empty, SimpleQueue
+from typing import Any, Final, Self
 
-from checkback.bench.event_log import EventLog, MeasuredBatch, event_log_settings
-from checkback.bench.monitored_process import Launch, MonitoredProcess
-from checkback.bench.stage import Trial
+from bench.runs.batches import EventLog, MeasuredBatch, event_log_settings
+from bench.runs.samples import FolderWatch, ProcessWatch, SpeedWatch
+from bench.runs.trial import Trial
 from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import OperationalError
 from checkback.testing.pipeline_process import RUN, pipeline_command
+from checkback.testing.processes import Child, Notice, said_error, told_exit
 
-BASELINE: Final = (sys.executable, "-m", "checkback.bench.baseline")
+BASELINE: Final = (sys.executable, "-m", "bench.runs.baseline")
+START_TIMEOUT_S: Final = 180.0
+ROWS_TIMEOUT_S: Final = 3_600.0
+POLL_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start a process, and what to watch.
+
+    Args:
+        name: the process's name.
+        command: the command to run.
+        log: file for its standard error.
+        environment: the process's whole environment.
+        written: the folder whose written bytes count; need not exist yet.
+        broker_pid: process id of the embedded broker, None for a foreign one.
+    """
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    environment: Mapping[str, str]
+    written: Path
+    broker_pid: int | None = None
+
+
+@dataclass(slots=True)
+class MonitoredProcess(ABC):
+    """One watched process; a context manager that ends it."""
+
+    notices: list[tuple[float, Notice]] = field(default_factory=list, init=False)
+    launched_ms: float = field(default=0.0, init=False)
+    watch: ProcessWatch = field(default_factory=lambda: ProcessWatch(()), init=False)
+    checkpoint: FolderWatch = field(default_factory=lambda: FolderWatch(Path()), init=False)
+    speed: SpeedWatch = field(default_factory=SpeedWatch, init=False)
+    _inbox: SimpleQueue[Notice] = field(default_factory=SimpleQueue, init=False)
+    _child: Child | None = field(default=None, init=False)
+
+    @abstractmethod
+    def prepare(self) -> Launch:
+        """Write the process's files; return how to start it."""
+
+    @abstractmethod
+    def batches(self) -> list[MeasuredBatch]:
+        """Return the batches so far."""
+
+    def __enter__(self) -> Self:
+        launch = self.prepare()
+        self.launched_ms = time.time() * 1_000
+        self._child = Child(
+            launch.name, launch.command, launch.log, self._inbox, launch.environment
+        )
+        broker = {} if launch.broker_pid is None else {"broker": launch.broker_pid}
+        self.watch = ProcessWatch([self._child.pid], broker)
+        self.watch.__enter__()
+        self.checkpoint = FolderWatch(launch.written)
+        self.checkpoint.__enter__()
+        self.speed.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.speed.__exit__()
+        self.watch.__exit__()
+        self.checkpoint.__exit__()
+        if self._child is not None:
+            self._child.stop()
+
+    def wait_for_rows(self, rows: int, timeout_s: float = ROWS_TIMEOUT_S) -> list[MeasuredBatch]:
+        """Wait until the process has read this many records since its start; return the batches."""
+        self.wait_until(lambda: sum(batch.rows for batch in self.batches()) >= rows, timeout_s)
+        return self.batches()
+
+    def wait_for_batch(self, timeout_s: float = START_TIMEOUT_S) -> MeasuredBatch:
+        """Wait for the end of the first batch; return the batch."""
+        self.wait_until(lambda: bool(self.batches()), timeout_s)
+        return self.batches()[0]
+
+    def run_for(self, seconds: float) -> tuple[float, float]:
+        """Let the process run; return begin and end in milliseconds since 1970."""
+        deadline_s = time.monotonic() + seconds
+        from_ms = time.time() * 1_000
+        self.wait_until(lambda: time.monotonic() >= deadline_s, seconds + 60)
+        return from_ms, time.time() * 1_000
+
+    def wait_until(self, holds: Callable[[], bool], timeout_s: float) -> None:
+        """Call a condition repeatedly until it holds.
+
+        Raises:
+            OperationalError: the process ended, or the condition did not hold in time.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        while not holds():
+            self._drain()
+            if any(notice.event == "ended" for _, notice in self.notices):
+                raise self._failure("ended by itself")
+            if time.monotonic() > deadline_s:
+                raise self._failure(f"made too little progress within {timeout_s:.0f} s")
+            time.sleep(POLL_S)
+
+    def stop(self) -> None:
+        """End the process between two batches.
+
+        Raises:
+            OperationalError: the process failed or did not end in time.
+        """
+        if self._child is None:
+            return
+        exit_code = self._child.stop(120)
+        if exit_code != 0:
+            raise self._failure(told_exit(exit_code))
+        self._drain()
+        self.batches()
+
+    def _drain(self) -> None:
+        try:
+            while True:
+                self.notices.append((time.time() * 1_000, self._inbox.get_nowait()))
+        except Empty:
+            return
+
+    def _failure(self, what: str) -> OperationalError:
+        name = self._child.name if self._child else ""
+        message, remedy = said_error(self._child) if self._child else ("", "")
+        return OperationalError(f"The run {name} {what}. {message}", remedy=remedy)
 
 
 @dataclass(slots=True)
 class Query(MonitoredProcess):
-    """One process with one query; a context manager that ends it.
+    """One process with one Spark query: the job's, or the baseline's.
 
     Args:
         trial: its topics and settings.
@@ -30,8 +159,6 @@ class Query(MonitoredProcess):
         program: the command to run; ``--config`` and ``--output json`` are appended.
         settings: its settings; default: the trial's.
         options: further arguments.
-        environment: variables besides those of this process.
-        others: further processes that count, with their descendants.
     """
 
     trial: Trial
@@ -39,8 +166,6 @@ class Query(MonitoredProcess):
     program: Sequence[str] = RUN
     settings: Settings | None = None
     options: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    others: Sequence[int] = ()
     log: EventLog = field(default_factory=lambda: EventLog(Path()), init=False)
 
     def prepare(self) -> Launch:
@@ -57,9 +182,8 @@ class Query(MonitoredProcess):
             self.name,
             pipeline_command(config, self.program, self.options),
             folder / "errors.log",
-            {**environment_without_settings(), **self.environment},
+            environment_without_settings(),
             Path(settings.checkpoint),
-            self.others,
             self.trial.stage.broker_pid,
         )
 
@@ -70,7 +194,7 @@ class Query(MonitoredProcess):
     def progress(self) -> list[tuple[float, Mapping[str, Any]]]:
         """Return the job's progress lines, each with its arrival time in ms since 1970."""
         self._drain()
-        return [(at, one.fields) for at, one in self.notices if one.event == "progress"]
+        return [(at, notice.fields) for at, notice in self.notices if notice.event == "progress"]
 
     def counts(self) -> Counter[str]:
         """Return the sums of the counts in the job's progress lines."""
@@ -80,6 +204,13 @@ class Query(MonitoredProcess):
         return total
 
 
-def told(fields: Mapping[str, Any]) -> None:
+def stateless_query(trial: Trial, real_topic: str) -> Query:
+    """Return the baseline's query over a trial's topics, with a checkpoint of its own."""
+    settings = replace(trial.settings, checkpoint=str(trial.folder / "stateless-checkpoint"))
+    options = ["--seed", str(trial.stage.seed), "--real-topic", real_topic]
+    return Query(trial, "stateless", BASELINE, settings, options)
+
+
+def print_event(fields: Mapping[str, Any]) -> None:
     """Print a line for the process that watches this one."""
     print(json.dumps(fields), flush=True)

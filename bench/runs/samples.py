@@ -1,39 +1,138 @@
-"""Processor time and memory by kind of process, from Linux's /proc.
+"""Samples taken at an interval: processor time, memory, written bytes, the machine's speed.
 
-Without /proc nothing is counted, and results that need it are left out.
+Processor time and memory come from Linux's /proc. Without it nothing is counted, and results that
+need it are left out.
 """
 
 from __future__ import annotations
 
 import os
+import statistics
+import threading
 import time
-from bisect import bisect_left
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Final
-
-from checkback.bench.sampler import Sampler
+from typing import ClassVar, Final, NamedTuple, Self
 
 PROC: Final = Path("/proc")
 MIB: Final = 1024 * 1024
-
 KINDS: Final = ("driver", "jvm", "python_worker", "sink", "broker")
 PYTHON_KINDS: Final = ("python_worker", "sink")
+ADDITIONS: Final = 20_000
+"""The fixed work that shows the machine's speed: about a millisecond, a five-hundredth of a
+core."""
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One process at one moment.
+@contextmanager
+def sampling(look: Callable[[], None], every_s: float, name: str) -> Iterator[None]:
+    """Call a function every few seconds, in a thread with this name, until the block ends."""
+    ending = threading.Event()
 
-    Args:
-        pid: its id.
-        parent: its parent's id.
-        started_ticks: when it started; together with the pid this identifies the process.
-        cpu_s: processor time used so far, in seconds.
-        rss_bytes: resident memory.
+    def run() -> None:
+        while not ending.wait(every_s):
+            look()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
+
+
+@dataclass
+class Sampler(ABC):
+    """Takes samples at an interval, in a thread; a context manager."""
+
+    every_s: ClassVar[float] = 0.5
+
+    _sampling: ExitStack = field(default_factory=ExitStack, init=False)
+
+    @abstractmethod
+    def look(self) -> None:
+        """Take a sample now."""
+
+    def __enter__(self) -> Self:
+        self._sampling.enter_context(sampling(self.look, self.every_s, type(self).__name__))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sampling.close()
+
+
+class SpeedWatch(Sampler):
+    """Measures the machine's speed by a fixed piece of work.
+
+    The speed of rented processors changes by half within minutes. Two runs are comparable only if
+    the machine had the same speed; this shows whether it had.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.samples: list[tuple[float, float]] = []
+
+    def look(self) -> None:
+        """Take a sample now: the work's processor time, without waiting."""
+        started_ns, total = time.thread_time_ns(), 0
+        for number in range(ADDITIONS):
+            total += number
+        took_us = (time.thread_time_ns() - started_ns) / 1_000
+        self.samples.append((time.time() * 1_000, took_us))
+
+    def work_us_between(self, from_ms: float, to_ms: float) -> float:
+        """Return the median time of the fixed work in a span of time; 0 without samples."""
+        found = [took_us for at_ms, took_us in self.samples if from_ms <= at_ms <= to_ms]
+        return round(statistics.median(found), 1) if found else 0.0
+
+
+class FolderWatch(Sampler):
+    """Counts all bytes ever written to a folder, which may not exist yet.
+
+    A file counts with its largest size, even after its deletion; Spark keeps the files of a hundred
+    batches before it deletes any. Names that begin with a dot do not count: they are Hadoop's
+    checksums of local files, and unfinished files.
+    """
+
+    every_s: ClassVar[float] = 2.0
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.samples: list[tuple[float, int]] = []
+        self._sizes: dict[str, int] = {}
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self.look()
+
+    def look(self) -> None:
+        """Take a sample now."""
+        for file in self.folder.rglob("[!.]*"):
+            try:
+                size = file.stat().st_size if file.is_file() else 0
+            except OSError:
+                continue  # the file is already deleted
+            path = str(file)
+            self._sizes[path] = max(size, self._sizes.get(path, 0))
+        self.samples.append((time.time() * 1_000, sum(self._sizes.values())))
+
+    def bytes_between(self, from_ms: float, to_ms: float) -> int:
+        """Return how many bytes were written in a span of time, by the samples around it."""
+        return self._until(to_ms) - self._until(from_ms)
+
+    def _until(self, time_ms: float) -> int:
+        at = bisect_right(self.samples, time_ms, key=lambda sample: sample[0])
+        return self.samples[at - 1][1] if at else 0
+
+
+class Process(NamedTuple):
+    """One process at one moment; pid and start together identify it."""
 
     pid: int
     parent: int
@@ -42,49 +141,28 @@ class Process:
     rss_bytes: int
 
 
-def kind_of(command: str, name: str) -> str:
-    """Return the kind of a pipeline's process.
-
-    Args:
-        command: its command line, words separated by spaces.
-        name: the name that it gave itself (comm).
-    """
-    if "checkback.sinks" in command or name.startswith("checkback-sink"):
-        return "sink"
-    if "pyspark.daemon" in command or "pyspark.worker" in command:
-        return "python_worker"
-    return "jvm" if "java" in command.split(" ")[0] else "driver"
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Processor time used up to a moment.
-
-    Args:
-        time_ms: milliseconds since 1970.
-        cpu_s: seconds by kind, including those of ended processes.
-    """
+class CpuSample(NamedTuple):
+    """Seconds of processor time by kind used up to a moment, those of ended processes included."""
 
     time_ms: float
     cpu_s: Mapping[str, float]
 
 
-@dataclass(slots=True)
-class Watch(Sampler):
-    """Watches a tree of processes: a thread samples it twice a second; a context manager.
+class ProcessWatch(Sampler):
+    """Samples processor time and memory of a tree of processes, by kind.
 
     Args:
         roots: processes to watch with their descendants.
         others: further processes to watch, by kind, without their descendants.
     """
 
-    every_s: ClassVar[float] = 0.5
-
-    roots: Sequence[int]
-    others: Mapping[str, int] = field(default_factory=dict)
-    samples: list[Sample] = field(default_factory=list)
-    rss_bytes: list[tuple[float, dict[str, int]]] = field(default_factory=list)
-    _seen: dict[tuple[int, int], tuple[str, float]] = field(default_factory=dict)
+    def __init__(self, roots: Sequence[int], others: Mapping[str, int] | None = None) -> None:
+        super().__init__()
+        self.roots = roots
+        self.others = others or {}
+        self.samples: list[CpuSample] = []
+        self.rss_bytes: list[tuple[float, dict[str, int]]] = []
+        self._seen: dict[tuple[int, int], tuple[str, float]] = {}
 
     def cpu_s_between(self, from_ms: float, to_ms: float) -> dict[str, float]:
         """Return the seconds of processor time by kind in a span of time."""
@@ -103,20 +181,19 @@ class Watch(Sampler):
     def look(self) -> None:
         """Take a sample now."""
         largest: dict[str, int] = defaultdict(int)
-        for kind, one in self._found():
-            key = (one.pid, one.started_ticks)
+        for kind, process in self._found():
             # A worker is forked from a daemon and may change its name after the fork.
-            self._seen[key] = (kind, one.cpu_s)
-            largest[kind] = max(largest[kind], one.rss_bytes)
+            self._seen[process.pid, process.started_ticks] = (kind, process.cpu_s)
+            largest[kind] = max(largest[kind], process.rss_bytes)
         totals: dict[str, float] = defaultdict(float)
         for kind, cpu_s in self._seen.values():
             totals[kind] += cpu_s
         now_ms = time.time() * 1_000
-        self.samples.append(Sample(now_ms, dict(totals)))
+        self.samples.append(CpuSample(now_ms, dict(totals)))
         self.rss_bytes.append((now_ms, dict(largest)))
 
     def _found(self) -> Iterator[tuple[str, Process]]:
-        processes = {one.pid: one for one in all_processes()}
+        processes = {process.pid: process for process in all_processes()}
         # A sink process outlives the worker that started it, and then its parent changes.
         known = [
             pid
@@ -145,6 +222,15 @@ class Watch(Sampler):
         }
 
 
+def kind_of(command: str, name: str) -> str:
+    """Return the kind of a pipeline's process, by its command line and its name (comm)."""
+    if "checkback.sinks" in command or name.startswith("checkback-sink"):
+        return "sink"
+    if "pyspark.daemon" in command or "pyspark.worker" in command:
+        return "python_worker"
+    return "jvm" if "java" in command.split(" ")[0] else "driver"
+
+
 def all_processes() -> Iterator[Process]:
     """Yield the processes of this machine; none without /proc."""
     if not PROC.is_dir():
@@ -160,8 +246,8 @@ def all_processes() -> Iterator[Process]:
 def descendants(processes: Mapping[int, Process], roots: Sequence[int]) -> list[int]:
     """Return the given processes and their descendants, as far as they run."""
     children: dict[int, list[int]] = defaultdict(list)
-    for one in processes.values():
-        children[one.parent].append(one.pid)
+    for process in processes.values():
+        children[process.parent].append(process.pid)
     found: set[int] = set()
     waiting = [pid for pid in roots if pid in processes]
     while waiting:
@@ -175,14 +261,9 @@ def descendants(processes: Mapping[int, Process], roots: Sequence[int]) -> list[
 def _process(pid: int, stat: str) -> Process:
     # The name is in brackets and may contain anything, even brackets.
     parts = stat.rpartition(")")[2].split()
-    ticks = os.sysconf("SC_CLK_TCK")
-    return Process(
-        pid,
-        int(parts[1]),
-        int(parts[19]),
-        (int(parts[11]) + int(parts[12])) / ticks,
-        int(parts[21]) * os.sysconf("SC_PAGE_SIZE"),
-    )
+    cpu_s = (int(parts[11]) + int(parts[12])) / os.sysconf("SC_CLK_TCK")
+    rss_bytes = int(parts[21]) * os.sysconf("SC_PAGE_SIZE")
+    return Process(pid, int(parts[1]), int(parts[19]), cpu_s, rss_bytes)
 
 
 def _kind(pid: int) -> str:

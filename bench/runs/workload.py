@@ -65,14 +65,14 @@ class Workload:
         return Op(partition, offset, GROUP, self.transaction_id(partition, offset), state)
 
     def signers(self) -> list[RecordSigner]:
-        """Return what signs the records of each account, none where there are no signatures."""
+        """Return the signer of each account; none without signatures."""
         return [
-            RecordSigner(f"bench-account-{number}", _secret(number), _now_ms)
+            RecordSigner(f"bench-account-{number}", _secret(number), lambda: time.time() * 1_000)
             for number in range(self.accounts)
         ]
 
     def access_rules(self) -> str:
-        """Return the rules of access control (plain_acl.yml) under which the records are taken."""
+        """Return the rules of access control (plain_acl.yml) that allow the records."""
         lines = ["accounts:"]
         for number in range(self.accounts):
             lines += [
@@ -99,10 +99,6 @@ class Workload:
 
 def _secret(number: int) -> str:
     return f"secret-of-bench-account-{number}"
-
-
-def _now_ms() -> float:
-    return time.time() * 1_000
 
 
 def commits_among(seed: int, count: int) -> int:

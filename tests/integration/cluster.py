@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sysconfig
 import venv
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import pyspark
 from tests.integration.running import QUICK_JVM, QUICK_SPARK
 
-from checkback.bench.repository.cluster import standalone_cluster as one_core_workers
+from checkback.deploy.ports import LOOPBACK, free_ports
+from checkback.testing import wait_until
 
+WORKERS = 2
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+SMALL = {
+    "SPARK_LOCAL_IP": LOOPBACK,
+    "SPARK_DAEMON_MEMORY": "256m",
+    "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 CLUSTER_SPARK = {
     "spark.driver.memory": "1g",
     "spark.executor.memory": "700m",
@@ -47,6 +59,44 @@ def standalone_cluster(
         python: the executors' Python.
         environment: more for the workers, and for the executors that they start.
     """
-    cluster = one_core_workers(folder, 2, "1g", python=python, environment=environment)
-    with cluster as running:
-        yield running.master
+    folder.mkdir(parents=True, exist_ok=True)
+    started_with = {**os.environ, **SMALL, "PYSPARK_PYTHON": str(python), **(environment or {})}
+    port, *web_ports = free_ports(WORKERS + 2)
+    url = f"spark://{LOOPBACK}:{port}"
+    deploy, address = "org.apache.spark.deploy", ["--host", LOOPBACK, "--webui-port"]
+    with ExitStack() as processes:
+        master = [f"{deploy}.master.Master", *address, str(web_ports[0]), "--port", str(port)]
+        processes.enter_context(_running(folder, "master", master, started_with))
+        _wait_for_text(folder / "master.log", "I have been elected leader", 1)
+        for number, web_port in enumerate(web_ports[1:]):
+            sizes = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder)]
+            worker = [f"{deploy}.worker.Worker", *address, str(web_port), *sizes, url]
+            processes.enter_context(_running(folder, f"worker-{number}", worker, started_with))
+        _wait_for_text(folder / "master.log", "Registering worker", WORKERS)
+        yield url
+
+
+@contextmanager
+def _running(
+    folder: Path, name: str, command: list[str], environment: Mapping[str, str]
+) -> Iterator[None]:
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(SPARK_CLASS), *command],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(STOP_TIMEOUT_S)
+
+
+def _wait_for_text(log: Path, text: str, times: int) -> None:
+    wait_until(
+        lambda: log.read_text("utf-8", "replace").count(text) >= times, START_TIMEOUT_S, text
+    )

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench.runs.load import Load, ends_of, load
+from bench.runs.trial import BenchSetting, Trial
 from confluent_kafka import Message
 from tests.integration.bad_records import set_topic_config
 
-from checkback.bench.idle import ticking
-from checkback.bench.load import Load, ends_of, load
-from checkback.bench.stage import BenchSetting, Trial
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.records import tick_headers
@@ -24,7 +23,7 @@ Read = Callable[[str], list[Message]]
 @pytest.fixture
 def trial(bootstrap_servers: str, unique: str, tmp_path: Path) -> Trial:
     settings = Settings(bootstrap_servers=bootstrap_servers, topic_prefix=unique, half_partitions=2)
-    return BenchSetting(settings, tmp_path, 7, body_bytes=64, machine={}).trial("load").create()
+    return BenchSetting(settings, tmp_path, 7, body_bytes=64).trial("load").create()
 
 
 @pytest.fixture
@@ -33,7 +32,9 @@ def read(trial: Trial) -> Read:
     topics = Topics(trial.settings.bootstrap_servers, trial.settings.topic_prefix)
 
     def found(topic: str) -> list[Message]:
-        return sorted(topics.read(topic), key=lambda one: (one.partition() or 0, one.offset() or 0))
+        return sorted(
+            topics.read(topic), key=lambda record: (record.partition() or 0, record.offset() or 0)
+        )
 
     return found
 
@@ -43,7 +44,7 @@ def test_each_half_has_its_op_in_the_same_partition(trial: Trial, read: Read) ->
     assert trial.load(4) == 4  # continues where the first one ended
 
     halves, ops = read(trial.settings.topics.half), read(trial.settings.topics.op)
-    assert [(one.partition(), one.offset()) for one in halves] == [
+    assert [(half.partition(), half.offset()) for half in halves] == [
         (partition, offset) for partition in (0, 1) for offset in range(7)
     ]
     for half, op in zip(halves, ops, strict=True):
@@ -54,38 +55,28 @@ def test_each_half_has_its_op_in_the_same_partition(trial: Trial, read: Read) ->
         assert dict(op.headers() or [])["UNIQ_KEY"] == dict(half.headers() or [])["UNIQ_KEY"]
 
 
-def test_halves_without_ops_get_them_later(trial: Trial, read: Read) -> None:
+def test_halves_are_written_without_ops(trial: Trial, read: Read) -> None:
     connection, topics = trial.stage.connection, trial.settings.topics
 
-    assert trial.load(5, ops=False) == 6  # the same number in each of the two partitions
+    assert trial.load(5, has_ops=False) == 6  # the same number in each of the two partitions
     assert ends_of(connection, topics.half, [0, 1]) == {0: 3, 1: 3}
     assert read(topics.op) == []
-
-    assert trial.load_ops(trial.workload, 2) == 2
-    assert [one.value() for one in read(topics.op)] == [b"0", b"0"]
-    assert ends_of(connection, topics.half, [0, 1]) == {0: 3, 1: 3}
 
 
 def test_a_record_that_the_brokers_do_not_take_fails_the_load(trial: Trial) -> None:
     set_topic_config(trial.stage.connection, trial.settings.topics.half, max_message_bytes="1000")
     large = replace(trial.workload, body_bytes=2_000)
 
-    with pytest.raises(BrokerError, match="records could not be written"):
-        load(trial.stage.connection, trial.settings.topic_prefix, large, {0: 0}, 1)
-
-
-def test_the_work_of_a_process_survives_the_way_to_it(trial: Trial) -> None:
-    work = Load({"a": 1}, "p-", trial.workload, {3: 14}, 5, ops=False)
-
-    assert Load.from_json(work.to_json()) == work
+    with pytest.raises(BrokerError, match="records were not stored"):
+        load(Load(trial.stage.connection, trial.settings.topics, large, {0: 0}, 1))
 
 
 def test_ticks_are_written_only_inside_the_block(trial: Trial, read: Read) -> None:
     feedback = trial.settings.topics.feedback
-    with ticking(trial):
+    with trial.ticking():
         wait_until(lambda: len(read(feedback)) >= 3)
 
     ticks = read(feedback)
-    assert {one.partition() for one in ticks} == {0}
-    assert all(one.headers() == tick_headers() for one in ticks)
+    assert {tick.partition() for tick in ticks} == {0}
+    assert all(tick.headers() == tick_headers() for tick in ticks)
     assert len(read(feedback)) == len(ticks)

@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from bench.runs.batches import steady_part
+from bench.runs.kafka_streams import StreamsRun
+from bench.runs.trial import BenchSetting
+from bench.runs.workload import commits_among
 from tests.integration.running import Topics
 
-from checkback.bench.batches import steady_part
-from checkback.bench.repository.kafka_streams import StreamsRun
-from checkback.bench.stage import BenchSetting
-from checkback.bench.workload import commits_among
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import final_parts
 from checkback.streaming.start_records import write_tick

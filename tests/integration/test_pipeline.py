@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench.runs.batches import event_log_settings
 from tests.integration.running import (
     COMMIT,
     ROLLBACK,
@@ -17,7 +18,6 @@ from tests.integration.running import (
 )
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.bench.event_log import event_log_settings
 from checkback.protocol.properties import text_value
 from checkback.streaming.query import READ_TASKS_PER_STATE_PARTITION
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.integration.wheels import FOLDERS, ROOT, built_wheel, copy_checkout
 
-CHECKOUT_ONLY = {ROOT / "bench" / "repository", ROOT / "deploy" / "grafana"}
+CHECKOUT_ONLY = {ROOT / "deploy" / "grafana"}
 DATA = {".json", ".xml", ".lock", ".properties", ".java", ".html", ".css", ".js", ".svg"}
 
 
@@ -65,27 +65,6 @@ assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()
     )
 
     assert ran.returncode == 0, ran.stderr
-
-
-def test_the_bench_of_the_wheel_offers_what_a_user_runs(wheel: Path) -> None:
-    program = """
-import sys
-sys.path.insert(0, sys.argv[1])
-sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
-from checkback.commands.bench import command
-assert command.callback.__code__.co_filename.startswith(sys.argv[1])
-print(*command.commands)
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", program, str(wheel)],
-        cwd=wheel.parent,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == ["pipeline", "latency", "pending", "storm", "client"]
 
 
 def test_the_pages_that_error_texts_name_are_in_the_wheel(wheel: Path) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from bench.runs.baseline import finals_of
+from bench.runs.workload import Workload, commits_among
 from pyspark.sql import SparkSession
 from tests.spark.harness import NAMES, KafkaRow, kafka_rows
 
-from checkback.bench.baseline import finals_of
-from checkback.bench.workload import Workload, commits_among
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import final_parts
 

@@ -21,6 +21,9 @@ FREE_FOLDERS: Final = frozenset({"commands"})
 NOT_ROOMS: Final = frozenset({"tests", "examples", "src", "docs", "requirements"})
 """Top folders whose modules are no production code."""
 
+CHECKOUT_ONLY: Final = ("bench",)
+"""Top folders of modules that are no part of the package."""
+
 RIDDLES: Final = re.compile(
     r"\b(anew|how-manieth|so many|of before|behind it|nobody's to|no matter of"
     r"|is told|are told|take[_-]?over|lessons?|so long ago|at most so long|rules of the day"
@@ -58,7 +61,8 @@ class SourceFile:
     @property
     def module(self) -> str:
         """Its import name."""
-        return "checkback." + self.name.removesuffix(".py").replace("/", ".")
+        name = self.name.removesuffix(".py").replace("/", ".")
+        return name if self.room in CHECKOUT_ONLY else f"checkback.{name}"
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -136,7 +140,9 @@ def modules_without_a_test(files: list[SourceFile]) -> Iterator[str]:
 def _imports(file: SourceFile) -> Iterator[tuple[str, str]]:
     """Yield the modules and names of all imports of the form ``from checkback… import …``."""
     for node in ast.walk(file.tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("checkback"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+            ("checkback", *CHECKOUT_ONLY)
+        ):
             yield from ((str(node.module), one.name) for one in node.names)
 
 

@@ -55,24 +55,17 @@ def test_a_documented_command_has_the_options_that_are_said(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(SECTIONS))
 def test_every_option_of_a_command_is_documented(name: str) -> None:
     told = set(OPTION.findall(SECTIONS[name]))
-    if name.startswith("bench ") and name != "bench client":
-        told |= set(OPTION.findall(shared_by_verbs()))
 
     assert options_of(name) - SETTINGS - TOLD_ONCE - told == set()
 
 
 @pytest.mark.parametrize("noun", ["", *sorted(NOUNS)])
 def test_a_list_of_commands_says_whole_sentences_at_80_columns(noun: str) -> None:
-    """More than half of the lines of `checkback bench --help` and of its like ended in "..."."""
+    """More than half of the lines of a list of commands ended in "..."."""
     told = CliRunner().invoke(LazyGroup(NOUNS), [*noun.split(), "--help"], terminal_width=80)
     _, _, listed = told.output.partition("\nCommands:\n")
 
     assert [line for line in listed.splitlines() if line.endswith("...")] == []
-
-
-def shared_by_verbs() -> str:
-    """Return the sentence on the options that the verbs of the bench share."""
-    return SECTIONS["bench pipeline"].split("As every verb but `client` and `direct`:", 1)[1]
 
 
 def options_of(name: str) -> set[str]:

@@ -28,7 +28,6 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     [
         ("doctor", "localhost:banana", "", "localhost:banana"),
         ("topics create", ":::", "", "[IPv6 address]:port"),
-        ("bench client", ":::", "", "bootstrap_servers"),
         ("topics create", "localhost:65536", "--output json", "1 to 65535"),
         ("refused list", "localhost:0", "--output=json", "bootstrap_servers"),
         ("doctor", NOBODY, "--set kafka.group.idd=x", "group.idd"),

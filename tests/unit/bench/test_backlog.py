@@ -1,12 +1,21 @@
-"""What the bench of pending halves compares: runs of the same number."""
+"""Pending halves are compared in runs of the same number; when the storm comes and is over."""
 
 from __future__ import annotations
 
 import pytest
-
-from checkback.bench.measures import BOUNDS, names_of
-from checkback.bench.pending_backlog import EMPTY_BATCH_MS, MANY, NONE, measures_of
-from checkback.bench.runs import Run
+from bench.__main__ import parse
+from bench.backlog import (
+    EMPTY_BATCH_MS,
+    MANY,
+    MARGIN_S,
+    NONE,
+    TAKEN_UP_PER_S,
+    asked_ms,
+    due_after_s,
+    measures_of,
+)
+from bench.measures import BOUNDS, names_of
+from bench.result import Run
 
 
 def run(kind: str, number: int, per_s: float, idle_ms: float, mib: float = 0.0) -> Run:
@@ -21,7 +30,9 @@ RUNS = [
 
 
 def test_each_run_with_pending_halves_is_divided_by_its_neighbour_without() -> None:
-    found = {one.name: list(one.runs) for one in measures_of(RUNS, [4.0, 5.0], 1_000_000)}
+    found = {
+        measure.name: list(measure.runs) for measure in measures_of(RUNS, [4.0, 5.0], 1_000_000)
+    }
 
     assert found == {
         "idle_batch_with_pending": [2.0, 1.5],
@@ -39,4 +50,28 @@ def test_ten_million_pending_halves_have_a_bound_of_their_own(pending: int, name
     found = measures_of(RUNS, [4.0], pending)
 
     assert found[0].name == name
-    assert {one.name for one in found} <= set(names_of("pending")) <= set(BOUNDS)
+    assert {measure.name for measure in found} <= set(names_of("backlog")) <= set(BOUNDS)
+
+
+def line(at_ms: float, **counts: int) -> tuple[float, dict[str, dict[str, int]]]:
+    return at_ms, {"counts": counts}
+
+
+def test_the_storm_comes_after_loading_and_the_quiet_part() -> None:
+    options = parse(["backlog", "--pending", f"{4 * TAKEN_UP_PER_S}", "--quiet-seconds", "60"])
+
+    assert due_after_s(options) == 4 + 60 + 10 * MARGIN_S
+
+
+def test_a_given_time_comes_before_the_estimate() -> None:
+    assert due_after_s(parse(["backlog", "--due-after-seconds", "15"])) == 15
+
+
+def test_the_storm_is_over_when_the_last_half_was_asked_for() -> None:
+    progress = [line(1, checks=2), line(2, finals=9), line(3, checks=3), line(4, checks=5)]
+
+    assert asked_ms(progress, 5) == 3
+
+
+def test_a_storm_whose_end_was_not_told_lasts_to_the_last_line() -> None:
+    assert asked_ms([line(1, checks=2), line(2, checks=2)], 5) == 2

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from bench.__main__ import parse
+from bench.client import planned_runs, ratios
+from bench.client_process import BEFORE, CLIENT, FLOOR, ClientMeasurement
 
-from checkback.bench.client import ClientOptions, ratios
-from checkback.bench.client_process import BEFORE, CLIENT, FLOOR, ClientMeasurement
 from checkback.protocol.errors import UsageError
 
 
@@ -21,7 +22,7 @@ def test_a_ratio_is_one_of_neighbours() -> None:
         measured(FLOOR, 100, 1.0), measured(CLIENT, 50, 1.5), measured(BEFORE, 10, 9),
         measured(FLOOR, 10, 2.0), measured(CLIENT, 8, 2.0), measured(BEFORE, 2, 9),
     ]  # fmt: skip
-    found = {one.measure: (one.median, one.least, one.most) for one in ratios(runs)}
+    found = {ratio.measure: (ratio.median, ratio.least, ratio.most) for ratio in ratios(runs)}
     assert found == {
         "client_to_floor": (0.65, 0.5, 0.8),
         "time_to_floor": (1.25, 1.0, 1.5),
@@ -34,10 +35,11 @@ def test_what_was_not_measured_has_no_ratio() -> None:
 
 
 def test_a_single_thread_sends_no_more_than_it_can_in_a_moment() -> None:
-    runs = ClientOptions(threads="1,64", transactions=64_000).runs_of("h:1")
+    options = parse(["client", "--threads", "1,64", "--transactions", "64000"])
+    runs = planned_runs(options, "h:1")
     assert [(run.threads, run.transactions) for run in runs] == [(1, 4_000), (64, 1_000)]
 
 
 def test_threads_that_are_no_numbers_are_refused() -> None:
     with pytest.raises(UsageError, match="--threads is '8,x'"):
-        ClientOptions(threads="8,x").thread_counts()
+        planned_runs(parse(["client", "--threads", "8,x"]), "h:1")

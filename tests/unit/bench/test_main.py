@@ -1,32 +1,64 @@
-"""What the verbs of ``checkback bench`` share: the settings of their runs, and the result."""
+"""The command line of the benchmarks: options, settings of the runs, folders."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+import argparse
 from pathlib import Path
 
 import pytest
+from bench.__main__ import main, parse
+from bench.pipeline import comparisons_of
+from bench.setting import bench_setting, options_of
 
-from checkback.bench.measures import Measure
-from checkback.bench.options import CommonOptions
-from checkback.bench.runs import BenchFindings, Run
-from checkback.bench.stage import BenchSetting
-from checkback.bench.storm import StormOptions
-from checkback.commands.bench_stage import bench_stage, show
-from checkback.commands.core import CommandOutput
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError
 
 SERVERS = "127.0.0.1:9"
 
 
-def test_runs_on_a_kafka_of_the_user_have_topics_that_no_other_call_has(tmp_path: Path) -> None:
-    common = CommonOptions(bootstrap_servers=SERVERS, topic_prefix="b-", data_dir=tmp_path / "data")
+def called(*arguments: str) -> argparse.Namespace:
+    """Return the options of a call of `pipeline` on a Kafka of the user."""
+    return parse(["pipeline", "--bootstrap-servers", SERVERS, *arguments])
 
-    with bench_stage(common) as first:
+
+def test_a_smoke_run_is_short_whatever_was_given() -> None:
+    options = parse(["latency", "--smoke", "--rate", "7", "--body-bytes", "5"])
+
+    assert options_of(options) == {
+        "rate": 50, "seconds": 4, "idle_seconds": 4, "quiet_seconds": 5, "warm_up_seconds": 3,
+        "runs": 1, "seed": 7, "body_bytes": 5, "smoke": True, "settings": [],
+        "embedded_broker": True,
+    }  # fmt: skip
+
+
+def test_a_comparison_is_kept_in_a_smoke_run() -> None:
+    assert comparisons_of(called("--smoke", "--compare", "stateless").compare) == ["stateless"]
+
+
+@pytest.mark.parametrize("arguments", [["--runs", "0"], ["--batch-events", "x"]])
+def test_a_number_out_of_bounds_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit):
+        called(*arguments)
+
+
+def test_an_unknown_comparison_is_refused_with_those_there_are() -> None:
+    with pytest.raises(UsageError, match="kafka-streams"):
+        comparisons_of("spark")
+
+
+def test_a_quiet_part_has_time_for_a_single_commit() -> None:
+    """With two seconds none was sent, and the run ended: "0 of 0 did not become visible"."""
+    call = ["latency", "--bootstrap-servers", SERVERS, "--quiet-seconds", "4"]
+
+    assert main(call) == UsageError.exit_code
+
+
+def test_runs_on_a_kafka_of_the_user_have_topics_that_no_other_call_has(tmp_path: Path) -> None:
+    options = called("--topic-prefix", "b-", "--data-dir", f"{tmp_path / 'data'}")
+
+    with bench_setting(options) as first:
         pass
-    with bench_stage(common) as second:
+    with bench_setting(options) as second:
         pass
 
     assert first.settings.bootstrap_servers == SERVERS
@@ -35,15 +67,17 @@ def test_runs_on_a_kafka_of_the_user_have_topics_that_no_other_call_has(tmp_path
     assert first.broker_pid is None
 
 
-def test_settings_are_those_of_every_run_then_the_user_s_then_the_verb_s(tmp_path: Path) -> None:
+def test_settings_are_those_of_every_run_then_the_verb_s_then_the_user_s(tmp_path: Path) -> None:
     chosen = ("check_max=3", "spark.spark.ui.enabled=true", "kafka.client.id=a=b")
-    common = CommonOptions(bootstrap_servers=SERVERS, setting=chosen, data_dir=tmp_path / "data")
+    options = called(
+        "--data-dir", f"{tmp_path / 'data'}", *(f"--setting={pair}" for pair in chosen)
+    )
 
-    with bench_stage(common, page_size=8) as stage:
+    with bench_setting(options) as stage:
         settings = stage.settings
 
     assert settings.transaction_timeout_ms == 3_600_000  # nothing is asked back
-    assert (settings.check_max, settings.page_size) == (3, 8)
+    assert (settings.check_max, settings.batch_events_max) == (3, 1_000_000)
     assert settings.spark["spark.ui.enabled"] == "true"
     assert settings.kafka["client.id"] == "a=b"
 
@@ -53,66 +87,33 @@ def test_the_user_s_own_settings_file_and_environment_do_not_change_a_measuremen
 ) -> None:
     monkeypatch.setenv("CHECKBACK_PAGE_SIZE", "8")
 
-    with bench_stage(CommonOptions(bootstrap_servers=SERVERS, data_dir=tmp_path / "a")) as stage:
+    with bench_setting(called("--data-dir", f"{tmp_path / 'a'}")) as stage:
         assert stage.settings.page_size == Settings().page_size
 
 
 @pytest.mark.parametrize("pair", ["check_max", "=3"])
 def test_what_is_no_setting_is_refused(pair: str) -> None:
-    common = CommonOptions(bootstrap_servers=SERVERS, setting=(pair,))
+    options = called(f"--setting={pair}")
 
-    with pytest.raises(UsageError, match="--setting takes KEY=VALUE"), bench_stage(common):
+    with pytest.raises(UsageError, match="--setting takes KEY=VALUE"), bench_setting(options):
         pass
 
 
 def test_a_folder_with_files_is_refused_and_a_new_one_kept(tmp_path: Path) -> None:
     new = tmp_path / "new"
-    with bench_stage(CommonOptions(bootstrap_servers=SERVERS, data_dir=new)) as stage:
+    with bench_setting(called("--data-dir", str(new))) as stage:
         (stage.folder / "result").touch()
 
     assert stage.folder == new
     with (
         pytest.raises(UsageError, match="is not empty"),
-        bench_stage(CommonOptions(bootstrap_servers=SERVERS, data_dir=new)),
+        bench_setting(called("--data-dir", str(new))),
     ):
         pass
 
 
 def test_a_folder_of_its_own_is_gone_afterwards() -> None:
-    with bench_stage(CommonOptions(bootstrap_servers=SERVERS)) as stage:
+    with bench_setting(called()) as stage:
         assert stage.folder.is_dir()
 
     assert not stage.folder.exists()
-
-
-@pytest.fixture
-def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[bool], str]:
-    """Shows one measured run, also saved in the file ``saved``, and returns what was printed."""
-
-    def printed(as_json: bool) -> str:
-        stage = BenchSetting(Settings(), tmp_path, 7, 64, machine={"cores": 2})
-        run = Run("storm", 0, 1_000, 5, {}, {}, 0, 0, [])
-        findings = BenchFindings([Measure("visible_p99_in_storm", [2.5], 40)], [run])
-        common = CommonOptions(save=tmp_path / "saved")
-        show("storm", common, StormOptions(), findings, stage, CommandOutput(as_json))
-        return capsys.readouterr().out
-
-    return printed
-
-
-def test_a_result_for_programs_is_the_saved_one(
-    shown: Callable[[bool], str], tmp_path: Path
-) -> None:
-    told = json.loads(shown(True))
-
-    assert told == json.loads((tmp_path / "saved").read_text("utf-8"))
-    assert (told["command"], told["machine"]) == ("storm", {"cores": 2})
-    assert (told["options"]["seed"], told["options"]["rate"]) == (7, 1_000)
-    assert [one["value"] for one in told["measures"]] == [2.5]
-
-
-def test_a_result_for_people_has_runs_and_measures(shown: Callable[[bool], str]) -> None:
-    text = shown(False)
-
-    assert "storm 0" in text
-    assert "visible_p99_in_storm" in text

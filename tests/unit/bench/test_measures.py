@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-from checkback.bench.measures import BOUNDS, MILLION, Measure, names_of
-from checkback.bench.repository import smoke
-from checkback.bench.repository.smoke import MORE_VERBS, VERBS, problems_of
+from bench.measures import BOUNDS, MILLION, Measure, names_of
+from bench.smoke import MORE_VERBS, VERBS, problems_of
 
 BENCHMARKS = Path(__file__).parents[3] / "docs" / "benchmarks.md"
 
@@ -53,8 +50,8 @@ def test_every_measure_is_explained() -> None:
 
 
 def result(**changes: Any) -> dict[str, Any]:
-    run = {"kind": "storm", "number": 0, "batches": [{"batch_id": 1}]}
-    measures = [{"name": name, "value": 1.0} for name in names_of("storm")]
+    run = {"kind": "backlog", "number": 0, "batches": [{"batch_id": 1}]}
+    measures = [{"name": name, "value": 1.0} for name in names_of("backlog")]
     return {
         "measures": measures,
         "machine": {"cores": 2},
@@ -69,22 +66,10 @@ def result(**changes: Any) -> dict[str, Any]:
         ({}, ""),
         ({"measures": []}, "no visible_p99_in_storm"),
         ({"runs": []}, "no runs"),
-        ({"runs": [{"kind": "storm", "number": 0, "batches": []}]}, "has no batches"),
+        ({"runs": [{"kind": "backlog", "number": 0, "batches": []}]}, "has no batches"),
     ],
 )
 def test_a_smoke_run_finds_what_a_result_lacks(changes: dict[str, Any], problem: str) -> None:
-    found = "; ".join(problems_of("storm", result(**changes)))
+    found = "; ".join(problems_of("backlog", result(**changes)))
 
     assert (problem in found) if problem else found == ""
-
-
-def test_verbs_of_which_none_says_what_a_transaction_costs_are_run_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Started:
-        bootstrap_servers = "kafka:9092"
-
-    monkeypatch.setattr(smoke, "EmbeddedBroker", lambda *_, **__: nullcontext(Started()))
-    monkeypatch.setattr(smoke, "run_verb", lambda verb, *_: result(command=verb))
-
-    assert smoke.main(["storm"]) == 0

@@ -1,47 +1,58 @@
-"""A run's figures as a row of the table, and a measure with its bound."""
+"""What a result says of measures, machine and software."""
 
 from __future__ import annotations
 
+import os
+import sys
+from importlib.metadata import version
+
 import pytest
+from bench.measures import Measure
+from bench.result import BenchFindings, Run, document, machine_facts, result_text, table, versions
 
-from checkback.bench.result_document import RUN_HEADINGS, measure_rows, run_rows
-from checkback.bench.runs import BenchFindings, Run
-
-
-def run() -> Run:
-    cpu = {"driver": 1.25, "jvm": 20.04, "python_worker": 3.0, "broker": 7.0}
-    rss = {"jvm": 1_024.4, "python_worker": 200.0, "broker": 700.0}
-    return Run("job", 1, 79_070.4, 1_234.5, cpu, rss, 12.34, 8_901.0, [])
+from checkback.deploy.jars import read_lock
 
 
-def test_a_run_is_a_row_with_a_dash_for_what_did_not_run() -> None:
-    [row] = run_rows(BenchFindings([], [run()]))
-
-    assert dict(zip(RUN_HEADINGS, row, strict=True)) == {
-        "run": "job 1",
-        "tx/s": "79,070",
-        "batch ms": "1,234",
-        "CPU µs/tx: driver": "1.2",
-        "jvm": "20.0",
-        "python": "200",
-        "sink": "-",
-        "broker": "7.0",
-        "MiB: jvm": "1024",
-        "checkpoint B/tx": "12.3",
-        "work µs": "8,901",
-    }
+def test_columns_are_as_wide_as_they_need() -> None:
+    assert table([("a", "bc"), ("def", "g")]) == "a    bc\ndef  g"
 
 
-@pytest.mark.parametrize(
-    ("unit", "at_least", "at_most", "bound"),
-    [("ratio", 0.5, None, "≥ 0.5"), ("ms", None, 250, "≤ 250 ms")],
-)
-def test_a_measure_is_a_row_with_its_bound(
-    unit: str, at_least: float | None, at_most: float | None, bound: str
-) -> None:
-    measure = {
-        "name": "batch", "value": 1.5, "min": 1, "max": 2, "unit": unit,
-        "at_least": at_least, "at_most": at_most, "result": "ok",
-    }  # fmt: skip
+def test_a_result_has_its_measures_with_their_bounds() -> None:
+    run = Run("storm", 0, 1_000, 5, {}, {}, 0, 0, [])
+    findings = BenchFindings([Measure("idle_cores", [0.04, 0.06], 40)], [run])
 
-    assert measure_rows({"measures": [measure]}) == [("batch", "1.5", "1..2", bound, "ok")]
+    result = document("latency", {"seed": 7}, findings, {"cores": 2})
+
+    assert (result["command"], result["machine"]) == ("latency", {"cores": 2})
+    assert result["options"] == {"seed": 7}
+    assert [measure["value"] for measure in result["measures"]] == [0.05]
+    assert result["runs"][0]["kind"] == "storm"
+    words = result_text(result).splitlines()[1].split()
+    assert words == ["idle_cores", "0.05", "0.04..0.06", "≤", "0.05", "cores", "not", "judged"]
+
+
+def test_the_machine_is_described() -> None:
+    facts = machine_facts()
+
+    assert facts["cores"] == os.cpu_count()
+    assert None not in facts.values()
+    if sys.platform == "linux":
+        memory_mib = facts["memory_mib"]
+        assert isinstance(memory_mib, int)
+        pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+        assert memory_mib == pytest.approx(pages, rel=0.01)
+
+
+def test_the_versions_are_those_that_run() -> None:
+    found = versions()
+
+    assert found["pyspark"] == version("pyspark")
+    assert found["python"] == sys.version.split()[0]
+    assert int(found["java"]) >= 17
+    assert f"kafka_2.13-{found['kafka broker']}.jar" in read_lock()["kafka"]
+
+
+def test_a_package_that_is_not_installed_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.result.PACKAGES", ("pyspark", "not-installed"))
+
+    assert "not-installed" not in versions()

@@ -1,4 +1,4 @@
-"""Processor time by kind of process."""
+"""Samples of processor time, memory, written bytes and the machine's speed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
-
-from checkback.bench.processes import (
+from bench.runs.samples import (
     PROC,
+    CpuSample,
+    FolderWatch,
     Process,
-    Sample,
-    Watch,
+    ProcessWatch,
+    SpeedWatch,
     all_processes,
     descendants,
     kind_of,
+    sampling,
 )
 
 needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="this system has no /proc")
@@ -79,7 +83,7 @@ def test_a_process_is_watched_on_when_its_parent_has_ended() -> None:
     assert parent.stdout is not None
     orphan = int(parent.stdout.readline())
     try:
-        watch = Watch([parent.pid])
+        watch = ProcessWatch([parent.pid])
         watch.look()
         parent.communicate(b"\n")
         watch.look()
@@ -90,11 +94,11 @@ def test_a_process_is_watched_on_when_its_parent_has_ended() -> None:
 
 
 def test_processor_time_of_a_span_lies_between_the_looks_around_it() -> None:
-    watch = Watch(())
+    watch = ProcessWatch(())
     watch.samples = [
-        Sample(1_000, {"jvm": 1.0}),
-        Sample(2_000, {"jvm": 3.0, "sink": 1.0}),
-        Sample(3_000, {"jvm": 4.0, "sink": 2.0}),
+        CpuSample(1_000, {"jvm": 1.0}),
+        CpuSample(2_000, {"jvm": 3.0, "sink": 1.0}),
+        CpuSample(3_000, {"jvm": 4.0, "sink": 2.0}),
     ]
 
     assert watch.cpu_s_between(1_500, 3_000) == {"jvm": 2.0, "sink": 1.5}
@@ -102,9 +106,70 @@ def test_processor_time_of_a_span_lies_between_the_looks_around_it() -> None:
 
 
 def test_memory_is_that_of_the_largest_process_in_the_span() -> None:
-    watch = Watch(())
+    watch = ProcessWatch(())
     mib = 1024 * 1024
     watch.rss_bytes = [(1.0, {"sink": 90 * mib}), (2.0, {"python_worker": 70 * mib})]
 
     assert watch.python_mib_max() == 90
     assert watch.python_mib_max(1.5, 3.0) == 70
+
+
+def written(watch: FolderWatch) -> int:
+    return watch.samples[-1][1]
+
+
+def test_a_deleted_file_still_counts_with_its_largest_size(tmp_path: Path) -> None:
+    watch = FolderWatch(tmp_path)
+    (tmp_path / "grows").write_bytes(b"12345")
+    watch.look()
+    (tmp_path / "grows").write_bytes(b"123")
+    watch.look()
+    (tmp_path / "grows").unlink()
+    (tmp_path / "other").write_bytes(b"12")
+    watch.look()
+
+    assert [size for _, size in watch.samples] == [5, 5, 7]
+
+
+def test_checksums_and_drafts_do_not_count(tmp_path: Path) -> None:
+    watch = FolderWatch(tmp_path)
+    (tmp_path / ".1.crc").write_bytes(b"12345")
+
+    watch.look()
+
+    assert written(watch) == 0
+
+
+def test_bytes_of_a_span_are_told_by_the_samples_around_it(tmp_path: Path) -> None:
+    watch = FolderWatch(tmp_path)
+    watch.samples = [(1_000, 10), (3_000, 50), (5_000, 60)]
+
+    assert watch.bytes_between(500, 2_999) == 10
+    assert watch.bytes_between(1_000, 4_000) == 40
+    assert watch.bytes_between(3_000, 9_000) == 10
+
+
+def test_a_last_sample_is_taken_when_the_block_ends(tmp_path: Path) -> None:
+    with FolderWatch(tmp_path / "later") as watch:
+        (tmp_path / "later").mkdir()
+        (tmp_path / "later" / "one").write_bytes(b"1")
+
+    assert written(watch) == 1
+
+
+def test_a_function_is_called_until_the_block_ends() -> None:
+    called = threading.Event()
+
+    with sampling(called.set, 0.001, "sampler"):
+        assert called.wait(10)
+    assert "sampler" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_the_machine_s_speed_is_the_median_of_the_span() -> None:
+    watch = SpeedWatch()
+    watch.look()
+    assert watch.samples[0][1] > 0
+    watch.samples = [(1.0, 900.0), (2.0, 400.0), (3.0, 500.0), (4.0, 420.0), (5.0, 10.0)]
+
+    assert watch.work_us_between(2, 4) == 420
+    assert watch.work_us_between(6, 7) == 0

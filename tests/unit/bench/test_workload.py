@@ -6,8 +6,8 @@ import zlib
 from itertools import islice
 
 import pytest
+from bench.runs.workload import COMMIT, ROLLBACK, Workload, commits_among
 
-from checkback.bench.workload import COMMIT, ROLLBACK, Workload, commits_among
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER
 
 WORKLOAD = Workload(7, 1_024, "orders")

@@ -1,1 +1,0 @@
-"""The parts of the bench that only a checkout has: comparisons, sizing, pictures."""

@@ -1,0 +1,1 @@
+"""One run of a benchmark: its topics, its records, its processes, and samples of them."""
