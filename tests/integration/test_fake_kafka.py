@@ -18,13 +18,13 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.fakes.kafka.admin import FakeAdminClient
+from tests.fakes.kafka.awaits import Awaits
+from tests.fakes.kafka.clock import Clock
+from tests.fakes.kafka.cluster import Cluster
+from tests.fakes.kafka.consumer import FakeConsumer
+from tests.fakes.kafka.producer import FakeProducer
 
-from checkback.testing.fake_kafka.admin import FakeAdminClient
-from checkback.testing.fake_kafka.awaits import Awaits
-from checkback.testing.fake_kafka.clock import Clock
-from checkback.testing.fake_kafka.cluster import Cluster
-from checkback.testing.fake_kafka.consumer import FakeConsumer
-from checkback.testing.fake_kafka.producer import FakeProducer
 from checkback.testing.waiting import wait_until
 
 TIMEOUT_S = 30.0

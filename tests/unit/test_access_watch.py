@@ -10,6 +10,7 @@ from typing import ClassVar, cast
 
 import pyarrow as pa
 import pytest
+from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 from tests.unit.test_touched_markers import BARE
 
 from checkback.checkpoints.store import CheckpointStore
@@ -20,7 +21,6 @@ from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
 from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
 from checkback.streaming.access_watch import SECRETS_LOOK_S, AccessWatch
 from checkback.streaming.rule_source import LOOK_S, FileRules, TopicRules, present_rules
-from checkback.testing.fake_kafka import Awaits, Clock, Cluster, installed
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError
 from tests.deciding import page_outcome
+from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, installed, producer
 from tests.unit.test_touched_markers import BARE, NAMES, finals
 
 from checkback.protocol.errors import BrokerError
@@ -15,7 +16,6 @@ from checkback.sinks.kafka.epoch import begin_epoch
 from checkback.sinks.kafka.transaction import ABORTED_CODES
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
-from checkback.testing.fake_kafka import Awaits, Clock, Cluster, Fault, installed, producer
 
 
 class SilentCoordinator(Awaits):

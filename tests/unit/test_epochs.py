@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from tests.fakes.kafka import Cluster
+from tests.fakes.kafka.log import PartitionLog
 from tests.unit.test_touched_markers import BARE, NAMES, cluster, finals, write
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
@@ -18,8 +20,6 @@ from checkback.sinks.kafka.epoch import (
 from checkback.sinks.kafka.marker import MarkerStore
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
-from checkback.testing.fake_kafka import Cluster
-from checkback.testing.fake_kafka.log import PartitionLog
 
 __all__ = ["cluster"]
 

@@ -6,23 +6,23 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
-from checkback.sinks.kafka import transaction
-from checkback.sinks.kafka.deadline import HangingCallError
-from checkback.testing.fake_kafka.awaits import Awaits, Fault, SimulatedCrash
-from checkback.testing.fake_kafka.clock import Clock
-from checkback.testing.fake_kafka.cluster import DAY_MS, Cluster
-from checkback.testing.fake_kafka.consumer import FakeConsumer
-from checkback.testing.fake_kafka.coordinator import (
+from tests.fakes.kafka.awaits import Awaits, Fault, SimulatedCrash
+from tests.fakes.kafka.clock import Clock
+from tests.fakes.kafka.cluster import DAY_MS, Cluster
+from tests.fakes.kafka.consumer import FakeConsumer
+from tests.fakes.kafka.coordinator import (
     Coordinator,
     FencedByCoordinatorError,
     IdExpiredError,
 )
-from checkback.testing.fake_kafka.errors import HangingCall
-from checkback.testing.fake_kafka.groups import GroupOffsets
-from checkback.testing.fake_kafka.log import TransactionPhase
-from checkback.testing.fake_kafka.producer import FakeProducer
-from checkback.testing.fake_kafka.seams import SEAMS, SeamError, call_within, installed
+from tests.fakes.kafka.errors import HangingCall
+from tests.fakes.kafka.groups import GroupOffsets
+from tests.fakes.kafka.log import TransactionPhase
+from tests.fakes.kafka.producer import FakeProducer
+from tests.fakes.kafka.seams import SEAMS, SeamError, call_within, installed
+
+from checkback.sinks.kafka import transaction
+from checkback.sinks.kafka.deadline import HangingCallError
 
 TIMEOUT_MS = 10_000
 PLACE = ("t", 0)

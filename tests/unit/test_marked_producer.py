@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.fakes.kafka import Cluster
 from tests.unit.test_touched_markers import BARE, NAMES, cluster, write
 
 from checkback.sinks.kafka import transaction
@@ -26,7 +27,6 @@ from checkback.sinks.kafka.transaction import (
     Rejection,
     unanswered,
 )
-from checkback.testing.fake_kafka import Cluster
 
 __all__ = ["cluster"]
 RECORD = SinkRecord("orders", 3, b"key", b"value", [], 77)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.deciding import page_outcome
+from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 
 from checkback.protocol.records import half_headers
 from checkback.sinks import writers
@@ -14,7 +15,6 @@ from checkback.sinks.kafka.epoch import begin_epoch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
-from checkback.testing.fake_kafka import Awaits, Clock, Cluster, installed
 
 BARE = SinkSettings("app", "query", "", {}, 10_000, 1_000_000, native_sink=False)
 

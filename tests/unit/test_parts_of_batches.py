@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from tests.deciding import page_outcome
+from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 from tests.unit.test_touched_markers import BARE, NAMES, Folder, finals
 
 from checkback.protocol.errors import CheckpointError, FencedError
@@ -21,7 +22,6 @@ from checkback.sinks.writers import WriteAnswer, WriteRequest, Writers
 from checkback.state import Action, unpack_settled
 from checkback.streaming.begun_batches import is_written
 from checkback.streaming.preflight import require_markers
-from checkback.testing.fake_kafka import Awaits, Clock, Cluster, installed
 
 HALVES = 5
 SMALL = replace(BARE, transaction_rows_max=2)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import pytest
 from tests.deciding import page_outcome
+from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, SimulatedCrash, installed
 from tests.unit.test_touched_markers import BARE, NAMES, finals
 
 from checkback.protocol.records import half_headers
@@ -18,7 +19,6 @@ from checkback.sinks.kafka.epoch import begin_epoch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
-from checkback.testing.fake_kafka import Awaits, Clock, Cluster, Fault, SimulatedCrash, installed
 
 HALVES = 4
 

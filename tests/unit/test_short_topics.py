@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.deciding import page_outcome
+from tests.fakes.kafka import Awaits, Clock, Cluster, admin, installed
 from tests.unit.test_touched_markers import BARE, NAMES, finals
 
 from checkback.protocol.errors import BrokerError
@@ -19,7 +20,6 @@ from checkback.sinks.kafka.epoch import begin_epoch
 from checkback.sinks.kafka.routing import Router
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
-from checkback.testing.fake_kafka import Awaits, Clock, Cluster, admin, installed
 
 SHORT = "payments"
 COMMITS = ((Action.COMMIT, 0, 0, 0), (Action.COMMIT, 1, 0, 1))

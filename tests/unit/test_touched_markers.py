@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import TopicPartition
 from tests.deciding import page_outcome
+from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.records import half_headers
@@ -17,7 +18,6 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
 from checkback.streaming.preflight import require_markers
-from checkback.testing.fake_kafka import Awaits, Clock, Cluster, installed
 
 BARE = SinkSettings("app", "query", "", {}, 10_000, 1_000_000, native_sink=False)
 NAMES = BARE.topics

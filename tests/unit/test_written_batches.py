@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from tests.deciding import page_outcome
+from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, installed
 from tests.unit.test_touched_markers import BARE, NAMES, finals
 
 from checkback.protocol.errors import CheckpointError
@@ -20,7 +21,6 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
-from checkback.testing.fake_kafka import Awaits, Clock, Cluster, Fault, installed
 
 
 class Counting(Awaits):

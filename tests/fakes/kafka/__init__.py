@@ -29,13 +29,13 @@ Left out: replication (what was acknowledged is there), quotas, rebalances, comp
 by time or size, and librdkafka's own threads: what they would do happens inside the next call.
 """
 
-from checkback.testing.fake_kafka.admin import FakeAdminClient
-from checkback.testing.fake_kafka.awaits import Awaits, Fault, SimulatedCrash
-from checkback.testing.fake_kafka.clock import Clock
-from checkback.testing.fake_kafka.cluster import Cluster
-from checkback.testing.fake_kafka.consumer import FakeConsumer
-from checkback.testing.fake_kafka.producer import FakeProducer
-from checkback.testing.fake_kafka.seams import SEAMS, SeamError, installed
+from tests.fakes.kafka.admin import FakeAdminClient
+from tests.fakes.kafka.awaits import Awaits, Fault, SimulatedCrash
+from tests.fakes.kafka.clock import Clock
+from tests.fakes.kafka.cluster import Cluster
+from tests.fakes.kafka.consumer import FakeConsumer
+from tests.fakes.kafka.producer import FakeProducer
+from tests.fakes.kafka.seams import SEAMS, SeamError, installed
 
 __all__ = [
     "SEAMS",

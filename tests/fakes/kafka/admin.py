@@ -8,11 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic
-
-from checkback.testing.fake_kafka.awaits import Fault
-from checkback.testing.fake_kafka.cluster import Cluster
-from checkback.testing.fake_kafka.errors import timed_out
-from checkback.testing.fake_kafka.log import PartitionLog
+from tests.fakes.kafka.awaits import Fault
+from tests.fakes.kafka.cluster import Cluster
+from tests.fakes.kafka.errors import timed_out
+from tests.fakes.kafka.log import PartitionLog
 
 Result = TypeVar("Result")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from checkback.testing.fake_kafka.clock import Clock
+from tests.fakes.kafka.clock import Clock
 
 
 class SimulatedCrash(BaseException):

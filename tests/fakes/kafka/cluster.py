@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from confluent_kafka import TopicPartition
-
-from checkback.testing.fake_kafka.awaits import Awaits, Fault
-from checkback.testing.fake_kafka.clock import Clock
-from checkback.testing.fake_kafka.coordinator import Coordinator
-from checkback.testing.fake_kafka.groups import Committed, GroupOffsets, Place
-from checkback.testing.fake_kafka.log import Headers, PartitionLog, Record
+from tests.fakes.kafka.awaits import Awaits, Fault
+from tests.fakes.kafka.clock import Clock
+from tests.fakes.kafka.coordinator import Coordinator
+from tests.fakes.kafka.groups import Committed, GroupOffsets, Place
+from tests.fakes.kafka.log import Headers, PartitionLog, Record
 
 DAY_MS: Final = 86_400_000
 RECORD_BATCH_BYTES_MAX: Final = 1_048_588

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-
-from checkback.testing.fake_kafka.admin import Metadata, metadata_of
-from checkback.testing.fake_kafka.cluster import Cluster
-from checkback.testing.fake_kafka.errors import passing, timed_out
-from checkback.testing.fake_kafka.log import PartitionLog, Record
+from tests.fakes.kafka.admin import Metadata, metadata_of
+from tests.fakes.kafka.cluster import Cluster
+from tests.fakes.kafka.errors import passing, timed_out
+from tests.fakes.kafka.log import PartitionLog, Record
 
 BROKER_TIME = 2
 """TIMESTAMP_LOG_APPEND_TIME, as confluent_kafka numbers it."""

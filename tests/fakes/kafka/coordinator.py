@@ -7,9 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from checkback.testing.fake_kafka.clock import Clock
-from checkback.testing.fake_kafka.errors import NEVER_MS
-from checkback.testing.fake_kafka.log import Transaction, TransactionPhase
+from tests.fakes.kafka.clock import Clock
+from tests.fakes.kafka.errors import NEVER_MS
+from tests.fakes.kafka.log import Transaction, TransactionPhase
 
 PREPARED = (TransactionPhase.PREPARED_COMMIT, TransactionPhase.PREPARED_ABORT)
 

@@ -35,5 +35,5 @@ def wrong_state(text: str) -> KafkaException:
 
 def to_abort(text: str) -> KafkaException:
     """Return the error that a transaction can only be aborted."""
-    error = KafkaError(KafkaError._INCONSISTENT, text, txn_requires_abort=True)  # noqa: SLF001
+    error = KafkaError(KafkaError._INCONSISTENT, text, txn_requires_abort=True)
     return KafkaException(error)

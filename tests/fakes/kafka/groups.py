@@ -8,8 +8,7 @@ from itertools import count
 from typing import NamedTuple
 
 from confluent_kafka import TopicPartition
-
-from checkback.testing.fake_kafka.log import Transaction
+from tests.fakes.kafka.log import Transaction
 
 Place = tuple[str, int]
 """Topic and partition."""

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from checkback.testing.fake_kafka.groups import GroupOffsets
+    from tests.fakes.kafka.groups import GroupOffsets
 
 Headers = list[tuple[str, bytes]]
 

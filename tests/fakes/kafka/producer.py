@@ -9,24 +9,23 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-
-from checkback.testing.fake_kafka.admin import Metadata, metadata_of
-from checkback.testing.fake_kafka.awaits import Fault
-from checkback.testing.fake_kafka.cluster import RECORD_BATCH_BYTES_MAX, Cluster, Topic
-from checkback.testing.fake_kafka.consumer import GroupMetadata
-from checkback.testing.fake_kafka.coordinator import (
+from tests.fakes.kafka.admin import Metadata, metadata_of
+from tests.fakes.kafka.awaits import Fault
+from tests.fakes.kafka.cluster import RECORD_BATCH_BYTES_MAX, Cluster, Topic
+from tests.fakes.kafka.consumer import GroupMetadata
+from tests.fakes.kafka.coordinator import (
     FencedByCoordinatorError,
     IdExpiredError,
     NoTransactionError,
 )
-from checkback.testing.fake_kafka.errors import (
+from tests.fakes.kafka.errors import (
     HangingCall,
     fenced,
     timed_out,
     to_abort,
     wrong_state,
 )
-from checkback.testing.fake_kafka.log import Headers, PartitionLog, Record, Transaction
+from tests.fakes.kafka.log import Headers, PartitionLog, Record, Transaction
 
 BATCH_BYTES = 61
 RECORD_BYTES = 21

@@ -9,12 +9,13 @@ from importlib import import_module
 from typing import Final, TypeVar
 from unittest.mock import patch
 
+from tests.fakes.kafka.admin import FakeAdminClient
+from tests.fakes.kafka.cluster import Cluster
+from tests.fakes.kafka.consumer import FakeConsumer
+from tests.fakes.kafka.errors import HangingCall
+from tests.fakes.kafka.producer import FakeProducer
+
 from checkback.sinks.kafka.deadline import HangingCallError
-from checkback.testing.fake_kafka.admin import FakeAdminClient
-from checkback.testing.fake_kafka.cluster import Cluster
-from checkback.testing.fake_kafka.consumer import FakeConsumer
-from checkback.testing.fake_kafka.errors import HangingCall
-from checkback.testing.fake_kafka.producer import FakeProducer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -13,8 +13,7 @@ from random import Random
 from typing import Any
 
 from greenlet import getcurrent, greenlet
-
-from checkback.testing.fake_kafka import Clock, SimulatedCrash
+from tests.fakes.kafka import Clock, SimulatedCrash
 
 FOR_EVER = float("inf")
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
+from tests.fakes.kafka import Cluster
+from tests.fakes.kafka.log import Record
+
 from checkback.protocol.properties import (
     TRAN_HALF_QUEUE_ID,
     TRAN_PREPARED_QUEUE_OFFSET,
@@ -21,8 +24,6 @@ from checkback.protocol.properties import (
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.marker import RENEWAL_MS
-from checkback.testing.fake_kafka import Cluster
-from checkback.testing.fake_kafka.log import Record
 
 COMMIT, ROLLBACK = TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 REAL_TOPICS = ("orders", "bills", "narrow", "nowhere")

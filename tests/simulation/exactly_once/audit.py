@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.fakes.kafka import Cluster
 from tests.simulation.exactly_once.application import COMMIT, REAL_TOPICS, Applications
 from tests.simulation.exactly_once.pages import Reference
 from tests.simulation.exactly_once.verdicts import Verdicts
@@ -25,7 +26,6 @@ from checkback.state import (
     pack_settled,
     unpack_settled,
 )
-from checkback.testing.fake_kafka import Cluster
 
 Fact = tuple[Any, ...]
 """What one record says: its kind, and what it is about."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from random import Random
 from zlib import crc32
 
+from tests.fakes.kafka import Awaits, Fault, SimulatedCrash
 from tests.simulation.exactly_once.actors import Actor, Stage
 
 from checkback.sinks.kafka.transaction import RETRY_BACKOFF_MS
-from checkback.testing.fake_kafka import Awaits, Fault, SimulatedCrash
 
 STEP_MS = 1.0
 REFUSED, LOST, HANGS = Fault.REFUSED, Fault.LOST, Fault.HANGS

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from tests.fakes.kafka import Cluster
+from tests.fakes.kafka.log import PartitionLog
 from tests.property.model import Record
 from tests.property.paged import events_of
 from tests.simulation.exactly_once.checkpoint import PageKey, Pages, Plan
@@ -16,8 +18,6 @@ from checkback.protocol.properties import text_value
 from checkback.protocol.topics import TopicNames
 from checkback.state import EventKind, Events, Outcome, Page, decide
 from checkback.state.identity import identity_words
-from checkback.testing.fake_kafka import Cluster
-from checkback.testing.fake_kafka.log import PartitionLog
 
 PAGE_SIZE = 6
 Inputs = dict[PageKey, Events]

@@ -16,6 +16,8 @@ from random import Random
 
 import numpy as np
 from confluent_kafka import TopicPartition
+from tests.fakes.kafka import Clock, Cluster, FakeAdminClient, SimulatedCrash, installed
+from tests.fakes.kafka.groups import Committed, Place
 from tests.simulation.exactly_once import pages
 from tests.simulation.exactly_once.actors import Actor, Stage
 from tests.simulation.exactly_once.application import (
@@ -36,8 +38,6 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.state import ALL_READ, Action
 from checkback.streaming.preflight import ClusterFacts
-from checkback.testing.fake_kafka import Clock, Cluster, FakeAdminClient, SimulatedCrash, installed
-from checkback.testing.fake_kafka.groups import Committed, Place
 
 CRASHES = 60
 """The number after which a run calms down."""

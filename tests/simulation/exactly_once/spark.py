@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.fakes.kafka import SimulatedCrash
 from tests.simulation.exactly_once.actors import Actor, Process
 from tests.simulation.exactly_once.checkpoint import Pages, Plan
 from tests.simulation.exactly_once.pages import decided, inputs_of
@@ -21,7 +22,6 @@ from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.streaming.fencing import fence_older
-from checkback.testing.fake_kafka import SimulatedCrash
 
 if TYPE_CHECKING:
     from tests.simulation.exactly_once.run import Run
