@@ -32,13 +32,13 @@ help:
 
 setup: .venv/.ready
 
-NEEDED := pyproject.toml requirements/build.txt deploy/ivy.xml deploy/jars.lock deploy/prepare.py \
+NEEDED := pyproject.toml requirements/build.txt deploy/ivy.xml deploy/jars.lock tools/prepare.py \
 	setup.py sinks/native/forward.c
 define PREPARE
 @python=$(PYTHON); "$${python:-false}" -c "$(IS_NEW_ENOUGH)" 2>/dev/null || { \
 	echo "checkback: No Python 3.11 or later was found. Install one," \
 		"or name it: make PYTHON=/path/to/python3" >&2; exit 3; }
-@$(PYTHON) deploy/prepare.py
+@$(PYTHON) tools/prepare.py
 endef
 
 .venv/.ready: $(NEEDED) requirements/development.txt
@@ -149,7 +149,7 @@ release: setup $(RELEASE)/.ready
 		> $(RELEASE)/pyproject.toml
 	@$(RELEASE)/bin/cyclonedx-py requirements requirements/extras.txt --pyproject $(RELEASE)/pyproject.toml \
 		--output-reproducible --output-file dist/checkback.cdx.json
-	@PYTHONPATH=src $(RELEASE)/bin/python -m checkback.deploy.sbom dist/checkback.cdx.json
+	@PYTHONPATH=src $(RELEASE)/bin/python -m tools.sbom dist/checkback.cdx.json
 	@ls dist
 
 # Needs a container engine, in which the wheel is built for manylinux and tried: from the source

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from checkback.commands.core import CommandOutput, output_option
-from checkback.deploy.jar_lock import LOCK_FILE, Conf
-from checkback.deploy.jars import USUAL_CONFS, ensure_jars, renew_lock
+from checkback.deploy.jar_lock import Conf
+from checkback.deploy.jars import USUAL_CONFS, ensure_jars
 from checkback.streaming.jars_folder import jars_folder
 
 
@@ -32,30 +32,4 @@ def fetch(output: CommandOutput, *, delta: bool, s3: bool) -> None:
     count = sum(len(paths) for paths in jars.values())
     output.show(
         {"folder": str(jars_folder()), "jars": jars}, f"{count} jars are in {jars_folder()}."
-    )
-
-
-@command.command()
-@output_option
-def lock(output: CommandOutput) -> None:
-    """Resolve the jars again and lock their checksums (in a checkout)."""
-    count = renew_lock()
-    output.show({"lock": str(LOCK_FILE), "jars": count}, f"{count} jars are locked in {LOCK_FILE}.")
-
-
-@command.command()
-@output_option
-def archive(output: CommandOutput) -> None:
-    """Archive the classes of driver and broker: later starts are faster.
-
-    Runs the pipeline over a few transactions on a broker of its own. Repeat this after a change of
-    Java, pyspark or Checkback: the JVM does not use an archive of other versions.
-    """
-    from checkback.operations.class_archive_training import train_class_archives
-
-    made = train_class_archives()
-    size_mb = sum(path.stat().st_size for path in (made.driver, made.broker)) / 1e6
-    output.show(
-        {"archive": str(made.driver), "broker_archive": str(made.broker)},
-        f"The classes are in {made.driver} and {made.broker} ({size_mb:.0f} MB).",
     )

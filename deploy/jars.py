@@ -17,9 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, cast
+from typing import Final
 
-from checkback.deploy.jar_lock import CONFS, LOCK_FILE, Conf, LockedJar, locked_jars
+from checkback.deploy.jar_lock import CONFS, LOCK_FILE, Conf, locked_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError, PrerequisiteError
@@ -34,7 +34,6 @@ with Spark, Kafka Streams for a benchmark."""
 IVY_FILE: Final = Path(__file__).with_name("ivy.xml")
 FETCH_TIMEOUT_S: Final = 1_800
 BY_CONF: Final = "[conf]/[artifact]-[revision].[ext]"
-BY_COORDINATES: Final = "[conf]/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
 """Where Ivy puts jars."""
 
 
@@ -53,7 +52,7 @@ def ensure_jars(conf: Conf) -> list[Path]:
     paths = jar_paths(conf)
     if not _all_exist(paths):
         folder = jars_folder()
-        with file_errors(folder), _only_one_process(folder):
+        with file_errors(folder), only_one_process(folder):
             if not _all_exist(paths):  # another process may have fetched them while we waited
                 _fetch(folder, conf)
     verify(paths, read_lock()[conf])
@@ -108,41 +107,21 @@ def verify(paths: Sequence[Path], digests: Mapping[str, str]) -> None:
             )
 
 
-def renew_lock() -> int:
-    """Resolve ivy.xml again, write the jars' checksums to the lock, and return the number of jars.
-
-    Raises:
-        PrerequisiteError: no Java, no pyspark, no network or no room on the disk.
-    """
-    folder = jars_folder()
-    with file_errors(folder), _only_one_process(folder), _scratch(folder) as scratch:
-        _run_ivy(folder, scratch, CONFS, BY_COORDINATES)
-        found = [_fetched_jar(jar, scratch) for jar in scratch.glob("*/*/*/*/*.jar")]
-    found.sort(key=lambda jar: (jar.conf, jar.file))
-    LOCK_FILE.write_text("".join(jar.line() for jar in found), "ascii")
-    return len(found)
-
-
-def _fetched_jar(jar: Path, scratch: Path) -> LockedJar:
-    conf, group, artifact, version, file = jar.relative_to(scratch).parts
-    return LockedJar(sha256(jar), cast("Conf", conf), file, group, artifact, version)
-
-
 def _all_exist(paths: Sequence[Path]) -> bool:
     return all(path.is_file() for path in paths)
 
 
 def _fetch(folder: Path, conf: Conf) -> None:
     """Fetch and verify in a scratch folder, then move: no partial jar is ever in place."""
-    with _scratch(folder) as scratch:
-        _run_ivy(folder, scratch, [conf])
+    with scratch_folder(folder) as scratch:
+        run_ivy(folder, scratch, [conf])
         digests = read_lock()[conf]
         fetched = [scratch / conf / name for name in digests]
         missing = [jar.name for jar in fetched if not jar.is_file()]
         if missing:
             raise OperationalError(
                 f"ivy.xml does not resolve to these jars of the lock: {', '.join(missing)}.",
-                remedy="After a change of ivy.xml, run `checkback jars lock`.",
+                remedy="After a change of ivy.xml, run `python -m tools.lock_jars`.",
             )
         verify(fetched, digests)
         (folder / conf).mkdir(exist_ok=True)
@@ -150,7 +129,19 @@ def _fetch(folder: Path, conf: Conf) -> None:
             jar.replace(folder / conf / jar.name)
 
 
-def _run_ivy(folder: Path, into: Path, confs: Sequence[Conf], places: str = BY_CONF) -> None:
+def run_ivy(folder: Path, into: Path, confs: Sequence[Conf], places: str = BY_CONF) -> None:
+    """Let Ivy fetch the jars of ivy.xml.
+
+    Args:
+        folder: the folder of the jars, where Ivy keeps its cache.
+        into: the folder to put the jars in.
+        confs: which jars.
+        places: where each goes in that folder.
+
+    Raises:
+        PrerequisiteError: no Java, no pyspark, no network or no room on the disk.
+        OperationalError: Ivy failed.
+    """
     settings = os.environ.get("CHECKBACK_IVY_SETTINGS")
     # fmt: off
     command: list[str | Path] = [
@@ -218,13 +209,15 @@ def _spark_jars() -> Path:
 
 
 @contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
+def scratch_folder(folder: Path) -> Iterator[Path]:
+    """Yield a temporary folder on the disk of the jars."""
     with TemporaryDirectory(prefix="fetching-", dir=folder) as name:
         yield Path(name)
 
 
 @contextmanager
-def _only_one_process(folder: Path) -> Iterator[None]:
+def only_one_process(folder: Path) -> Iterator[None]:
+    """Keep other processes from fetching into the folder inside the block."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "fetch.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # closing frees it, and so does the end of the process

@@ -1,7 +1,12 @@
-"""Runs the job and a broker over a few transactions, so that their JVMs archive their classes."""
+"""Archives the classes of driver and broker: ``python -m tools.class_archives``, run by set-up.
+
+It runs the job and a broker over a few transactions, and their JVMs write what they loaded. Run it
+again after a change of Java, pyspark or Checkback: a JVM ignores an archive of other versions.
+"""
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +15,7 @@ from typing import Final
 
 from checkback.deploy.jars import file_errors
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import OperationalError
+from checkback.protocol.errors import CheckbackError, OperationalError
 from checkback.streaming.class_archive import (
     BROKER,
     DRIVER,
@@ -90,3 +95,19 @@ def _dumping(settings: Settings, dumped: Path) -> Settings:
     spark = {**settings.spark, JAVA_OPTIONS: options}
     # On the driver's own output: its end shows that the JVM has ended.
     return replace(settings, transaction_timeout_ms=3_600_000, spark=spark, log_file="-")
+
+
+def main() -> int:
+    """Make the archives, and say where they are; return the exit code."""
+    try:
+        made = train_class_archives()
+    except CheckbackError as error:
+        print(f"checkback: {error}", file=sys.stderr)
+        return error.exit_code
+    size_mb = sum(path.stat().st_size for path in (made.driver, made.broker)) / 1e6
+    print(f"The classes are in {made.driver} and {made.broker} ({size_mb:.0f} MB).")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,35 +23,45 @@ from checkback.protocol.errors import CheckbackError, PrerequisiteError  # noqa:
 
 ENVIRONMENT = ROOT / ".venv"
 BIN = ENVIRONMENT / "bin"
+STEPS = 6
 FREE_BYTES_LEAST = 3_000_000_000
 """The environment takes 1.6 GB; building pyspark from its source archive needs as much again."""
 
 
 def main() -> int:
     """Prepare the environment, or say in one sentence why that is not possible."""
+    # Without what only developers need, if only to run.
+    lock = f"requirements/{'extras' if '--to-run' in sys.argv else 'development'}.txt"
     try:
         find_java()  # before the long download, not after it
         _require_room()
+        _say(1, "makes .venv")
         _make_environment()
-        print("Installing the Python packages into .venv; the first time takes some minutes.")
+        _say(2, "installs what builds packages")
         _pip("--require-hashes", "--requirement", "requirements/build.txt")
+        _say(3, f"installs {_packages_of(lock)} Python packages; the first time takes minutes")
         # Without build isolation pip uses the locked setuptools.
-        lock = "extras" if "--to-run" in sys.argv else "development"
-        _pip(
-            "--require-hashes",
-            "--no-build-isolation",
-            "--requirement",
-            f"requirements/{lock}.txt",
-        )
+        _pip("--require-hashes", "--no-build-isolation", "--requirement", lock)
+        _say(4, "compiles and installs Checkback")
         _pip("--no-deps", "--no-build-isolation", "--editable", ".")
     except CheckbackError as error:
         print(f"checkback: {error}", file=sys.stderr)
         return error.exit_code
+    _say(5, "fetches the jars of Spark and Kafka")
     fetched = subprocess.run([BIN / "checkback", "jars", "fetch"], check=False).returncode
     if fetched == 0:
-        # Optional, but it makes every start faster. If it can't be made, print why.
-        subprocess.run([BIN / "checkback", "jars", "archive"], check=False)
+        _say(6, "archives the classes of both JVMs, for quicker starts: half a minute")
+        # Optional. If it can't be done, the program says why.
+        subprocess.run([BIN / "python", "-m", "tools.class_archives"], cwd=ROOT, check=False)
     return fetched
+
+
+def _say(step: int, what: str) -> None:
+    print(f"set-up {step}/{STEPS}: {what}", flush=True)
+
+
+def _packages_of(lock: str) -> int:
+    return (ROOT / lock).read_text("ascii").count("==")
 
 
 def _require_room() -> None:
@@ -79,10 +90,31 @@ def _make_environment() -> None:
 
 
 def _pip(*arguments: str) -> None:
+    """Run pip: on a terminal with its own progress, elsewhere with a line now and then."""
     command = [str(BIN / "pip"), "install", "--disable-pip-version-check", *arguments]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if ran.returncode != 0:
-        raise _pip_error(ran.stdout + ran.stderr)
+    is_terminal = sys.stdout.isatty()
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=None if is_terminal else subprocess.PIPE,
+        stderr=subprocess.PIPE if is_terminal else subprocess.STDOUT,
+        text=True,
+    ) as pip:
+        said = "".join(_read(pip.stderr or pip.stdout or ()))
+    if pip.returncode != 0:
+        raise _pip_error(said)
+
+
+def _read(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of pip; print how far it is."""
+    collected = 0
+    for line in lines:
+        yield line
+        collected += line.startswith("Collecting ")
+        if line.startswith("Collecting ") and collected % 50 == 0:
+            print(f"set-up: {collected} packages collected", flush=True)
+        elif line.startswith("Installing collected packages") and collected:
+            print(f"set-up: {collected} packages collected, installs them", flush=True)
 
 
 def _pip_error(said: str) -> PrerequisiteError:

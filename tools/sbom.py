@@ -1,6 +1,6 @@
 """Adds the locked jars to the SBOM that cyclonedx-py made of the Python packages.
 
-    python -m checkback.deploy.sbom dist/checkback.cdx.json
+    python -m tools.sbom dist/checkback.cdx.json
 
 `make release` does so, in the environment of the tools that it needs.
 """

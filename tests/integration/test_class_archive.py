@@ -1,13 +1,13 @@
-"""`checkback jars archive`, and a driver and a broker that map what it wrote."""
+"""A driver and a broker map the archives of classes that set-up writes."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tools.class_archives import train_class_archives
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.jars import USUAL_CONFS, jar_paths
@@ -23,9 +23,9 @@ spark.stop()
 """
 
 
-@pytest.mark.nightly  # make setup runs the command each time
+@pytest.mark.nightly  # make setup does the same each time
 @pytest.mark.skipif(sys.platform != "linux", reason="what is mapped stands in /proc")
-def test_a_driver_and_a_broker_map_the_archives_that_the_command_wrote(
+def test_a_driver_and_a_broker_map_the_archives_that_set_up_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for conf in USUAL_CONFS:
@@ -34,9 +34,8 @@ def test_a_driver_and_a_broker_map_the_archives_that_the_command_wrote(
             (tmp_path / conf / jar.name).symlink_to(jar)
     monkeypatch.setenv("CHECKBACK_JARS", str(tmp_path))
 
-    checkback = Path(sys.executable).with_name("checkback")
-    made = json.loads(run([str(checkback), "jars", "archive", "--output", "json"]))
-    driver, broker = Path(made["archive"]), Path(made["broker_archive"])
+    made = train_class_archives()
+    driver, broker = made.driver, made.broker
 
     assert driver.parent == broker.parent == tmp_path
     assert driver.stat().st_size > 50_000_000

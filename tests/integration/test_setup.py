@@ -1,6 +1,6 @@
 """`make setup` on machines that lack something: one sentence that says what to do.
 
-It runs ``checkback.deploy.prepare`` by the system's Python, in a checkout that has nothing yet.
+It runs ``tools/prepare.py`` by the system's Python, in a checkout that has nothing yet.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ NEEDED = (
     "protocol",
     "sinks",
     "setup.py",
+    "tools",
 )
 PROGRAMS = ("sh", "make", "touch", "dirname", "env")
 

@@ -21,7 +21,7 @@ FREE_FOLDERS: Final = frozenset({"commands"})
 NOT_ROOMS: Final = frozenset({"tests", "examples", "src", "docs", "requirements"})
 """Top folders whose modules are no production code."""
 
-CHECKOUT_ONLY: Final = ("bench",)
+CHECKOUT_ONLY: Final = ("bench", "tools")
 """Top folders of modules that are no part of the package."""
 
 RIDDLES: Final = re.compile(

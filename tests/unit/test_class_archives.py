@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from checkback.operations import class_archive_training
+from tools import class_archives
+
 from checkback.streaming.class_archive import DUMP_OPTION, JAVA_OPTIONS
 from checkback.testing.pipeline_process import QUICK_JVM
 from checkback.testing.topics import Topics
@@ -12,7 +13,7 @@ from checkback.testing.topics import Topics
 
 def test_the_jvm_writes_its_archive_where_the_training_looks_for_it(tmp_path: Path) -> None:
     plain = Topics("kafka:9092", "archive-").settings(tmp_path / "checkpoint")
-    settings = class_archive_training._dumping(plain, tmp_path / "driver.jsa")
+    settings = class_archives._dumping(plain, tmp_path / "driver.jsa")
 
     assert settings.spark[JAVA_OPTIONS] == f'{QUICK_JVM} "{DUMP_OPTION}{tmp_path}/driver.jsa"'
     # With a separate log the test could not see when the JVM has ended and the archive is complete.

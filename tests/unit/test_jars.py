@@ -9,6 +9,7 @@ from typing import cast
 from xml.etree import ElementTree as ET
 
 import pytest
+from tools import lock_jars
 
 from checkback.deploy import jars
 from checkback.deploy.jar_lock import LOCK_FILE, Conf, LockedJar, locked_jars
@@ -93,12 +94,11 @@ def test_a_renewed_lock_has_what_ivy_fetched(
             jar.write_bytes(b"jar")
 
     monkeypatch.setenv("CHECKBACK_JARS", str(tmp_path))
-    monkeypatch.setattr(jars, "_run_ivy", fetch)
-    monkeypatch.setattr(jars, "LOCK_FILE", tmp_path / "jars.lock")
+    monkeypatch.setattr(lock_jars, "run_ivy", fetch)
     digest = hashlib.sha256(b"jar").hexdigest()
     clients = ("kafka-clients-1.2.jar", "org.apache.kafka", "kafka-clients", "1.2")
 
-    assert jars.renew_lock() == 2
+    assert lock_jars.renew_lock(tmp_path / "jars.lock") == 2
     assert list(locked_jars(tmp_path / "jars.lock")) == [
         LockedJar(digest, "kafka", *clients),
         LockedJar(digest, "spark", *clients),

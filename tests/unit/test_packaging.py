@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINKS = ROOT / "src" / "checkback"
-CHECKOUT_ONLY = {"bench"}
+CHECKOUT_ONLY = {"bench", "tools"}
 """Top folders of modules that only a checkout has, not the package."""
 WITHOUT_MODULES = (
     "console/static", "console/templates", "console/templates/parts", "docs", "docs/operating",

@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tools.sbom import NEEDED_FOR, jars_to_list
 
 from checkback.deploy.jar_lock import LockedJar, locked_jars
-from checkback.deploy.sbom import NEEDED_FOR, jars_to_list
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "build" / "release" / "environment" / "bin" / "python"
@@ -48,9 +48,9 @@ def test_the_sbom_has_every_such_jar_and_nothing_that_changes_from_run_to_run(
 ) -> None:
     file = tmp_path / "sbom.json"
     file.write_text(json.dumps(BEFORE), "utf-8")
-    command: list[str | Path] = [TOOLS, "-m", "checkback.deploy.sbom", file]
+    command: list[str | Path] = [TOOLS, "-m", "tools.sbom", file]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    subprocess.run(command, check=True, env=environment)
+    subprocess.run(command, check=True, env=environment, cwd=ROOT)
     sbom = json.loads(file.read_text("utf-8"))
     found = {one["purl"]: one for one in sbom["components"] if "purl" in one}
     clients = found["pkg:maven/org.apache.kafka/kafka-clients@3.9.2"]
