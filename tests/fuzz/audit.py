@@ -27,11 +27,6 @@ def faults(written: Mapping[Origin, Written], witness: Witness) -> list[str]:
     return [*wrong, *(f"nobody wrote {one}" for one in witness.seen if one not in written)]
 
 
-def is_discarded(witness: Witness, origin: Origin) -> bool:
-    """Tell whether a record was seen to be discarded, and nothing else."""
-    return [one.fate for one in witness.seen[origin]] == [Fate.DISCARDED]
-
-
 def is_accounted(expected: Expected, sights: list[Sight]) -> bool:
     """Tell whether a record was seen as it had to be: once, or nowhere where that is allowed."""
     if not sights:

@@ -1,9 +1,8 @@
-"""Ops and feedback from a seed that belong to no half, for both op topics."""
+"""Ops and feedback from a seed that belong to no half."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -13,7 +12,6 @@ from tests.fuzz.records import (
     NOWHERE,
     OP_AT_MOST_REFUSED,
     Expected,
-    Fate,
     Header,
     Place,
     Record,
@@ -31,12 +29,6 @@ DOUBTFUL: Final = (b" 7", b"+7", b"7.0", b"1e3", "٣".encode(), b"007", b"7\n")
 """Offsets that one reader takes for numbers and another does not."""
 FAR: Final = (2**31, 2**40, 2**53, 2**60, 2**62, 2**63 - 2, 2**63 - 1)
 STATES: Final = (b"9", b"", None, b"commit", b"8 ", b"08", b"-8", b"\xff", b"8\0", b"16")
-FENCE_OF_NO_HALF: Final = Expected(
-    frozenset({Fate.NOWHERE, Fate.REFUSED}), frozenset({Reason.OP_WITHOUT_HALF.name})
-)
-"""Passed over only where the brokers did not say where the half topic ends."""
-DIRECT_STATES: Final = (*STATES[1:], b"9 ", b"09", b"25", b"24")
-"""All that is no state on the direct op topic."""
 TAGS: Final = (b"u", b"t", b"x", b"", None, b"D", b"d ", b"\xff" * 9)
 
 
@@ -47,31 +39,18 @@ class OpMaker:
         self.chance = chance
         self.kinds: tuple[Callable[[Record], Expected], ...] = (
             self._unreadable, self._doubtful, self._far, self._state, self._tag, self._blank,
-            self._bad_name, self._noise, self._zeros, self._long_name,
-        )  # fmt: skip
-        self.direct_kinds: tuple[Callable[[Record], Expected], ...] = (
-            *(one for one in self.kinds if one != self._state), self._direct_state,
-            self._delivered_nothing, self._delivered_nothing, self._fenced_nothing, self._heavy,
+            self._bad_name, self._noise, self._zeros, self._long_name, self._heavy,
         )  # fmt: skip
 
     def op(self) -> Record:
         """Return an op that names no half, or says nothing that counts."""
-        return self._made(Place.OP, self.kinds)
-
-    def direct_ops(self) -> list[Record]:
-        """Return such an op for the direct op topic, sometimes several times."""
-        made = self._made(Place.DIRECT_OP, self.direct_kinds)
-        times = self.chance.choice((1, 1, 1, 1, 6))
-        return [replace(made) for _ in range(times)]
-
-    def _made(self, place: Place, kinds: tuple[Callable[[Record], Expected], ...]) -> Record:
         chance = self.chance
         offset = b"%d" % chance.randrange(10**6, 10**6 + 500)
         headers = op_headers(chance.choice((b"8", b"12")), b"wild", b"%x" % chance.getrandbits(64))
         partition = chance.randrange(HALF_PARTITIONS)
-        made = Record(place, place, partition, headers, NOWHERE, offset)
-        make_wrong = chance.choice(kinds)
-        made.kind = f"{place}:{make_wrong.__name__.strip('_')}"
+        made = Record(Place.OP, Place.OP, partition, headers, NOWHERE, offset)
+        make_wrong = chance.choice(self.kinds)
+        made.kind = f"{Place.OP}:{make_wrong.__name__.strip('_')}"
         made.expected = make_wrong(made)
         if chance.random() < 0.2:
             made.timestamp_ms = chance.choice(TIMES_MS)
@@ -132,37 +111,8 @@ class OpMaker:
         made.headers[1] = (b"COMMIT_OR_ROLLBACK", self.chance.choice(STATES))
         return refused(Reason.OP_STATE_UNKNOWN)
 
-    def _direct_state(self, made: Record) -> Expected:
-        made.headers[1] = (b"COMMIT_OR_ROLLBACK", self.chance.choice(DIRECT_STATES))
-        return refused(Reason.OP_STATE_UNKNOWN)
-
-    def _delivered_nothing(self, made: Record) -> Expected:
-        made.headers[1] = (b"COMMIT_OR_ROLLBACK", b"9")
-        if self.chance.random() < 0.3:
-            made.headers.append((b"DIRECT_CLOSED", self.chance.choice((b"", None, b"x"))))
-        return self._far(made)
-
-    def _fenced_nothing(self, made: Record) -> Expected:
-        """Forge feedback of a fence of a half that nobody wrote."""
-        made.headers[0] = (b"TAGS", b"f")
-        if self.chance.random() < 0.5:
-            made.headers = made.headers[:1]
-        luck = self.chance.random()
-        if luck < 0.3:
-            made.value = self.chance.choice(UNREADABLE)
-            return refused(Reason.OP_TAG_UNKNOWN)
-        if luck < 0.5:
-            made.value = self.chance.choice(DOUBTFUL)
-            return OP_AT_MOST_REFUSED
-        if luck < 0.6:
-            made.headers.insert(0, (b"first", b"x"))
-            return refused(Reason.OP_TAG_UNKNOWN)
-        self._far(made)
-        return FENCE_OF_NO_HALF
-
     def _heavy(self, made: Record) -> Expected:
-        """Say that no half is delivered, with more than a record should have."""
-        made.headers[1] = (b"COMMIT_OR_ROLLBACK", b"9")
+        """Give it more than a record should have."""
         luck = self.chance.random()
         if luck < 0.4:
             made.headers += [(b"h%d" % one, b"v") for one in range(3_000)]

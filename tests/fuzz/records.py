@@ -27,7 +27,6 @@ class Place(StrEnum):
 
     HALF = "half"
     OP = "op"
-    DIRECT_OP = "direct op"
     FEEDBACK = "feedback"
     SETTLED = "settled"
     STATUS = "status"
@@ -38,17 +37,11 @@ class Moment(IntEnum):
     """When an op is written."""
 
     BEFORE_HALF = 0
-    BEFORE_DELIVERY = 1
-    """After its half, and before anything is delivered."""
-    ABORTED = 2
-    """In a Kafka transaction that is aborted, with the final message."""
-    DELIVERY = 3
-    """In a Kafka transaction that commits, with the final message."""
-    AFTER = 4
-    COMMITTED = 5
-    """In a Kafka transaction of its own that commits."""
-    TAKEN_BACK = 6
-    """In a Kafka transaction of its own that is aborted: nobody may believe it."""
+    AFTER = 1
+    COMMITTED = 2
+    """In a Kafka transaction that commits."""
+    TAKEN_BACK = 3
+    """In a Kafka transaction that is aborted: nobody may believe it."""
 
 
 class Trust(Enum):
@@ -146,10 +139,6 @@ class Said:
         moment: when it is written.
         group: the op's group, None for that of the half.
         transaction_id: the op's id, None for that of the half.
-        place: the topic it is written to.
-        closed: the values of its headers DIRECT_CLOSED.
-        tag: what its header TAGS says.
-        is_shuffled: whether its headers stand in another order than the protocol's.
         trust: who signs it.
     """
 
@@ -158,10 +147,6 @@ class Said:
     moment: Moment = Moment.AFTER
     group: bytes | None = None
     transaction_id: bytes | None = None
-    place: Place = Place.OP
-    closed: tuple[bytes | None, ...] = ()
-    tag: bytes = b"d"
-    is_shuffled: bool = False
     trust: Trust = Trust.BELIEVED
 
 
@@ -175,22 +160,14 @@ class Transaction:
     said: list[Said] = field(default_factory=list)
     is_healthy: bool = False
 
-    @property
-    def is_direct(self) -> bool:
-        """Whether the half names a session."""
-        return any(name == b"DIRECT_ID" and value for name, value in self.half.headers)
-
     def op(self, said: Said, offset: int) -> Record:
         """Return the op that says so of the half at that offset."""
         group = self.group if said.group is None else said.group
         own_id = self.transaction_id if said.transaction_id is None else said.transaction_id
-        headers = [(b"TAGS", said.tag), *op_headers(said.state, group, own_id)[1:]]
-        headers += [(b"DIRECT_CLOSED", value) for value in said.closed]
-        if said.is_shuffled:
-            headers.reverse()
-        kind, value = f"{said.place} of {self.half.kind}", b"%d" % offset
+        headers = op_headers(said.state, group, own_id)
+        kind, value = f"op of {self.half.kind}", b"%d" % offset
         to, key = self.half.partition, own_id[:100]
-        return Record(kind, said.place, to, headers, said.expected, value, key, trust=said.trust)
+        return Record(kind, Place.OP, to, headers, said.expected, value, key, trust=said.trust)
 
 
 def op_headers(state: bytes, group: bytes, transaction_id: bytes) -> list[Header]:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Final
 
-import httpx
 from tests.fuzz.aborting import Aborting
 from tests.fuzz.accounts import rules
 from tests.fuzz.altering import Altering
-from tests.fuzz.audit import Written, faults, is_discarded
-from tests.fuzz.delivering import Delivering, Delivery
-from tests.fuzz.direct import LATE_AFTER_DISCARD, DirectMaker, direct
+from tests.fuzz.audit import Written, faults
 from tests.fuzz.halves import HalfMaker
 from tests.fuzz.ops import OpMaker
 from tests.fuzz.places import (
@@ -26,7 +22,7 @@ from tests.fuzz.places import (
     create_places,
     fuzz_settings,
 )
-from tests.fuzz.records import NOWHERE, UNSETTLED, Moment, Record, Said, Transaction
+from tests.fuzz.records import NOWHERE, Moment, Record, Said, Transaction
 from tests.fuzz.signing import Signing
 from tests.fuzz.talks import COMMIT, OP_OF_NO_HALF
 from tests.fuzz.transacting import Transacting
@@ -35,7 +31,7 @@ from tests.fuzz.witness import Origin, Witness
 from tests.fuzz.writing import Writer, writer_of
 from tests.integration.running import Pipeline, Topics, wait_until
 
-from checkback.protocol.refusals import ACCESS_REASONS, RefusedReason
+from checkback.protocol.refusals import ACCESS_REASONS
 
 VISIBLE_WITHIN_S: Final = 120.0
 """The first two batches of a JVM took 73 s where two other test processes had the cores as well."""
@@ -51,24 +47,12 @@ batch's ops said again, and refused them. So it should, but the audit does not k
 ACCOUNTED_WITHIN_S: Final = 120.0
 ABORTED_SHARE: Final = 0.2
 """Of the rounds: some halves before the others are written in a transaction, mostly aborted."""
-DISCARDED_WITHIN_S: Final = 40.0
-"""How long the first direct halves may take that are asked in vain, fenced and given up."""
 ROUND: Final = 250
 """Transactions that are written together."""
 OUTSTANDING_MAX: Final = 2_000
 """Healthy transactions that may be under way: the job is asked for no more than it can do."""
 HEALTHY_SHARE: Final = 0.4
-DIRECT_SHARE: Final = 0.35
-"""Of the healthy transactions, and of the others."""
-DEFERRED_SHARE: Final = 0.3
-"""Of the direct halves of which nothing is said after their delivery: delivered a round later."""
-LATE_MAX: Final = 20
-"""Discarded halves that are said to be delivered, in a round."""
-LATE_LEAST: Final = 10
-"""How many of them the run waits for in the end."""
 ACCESS_NAMES: Final = frozenset(one.name for one in ACCESS_REASONS)
-DELIVERED_NAMES: Final = frozenset(one.name for one in RefusedReason if "DELIVERED" in one.name)
-DELIVERED_REFUSED: Final = "checkback_delivered_refused_total"
 
 
 @dataclass
@@ -81,8 +65,7 @@ class FuzzRun:
         folder: of checkpoint and logs.
         seed: decides what is written. With an even one the job keeps a ledger.
         records: how many.
-        with_access_control: whether the job believes signed records only. Then there is no direct
-            delivery.
+        with_access_control: whether the job believes signed records only.
     """
 
     bootstrap_servers: str
@@ -94,9 +77,6 @@ class FuzzRun:
     written: dict[Origin, Written] = field(default_factory=dict)
     healthy: dict[Origin, float] = field(default_factory=dict)
     _unseen: set[Origin] = field(default_factory=set)
-    _given_up: dict[Origin, Transaction] = field(default_factory=dict)
-    """Direct halves that are discarded in the end, until somebody says that they are delivered."""
-    _deferred: list[Delivery] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.topics = Topics(self.bootstrap_servers, self.prefix)
@@ -109,14 +89,11 @@ class FuzzRun:
         chance = Random(self.seed)
         self.chance = chance
         self.half_maker = HalfMaker(chance, self.places, self.topics.names)
-        self.direct_maker = DirectMaker(chance, self.half_maker)
         self.op_maker = OpMaker(chance)
-        self.trusting = Trusting(chance, self.half_maker, self.direct_maker)
+        self.trusting = Trusting(chance, self.half_maker)
         self.writer = Writer(self.topics, self._stored)
         if self.with_access_control:
             self.writer.prepare = Signing(chance, self.writer.topics).prepare
-        op_topic = self.topics.names.direct_op
-        self.delivering = Delivering(self.topics, op_topic, chance, self._stored)
         self.aborting = Aborting(self.topics, self.writer.prepare)
         self.transacting = Transacting(self.topics, self._stored, self.writer.prepare)
         self.altering = Altering(self.settings, self.places, chance, acl_file)
@@ -145,12 +122,9 @@ class FuzzRun:
             started = pipeline.wait_for("started")
             assert started["access_control"] == ("on" if self.with_access_control else "off")
             pid = pipeline.pid
-            self._name_the_job()
             with Witness(self.topics, self.places) as witness:
                 wrote_s = self._write_all(pipeline, witness)
-                self._await_discards(pipeline, witness)
                 self._await_all(pipeline, witness)
-                self._compare_alarm(witness)
                 assert pipeline.terminate() == 0, pipeline.errors()
             assert pipeline.pid == pid
             events = Counter(event["event"] for event in pipeline.drain())
@@ -167,14 +141,13 @@ class FuzzRun:
     def _write_all(self, pipeline: Pipeline, witness: Witness) -> float:
         began_s = time.monotonic()
         while len(self.written) < self.records:
-            self._write_round(witness)
+            self._write_round()
             assert pipeline.is_alive, pipeline.errors()
             wait_until(
                 lambda: self._outstanding(witness) < OUTSTANDING_MAX or not pipeline.is_alive,
                 timeout_s=ACCOUNTED_WITHIN_S,
                 what="healthy transactions to become visible",
             )
-        self._deliver_deferred()
         return time.monotonic() - began_s
 
     def _rules(self) -> Path:
@@ -188,16 +161,7 @@ class FuzzRun:
             self._unseen.discard(origin)
         return len(self._unseen)
 
-    def _name_the_job(self) -> None:
-        """Have halves name the job's own producers: nobody may fence those."""
-        query = json.loads((Path(self.settings.checkpoint) / "metadata").read_text())["id"]
-        application = self.settings.application_id
-        own = [f"{application}-{query}-{number}".encode() for number in range(2)]
-        self.direct_maker.others += own
-
-    def _write_round(self, witness: Witness) -> None:
-        self._deliver_deferred()
-        self.direct_maker.session = self.delivering.begin_round()
+    def _write_round(self) -> None:
         self.altering.perhaps()
         others = self._halves_in_transactions() if self.chance.random() < ABORTED_SHARE else []
         made = [self._make() for _ in range(ROUND)]
@@ -208,19 +172,15 @@ class FuzzRun:
         self.writer.write(early + others)
         self.writer.write([one.half for one in made])
         self._expect_offsets(made, offsets)
-        self.writer.write(self._ops(made, offsets, Moment.BEFORE_DELIVERY))
-        self._deliver(made, offsets)
         self.transacting.abort(self._ops(made, offsets, Moment.TAKEN_BACK))
         self.transacting.commit(self._ops(made, offsets, Moment.COMMITTED))
         self.writer.write(self._ops(made, offsets, Moment.AFTER))
-        self.writer.write(self._ops_of_discarded(witness))
 
     def _strays(self) -> list[Record]:
         """Return what belongs to no half."""
-        made = [self.op_maker.op() for _ in range(ROUND // 4)]
+        made = [self.op_maker.op() for _ in range(ROUND // 3)]
         made += [self.op_maker.feedback() for _ in range(ROUND // 20)]
         made += [self.op_maker.stranger() for _ in range(ROUND // 50)]
-        made += [op for _ in range(ROUND // 8) for op in self.op_maker.direct_ops()]
         if self.with_access_control:
             self.trusting.share_out(made)
         return made
@@ -229,51 +189,7 @@ class FuzzRun:
         is_healthy = self.chance.random() < HEALTHY_SHARE
         if self.with_access_control:
             return self.trusting.healthy() if is_healthy else self.trusting.wild()
-        is_direct = self.chance.random() < DIRECT_SHARE
-        maker: HalfMaker | DirectMaker = self.direct_maker if is_direct else self.half_maker
-        return maker.healthy() if is_healthy else maker.wild()
-
-    def _deliver(self, made: list[Transaction], offsets: list[int]) -> None:
-        """Let the healthy session abort a transaction among others, and commit the next one."""
-        noise = [op for _ in range(4) for op in self.op_maker.direct_ops()]
-        unseen = [
-            replace(op, expected=NOWHERE)
-            for op in noise
-            if not op.is_raw and op.compression == "none"
-        ]
-        self.delivering.abort(self._deliveries(made, offsets, Moment.ABORTED), unseen)
-        deliveries = self._deliveries(made, offsets, Moment.DELIVERY)
-        self._deferred = [
-            one
-            for one in deliveries
-            if one[0].said[-1].moment is Moment.DELIVERY and self.chance.random() < DEFERRED_SHARE
-        ]
-        self.delivering.deliver(one for one in deliveries if one not in self._deferred)
-
-    def _deliver_deferred(self) -> None:
-        """Deliver what the last round left, in a later batch than what was said of it before."""
-        self.delivering.deliver(self._deferred)
-        self._deferred = []
-
-    def _deliveries(
-        self, made: list[Transaction], offsets: list[int], moment: Moment
-    ) -> list[Delivery]:
-        pairs = zip(made, offsets, strict=True)
-        return [
-            (one, offset, one.op(said, offset))
-            for one, offset in pairs
-            for said in one.said
-            if said.moment is moment
-        ]
-
-    def _ops_of_discarded(self, witness: Witness) -> list[Record]:
-        """Return ops that say of discarded halves that they are delivered."""
-        found = [origin for origin in self._given_up if origin in witness.seen][:LATE_MAX]
-        late = direct(b"9", LATE_AFTER_DISCARD)
-        of = {origin: self._given_up.pop(origin) for origin in found}
-        return [
-            one.op(late, origin[2]) for origin, one in of.items() if is_discarded(witness, origin)
-        ]
+        return self.half_maker.healthy() if is_healthy else self.half_maker.wild()
 
     def _halves_in_transactions(self) -> list[Record]:
         """Write halves that are aborted, or committed; return ops that commit them all."""
@@ -297,8 +213,13 @@ class FuzzRun:
         return self.next_offset[partition] - 1
 
     def _ops(self, made: list[Transaction], offsets: list[int], moment: Moment) -> list[Record]:
-        found = self._deliveries(made, offsets, moment)
-        return [self.op_maker.decorated(op) for _, _, op in found]
+        pairs = zip(made, offsets, strict=True)
+        return [
+            self.op_maker.decorated(one.op(said, offset))
+            for one, offset in pairs
+            for said in one.said
+            if said.moment is moment
+        ]
 
     def _expect_offsets(self, made: list[Transaction], offsets: list[int]) -> None:
         now_s = time.monotonic()
@@ -308,28 +229,10 @@ class FuzzRun:
             if one.is_healthy:
                 self.healthy[origin] = now_s
                 self._unseen.add(origin)
-            elif one.is_direct and one.half.expected is UNSETTLED:
-                self._given_up[origin] = one
 
     def _stored(self, record: Record, offset: int) -> None:
         origin = (self.writer.topics[record.place], record.partition, offset)
         self.written[origin] = Written(record.kind, record.expected, time.monotonic())
-
-    def _await_discards(self, pipeline: Pipeline, witness: Witness) -> None:
-        """Wait until direct halves are discarded, and say that they are delivered."""
-        until_s = time.monotonic() + DISCARDED_WITHIN_S
-        said = 0
-        while said < LATE_LEAST and time.monotonic() < until_s:
-            assert pipeline.is_alive, pipeline.errors()
-            late = self._ops_of_discarded(witness)
-            self.writer.write(late)
-            said += len(late)
-            time.sleep(0.2)
-        if self.with_access_control:  # such ops are refused whatever became of their halves
-            return
-        name = RefusedReason.DELIVERED_AFTER_DISCARD.name
-        while witness.reasons()[name] < said and time.monotonic() < until_s:
-            time.sleep(0.2)
 
     def _await_all(self, pipeline: Pipeline, witness: Witness) -> None:
         """Wait until everything that has to show has shown; the audit says what did not."""
@@ -339,20 +242,6 @@ class FuzzRun:
             assert pipeline.is_alive, pipeline.errors()
             time.sleep(0.5)
             missing = [origin for origin in missing if origin not in witness.seen]
-
-    def _compare_alarm(self, witness: Witness) -> None:
-        """See that the alarm counts the delivered ops that met another verdict, and no others."""
-
-        def are_alike() -> bool:
-            seen = witness.reasons()
-            known = sum(seen[name] for name in seen if name.startswith("DELIVERED_AFTER_"))
-            return self._metric(DELIVERED_REFUSED) == known
-
-        wait_until(are_alike, timeout_s=30.0, what=f"{DELIVERED_REFUSED}: {witness.reasons()}")
-
-    def _metric(self, name: str) -> float:
-        lines = httpx.get(f"http://127.0.0.1:{self.settings.metrics_port}/metrics").text
-        return sum(float(one.split()[-1]) for one in lines.splitlines() if one.startswith(name))
 
     def _audit(self, witness: Witness) -> float:
         """Return how long the slowest healthy transaction took, in seconds."""
@@ -366,13 +255,12 @@ class FuzzRun:
         return slowest_s
 
     def _summary(self, witness: Witness, wrote_s: float, all_s: float, slowest_s: float) -> str:
-        told = ACCESS_NAMES if self.with_access_control else DELIVERED_NAMES
-        late = {name: n for name, n in witness.reasons().items() if name in told}
+        told = {name: n for name, n in witness.reasons().items() if name in ACCESS_NAMES}
         fates = Counter(one.fate.value for sights in witness.seen.values() for one in sights)
         places = Counter(origin[0].removeprefix(self.prefix) for origin in self.written)
         return (
             f"{len(self.written)} records {dict(places)}, {len(self.healthy)} healthy transactions;"
-            f" {dict(fates)}, of them {late}; {self.altering.rule_changes} changes of the rules;"
+            f" {dict(fates)}, of them {told}; {self.altering.rule_changes} changes of the rules;"
             f" written in {wrote_s:.1f} s, {all_s:.1f} s in all;"
             f" the slowest healthy transaction was visible after {slowest_s:.1f} s"
         )

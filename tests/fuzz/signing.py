@@ -28,10 +28,9 @@ from checkback.protocol.refusals import RefusedReason as Reason
 from checkback.security import SignatureAlgorithm
 from checkback.security.record_signer import RecordSigner
 
-VERIFIED: Final = frozenset({Place.HALF, Place.OP, Place.DIRECT_OP})
+VERIFIED: Final = frozenset({Place.HALF, Place.OP})
 IN_ORDER: Final = len(OP_PROTOCOL_ORDER)
 LATE_MS: Final = (-400_000.0, 400_000.0, 10**9)
-DELIVERED: Final = (b"COMMIT_OR_ROLLBACK", b"9")
 ODD_TIMES: Final = (
     b"01", b"00", b"-1", b"+1", b"1" * 14, b"1.0", b"1e9", b"\xd9\xa3", b"0x1", b"\0", b"now",
     b"1\n", b"\xff", b"9" * 5_000,
@@ -46,11 +45,6 @@ def is_in_order(record: Record) -> bool:
     """Tell whether a record's first headers are those of the protocol: no other can be signed."""
     order = HALF_PROTOCOL_ORDER if record.place is Place.HALF else OP_PROTOCOL_ORDER
     return [name for name, _ in record.headers[:IN_ORDER]] == [name.encode() for name in order]
-
-
-def is_fence(record: Record) -> bool:
-    """Tell whether a record says that it is feedback of a fence: nobody signs such."""
-    return record.place is Place.DIRECT_OP and record.headers[:1] == [(b"TAGS", b"f")]
 
 
 class Signing:
@@ -76,7 +70,7 @@ class Signing:
 
     def prepare(self, record: Record) -> None:
         """Sign a record, or do what a stranger does; then its topic decides what becomes of it."""
-        if record.place not in VERIFIED or is_fence(record):
+        if record.place not in VERIFIED:
             return
         if not is_in_order(record):
             self._sign(record, self._believed(record.place))
@@ -88,8 +82,6 @@ class Signing:
             is_own = record.trust is Trust.OWNER
             self._sign(record, signer(OWNER) if is_own else self._believed(record.place))
             self._copied[record.place] = record.headers[-1]
-            if record.place is Place.DIRECT_OP and record.headers[1] == DELIVERED:
-                record.expected = refused(Reason.OP_STATE_UNKNOWN)
 
     def _sign(self, record: Record, by: RecordSigner, place: Place | None = None) -> None:
         """Put the headers of a signed record behind the others.
@@ -191,8 +183,6 @@ class Signing:
         at = self.chance.randrange(len(record.headers) - 1)
         name, value = record.headers[at]
         record.headers[at] = name, self._changed(value)
-        if is_fence(record):  # one bit makes it of an op
-            record.headers[at] = name, b"x"
         return Reason.SIGNATURE_WRONG
 
     def _another_header(self, record: Record) -> Reason:

@@ -1,8 +1,4 @@
-"""Transactions for a job with access control: who signs half and ops, and what follows from it.
-
-There is no direct delivery then. A half that names a session is a plain one, an op counts on either
-topic, and a delivered one is refused.
-"""
+"""Transactions for a job with access control: who signs half and ops, and what follows from it."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from tests.fuzz.direct import DELIVERED, DirectMaker
 from tests.fuzz.halves import HalfMaker
 from tests.fuzz.records import (
     NOWHERE,
@@ -19,19 +14,17 @@ from tests.fuzz.records import (
     Expected,
     Fate,
     Moment,
-    Place,
     Record,
     Said,
     Transaction,
     Trust,
+    refused,
 )
-from tests.fuzz.signing import IN_ORDER, is_in_order
+from tests.fuzz.signing import is_in_order
 from tests.fuzz.talks import COMMIT, OP_OF_NO_HALF, ROLLBACK, UNKNOWN
 
 from checkback.protocol.refusals import RefusedReason as Reason
 
-DIRECT_SHARE: Final = 0.3
-"""Of the transactions: their halves name a session, and their ops stand on the direct op topic."""
 ATTACKED_SHARE: Final = 0.4
 MANNERS: Final = (
     (Trust.BELIEVED, Trust.BELIEVED),
@@ -41,8 +34,9 @@ MANNERS: Final = (
     (Trust.DISTRUSTED, Trust.DISTRUSTED),
 )
 """How far a half is trusted, and what is said of it."""
-MOMENTS: Final = (Moment.BEFORE_HALF, Moment.BEFORE_DELIVERY, Moment.AFTER)
-"""Of ops that may stand on either topic."""
+MOMENTS: Final = (Moment.BEFORE_HALF, Moment.AFTER)
+DELIVERED: Final = b"9"
+"""A state that is reserved: an op that says it is refused."""
 
 
 class Trusting:
@@ -51,13 +45,11 @@ class Trusting:
     Args:
         chance: where all that is random comes from.
         halves: makes the transactions as they are without access control.
-        direct: names sessions.
     """
 
-    def __init__(self, chance: Random, halves: HalfMaker, direct: DirectMaker) -> None:
+    def __init__(self, chance: Random, halves: HalfMaker) -> None:
         self.chance = chance
         self.halves = halves
-        self.direct = direct
 
     def healthy(self) -> Transaction:
         """Return a transaction that has to be final in time."""
@@ -67,8 +59,6 @@ class Trusting:
             replace(one, trust=Trust.OWNER) if one.group is one.transaction_id is None else one
             for one in made.said
         ]
-        if self.chance.random() < DIRECT_SHARE:
-            self._make_direct(made, self.direct.session)
         self._attack(made)
         return made
 
@@ -76,10 +66,6 @@ class Trusting:
         """Return any other transaction."""
         chance = self.chance
         made = self.halves.wild()
-        # The client in Python that writes odd names takes no header of megabytes.
-        may_be_direct = is_in_order(made.half) and not made.half.is_raw
-        if may_be_direct and chance.random() < DIRECT_SHARE:
-            self._make_direct(made, self.direct.session_id(b"wild"))
         of_half, of_ops = chance.choice(MANNERS)
         made.half.trust = of_half
         is_taken = is_in_order(made.half) and of_half is Trust.BELIEVED
@@ -97,23 +83,15 @@ class Trusting:
         for one in strays:
             one.trust = self.chance.choice((Trust.BELIEVED, Trust.DISTRUSTED))
 
-    def _make_direct(self, made: Transaction, session: bytes) -> None:
-        made.half.headers.insert(IN_ORDER, (b"DIRECT_ID", session))
-        if all(one.moment in MOMENTS for one in made.said):
-            closed = self.chance.choice(((), (session,), (b"",)))
-            place = Place.DIRECT_OP
-            made.said = [replace(one, place=place, closed=closed) for one in made.said]
-
     def _attack(self, made: Transaction) -> None:
         """Say of the half what nobody may believe, and what access control lets nobody say."""
         chance = self.chance
         if chance.random() > ATTACKED_SHARE:
             return
         moment = chance.choice(MOMENTS)
-        place = chance.choice((Place.OP, Place.DIRECT_OP))
         state = chance.choice((COMMIT, ROLLBACK, ROLLBACK, UNKNOWN))
-        forged = Said(state, NOWHERE, moment, place=place, trust=Trust.DISTRUSTED)
-        delivered = Said(DELIVERED, NOWHERE, moment, place=Place.DIRECT_OP)
+        forged = Said(state, NOWHERE, moment, trust=Trust.DISTRUSTED)
+        delivered = Said(DELIVERED, refused(Reason.OP_STATE_UNKNOWN), moment)
         made.said.insert(
             chance.randint(0, len(made.said)), chance.choice((forged, forged, delivered))
         )

@@ -101,7 +101,6 @@ class Witness:
             origin, reason = refused_origin(said), said["__checkback.errors.reason"].decode()
             sight = Sight(Fate.REFUSED, reason, topic, self.latest_s)
         else:
-            assert "DIRECT_ID" not in said or topic == names.discarded, said
             fate = Fate.FINAL if topic in self.real else Fate.DISCARDED
             partition, offset = said["TRAN_HALF_QUEUE_ID"], said["TRAN_PREPARED_QUEUE_OFFSET"]
             origin = (names.half, int(partition), int(offset))

@@ -45,7 +45,6 @@ class Writer:
         self.topics = {
             Place.HALF: names.half,
             Place.OP: names.op,
-            Place.DIRECT_OP: names.direct_op,
             Place.FEEDBACK: names.feedback,
             Place.SETTLED: names.settled,
             Place.STATUS: names.status,
