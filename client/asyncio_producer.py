@@ -11,24 +11,25 @@ from inspect import isawaitable, iscoroutine
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from checkback.client.callback_result import CallbackResult, result_of
 from checkback.client.counters import Counters
-from checkback.client.half import Half
 from checkback.client.lifecycle import ServiceState
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.loop_inbox import Inbox
 from checkback.client.message import Message, MessageExt
 from checkback.client.options import ProducerKeywords
-from checkback.client.results import SendResult, SendStatus, TransactionSendResult
-from checkback.client.tracing import UNTRACED, TracedStep
-from checkback.client.transaction_producer import NOT_RUN, TransactionMQProducer
-from checkback.client.validation import check_content, check_message_class, check_topic
+from checkback.client.results import SendResult, TransactionSendResult
+from checkback.client.transaction_producer import (
+    LearnTopic,
+    Request,
+    RunListener,
+    TransactionMQProducer,
+)
+from checkback.client.validation import check_message_class, check_topic
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,
     LifeCycleError,
     NotFoundError,
-    SendError,
 )
 
 LOOP_LOOK_S: Final = 1.0
@@ -142,12 +143,7 @@ class AsyncTransactionMQProducer:
     ) -> TransactionSendResult:
         """As `TransactionMQProducer.send_message_in_transaction`."""
         await self._room.acquire()
-        try:
-            await self._producer.learn_topic(message)
-            task = asyncio.create_task(self._producer.transact(self._listener, message, arg))
-        except BaseException:
-            self._room.release()
-            raise
+        task = asyncio.create_task(self._producer.transact(self._listener, message, arg))
         self._under_way.add(task)
         task.add_done_callback(self._ended)
         return await asyncio.shield(task)
@@ -157,7 +153,6 @@ class AsyncTransactionMQProducer:
         async with self._room:
             try:
                 await self._producer.learn_topic(message)
-                await self._producer.learn_leaders(message.topic)
             except NotFoundError as error:
                 raise BrokerError(
                     error.message, remedy=error.remedy, topic=message.topic
@@ -179,23 +174,17 @@ class _LoopProducer(TransactionMQProducer):
         """Ask the brokers about an unknown topic in a thread: waiting would block the loop.
 
         Raises:
+            BrokerError: this user may not describe it, or Kafka does not answer.
             InvalidMessageError: no message may be sent there.
             LifeCycleError: not started, shut down, or forked.
             NotFoundError: there is no such topic.
         """
         self._require_running()
         check_message_class(message)
-        if not self._facts.knows(message.topic):
-            check_topic(message.topic, self.topics)
-            await asyncio.to_thread(self._facts.prepare, message.topic)
-
-    async def learn_leaders(self, topic: str) -> None:
-        """Ask the brokers in a thread who leads a topic, where that is not known.
-
-        Raises:
-            BrokerError: this user may not describe it, or Kafka does not answer.
-            NotFoundError: there is no such topic.
-        """
+        topic = message.topic
+        if not self._facts.knows(topic):
+            check_topic(topic, self.topics)
+            await asyncio.to_thread(self._facts.prepare, topic)
         if not self._facts.knows_leaders(topic):
             await asyncio.to_thread(self._facts.topic, topic)
 
@@ -209,51 +198,40 @@ class _LoopProducer(TransactionMQProducer):
                 f"The producer of group {self.producer_group} was started in another event loop.",
                 remedy="Make and start a producer in each event loop.",
             )
-        check_message_class(message)
-        tracing = self.options.tracing or UNTRACED
-        if tracing is not UNTRACED:  # a tracer reads its properties
-            check_content(message, self.options.max_message_size)
-        with self._running, tracing.transaction(message) as carrying:
-            half = self._begin(carrying)
-            with tracing.step(TracedStep.HALF, half.message):
-                await self._store_half(half)
-            self._note_stored(half)
-            outcome = NOT_RUN
-            if half.status is SendStatus.SEND_OK:
-                with tracing.step(TracedStep.LOCAL_TRANSACTION, half.message) as told:
-                    outcome = await self._await_listener(listener, half.message, arg)
-                    told.ended(outcome.state, outcome.exception)
-            with tracing.step(TracedStep.OP, half.message):
-                self._end(half, outcome)
-            return self._result(half, outcome)
+        with self._running:
+            steps = self._transaction(message, arg, self.inbox.report)
+            try:
+                request = next(steps)
+                while True:
+                    try:
+                        answer = await self._await(request, listener)
+                    except BaseException as error:
+                        request = steps.throw(error)
+                    else:
+                        request = steps.send(answer)
+            except StopIteration as end:
+                result: TransactionSendResult = end.value
+                return result
 
-    async def _store_half(self, half: Half) -> None:
-        try:
-            for report, timeout_s in self._halves.tries(half, self.inbox.report):
-                await report.wait(timeout_s)
-        except SendError:
-            raise
-        except BaseException:  # the loop ends
-            self._halves.doubt(half)
-            raise
+    async def _await(self, request: Request, listener: AsyncTransactionListener) -> object:
+        if isinstance(request, RunListener):
+            return await _call(listener, request)
+        if isinstance(request, LearnTopic):
+            return await asyncio.to_thread(self._facts.prepare, request.topic)
+        return await request.report.wait(request.timeout_s)
 
-    async def _await_listener(
-        self, listener: AsyncTransactionListener, message: Message, arg: Any
-    ) -> CallbackResult:
-        try:
-            returned: Any = listener.execute_local_transaction(message, arg)
-            # A plain method is no coroutine; its answer counts all the same.
-            return result_of(await returned if isawaitable(returned) else returned)
-        except Exception as error:
-            return self._failed_listener(message, error)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            # Not this transaction was cancelled, but something that the listener awaited.
-            failure = RuntimeError("something that the listener awaited was cancelled")
-            failure.__cause__ = error
-            return self._failed_listener(message, failure)
+
+async def _call(listener: AsyncTransactionListener, request: RunListener) -> object:
+    try:
+        returned: Any = listener.execute_local_transaction(*request)
+        # A plain method is no coroutine; its answer counts all the same.
+        return await returned if isawaitable(returned) else returned
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        # Not this transaction was cancelled, but something that the listener awaited.
+        raise RuntimeError("something that the listener awaited was cancelled") from error
 
 
 class _Bridge(TransactionListener):

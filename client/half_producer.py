@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
 from confluent_kafka import Message as KafkaMessage
@@ -28,7 +28,6 @@ from checkback.client.half import Half
 from checkback.client.polled_producer import (
     DeliveryReport,
     PolledProducer,
-    ThreadReport,
     in_background,
 )
 from checkback.client.queue_selection import choose_partition
@@ -40,8 +39,6 @@ from checkback.protocol.signed_content import is_in_time
 from checkback.security.record_signer import RecordSigner
 
 _log = logging.getLogger(__name__)
-
-Waiting = TypeVar("Waiting", bound=DeliveryReport)
 
 NOT_RUN: Final = "The local transaction did not run."
 BY_KEY: Final = -1
@@ -57,6 +54,13 @@ SHARED_TURN_S: Final = 0.01
 """How long gathered halves go to the same partition."""
 SHORT_OF_REPLICAS_S: Final = 5.0
 """How long a partition that had too few replicas is avoided."""
+
+
+class AwaitReport(NamedTuple):
+    """A report that has to be waited for, at most this long."""
+
+    report: DeliveryReport
+    timeout_s: float
 
 
 class HalfProducer:
@@ -115,35 +119,26 @@ class HalfProducer:
         self._renewing = threading.RLock()  # a signal handler may shut the producer down
         self.polled = self._open(open_producer)
 
-    def store(self, half: Half) -> None:
-        """Store a half; the half then says where it is stored.
+    def store(
+        self, half: Half, new_report: Callable[[deque[Any]], DeliveryReport]
+    ) -> Generator[AwaitReport, None, None]:
+        """Store a half; yield each report to wait for. The half then says where it is stored.
 
         Raises:
             SendError: it was not stored; with the field ``in_doubt`` true: it may have been, and
                 if so the answer to its check is rollback.
         """
         try:
-            for report, timeout_s in self.tries(half, ThreadReport):
-                report.wait(timeout_s)
+            yield from self._tries(half, new_report)
         except SendError:
             raise
-        except BaseException:
-            self.doubt(half)
+        except BaseException:  # of the wait: Ctrl-C, or the end of the loop
+            self._doubt(half)
             raise
 
-    def doubt(self, half: Half) -> None:
-        """Note that a half may be stored, and that its local transaction will not run."""
-        self._doubts.add(half.transaction_id)
-        self._counters.add(ClientEvent.SEND_IN_DOUBT)
-
-    def tries(
-        self, half: Half, new_report: Callable[[deque[Any]], Waiting]
-    ) -> Generator[tuple[Waiting, float], None, None]:
-        """Try to store a half; yield each report to wait for, and the longest time to wait.
-
-        Raises:
-            SendError: as `store`.
-        """
+    def _tries(
+        self, half: Half, new_report: Callable[[deque[Any]], DeliveryReport]
+    ) -> Generator[AwaitReport, None, None]:
         tried: set[int] = set()
         under_way = self._under_way
         under_way.append(None)
@@ -158,9 +153,9 @@ class HalfProducer:
                 if problem is None:
                     movable = left > 0 and by_turns
                     # Another try begins only when more than that is left.
-                    yield report, self._share_s
+                    yield AwaitReport(report, self._share_s)
                     if report.message is None and not (movable and self._is_left(partition, tried)):
-                        yield report, half.left_s()
+                        yield AwaitReport(report, half.left_s())
                     if self._is_stored(half, report):
                         if not self._is_untimely(half, report):
                             return
@@ -262,7 +257,7 @@ class HalfProducer:
         if status is None:
             return False
         half.status = status
-        self.doubt(half)
+        self._doubt(half)
         return True
 
     def _is_untimely(self, half: Half, report: Any) -> bool:
@@ -351,6 +346,11 @@ class HalfProducer:
                 self.brokers.silent(leader)
         self._facts.refresh(self._half_topic)
 
+    def _doubt(self, half: Half) -> None:
+        """Note that a half may be stored, and that its local transaction will not run."""
+        self._doubts.add(half.transaction_id)
+        self._counters.add(ClientEvent.SEND_IN_DOUBT)
+
     def _try_anew(self, half: Half) -> None:
         self._doubts.add(half.transaction_id)
         known = half.transaction_id
@@ -367,7 +367,7 @@ class HalfProducer:
                 remedy="Send it again when Kafka takes messages.",
                 in_doubt=False,
             )
-        self.doubt(half)
+        self._doubt(half)
         return SendError(
             f"It is in doubt whether the half message was stored: {said}. {NOT_RUN}",
             remedy="Send the message again when Kafka answers; a check settles the doubtful one.",
@@ -376,7 +376,7 @@ class HalfProducer:
         )
 
     def _signed_at_wrong_time(self, half: Half) -> SendError:
-        self.doubt(half)
+        self._doubt(half)
         return SendError(
             "The half message was signed by a clock that is far from the brokers', and a pipeline"
             f" with access control refuses it. {NOT_RUN}",

@@ -42,6 +42,9 @@ class DeliveryReport(Protocol):
     def wake(self) -> None:
         """Wake whoever waits; called after the poll."""
 
+    def wait(self, timeout_s: float) -> Any:
+        """Wait for the report, at most this long; awaited in an event loop."""
+
 
 class ThreadReport:
     """A report that one thread waits for.

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator
 from dataclasses import replace
-from typing import Any, Final, Unpack
+from typing import Any, Final, NamedTuple, Unpack
 
 from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.callback_result import EVENTS_BY_STATE, CallbackResult, remark_of, result_of
@@ -17,16 +18,17 @@ from checkback.client.check_topic import create_check_topic, require_half_and_op
 from checkback.client.counters import ClientEvent
 from checkback.client.doubts import Doubts
 from checkback.client.half import ID_AT, Half
-from checkback.client.half_producer import HalfProducer
+from checkback.client.half_producer import AwaitReport, HalfProducer
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageQueue
 from checkback.client.op_producer import OpProducer
 from checkback.client.options import ProducerKeywords
+from checkback.client.polled_producer import DeliveryReport, ThreadReport
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
 from checkback.client.status_watch import StatusWatch
 from checkback.client.stored_halves import StoredHalves
-from checkback.client.tracing import UNTRACED, TracedStep, Tracing
+from checkback.client.tracing import UNTRACED, TracedStep
 from checkback.client.validation import (
     IMMUNITY_TIME_MAX_S,
     asks_for_delay,
@@ -56,6 +58,23 @@ NOT_RUN = CallbackResult(
 )
 
 
+class LearnTopic(NamedTuple):
+    """A topic that the brokers have to be asked about."""
+
+    topic: str
+
+
+class RunListener(NamedTuple):
+    """A local transaction that the listener has to run; the answer is what it returns."""
+
+    message: Message
+    arg: Any
+
+
+Request = LearnTopic | AwaitReport | RunListener
+Steps = Generator[Request, Any, TransactionSendResult]
+
+
 class TransactionMQProducer(DefaultMQProducer):
     """Sends messages whose visibility depends on a local transaction; plain ones as well.
 
@@ -80,6 +99,7 @@ class TransactionMQProducer(DefaultMQProducer):
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
         check_listener(transaction_listener)
         self.transaction_listener = transaction_listener
+        self._tracing = self.options.tracing or UNTRACED
         self._clock = BrokerClock()
         self._closers: list[Callable[[Callable[[], float]], int | None]] = []
         """Close what was opened, given how much time is left; the last one first."""
@@ -109,31 +129,74 @@ class TransactionMQProducer(DefaultMQProducer):
         """
         self._require_running()
         with self._running:
-            if self.options.tracing is not None:
-                return self._send_traced(self.options.tracing, message, arg)
-            half = self._begin(message)
-            self._store(half)
-            outcome = NOT_RUN
-            if half.status is SendStatus.SEND_OK:
-                outcome = self._run_local_transaction(half.message, arg)
-            self._end(half, outcome)
-            return self._result(half, outcome)
+            return self._drive(self._transaction(message, arg, ThreadReport))
 
-    def _send_traced(self, tracing: Tracing, message: Message, arg: Any) -> TransactionSendResult:
-        check_message_class(message)
-        check_content(message, self.options.max_message_size)  # a tracer reads its properties
-        with tracing.transaction(message) as carrying:
-            half = self._begin(carrying)
-            with tracing.step(TracedStep.HALF, half.message):
-                self._store(half)
+    def _drive(self, steps: Steps) -> TransactionSendResult:
+        """Do in this thread what the steps ask for."""
+        try:
+            request = next(steps)
+            while True:
+                try:
+                    answer = self._serve(request)
+                except BaseException as error:
+                    request = steps.throw(error)
+                else:
+                    request = steps.send(answer)
+        except StopIteration as end:
+            result: TransactionSendResult = end.value
+            return result
+
+    def _serve(self, request: Request) -> object:
+        if isinstance(request, RunListener):
+            return self.transaction_listener.execute_local_transaction(*request)
+        if isinstance(request, LearnTopic):
+            self._facts.prepare(request.topic)
+        else:
+            request.report.wait(request.timeout_s)
+        return None
+
+    def _transaction(
+        self, message: Message, arg: Any, new_report: Callable[[deque[Any]], DeliveryReport]
+    ) -> Steps:
+        """Take the steps of a transaction; yield what has to be waited for.
+
+        It waits for nothing itself, so a thread and an event loop can take the same steps.
+        """
+        sent = yield from self._accept(message)
+        with self._tracing.transaction(sent) as traced:
+            half = self._half(traced)
+            with self._tracing.step(TracedStep.HALF, half.message):
+                yield from self._halves.store(half, new_report)
+            self.counters.add(ClientEvent.SENT)
             outcome = NOT_RUN
             if half.status is SendStatus.SEND_OK:
-                with tracing.step(TracedStep.LOCAL_TRANSACTION, half.message) as told:
-                    outcome = self._run_local_transaction(half.message, arg)
+                with self._tracing.step(TracedStep.LOCAL_TRANSACTION, half.message) as told:
+                    outcome = yield from self._run_local_transaction(half.message, arg)
                     told.ended(outcome.state, outcome.exception)
-            with tracing.step(TracedStep.OP, half.message):
+            with self._tracing.step(TracedStep.OP, half.message):
                 self._end(half, outcome)
             return self._result(half, outcome)
+
+    def _accept(self, message: Message) -> Generator[Request, Any, Message]:
+        """Validate a message; return it as it is sent.
+
+        Raises:
+            InvalidMessageError: it can't be sent as it is.
+            NotFoundError: there is no such topic.
+            SendError: the pipeline refuses new transactions.
+        """
+        check_message_class(message)
+        if self._status is not None:
+            self._status.require_accepting()
+        check_content(message, self.options.max_message_size)
+        topic = message.topic
+        if (topic, message.queue_id) not in self._templates:
+            check_topic(topic, self.topics)
+        if not self._facts.knows(topic):
+            yield LearnTopic(topic)
+        if message.delay_time_level or message.properties:
+            return self._without_delay(message)
+        return message
 
     def _open(self) -> None:
         # Checked first: with a wrong prefix the producer would leave a check topic that nobody
@@ -226,7 +289,7 @@ class TransactionMQProducer(DefaultMQProducer):
             clock=self._clock,
             try_timeout_s=self.options.send_msg_timeout_ms / 1000,
             stopping=threading.Event(),
-            tracing=self.options.tracing or UNTRACED,
+            tracing=self._tracing,
             stored=self._stored,
         )
         return CheckService(
@@ -237,20 +300,13 @@ class TransactionMQProducer(DefaultMQProducer):
             self.options,
         )
 
-    def _begin(self, message: Message) -> Half:
-        """Return the half of a message, checked, with a copy of the message for the listener.
+    def _half(self, message: Message) -> Half:
+        """Return the half of a message, with a copy of the message for the listener.
 
         Raises:
-            InvalidMessageError: it can't be sent as it is, or is too large for a topic.
-            NotFoundError: there is no such topic.
+            InvalidMessageError: it is too large for a topic.
         """
-        check_message_class(message)
-        if self._status is not None:
-            self._status.require_accepting()
-        check_content(message, self.options.max_message_size)
         template, size = self._template(message.topic, message.queue_id)
-        if message.delay_time_level or message.properties:
-            message = self._without_delay(message)
         copy = object.__new__(type(message))
         copy.__dict__.update(message.__dict__)
         transaction_id = copy.transaction_id = self._new_id()
@@ -266,14 +322,9 @@ class TransactionMQProducer(DefaultMQProducer):
         return Half(copy, key, headers, self._new_id, self._budget_s)
 
     def _template(self, topic: str, queue_id: int | None) -> tuple[Headers, int]:
-        """Return the headers that all halves for that topic and queue share, and their bytes.
-
-        Raises:
-            InvalidMessageError: no message may be sent there.
-        """
+        """Return the headers that all halves for that topic and queue share, and their bytes."""
         known = self._templates.get((topic, queue_id))
         if known is None:
-            check_topic(topic, self.topics)
             template = half_headers(
                 producer_group=self.producer_group,
                 transaction_id=self._new_id(),
@@ -304,29 +355,19 @@ class TransactionMQProducer(DefaultMQProducer):
         _log.warning("Delay level of a transactional message dropped: %s", message.topic)
         return replace(message, properties=properties, delay_time_level=0)
 
-    def _store(self, half: Half) -> None:
-        self._halves.store(half)
-        self._note_stored(half)
-
-    def _note_stored(self, half: Half) -> None:
-        if self._stored is not None:
-            self._stored.add(half.transaction_id, half.partition, half.offset)
-        self.counters.add(ClientEvent.SENT)
-
-    def _run_local_transaction(self, message: Message, arg: Any) -> CallbackResult:
+    def _run_local_transaction(
+        self, message: Message, arg: Any
+    ) -> Generator[Request, Any, CallbackResult]:
         try:
-            return result_of(self.transaction_listener.execute_local_transaction(message, arg))
+            return result_of((yield RunListener(message, arg)))
         except Exception as error:
-            return self._failed_listener(message, error)
-
-    def _failed_listener(self, message: Message, error: Exception) -> CallbackResult:
-        self.counters.add(ClientEvent.LISTENER_FAILED)
-        _log.error(
-            "The local transaction of %s failed; a check will ask how it ended",
-            message.transaction_id, exc_info=error,
-            extra=facts(transaction_id=message.transaction_id),
-        )  # fmt: skip
-        return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
+            self.counters.add(ClientEvent.LISTENER_FAILED)
+            _log.error(
+                "The local transaction of %s failed; a check will ask how it ended",
+                message.transaction_id, exc_info=error,
+                extra=facts(transaction_id=message.transaction_id),
+            )  # fmt: skip
+            return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
 
     def _end(self, half: Half, outcome: CallbackResult) -> None:
         """Send the op one-way, if the local transaction ran."""

@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from checkback.client.half import Half
+from checkback.client.half_producer import HalfProducer
+from checkback.client.polled_producer import ThreadReport
+
 TRANSPORT = KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
@@ -155,6 +159,12 @@ class Clients:
 
     def admin(self) -> Admin:
         return self.opened_admin
+
+
+def store(producer: HalfProducer, half: Half) -> None:
+    """Store a half, waiting in this thread."""
+    for report, timeout_s in producer.store(half, ThreadReport):
+        report.wait(timeout_s)
 
 
 @pytest.fixture

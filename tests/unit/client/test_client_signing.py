@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+from tests.unit.client.producer_playing import store
 
 from checkback.client import LocalTransactionState
 from checkback.client.broker_clock import BrokerClock, steady_ms
@@ -74,7 +75,7 @@ def test_a_half_is_signed_as_it_is_sent() -> None:
     )  # fmt: skip
     headers = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={})
 
-    producer.store(Half(Message("t", b"body"), b"k", headers, lambda: "v", 5))
+    store(producer, Half(Message("t", b"body"), b"k", headers, lambda: "v", 5))
     producer.close(1)
 
     [(topic, value, key, *_, sent)] = kafka.sent
@@ -108,7 +109,7 @@ class Guarded:
         )
         half = Half(message, b"k", headers, lambda: "second", 5)
         try:
-            self.producer.store(half)
+            store(self.producer, half)
         finally:
             self.producer.close(1)
         return half

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from tests.unit.client.producer_playing import store
 
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.counters import ClientEvent, Counters
@@ -119,7 +120,7 @@ class World:
 
     def store(self, key: bytes | None = None) -> Half:
         half = self.half(key)
-        self.producer.store(half)
+        store(self.producer, half)
         return half
 
 
