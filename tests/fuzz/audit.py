@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from tests.fuzz.records import Expected, Fate
+from tests.fuzz.records import Expected
 from tests.fuzz.witness import Origin, Sight, Witness
 
 
