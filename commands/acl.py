@@ -8,9 +8,16 @@ from typing import Any, Final
 
 import click
 
-from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.commands.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.output import (
+    CommandOutput,
+    output_option,
+    table_text,
+    terminal_columns,
+    terminal_text,
+    wrapped,
+)
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns, terminal_text, wrapped
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.protocol.topics import (

@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
-from checkback.commands.operator_options import yes_option
+from checkback.commands.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.options import yes_option
+from checkback.commands.output import (
+    CommandOutput,
+    output_option,
+    table_text,
+    terminal_columns,
+    terminal_text,
+    wrapped,
+)
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns, terminal_text, wrapped
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
 from checkback.operations.timestamps import now_ms, time_text

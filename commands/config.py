@@ -6,7 +6,7 @@ from typing import cast
 
 import click
 
-from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.output import CommandOutput, output_option
 from checkback.commands.settings import every_setting_options_with_sources
 from checkback.deploy.settings import FAMILIES, LoadedSettings
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.output import CommandOutput, output_option
 from checkback.commands.settings import settings_options
 from checkback.metrics.log_lines import LOGGER, write_log_lines
 from checkback.operations.timestamps import time_text

@@ -14,7 +14,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.commands.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.output import CommandOutput, output_option
 from checkback.demo.demonstration import DEMO, Demonstration
 from checkback.demo.fate_table import DemoReport, fate_table
 from checkback.demo.fates import ORDERS_MIN, plan_orders

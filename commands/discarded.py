@@ -7,7 +7,6 @@ from typing import Final
 
 import click
 
-from checkback.commands.core import CommandOutput, output_option
 from checkback.commands.kept_records import (
     content_data,
     content_rows,
@@ -15,15 +14,21 @@ from checkback.commands.kept_records import (
     not_found,
     operator_facts,
 )
-from checkback.commands.operator_options import (
+from checkback.commands.options import (
     Decorator,
     DurationType,
     open_scanner,
     operator_option,
     yes_option,
 )
+from checkback.commands.output import (
+    CommandOutput,
+    list_text,
+    output_option,
+    table_text,
+    terminal_text,
+)
 from checkback.commands.settings import settings_options
-from checkback.commands.table import list_text, table_text, terminal_text
 from checkback.operations.discarded import REASONS, DiscardedHalf
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.resuming import (

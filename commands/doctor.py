@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.commands.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.output import CommandOutput, output_option
 from checkback.commands.settings import settings_options
 from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings

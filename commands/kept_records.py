@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from checkback.commands.operator_options import Decorator
+from checkback.commands.options import Decorator
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.scanning import FoundRecord
 from checkback.operations.timestamps import now_ms

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from checkback.commands.core import CommandOutput, output_option
-from checkback.commands.operator_options import DurationType
+from checkback.commands.options import DurationType
+from checkback.commands.output import CommandOutput, output_option, terminal_text
 from checkback.commands.settings import settings_options
-from checkback.commands.table import terminal_text
 from checkback.deploy.jars import ensure_jars
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from checkback.commands.core import CommandOutput, output_option
-from checkback.commands.operator_options import listing_options
+from checkback.commands.options import DurationType
+from checkback.commands.output import CommandOutput, list_text, output_option
 from checkback.commands.settings import settings_options
-from checkback.commands.table import list_text
 from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
@@ -18,7 +17,13 @@ HEADINGS = (
 
 
 @click.command()
-@listing_options
+@click.option(
+    "--older-than", type=DurationType(), help="Only halves of at least this age: 10m, 2h."
+)
+@click.option("--group", help="Only halves of this producer group.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=100, show_default=True, help="At most this many."
+)
 @output_option
 @settings_options
 def command(

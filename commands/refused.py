@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from checkback.commands.core import EXIT_FOUND, CommandOutput, output_option
+from checkback.commands.errors import EXIT_FOUND
 from checkback.commands.kept_records import (
     content_data,
     content_rows,
@@ -16,7 +16,7 @@ from checkback.commands.kept_records import (
     not_found,
     operator_facts,
 )
-from checkback.commands.operator_options import (
+from checkback.commands.options import (
     Decorator,
     DurationType,
     ReasonType,
@@ -24,8 +24,14 @@ from checkback.commands.operator_options import (
     operator_option,
     yes_option,
 )
+from checkback.commands.output import (
+    CommandOutput,
+    list_text,
+    output_option,
+    table_text,
+    terminal_text,
+)
 from checkback.commands.settings import settings_options
-from checkback.commands.table import list_text, table_text, terminal_text
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
 from checkback.operations.resending import (

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from checkback.commands.core import CommandOutput, output_option
+from checkback.commands.output import CommandOutput, output_option
 from checkback.commands.settings import every_setting_options
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java

@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import click
 
-from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
+from checkback.commands.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.output import CommandOutput, output_option, terminal_text
 from checkback.commands.settings import settings_options
-from checkback.commands.table import terminal_text
 from checkback.deploy.topics import TopicReport, create_topics
 from checkback.protocol.configuration import Settings
 

@@ -8,15 +8,17 @@ from typing import Any
 
 import click
 
-from checkback.commands.core import EXIT_FOUND, EXIT_OK, CommandOutput, output_option
-from checkback.commands.operator_options import (
-    DurationType,
-    open_finder,
-    operator_option,
-    yes_option,
+from checkback.commands.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.options import DurationType, open_finder, operator_option, yes_option
+from checkback.commands.output import (
+    CommandOutput,
+    output_option,
+    table_text,
+    terminal_columns,
+    terminal_text,
+    wrapped,
 )
 from checkback.commands.settings import settings_options
-from checkback.commands.table import table_text, terminal_columns, terminal_text, wrapped
 from checkback.operations.history import HistoryEvent, TransactionHistory
 from checkback.operations.resolving import Aftermath, Resolver, manual_op, pending_one
 from checkback.operations.signing import operator_signer

@@ -22,8 +22,7 @@ from tests.integration.tenants import (
 )
 
 from checkback.client import LocalTransactionState, Message, TransactionMQProducer
-from checkback.commands.core import LazyGroup, execute
-from checkback.commands.nouns import NOUNS
+from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.security import SignatureAlgorithm
 from checkback.streaming.access_table import Pads

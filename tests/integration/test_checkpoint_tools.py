@@ -32,8 +32,7 @@ from tests.integration.shared_jvm import SharedJvm
 from checkback.checkpoints.identity import CheckpointIdentity
 from checkback.checkpoints.state_rows import read_state
 from checkback.checkpoints.store import CheckpointStore
-from checkback.commands.core import LazyGroup
-from checkback.commands.nouns import NOUNS
+from checkback.commands.app import NOUNS, LazyGroup
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.operations import pending_transactions
 from checkback.operations.checkpoint.inspection import inspect, state_figures

@@ -19,8 +19,7 @@ from tests.integration.guarded import ADMIN, Acls, guarded_broker, login, needed
 from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.commands.core import LazyGroup, execute
-from checkback.commands.nouns import NOUNS
+from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.operations.scanning import TopicScanner
 from checkback.protocol.connection import confluent_settings

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from tests.integration.running import Topics, wait_until
 
-from checkback.commands.core import LazyGroup, execute
-from checkback.commands.nouns import NOUNS
+from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import find_topics
 from checkback.operations.publishing import publish_rules

@@ -9,8 +9,8 @@ import pytest
 from click import Command
 
 from checkback.checkpoints.running import told_as_running
+from checkback.commands.app import execute
 from checkback.commands.checkpoint import rebuild, repartition
-from checkback.commands.core import execute
 
 USED_WRONGLY = 2
 REFUSED = 4

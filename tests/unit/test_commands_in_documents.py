@@ -10,8 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from checkback.commands.core import LazyGroup
-from checkback.commands.nouns import NOUNS
+from checkback.commands.app import NOUNS, LazyGroup
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(

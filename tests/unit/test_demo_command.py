@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from checkback.commands import demo
-from checkback.commands.core import execute
+from checkback.commands.app import execute
 from checkback.demo.audit import AuditFinding, AuditFindingKind, Evidence
 from checkback.demo.demonstration import Demonstration
 from checkback.demo.fate_table import DemoReport, fate_lines

@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 from rich.console import Console
 
-from checkback.commands.core import CommandOutput
 from checkback.commands.demo import _show
+from checkback.commands.output import CommandOutput
 from checkback.demo import demonstration
 from checkback.demo.demonstration import Demonstration
 from checkback.demo.fate_table import DemoReport, FateLine

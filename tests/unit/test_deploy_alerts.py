@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from checkback.commands.core import LazyGroup, execute
+from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.commands.docs import pages
-from checkback.commands.nouns import NOUNS
 
 ROOT = Path(__file__).parents[2]
 PAGE = "https://docs.example.org/operating/alerts.html"

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from checkback.commands.core import LazyGroup, execute
+from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.commands.docs import pages
-from checkback.commands.nouns import NOUNS
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/__init__.py"))

@@ -12,9 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from checkback.checkpoints.access_versions import AccessVersion
-from checkback.commands import core
-from checkback.commands.core import LazyGroup
-from checkback.commands.nouns import NOUNS
+from checkback.commands import errors
+from checkback.commands.app import NOUNS, LazyGroup
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, OperationalError, UsageError
 from checkback.streaming.access_watch import change_facts
@@ -81,7 +80,7 @@ def options_of(name: str) -> set[str]:
 
 def test_readers_are_told_every_exit_code_in_both_places() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
-    codes = {value for name, value in vars(core).items() if name.startswith("EXIT_")}
+    codes = {value for name, value in vars(errors).items() if name.startswith("EXIT_")}
     codes |= {one.exit_code for one in (UsageError, OperationalError, CheckpointError)}
 
     for text in (TEXT, readme):

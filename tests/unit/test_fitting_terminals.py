@@ -11,9 +11,9 @@ from tests.unit.operations.records import half
 
 from checkback.commands import checkpoint, discarded
 from checkback.commands.acl import command, decision_text
+from checkback.commands.app import execute
 from checkback.commands.checkpoint import inspection_text, verification_text
-from checkback.commands.core import CommandOutput, execute
-from checkback.commands.table import terminal_text, wrapped
+from checkback.commands.output import CommandOutput, terminal_text, wrapped
 from checkback.operations.checkpoint.verification import Problem, Verification
 from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.positions import Position

@@ -20,9 +20,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pyspark.errors import PySparkRuntimeError
 
-from checkback.commands import core
-from checkback.commands.error_document import asks_for_json
-from checkback.commands.foreign_errors import explained
+from checkback.commands.app import execute
+from checkback.commands.errors import EXIT_DEFECT, asks_for_json, explained
+from checkback.commands.output import CommandOutput, output_option
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,
@@ -111,11 +111,11 @@ def test_a_defect_stays_one(raised: Exception) -> None:
 
 def test_a_defect_is_json_where_json_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     @click.command()
-    @core.output_option
-    def broken(output: core.CommandOutput) -> None:
+    @output_option
+    def broken(output: CommandOutput) -> None:
         raise KeyError("odd")
 
-    assert core.execute(broken, ["--output", "json"]) == core.EXIT_DEFECT
+    assert execute(broken, ["--output", "json"]) == EXIT_DEFECT
     told = capsys.readouterr().err
     assert '"kind": "Defect"' in told
     assert '"exit_code": 70' in told

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.commands.core import execute
+from checkback.commands.app import execute
 from checkback.commands.jars import command
 from checkback.deploy.jars import USUAL_CONFS, ensure_jars, jar_paths, read_lock
 

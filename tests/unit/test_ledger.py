@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 from tests.unit.ledger_pending import read_pending
 
-from checkback.commands.core import LazyGroup
-from checkback.commands.nouns import NOUNS
+from checkback.commands.app import NOUNS, LazyGroup
 from checkback.protocol.errors import (
     CheckpointError,
     ConfigurationError,

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from checkback.commands.core import EXIT_OK, CommandOutput, execute
+from checkback.commands.app import execute
+from checkback.commands.errors import EXIT_OK
+from checkback.commands.output import CommandOutput
 from checkback.commands.run import REPLACE_LINE, TerminalLines, command, losing_lines
 from checkback.streaming.progress import Progress
 

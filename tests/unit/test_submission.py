@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 import checkback
-from checkback.commands.core import Frame
 from checkback.commands.deploy import command
+from checkback.commands.output import Frame
 from checkback.deploy import jars, pack
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError

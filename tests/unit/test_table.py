@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from checkback.commands.output import list_text, table_text, terminal_columns
 from checkback.commands.pending import HEADINGS
-from checkback.commands.table import list_text, table_text, terminal_columns
 from checkback.commands.tx import history_text
 from checkback.operations.history import HistoryEvent, TransactionHistory
 from checkback.operations.positions import Position

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from checkback.commands import tx
-from checkback.commands.core import CommandOutput, execute
+from checkback.commands.app import execute
+from checkback.commands.output import CommandOutput
 from checkback.operations.history import TransactionHistory
 from checkback.operations.positions import Position
 from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE as COMMIT

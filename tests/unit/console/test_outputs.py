@@ -16,9 +16,8 @@ from tests.unit.console.console_stage import NOW_MS, MadeUpFacts, make_stage
 
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.running import told_as_running
+from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.commands.console import audit_text
-from checkback.commands.core import LazyGroup, execute
-from checkback.commands.nouns import NOUNS
 from checkback.console import kafka_facts
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.history import FigureSampler, History

@@ -12,7 +12,7 @@ from tests.unit.operations.records import NAMES, discarded, half, record
 
 from checkback.commands import discarded as discarded_commands
 from checkback.commands import refused as refused_commands
-from checkback.commands.core import execute
+from checkback.commands.app import execute
 from checkback.commands.kept_records import content_data, content_rows, operator_facts
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
@@ -100,6 +100,7 @@ def test_each_option_of_a_filter_chooses(
 def test_a_record_commands_no_terminal_and_adds_no_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     at, evil = Position(1, 9), "\x1b[2Jevil\n\u202e"
     odd = half(evil, group=evil, topic=evil, at=at)
     headers = refused_headers(odd.headers, RefusedReason.REAL_TOPIC_MISSING, NAMES.half, *odd.at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.operations.records import NAMES, half, record
 
-from checkback.commands.core import execute
+from checkback.commands.app import execute
 from checkback.commands.refused import command, name_of
 from checkback.operations.history import refused_event
 from checkback.operations.positions import Position

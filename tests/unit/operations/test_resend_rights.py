@@ -14,7 +14,7 @@ import pytest
 from tests.unit.operations.records import NAMES, half, record
 
 from checkback.commands import refused
-from checkback.commands.core import execute
+from checkback.commands.app import execute
 from checkback.console.actions import Resend, Wish
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.pending_view import PendingView

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.commands.core import execute
+from checkback.commands.app import execute
 from checkback.commands.pending import command as pending_command
 from checkback.operations import pending_transactions
 from checkback.sinks.kafka.lookup import SILENCE_POLLS_MAX

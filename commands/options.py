@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from checkback.commands.scan_progress import scan_progress
+from checkback.commands.output import scan_progress
 from checkback.operations import transactions
 from checkback.operations.scanning import TopicScanner
 from checkback.operations.transactions import TransactionFinder
@@ -54,26 +54,6 @@ class ReasonType(click.ParamType[str]):
             says = f"{value!r} is no reason.{meant} `checkback docs protocol` lists them."
             self.fail(says, param, ctx)
         return name
-
-
-def listing_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose pending halves: age in milliseconds, group, and how many."""
-    options: list[Decorator] = [
-        click.option(
-            "--older-than", type=DurationType(), help="Only halves of at least this age: 10m, 2h."
-        ),
-        click.option("--group", help="Only halves of this producer group."),
-        click.option(
-            "--limit",
-            type=click.IntRange(min=1),
-            default=100,
-            show_default=True,
-            help="At most this many.",
-        ),
-    ]
-    for option in reversed(options):
-        function = option(function)
-    return function
 
 
 def operator_option(function: Callable[..., Any]) -> Callable[..., Any]:

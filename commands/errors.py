@@ -1,4 +1,4 @@
-"""Translate errors of libraries into Checkback's: a sentence for the user instead of a trace.
+"""Exit codes, errors as JSON, and a sentence for the user instead of a library's trace.
 
 A library's exception that reaches the command line has one of three causes: a setting that the
 library rejects, a problem in the environment, or a defect of Checkback. This module explains the
@@ -11,7 +11,9 @@ installed.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 from checkback.protocol.errors import (
@@ -21,6 +23,13 @@ from checkback.protocol.errors import (
     OperationalError,
     PrerequisiteError,
 )
+
+EXIT_OK: Final = 0
+EXIT_FOUND: Final = 1
+"""Done, and the command found something: an audit fails, a topic differs from its plan."""
+EXIT_DEFECT: Final = 70
+EXIT_INTERRUPTED: Final = 130
+EXIT_WITHOUT_READER: Final = 141
 
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 EXTRAS: Final = {
@@ -40,6 +49,33 @@ EXTRAS: Final = {
     ),
 }  # fmt: skip
 """The modules that each extra brings."""
+
+
+def asks_for_json(arguments: Sequence[str]) -> bool:
+    """Return whether the raw arguments choose JSON: an error may come before click reads them.
+
+    Args:
+        arguments: the command line without the program's name.
+    """
+    return "--output=json" in arguments or ("--output", "json") in pairwise(arguments)
+
+
+def error_document(error: CheckbackError, *, kind: str = "", exit_code: int | None = None) -> str:
+    """Return the JSON object ``{"error": ...}``.
+
+    Args:
+        error: what happened.
+        kind: instead of the name of the error's class.
+        exit_code: instead of the one of the error's class.
+    """
+    document = {
+        "kind": kind or type(error).__name__,
+        "message": error.message,
+        "remedy": error.remedy,
+        "fields": error.fields,
+        "exit_code": error.exit_code if exit_code is None else exit_code,
+    }
+    return json.dumps({"error": document}, default=str)
 
 
 def explained(error: BaseException) -> CheckbackError | None:
