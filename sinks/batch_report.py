@@ -1,11 +1,10 @@
-"""What a sink task tells the driver about its state partition and batch; travels as JSON."""
+"""What a sink task reports to the driver about its state partition and batch."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Final
 
 from checkback.state import Counter as StateCounter
@@ -69,55 +68,9 @@ class BatchReport:
     skipped: bool = False
     refused_groups: Counter[str] = field(default_factory=Counter)
 
-    def to_json(self) -> str:
-        """Return the report as one line."""
-        # asdict would build a Counter from pairs, and so count the pairs (CPython before 3.12).
-        return json.dumps(
-            {
-                "state_partition": self.state_partition,
-                "counts": dict(self.counts),
-                "asked_groups": dict(self.asked_groups),
-                "undelivered_groups": dict(self.undelivered_groups),
-                "refused": dict(self.refused),
-                "refused_groups": dict(self.refused_groups.most_common(GROUPS_TOLD_MAX)),
-                "discarded": dict(self.discarded),
-                "finished": self.finished,
-                "pages": [asdict(page) for page in self.pages],
-                "skipped": self.skipped,
-            }
-        )
-
-    def copy(self) -> BatchReport:
-        """Return a copy; what is counted in it does not change this one."""
-        return BatchReport(
-            self.state_partition,
-            self.counts.copy(),
-            self.asked_groups.copy(),
-            self.undelivered_groups.copy(),
-            self.refused.copy(),
-            self.discarded.copy(),
-            self.finished,
-            self.pages,
-            self.skipped,
-            self.refused_groups.copy(),
-        )
-
-    @classmethod
-    def from_json(cls, text: str) -> BatchReport:
-        """Read a report."""
-        raw = json.loads(text)
-        return cls(
-            raw["state_partition"],
-            Counter(raw["counts"]),
-            Counter(raw["asked_groups"]),
-            Counter(raw["undelivered_groups"]),
-            Counter(raw["refused"]),
-            Counter(raw["discarded"]),
-            raw["finished"],
-            [PageStatus(**page) for page in raw["pages"]],
-            raw["skipped"],
-            Counter(raw["refused_groups"]),
-        )
+    def drop_small_groups(self) -> None:
+        """Keep of the groups of refused records those that are sent on."""
+        self.refused_groups = Counter(dict(self.refused_groups.most_common(GROUPS_TOLD_MAX)))
 
 
 def report_of(state_partition: int, outcomes: Sequence[Outcome]) -> BatchReport:
@@ -141,11 +94,19 @@ def report_of(state_partition: int, outcomes: Sequence[Outcome]) -> BatchReport:
     return report
 
 
-def merged_counts(reports: Iterable[BatchReport]) -> Counter[str]:
-    """Return the counts of all reports together."""
-    total: Counter[str] = Counter()
+def summed(reports: Iterable[BatchReport]) -> BatchReport:
+    """Return the reports of all tasks of a batch as one; its number is -1."""
+    total = BatchReport(-1)
     for report in reports:
-        total.update(report.counts)
+        total.counts.update(report.counts)
+        total.asked_groups.update(report.asked_groups)
+        total.undelivered_groups.update(report.undelivered_groups)
+        total.refused.update(report.refused)
+        total.refused_groups.update(report.refused_groups)
+        total.discarded.update(report.discarded)
+        total.finished = added(total.finished, report.finished)
+        total.pages += report.pages
+        total.skipped |= report.skipped
     return total
 
 

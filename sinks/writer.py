@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -93,13 +94,12 @@ class BatchWriter:
             FencedError: another job writes for the same state partition.
             BrokerError: Kafka did not take what it must take.
         """
-        report = report_of(self.state_partition, outcomes)
         self._known = KnownRejections(is_wary=self._has_stumbled)
         self.directory.expect_change()
         self._lost, self._in_parts = 0, None
         for self._tries in range(1, TRIES + 1):
             try:
-                written = self._try(outcomes, batch_id, first_batch, report)
+                written = self._try(outcomes, batch_id, first_batch)
             except RejectedOutputError as rejected:
                 # When this producer aborted and went on, the broker refused its next sequence
                 # numbers.
@@ -130,9 +130,10 @@ class BatchWriter:
             self._producer.close()
             self._producer = None
 
-    def _try(
-        self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int, report: BatchReport
-    ) -> BatchReport:
+    def _try(self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int) -> BatchReport:
+        # Each try counts again what the sink does, on top of what the pages decided and what the
+        # parts before did.
+        report = deepcopy(self._in_parts) or report_of(self.state_partition, outcomes)
         self._begun_s = None
         producer = self._open(batch_id, first_batch)
         marker, now_ms = producer.marker, int(time.time() * 1_000)
@@ -142,7 +143,7 @@ class BatchWriter:
         has_output = any(len(outcome.action) for outcome in outcomes)
         if not has_output and marker is not None and not marker.is_due_for_renewal(now_ms):
             return report
-        outputs = self._outputs(producer, self._in_parts or report, now_ms)
+        outputs = self._outputs(producer, report, now_ms)
         producer.tracks_records = self._known.is_wary
         rows_done = rows_written(marker, batch_id)
         with self._forwarding(producer, outputs.report) as outputs.forwarding:
@@ -165,7 +166,7 @@ class BatchWriter:
             producer.commit(batch_id, outputs.now_ms)
             return
         producer.commit_part(batch_id, step.rows_done, outputs.now_ms)
-        self._lost, self._in_parts = 0, outputs.report.copy()
+        self._lost, self._in_parts = 0, deepcopy(outputs.report)
 
     def _fence(self, outcomes: Sequence[Outcome], report: BatchReport) -> list[FencedHalf]:
         wanted = fence_lookups(outcomes)
@@ -204,8 +205,7 @@ class BatchWriter:
             self.directory,
             self._known,
             producer.flush,
-            # Each try counts again what the sink does, on top of what the pages decided.
-            report.copy(),
+            report,
             now_ms,
         )
 

@@ -42,9 +42,9 @@ class WriteRequest(NamedTuple):
 
 
 class WriteAnswer(NamedTuple):
-    """What became of a request: a BatchReport in JSON, and the packed ledger rows."""
+    """What became of a request: the report, and the packed ledger rows."""
 
-    report: str
+    report: BatchReport
     ledger: list[bytes]
 
 
@@ -73,7 +73,8 @@ class Writers:
         if request.settings.keeps_ledger:
             return self._write_for_ledger(writer, outcomes, request)
         report = writer.write(outcomes, request.batch_id, request.first_batch)
-        return WriteAnswer(report.to_json(), [])
+        report.drop_small_groups()
+        return WriteAnswer(report, [])
 
     def _write_for_ledger(
         self, writer: BatchWriter, outcomes: Sequence[Outcome], request: WriteRequest
@@ -90,7 +91,8 @@ class Writers:
         forwarder = writer.forwarder if writer.is_native else None
         find_names = None if forwarder is None else forwarder.names
         report, rows = write_noting(outcomes, batch, halves, ops, write, find_names)
-        return WriteAnswer(report.to_json(), list(packed(rows)))
+        report.drop_small_groups()
+        return WriteAnswer(report, list(packed(rows)))
 
     def _writer(self, settings: SinkSettings, state_partition: int) -> BatchWriter:
         key = (settings.query_id, settings.epoch, state_partition)

@@ -104,16 +104,15 @@ class JobMetrics:
         self._watch("checkback_state_bytes", lambda held: held.state_bytes)
         self._watch("checkback_oldest_pending_age_seconds", self._oldest_age_s)
 
-    def add_batch(self, reports: Iterable[BatchReport], took_s: float) -> None:
+    def add_batch(self, report: BatchReport, took_s: float) -> None:
         """Add a batch.
 
         Args:
-            reports: of its tasks.
+            report: of its tasks.
             took_s: how long its job took.
         """
         fill = self._fill
-        for report in reports:
-            self._add_report(report)
+        self._add_report(report)
         fill.add("checkback_batches_total")
         fill.observe("checkback_batch_write_seconds", took_s)
         fill.set("checkback_last_batch_timestamp_seconds", self._now_ms() / 1_000)

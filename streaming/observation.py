@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -88,10 +88,10 @@ class Observation:
         self._levels["spark"] = lambda level: set_spark_level(SPARK_LEVELS.get(level, level))
         self._health.started()
 
-    def batch_written(self, batch_id: int, reports: Sequence[BatchReport], took_s: float) -> None:
+    def batch_written(self, batch_id: int, report: BatchReport, took_s: float) -> None:
         """Note that a batch was written, and what its tasks report."""
         self._health.batch_written()
-        self._metrics.add_batch(reports, took_s)
+        self._metrics.add_batch(report, took_s)
         with log_context(batch_id=batch_id):
             _log.debug("A batch was written in %.3f s", took_s)
 

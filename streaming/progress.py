@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from checkback.metrics.table import RECORD_KINDS
-from checkback.sinks.batch_report import BatchReport, PageStatus, merged_counts
+from checkback.sinks.batch_report import BatchReport, PageStatus
 from checkback.sinks.kafka.unended import ShortTopic
 from checkback.streaming.stalls import Stall
 
@@ -193,20 +193,18 @@ class Progress:
         begun_s = self._begun_s
         return begun_s is not None and now_s - begun_s >= SLOW_S
 
-    def add(self, batch_id: int, reports: list[BatchReport]) -> None:
-        """Add the reports of a batch's tasks."""
-        counts = merged_counts(reports)
+    def add(self, batch_id: int, report: BatchReport) -> None:
+        """Add the report of a batch's tasks."""
         with self._lock:
             self._batch_id, self._begun_s = batch_id, None
             self._batches += 1
-            self._since.update(counts)
-            self.totals.update(counts)
-            for report in reports:
-                self.index.update(report.pages)
-                self._undelivered.update(report.undelivered_groups)
-                self._refused.update(report.refused)
-                self._refused_groups.update(report.refused_groups)
-                self._asked.update(report.asked_groups)
+            self._since.update(report.counts)
+            self.totals.update(report.counts)
+            self.index.update(report.pages)
+            self._undelivered.update(report.undelivered_groups)
+            self._refused.update(report.refused)
+            self._refused_groups.update(report.refused_groups)
+            self._asked.update(report.asked_groups)
 
     def complete(self, statuses: Iterable[PageStatus]) -> None:
         """Add the statuses that the checkpoint held when the job began."""

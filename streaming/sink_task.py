@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from checkback.protocol.errors import OperationalError
 from checkback.sinks.kafka.settings import SinkSettings
@@ -16,10 +17,10 @@ from checkback.sinks.writers import WriteRequest
 from checkback.streaming.python_worker import keep_modules
 
 REPORT_TYPE: Final = StructType(
-    [StructField("report", StringType()), StructField("ledger", BinaryType())]
+    [StructField("report", BinaryType()), StructField("ledger", BinaryType())]
 )
 """Not a text schema, which Spark would parse in every batch."""
-_ARROW_REPORT: Final = pa.schema([("report", pa.string()), ("ledger", pa.binary())])
+_ARROW_REPORT: Final = pa.schema([("report", pa.binary()), ("ledger", pa.binary())])
 
 ArrowBatches = Iterator[pa.RecordBatch]
 
@@ -29,9 +30,9 @@ def sink_function(
 ) -> Callable[[ArrowBatches], ArrowBatches]:
     """Return the function for mapInArrow that writes one batch.
 
-    The function takes rows with a binary column ``outcome``. It returns a row with a BatchReport in
-    JSON and the task's ledger rows, packed by sinks.ledger.rows; more ledger rows follow in rows of
-    their own.
+    The function takes rows with a binary column ``outcome``. It returns a row with a pickled
+    BatchReport and the task's ledger rows, packed by sinks.ledger.rows; more ledger rows follow in
+    rows of their own.
     """
 
     def write(batches: ArrowBatches) -> ArrowBatches:
@@ -58,10 +59,10 @@ def write_partition(
     request = WriteRequest(settings, state_partition, batch_id, first_batch, outcomes)
     answer = SinkProcess.of(state_partition, settings.processes).write(request)
     blobs = answer.ledger
-    yield _row(answer.report, blobs[0] if blobs else None)
+    yield _row(pickle.dumps(answer.report), blobs[0] if blobs else None)
     for blob in blobs[1:]:
         yield _row(None, blob)
 
 
-def _row(report: str | None, blob: bytes | None) -> pa.RecordBatch:
+def _row(report: bytes | None, blob: bytes | None) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"report": report, "ledger": blob}], schema=_ARROW_REPORT)

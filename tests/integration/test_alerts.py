@@ -51,9 +51,9 @@ class ReportingJob:
 
     def batch(self, faults: set[str]) -> None:
         """Report a batch, Spark's progress and a progress line with the faults of these alerts."""
-        reports = [report(faults, self.settings)]
-        self.progress.add(self._batch, reports)
-        self.seen.batch_written(self._batch, reports, 0.01)
+        written = report(faults, self.settings)
+        self.progress.add(self._batch, written)
+        self.seen.batch_written(self._batch, written, 0.01)
         self._batch += 1
         self.seen.beat()
         self.seen.looked(self._spark_progress("CheckbackLag" in faults), 0)

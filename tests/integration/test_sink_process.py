@@ -66,7 +66,7 @@ def test_one_process_writes_batch_after_batch(world: World, sink: SinkProcess) -
 
     answers = [sink.write(part(world, batch_id, batch_id)) for batch_id in range(3)]
 
-    assert [BatchReport.from_json(one.report).counts["finals"] for one in answers] == [1, 1, 1]
+    assert [one.report.counts["finals"] for one in answers] == [1, 1, 1]
     assert sorted(bodies(world)) == [b"one", b"two", b"zero"]
     assert len(listening(sink)) == 1
 
@@ -76,8 +76,8 @@ def test_a_batch_that_is_asked_for_twice_is_written_once(world: World, sink: Sin
 
     first, again = (sink.write(part(world, 0, 0)) for _ in range(2))
 
-    assert not BatchReport.from_json(first.report).skipped
-    assert BatchReport.from_json(again.report).skipped
+    assert not first.report.skipped
+    assert again.report.skipped
     assert bodies(world) == [b"zero"]
 
 
@@ -112,7 +112,7 @@ def test_killed_it_is_started_anew_and_nothing_is_written_twice(
     skipped = sink.write(part(world, 0, 0))
     sink.write(part(world, 1, 1))
 
-    assert BatchReport.from_json(skipped.report).skipped
+    assert skipped.report.skipped
     assert bodies(world) == [b"zero", b"one"]
     assert listening(sink) not in ([], [pid])
 
@@ -129,8 +129,8 @@ def test_it_ends_with_its_owner_and_leaves_nothing_behind(
     assert not sink.address.exists()
 
 
-def fallbacks(report: str) -> int:
-    return BatchReport.from_json(report).counts["native_fallbacks"]
+def fallbacks(report: BatchReport) -> int:
+    return report.counts["native_fallbacks"]
 
 
 def test_what_it_ended_over_is_written_without_its_compiled_part_and_the_next_with_it(
@@ -162,7 +162,7 @@ def test_who_has_no_key_is_not_served(world: World, sink: SinkProcess) -> None:
     with pytest.raises((AuthenticationError, EOFError, OSError)):
         Client(str(sink.address), "AF_UNIX", authkey=b"guessed")
 
-    assert BatchReport.from_json(sink.write(part(world, 0)).report).skipped
+    assert sink.write(part(world, 0)).report.skipped
     assert len(listening(sink)) == 1
 
 

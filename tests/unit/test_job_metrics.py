@@ -10,7 +10,7 @@ import pytest
 
 from checkback.metrics.instruments import COUNTED, Instruments
 from checkback.protocol.configuration import Settings
-from checkback.sinks.batch_report import BatchReport, PageStatus
+from checkback.sinks.batch_report import BatchReport, PageStatus, summed
 from checkback.state.outcome import FINISH_NUMBERS
 from checkback.streaming.job_metrics import JobMetrics, SilentGroups, pending_bound_ms
 from checkback.streaming.offset_publisher import records_behind
@@ -33,8 +33,9 @@ class Story:
         return self.fill.registry.get_sample_value(f"checkback_{name}", labels)
 
     def batch(self, *reports: BatchReport) -> None:
-        self.progress.add(0, list(reports))
-        self.metrics.add_batch(reports, 0.3)
+        total = summed(reports)
+        self.progress.add(0, total)
+        self.metrics.add_batch(total, 0.3)
 
 
 def spark_progress(ends: dict[str, int], latest: dict[str, int]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 
 from checkback.protocol.records import half_headers
 from checkback.sinks import writers
-from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.epoch import begin_epoch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest, Writers
@@ -39,5 +38,5 @@ def test_a_batch_without_the_compiled_part_is_counted_where_it_is_wanted(
         settings = replace(begin_epoch(BARE, 1, (), 0), native_sink=wants_native)
         answer = Writers().write(WriteRequest(settings, 0, 0, 0, [decided.pack()]))
 
-    counts = BatchReport.from_json(answer.report).counts
+    counts = answer.report.counts
     assert (counts["native_fallbacks"], counts["finals"]) == (fallbacks, 1)

@@ -59,7 +59,7 @@ def write(
 ) -> BatchReport:
     decided = page_outcome(0, *((Action.COMMIT, number, 0, number) for number in numbers))
     request = WriteRequest(settings, 0, batch, first_batch, [decided.pack()])
-    return BatchReport.from_json(writers.write(request).report)
+    return writers.write(request).report
 
 
 def marker() -> Marker:

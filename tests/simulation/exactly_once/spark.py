@@ -179,4 +179,4 @@ class Driver:
         except CheckpointError as error:
             run.refused(error, batch)
             raise
-        return BatchReport.from_json(answer.report)
+        return answer.report
