@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import click
@@ -15,9 +15,11 @@ from checkback.commands.settings import every_setting_options
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
-from checkback.streaming.progress_text import is_quiet, line_text
+from checkback.streaming.progress import ProgressLine
+from checkback.streaming.progress_text import event_text, is_quiet, progress_text
 
-Emit = Callable[[str, dict[str, Any]], None]
+Facts = dict[str, Any] | ProgressLine
+Emit = Callable[[str, Facts], None]
 REPLACE_LINE: Final = "\x1b[1A\r\x1b[2K"
 """One line up, then erase it: the terminal's codes."""
 
@@ -42,8 +44,9 @@ def command(settings: Settings, output: CommandOutput) -> None:
     told = CommandOutput(as_json=output.as_json or not sys.stdout.isatty())
     emit = TerminalLines().emit
 
-    def emit_json(event: str, facts: dict[str, Any]) -> None:
-        told.line({"event": event, **facts}, "")
+    def emit_json(event: str, facts: Facts) -> None:
+        fields = asdict(facts) if isinstance(facts, ProgressLine) else facts
+        told.line({"event": event, **fields}, "")
 
     if not told.as_json:
         click.echo("starting Spark: this takes 10 to 30 s; Ctrl-C ends the pipeline")
@@ -53,7 +56,7 @@ def command(settings: Settings, output: CommandOutput) -> None:
 def losing_lines(emit: Emit) -> Emit:
     """Return what drops an event that can't be written: a full disk costs lines, not the job."""
 
-    def emit_or_drop(event: str, facts: dict[str, Any]) -> None:
+    def emit_or_drop(event: str, facts: Facts) -> None:
         try:
             emit(event, facts)
         except BrokenPipeError:
@@ -73,19 +76,23 @@ class TerminalLines:
     """
 
     width: Callable[[], int] = lambda: shutil.get_terminal_size().columns
-    _before: dict[str, Any] | None = None
+    _before: ProgressLine | None = None
     _replaceable_lines: int = 0
 
-    def emit(self, event: str, facts: dict[str, Any]) -> None:
+    def emit(self, event: str, facts: Facts) -> None:
         """Write an event."""
         width = self.width()
-        text = line_text(event, facts, width)
-        lines = text.split("\n")
-        # The terminal breaks a line that is too wide, and then nobody knows how many there are.
+        if not isinstance(facts, ProgressLine):
+            self._write(event_text(event, facts, width).split("\n"), quiet=False)
+            return
+        lines = progress_text(facts, width).split("\n")
+        # The terminal breaks a line that is too wide; then the lines to replace can't be counted.
         fits = all(len(line) <= width for line in lines)
-        quiet = event == "progress" and is_quiet(facts, self._before) and fits
+        self._write(lines, quiet=fits and is_quiet(facts, self._before))
+        self._before = facts
+
+    def _write(self, lines: list[str], *, quiet: bool) -> None:
         begin = REPLACE_LINE * self._replaceable_lines if quiet else ""
-        sys.stdout.write(f"{begin}{text}\n")
+        sys.stdout.write(begin + "\n".join(lines) + "\n")
         sys.stdout.flush()
         self._replaceable_lines = len(lines) if quiet else 0
-        self._before = facts if event == "progress" else self._before

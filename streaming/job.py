@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from threading import Event, Thread
@@ -60,7 +60,7 @@ from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.partition_growth import PartitionGrowth
 from checkback.streaming.pem_files import pem_text
-from checkback.streaming.progress import Progress
+from checkback.streaming.progress import Progress, ProgressLine
 from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
 from checkback.streaming.read_until import ReadUntil
 from checkback.streaming.retried_batch import RetriedBatch, count_start
@@ -77,7 +77,7 @@ from checkback.streaming.verification import RecordVerification
 if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger
 
-Emit = Callable[[str, dict[str, Any]], None]
+Emit = Callable[[str, dict[str, Any] | ProgressLine], None]
 """Takes an event's name and its fields: started, progress, stopped."""
 
 
@@ -334,7 +334,7 @@ class Job:
         line = self.progress.line(now_ms, batch_ms, silent, stalls, short, brokers_answer=answer)
         self._silent = set(silent) if line.pending else set()
         self._observed.line_told(asked, line)
-        self.emit("progress", asdict(line))
+        self.emit("progress", line)
 
     def _looked_at_brokers(
         self, asked: set[str]

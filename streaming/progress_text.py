@@ -1,4 +1,4 @@
-"""What the job tells as text for a terminal: a progress line, or another event."""
+"""Text for a terminal of progress lines and other events of the job."""
 
 from __future__ import annotations
 
@@ -9,33 +9,38 @@ from typing import Any, Final
 
 from checkback.protocol.durations import duration_text
 from checkback.protocol.printable import printable
-from checkback.sinks.kafka.unended import ShortTopic, what_brings_back
-from checkback.streaming.stalls import Stall
+from checkback.sinks.kafka.unended import what_brings_back
+from checkback.streaming.progress import ProgressLine
 
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
 GROUPS_NAMED_MAX: Final = 10
 GAP: Final = "  "
 
 
-def line_text(event: str, facts: Mapping[str, Any], width: int = 80) -> str:
-    """Return an event as text for a terminal: started, progress (a ProgressLine) or another.
+def event_text(event: str, facts: Mapping[str, Any], width: int = 80) -> str:
+    """Return an event other than progress as text for a terminal.
 
     Args:
         event: its name.
         facts: its fields.
+        width: columns; a longer text goes on in further lines, between words. No name is broken.
+    """
+    return "\n".join(_folded(_sentence(event, facts), width))
+
+
+def progress_text(line: ProgressLine, width: int = 80) -> str:
+    """Return a progress line as text for a terminal.
+
+    Args:
+        line: the line.
         width: columns; a longer text goes on in further lines: between two of its parts, and
             between words of a part that is too long for a line. No name is broken.
     """
-    sentence = _sentence(event, facts)
-    if sentence is not None:
-        return "\n".join(_folded(sentence, width))
-    parts = [*_work(facts), *_warnings(facts)]
-    clock = time.strftime("%H:%M:%S", time.localtime(facts["time_ms"] / 1_000))
-    return _in_lines(clock, parts, width)
+    clock = time.strftime("%H:%M:%S", time.localtime(line.time_ms / 1_000))
+    return _in_lines(clock, [*_work(line), *_warnings(line)], width)
 
 
-def _sentence(event: str, facts: Mapping[str, Any]) -> str | None:
-    """Return an event other than progress as one line, however wide; None for progress."""
+def _sentence(event: str, facts: Mapping[str, Any]) -> str:
     if event == "started":
         return (
             f"started {facts['application_id']}: {facts['state_partitions']} state partitions, "
@@ -49,70 +54,61 @@ def _sentence(event: str, facts: Mapping[str, Any]) -> str | None:
         )
     if event == "access_rules_broken":
         return f"ACCESS RULES BROKEN, the older ones stay in force: {facts['problem']}"
-    if event == "stopped":
-        return f"stopped after batch {_or_dash(facts['batch_id'])}"
-    return None
+    return f"stopped after batch {_or_dash(facts['batch_id'])}"
 
 
-def is_quiet(facts: Mapping[str, Any], before: Mapping[str, Any] | None = None) -> bool:
-    """Return whether nothing happened since, and nothing new is amiss.
-
-    Args:
-        facts: a progress line's.
-        before: those of the line before it.
-    """
-    if any(facts["counts"].get(name) for name in SHOWN_COUNTS) or facts["refused"]:
+def is_quiet(line: ProgressLine, before: ProgressLine | None = None) -> bool:
+    """Return whether nothing happened since the line before, and nothing new is amiss."""
+    if any(line.counts.get(name) for name in SHOWN_COUNTS) or line.refused:
         return False
-    return _amiss(facts) == ([] if before is None else _amiss(before))
+    return _amiss(line) == ([] if before is None else _amiss(before))
 
 
-def _amiss(facts: Mapping[str, Any]) -> list[tuple[str, object]]:
+def _amiss(line: ProgressLine) -> list[tuple[str, object]]:
     """Return what a line warns of, without durations and numbers."""
     found: dict[str, Sequence[object]] = {
-        "brokers silent": [] if facts.get("brokers_answer", True) else [True],
-        "checks waiting": [True] if facts["check_backlog"] else [],
-        "checks undelivered": sorted(facts["undelivered_groups"]),
-        "nobody answers": facts["groups_without_members"],
-        "short of replicas": [one["topic"] for one in facts.get("short_topics", ())],
-        "stalled": [(one["topic"], one["partition"]) for one in facts.get("stalls", ())],
+        "brokers silent": [] if line.brokers_answer else [True],
+        "checks waiting": [True] if line.check_backlog else [],
+        "checks undelivered": sorted(line.undelivered_groups),
+        "nobody answers": line.groups_without_members,
+        "short of replicas": [short.topic for short in line.short_topics],
+        "stalled": [(stall.topic, stall.partition) for stall in line.stalls],
     }
-    return [(what, one) for what, those in found.items() for one in those]
+    return [(what, place) for what, places in found.items() for place in places]
 
 
-def _work(facts: Mapping[str, Any]) -> list[str]:
+def _work(line: ProgressLine) -> list[str]:
     """Return what was done and what is pending, without what is zero."""
-    batch_ms, oldest_ms = facts["batch_ms"], facts["oldest_pending_ms"]
-    took = "" if batch_ms is None else f" ({duration_text(batch_ms)})"
-    parts = [f"batch {_or_dash(facts['batch_id'])}{took}"]
-    if facts["events_per_s"] >= 0.5:
-        parts.append(f"{facts['events_per_s']:,.0f} events/s")
-    counts = {name: facts["counts"].get(name, 0) for name in SHOWN_COUNTS}
+    took = "" if line.batch_ms is None else f" ({duration_text(line.batch_ms)})"
+    parts = [f"batch {_or_dash(line.batch_id)}{took}"]
+    if line.events_per_s >= 0.5:
+        parts.append(f"{line.events_per_s:,.0f} events/s")
+    counts = {name: line.counts.get(name, 0) for name in SHOWN_COUNTS}
     parts += [f"{name} {count:,}" for name, count in counts.items() if count]
-    parts.append(f"pending {facts['pending']:,}" if facts["pending"] else "nothing pending")
-    if oldest_ms is not None:
-        parts.append(f"oldest {duration_text(oldest_ms)}")
+    parts.append(f"pending {line.pending:,}" if line.pending else "nothing pending")
+    if line.oldest_pending_ms is not None:
+        parts.append(f"oldest {duration_text(line.oldest_pending_ms)}")
     return parts
 
 
-def _warnings(facts: Mapping[str, Any]) -> list[str]:
-    parts = [] if facts.get("brokers_answer", True) else ["the brokers do not answer"]
-    if facts["check_backlog"]:
-        parts.append(f"checks waiting {facts['check_backlog']:,}")
-    if facts["refused"]:
-        named = (f"{name} {number:,}" for name, number in sorted(facts["refused"].items()))
+def _warnings(line: ProgressLine) -> list[str]:
+    parts = [] if line.brokers_answer else ["the brokers do not answer"]
+    if line.check_backlog:
+        parts.append(f"checks waiting {line.check_backlog:,}")
+    if line.refused:
+        named = (f"{name} {number:,}" for name, number in sorted(line.refused.items()))
         parts.append(f"refused: {', '.join(named)}")
-        by_group = facts.get("refused_groups", {}).items()
+        by_group = line.refused_groups.items()
         groups = ", ".join(f"{_shown(name)} {number:,}" for name, number in by_group)
         if groups:
             parts.append(f"most of them of group {groups}")
-    if facts["undelivered_groups"]:
-        parts.append(f"checks undelivered to {_named(sorted(facts['undelivered_groups']))}")
-    if facts["groups_without_members"]:
-        parts.append(f"nobody answers for {_named(facts['groups_without_members'])}")
-    stalls = [Stall(**stall) for stall in facts.get("stalls", ())]
-    parts += [f"{stall.says()}. {stall.remedy('')}" for stall in stalls]
-    short = [ShortTopic(**one) for one in facts.get("short_topics", ())]
-    parts += [f"waits for replicas: {what_brings_back(short)}"] if short else []
+    if line.undelivered_groups:
+        parts.append(f"checks undelivered to {_named(sorted(line.undelivered_groups))}")
+    if line.groups_without_members:
+        parts.append(f"nobody answers for {_named(line.groups_without_members)}")
+    parts += [f"{stall.says()}. {stall.remedy('')}" for stall in line.stalls]
+    if line.short_topics:
+        parts.append(f"waits for replicas: {what_brings_back(line.short_topics)}")
     return parts
 
 

@@ -13,7 +13,6 @@ from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.ports import free_ports
 from checkback.operations.doctor import Doctor
-from checkback.streaming.progress_text import line_text
 from checkback.streaming.stalls import Stall, StallWatch
 
 
@@ -95,5 +94,4 @@ def stall_of(pipeline: Pipeline) -> Stall:
         line = pipeline.wait_for("progress")
         if line["stalls"]:
             [stall] = line["stalls"]
-            assert Stall(**stall).remedy("") in " ".join(line_text("progress", line).split())
             return Stall(**stall)

@@ -46,7 +46,7 @@ class EndingQuery:
 def watch(failure: StreamingQueryException | None, *, stop: bool) -> list[str]:
     told: list[str] = []
 
-    def emit(event: str, _: dict[str, Any]) -> None:
+    def emit(event: str, _: object) -> None:
         told.append(event)
 
     job = Job(Settings(bootstrap_servers="127.0.0.1:1"), list[Path](), emit)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import replace
 
 import pytest
 
 from checkback.sinks.batch_report import BatchReport, PageStatus, summed
 from checkback.sinks.kafka.unended import ShortTopic
 from checkback.streaming.progress import SLOW_S, PendingIndex, Progress
-from checkback.streaming.progress_text import is_quiet, line_text
+from checkback.streaming.progress_text import event_text, is_quiet, progress_text
 
 
 def report(*pages: PageStatus, **counts: int) -> BatchReport:
@@ -75,7 +75,7 @@ def test_the_backlog_of_checks_counts_pages_that_sleep_until_their_turn() -> Non
     progress.add(1, report(PageStatus(0, 0, 50, 1)))
 
     assert before.check_backlog == 42
-    assert "checks waiting 42" in line_text("progress", asdict(before))
+    assert "checks waiting 42" in progress_text(before)
     assert progress.line(2_000, 10).check_backlog == 2
 
 
@@ -87,18 +87,18 @@ def test_asked_groups_are_handed_over_once_and_silent_ones_named() -> None:
 
     assert progress.take_asked_groups() == {"orders", "billing"}
     assert progress.take_asked_groups() == set()
-    text = line_text("progress", asdict(progress.line(1, None, ["billing"])))
+    text = progress_text(progress.line(1, None, ["billing"]))
     assert text.endswith("nobody answers for billing")
 
 
 def test_the_line_for_a_terminal_names_groups_without_a_check_topic() -> None:
     progress = Progress()
-    quiet = line_text("progress", asdict(progress.line(0, None)))
+    quiet = progress_text(progress.line(0, None))
     lost = report(finals=1_234)
     lost.undelivered_groups["billing"] = 1
     progress.add(7, lost)
 
-    loud = line_text("progress", asdict(progress.line(2_000, 410)))
+    loud = progress_text(progress.line(2_000, 410))
 
     assert quiet[8:] == "  batch -  nothing pending"
     assert "  batch 7 (410ms)  finals 1,234  nothing pending" in loud
@@ -110,7 +110,7 @@ def test_a_line_breaks_between_its_parts_where_the_terminal_ends() -> None:
     names = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
     progress.add(7, report(**dict.fromkeys(names, 1_234_567)))
 
-    lines = line_text("progress", asdict(progress.line(2_000, 410)), 80).splitlines()
+    lines = progress_text(progress.line(2_000, 410), 80).splitlines()
 
     assert max(map(len, lines)) <= 80
     assert len(lines) > 1
@@ -119,9 +119,9 @@ def test_a_line_breaks_between_its_parts_where_the_terminal_ends() -> None:
 
 def test_a_part_wider_than_the_terminal_breaks_between_names_and_never_in_one() -> None:
     names = [f"orders-service-of-team-{number}-in-production" for number in range(6)]
-    loud = asdict(Progress().line(2_000, 410, names))
+    loud = Progress().line(2_000, 410, names)
 
-    lines = line_text("progress", loud, 80).splitlines()
+    lines = progress_text(loud, 80).splitlines()
 
     assert max(map(len, lines)) <= 80
     assert lines[0][8:] == "  batch - (410ms)  nothing pending"
@@ -134,10 +134,10 @@ def test_a_part_wider_than_the_terminal_breaks_between_names_and_never_in_one() 
 
 def test_a_part_after_a_wide_one_goes_on_where_that_ends() -> None:
     groups = ["billing-service-of-the-first-team", "orders-service-of-the-second-team"]
-    facts = {**asdict(Progress().line(2_000, 410, ["g"])),
-             "undelivered_groups": dict.fromkeys(groups, 1)}  # fmt: skip
+    line = Progress().line(2_000, 410, ["g"])
+    line = replace(line, undelivered_groups=dict.fromkeys(groups, 1))
 
-    lines = line_text("progress", facts, 80).splitlines()
+    lines = progress_text(line, 80).splitlines()
 
     assert lines[1:] == [
         " " * 10 + "checks undelivered to billing-service-of-the-first-team,",
@@ -149,7 +149,7 @@ def test_a_part_after_a_wide_one_goes_on_where_that_ends() -> None:
 def test_a_name_wider_than_the_terminal_stays_whole(width: int) -> None:
     name = "x" * 60
 
-    assert name in line_text("progress", asdict(Progress().line(0, None, [name])), width)
+    assert name in progress_text(Progress().line(0, None, [name]), width)
 
 
 def test_what_a_start_and_broken_rules_say_fits_the_terminal() -> None:
@@ -158,8 +158,8 @@ def test_what_a_start_and_broken_rules_say_fits_the_terminal() -> None:
              "checkpoint": path, "access_control": "off"}  # fmt: skip
     problem = "line 3: The secret has 5 characters. " * 4
 
-    started = line_text("started", facts, 90).splitlines()
-    broken = line_text("access_rules_broken", {"problem": problem}, 80).splitlines()
+    started = event_text("started", facts, 90).splitlines()
+    broken = event_text("access_rules_broken", {"problem": problem}, 80).splitlines()
 
     assert started == [
         "started orders-and-payments: 16 state partitions, checkpoint",
@@ -167,17 +167,17 @@ def test_what_a_start_and_broken_rules_say_fits_the_terminal() -> None:
         "  access control off",
     ]
     assert max(map(len, broken)) <= 80
-    assert line_text("started", facts, 1_000).count("\n") == 0
+    assert event_text("started", facts, 1_000).count("\n") == 0
 
 
 def test_a_line_is_quiet_if_nothing_happened_and_nobody_is_missing() -> None:
     progress = Progress()
-    nothing = asdict(progress.line(0, None))
+    nothing = progress.line(0, None)
     progress.add(7, report(finals=1))
 
     assert is_quiet(nothing)
-    assert not is_quiet({**nothing, "groups_without_members": ["g"]})
-    assert not is_quiet(asdict(progress.line(2_000, 410)))
+    assert not is_quiet(replace(nothing, groups_without_members=["g"]))
+    assert not is_quiet(progress.line(2_000, 410))
 
 
 def test_what_the_checkpoint_held_is_older_than_any_report() -> None:
@@ -226,7 +226,7 @@ def test_the_line_says_why_records_were_refused() -> None:
     line = progress.line(1_000, 10)
 
     assert line.refused == {"REAL_TOPIC_MISSING": 2, "OP_WITHOUT_HALF": 1}
-    assert "refused: OP_WITHOUT_HALF 1, REAL_TOPIC_MISSING 2" in line_text("progress", asdict(line))
+    assert "refused: OP_WITHOUT_HALF 1, REAL_TOPIC_MISSING 2" in progress_text(line)
     assert progress.line(2_000, 10).refused == {}
 
 
@@ -241,7 +241,7 @@ def test_the_line_names_the_groups_that_most_refused_records_are_of() -> None:
     line = progress.line(1_000, 10)
 
     assert line.refused_groups == {"g39": 39, "g38": 38, "g37": 37}
-    text = line_text("progress", asdict(line), width=1_000)
+    text = progress_text(line, width=1_000)
     assert "refused: OP_PAGES_EXCEEDED 90  most of them of group g39 39, g38 38, g37 37" in text
     assert progress.line(2_000, 10).refused_groups == {}
 
@@ -253,11 +253,11 @@ def test_groups_that_anybody_names_neither_fill_the_line_nor_command_the_termina
     lost.undelivered_groups["\x1b[2Jevil\n"] = 5
     progress.add(7, lost)
 
-    line = asdict(progress.line(2_000, 410))
-    text = line_text("progress", line)
+    line = progress.line(2_000, 410)
+    text = progress_text(line)
 
-    assert len(line["undelivered_groups"]) == 100
-    assert line["undelivered_groups"]["\x1b[2Jevil\n"] == 5
+    assert len(line.undelivered_groups) == 100
+    assert line.undelivered_groups["\x1b[2Jevil\n"] == 5
     assert "checks undelivered to \\x1b[2Jevil\\n, g000, g001" in text
     assert "and 90 more" in text
     assert "\x1b" not in text
@@ -265,8 +265,8 @@ def test_groups_that_anybody_names_neither_fill_the_line_nor_command_the_termina
 
 def test_a_line_names_the_topics_whose_replicas_a_batch_waits_for() -> None:
     short = [ShortTopic(f"t{number:02}", "partition 0 has no leader") for number in range(12)]
-    waiting = asdict(Progress().line(0, None, (), (), short))
-    text = line_text("progress", waiting, 200)
+    waiting = Progress().line(0, None, (), (), short)
+    text = progress_text(waiting, 200)
 
     assert (
         "waits for replicas: bring back the brokers of t00 (partition 0 has no leader), t01" in text

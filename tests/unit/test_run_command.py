@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -13,11 +13,11 @@ from checkback.commands.app import execute
 from checkback.commands.errors import EXIT_OK
 from checkback.commands.output import CommandOutput
 from checkback.commands.run import REPLACE_LINE, TerminalLines, command, losing_lines
-from checkback.streaming.progress import Progress
+from checkback.streaming.progress import Progress, ProgressLine
 
 
-def facts(**changes: Any) -> dict[str, Any]:
-    return {**asdict(Progress().line(0, None)), **changes}
+def line(**changes: Any) -> ProgressLine:
+    return replace(Progress().line(0, None), **changes)
 
 
 def test_a_line_without_news_takes_the_place_of_the_one_before_it(
@@ -26,7 +26,7 @@ def test_a_line_without_news_takes_the_place_of_the_one_before_it(
     lines = TerminalLines(lambda: 80)
 
     for change in ({}, {"batch_id": 1}, {"counts": {"finals": 3}}, {"batch_id": 3}):
-        lines.emit("progress", facts(**change))
+        lines.emit("progress", line(**change))
 
     first, second, third, fourth, _ = capsys.readouterr().out.split("\n")
     assert second.startswith(REPLACE_LINE)
@@ -41,7 +41,7 @@ def test_a_warning_that_lasts_is_written_in_place(capsys: pytest.CaptureFixture[
 
     written = []
     for change in ({}, alone, alone, alone, {}):
-        lines.emit("progress", facts(**change))
+        lines.emit("progress", line(**change))
         written.append(capsys.readouterr().out)
 
     erased = [text.count(REPLACE_LINE) for text in written]
@@ -79,23 +79,23 @@ class FullDisk(io.StringIO):
 def test_a_full_disk_under_the_output_costs_lines_and_not_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def as_json(event: str, told: dict[str, Any]) -> None:
-        CommandOutput(as_json=True).line({"event": event, **told}, "")
+    def as_json(event: str, told: Any) -> None:
+        CommandOutput(as_json=True).line({"event": event, **asdict(told)}, "")
 
     file = FullDisk()
     monkeypatch.setattr("sys.stdout", file)
     for emit in (losing_lines(as_json), losing_lines(TerminalLines(lambda: 80).emit)):
         file.is_full = True
-        emit("progress", facts(batch_id=1))
+        emit("progress", line(batch_id=1))
         file.is_full = False
-        emit("progress", facts(batch_id=2))
+        emit("progress", line(batch_id=2))
 
     assert '"batch_id": 2' in file.getvalue()
     assert "batch 2" in file.getvalue()
 
 
 def test_whoever_stops_reading_the_output_ends_the_job() -> None:
-    def closed(_: str, __: dict[str, Any]) -> None:
+    def closed(_: str, __: object) -> None:
         raise BrokenPipeError
 
     with pytest.raises(BrokenPipeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka import listed_offsets
 from checkback.streaming import stalls
 from checkback.streaming.progress import Progress
-from checkback.streaming.progress_text import is_quiet, line_text
+from checkback.streaming.progress_text import is_quiet, progress_text
 from checkback.streaming.stalls import Stall, StallHistory, StallWatch, named
 
 HALF, OP = ("half", 0), ("op", 1)
@@ -51,16 +51,16 @@ def test_a_line_says_while_the_brokers_do_not_answer(monkeypatch: pytest.MonkeyP
 
     assert watch.look() == []
     assert not watch.brokers_answer
-    down = asdict(replace(line, brokers_answer=watch.brokers_answer))
-    assert "the brokers do not answer" in line_text("progress", down)
+    down = replace(line, brokers_answer=watch.brokers_answer)
+    assert "the brokers do not answer" in progress_text(down)
     assert not is_quiet(down)
-    assert "brokers" not in line_text("progress", asdict(line))
+    assert "brokers" not in progress_text(line)
 
 
 def test_a_stall_is_in_the_line_with_whom_it_is_to_be_blamed_on() -> None:
     stall = Stall("half", 0, 5, 7, 15, 42, "batch-loader")
     line = Progress().line(0, None, (), [stall])
-    text = line_text("progress", asdict(line), width=200)
+    text = progress_text(line, width=200)
 
     assert "half-0 has stood still at offset 5 for 15s: producer 42 (batch-loader)" in text
     assert "abort --topic half --partition 0 --start-offset 5`." in " ".join(text.split())
