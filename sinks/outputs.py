@@ -110,7 +110,7 @@ class BatchOutputs:
 
     def __post_init__(self) -> None:
         self._names = self.settings.topics
-        interval_ms, wary = self.settings.check_interval_ms, self.known.is_wary
+        interval_ms, wary = self.settings.pipeline.check_interval_ms, self.known.is_wary
         self._router = Router(self._names, self._find, self.now_ms, interval_ms, wary)
 
     def of(

@@ -57,7 +57,7 @@ def serve(address: str, owner_pid: int) -> None:
 
 def _answer(connection: Connection, writers: Writers) -> None:
     request: WriteRequest = connection.recv()
-    write_log_lines(request.settings.log_format, request.settings.log_level)
+    write_log_lines(request.settings.pipeline.log_format, request.settings.pipeline.log_level)
     with log_context(batch_id=request.batch_id, state_partition=request.state_partition):
         connection.send(_written(request, writers))
 

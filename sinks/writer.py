@@ -185,7 +185,7 @@ class BatchWriter:
         # Kafka does not say which of the forwarded finals it rejected: only the commit fails. The
         # next try sends them in Python, and learns which they were.
         if self.forwarder is None or not self.is_native or self._tries > 1 or self._known.is_wary:
-            if self.settings.native_sink:
+            if self.settings.pipeline.native_sink:
                 report.counts["native_fallbacks"] += 1
             yield None
             return

@@ -70,7 +70,7 @@ class Writers:
         writer = self._writer(request.settings, request.state_partition)
         writer.is_native = request.is_native
         outcomes = [Outcome.unpack(blob) for blob in request.outcomes]
-        if request.settings.keeps_ledger:
+        if request.settings.pipeline.ledger:
             return self._write_for_ledger(writer, outcomes, request)
         report = writer.write(outcomes, request.batch_id, request.first_batch)
         report.drop_small_groups()
@@ -117,7 +117,7 @@ class Writers:
         return OpTopics(self._reader(settings, topics.op), self._reader(settings, topics.direct_op))
 
     def _forwarder(self, settings: SinkSettings) -> Forwarder | None:
-        found = native() if settings.native_sink else None
+        found = native() if settings.pipeline.native_sink else None
         if found is None:
             return None
         return self._forwarders.setdefault(

@@ -75,7 +75,8 @@ class BatchSink:
         began_s, settings = time.monotonic(), self.settings
         self.progress.begin(began_s)
         if self.observed is not None:
-            settings = replace(settings, log_level=self.observed.log_level)
+            pipeline = replace(settings.pipeline, log_level=self.observed.log_level)
+            settings = replace(settings, pipeline=pipeline)
         function = sink_function(settings, batch_id, 0)
         rows = outcomes.mapInArrow(function, REPORT_TYPE).collect()
         if self.ledger is not None:

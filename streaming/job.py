@@ -194,7 +194,7 @@ class Job:
         settings = self.settings
         history = record_rules(store, sink.epoch, self.now_ms(), Rules.from_settings(settings))
         size = settings.offsets_per_page
-        pages = PageSettings(size, history, keys, tell_prepared=sink.keeps_ledger)
+        pages = PageSettings(size, history, keys, tell_prepared=bool(settings.ledger))
         self._epoch = EpochWatch(sink)
         require_nothing_deliverable(spark, store, self._access.version)
         retried = count_start(store)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -65,14 +65,8 @@ def find_predecessors(own: SinkSettings, settled_partitions: int) -> list[Predec
     for application_id, query_id in _marker_groups(own.connection):
         if query_id == own.query_id:
             continue
-        settings = SinkSettings(
-            application_id,
-            query_id,
-            own.topic_prefix,
-            own.connection,
-            own.transaction_timeout_ms,
-            own.message_bytes_max,
-        )
+        pipeline = replace(own.pipeline, application_id=application_id)
+        settings = replace(own, pipeline=pipeline, query_id=query_id, epoch=0)
         found.append(Predecessor(settings, _markers(settings, settled_partitions)))
     return [one for one in found if one.markers and not one.is_retired]
 
@@ -133,7 +127,7 @@ def _marker_groups(connection: Mapping[str, Any]) -> list[tuple[str, str]]:
             remedy="Check that all brokers are up, and this user's right to describe groups.",
         ) from error
     matches = (MARKER_GROUP.fullmatch(name) for name in names)
-    return sorted((match[1], match[2]) for match in matches if match)
+    return sorted((match[1], match[2]) for match in matches if match and match[1].strip())
 
 
 def _group_names(admin: AdminClient) -> list[str]:

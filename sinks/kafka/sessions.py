@@ -99,7 +99,11 @@ class SessionFencer:
         headers = None if half is None else half.headers()
         session = text_value(headers or [], DIRECT_ID) or ""
         group = text_value(headers or [], PGROUP) or ""
-        return session if is_direct_id_of(session, self.settings.topic_prefix, group) else None
+        return (
+            session
+            if is_direct_id_of(session, self.settings.pipeline.topic_prefix, group)
+            else None
+        )
 
     def _is_fenced(self, session: str, deadline_s: float) -> bool:
         if session in self._fenced:

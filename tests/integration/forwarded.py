@@ -136,7 +136,8 @@ def written_by(world: World, batch: list[Any], *, native_sink: bool) -> tuple[An
     """What one batch adds to the topics, written either way by a query of its own."""
     before = everything(world, 0)
     query_id = f"{world.settings.query_id}-{native_sink}"
-    other = World(replace(world.settings, query_id=query_id, native_sink=native_sink), world.real)
+    pipeline = replace(world.settings.pipeline, native_sink=native_sink)
+    other = World(replace(world.settings, pipeline=pipeline, query_id=query_id), world.real)
     report = other.writer().write(batch, 0, 0)
     other.close()
     written = report.counts["finals"] + report.counts["finals_refused"]

@@ -11,6 +11,7 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from tests.deciding import page_outcome
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.records import half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.forwarding import Forwarder
@@ -27,6 +28,7 @@ from checkback.testing.waiting import wait_until
 Found = list[tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]]
 
 
+MESSAGE_BYTES_MAX = 7_800_000
 COMMITTED = IsolationLevel.READ_COMMITTED
 UNCOMMITTED = IsolationLevel.READ_UNCOMMITTED
 
@@ -57,7 +59,7 @@ class World:
         return writer
 
     def _forwarder(self) -> Forwarder | None:
-        if not self.settings.native_sink:
+        if not self.settings.pipeline.native_sink:
             return None
         found = native()
         assert found is not None
@@ -133,9 +135,10 @@ def make_world(
 ) -> World:
     """Make the topics of one test; what Kafka takes is 4 MB, but 1 MiB on the real topic."""
     connection = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-    settings = SinkSettings(
-        "app", unique, unique, connection, 10_000, 8_000_000, native_sink=native_sink
+    pipeline = Settings(
+        topic_prefix=unique, native_sink=native_sink, max_message_bytes=MESSAGE_BYTES_MAX
     )
+    settings = SinkSettings(pipeline, unique, connection, 10_000)
     names, real = settings.topics, f"{unique}orders"
     wide = {"max.message.bytes": "4000000"}
     topics = [

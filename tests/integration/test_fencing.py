@@ -43,7 +43,7 @@ def settings(topics: Topics, tmp_path: Path) -> Settings:
 
 @pytest.fixture
 def sink(settings: Settings, unique: str) -> SinkSettings:
-    return SinkSettings("app", unique, unique, connection(settings), TIMEOUT_MS, 1_000_000)
+    return SinkSettings(settings, unique, connection(settings), TIMEOUT_MS)
 
 
 def connection(settings: Settings) -> dict[str, str]:

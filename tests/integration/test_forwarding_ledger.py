@@ -27,7 +27,8 @@ from checkback.state import Action
 
 def noted(world: World, wanted: list[int], *, native_sink: bool) -> Names:
     """Whom records of the half topic speak of, found either way."""
-    writer = World(replace(world.settings, native_sink=native_sink), world.real).writer()
+    pipeline = replace(world.settings.pipeline, native_sink=native_sink)
+    writer = World(replace(world.settings, pipeline=pipeline), world.real).writer()
     find = None if writer.forwarder is None else writer.forwarder.names
     assert (find is not None) == native_sink
     reader = NotingReader(writer.halves, {0: np.array(wanted, np.int64)}, find)
@@ -77,7 +78,8 @@ def test_forwarding_for_the_ledger_notes_every_record_once(world: World) -> None
     """Also those that are not committed, are gone, or wait for the producer's queue."""
     world.halves([b"%d" % number + bytes(900_000) for number in range(90)])
     world.delete_halves_before(1)
-    settings = replace(world.settings, keeps_ledger=True)
+    pipeline = replace(world.settings.pipeline, ledger="/unused")
+    settings = replace(world.settings, pipeline=pipeline)
     kinds = [Action.COMMIT, Action.COMMIT, Action.PREPARED, Action.ROLLBACK]
     decided = outcome(*((kinds[number % 4], number, 0) for number in range(90)))
 
@@ -99,7 +101,8 @@ def test_forwarding_for_the_ledger_notes_every_record_once(world: World) -> None
 
 def test_forwarding_for_the_ledger_compares_too(world: World) -> None:
     world.halves([b"%d" % number for number in range(30)])
-    settings = replace(world.settings, keeps_ledger=True)
+    pipeline = replace(world.settings.pipeline, ledger="/unused")
+    settings = replace(world.settings, pipeline=pipeline)
     decided = outcome(
         *((Action.PREPARED if number % 2 else Action.COMMIT, number, 0) for number in range(30))
     )

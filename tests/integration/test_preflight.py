@@ -225,7 +225,7 @@ def wait_for_the_marker(sink: SinkSettings) -> None:
 def test_a_lost_marker_is_refused_once_a_batch_is_committed(
     settings: Settings, store: CheckpointStore, unique: str
 ) -> None:
-    sink = SinkSettings("app", unique, unique, connection(settings), 10_000, 1_000_000)
+    sink = SinkSettings(settings, unique, connection(settings), 10_000)
     require_markers(sink, 2, store)
     (Path(settings.checkpoint) / "commits").mkdir(parents=True)
     (Path(settings.checkpoint) / "commits" / "4").write_text("v1\n{}")
@@ -243,7 +243,7 @@ def test_an_older_copy_of_the_checkpoint_is_refused(
     settings: Settings, store: CheckpointStore, unique: str
 ) -> None:
     """Its next batch would bear the number of one that is written, and be skipped."""
-    sink = SinkSettings("app", unique, unique, connection(settings), 10_000, 1_000_000)
+    sink = SinkSettings(settings, unique, connection(settings), 10_000)
     offsets = Path(settings.checkpoint) / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "4").write_text("v1\n{}")

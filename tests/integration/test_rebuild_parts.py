@@ -22,6 +22,7 @@ from checkback.operations.rebuild.predecessors import (
     find_predecessors,
     require_silence,
 )
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, FencedError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import SinkRecord
@@ -41,7 +42,8 @@ def topics(bootstrap_servers: str, unique: str, tmp_path: Path) -> Topics:
 def sink(topics: Topics, application_id: str = "app") -> SinkSettings:
     connection = {"bootstrap.servers": topics.bootstrap_servers}
     query_id = str(uuid.uuid4())
-    return SinkSettings(application_id, query_id, topics.prefix, connection, 20_000, 1_000_000)
+    pipeline = Settings(application_id=application_id, topic_prefix=topics.prefix)
+    return SinkSettings(pipeline, query_id, connection, 20_000)
 
 
 def write_batch(settings: SinkSettings, state_partition: int, batch_id: int) -> None:
@@ -73,7 +75,7 @@ def test_queries_are_found_by_their_markers_whatever_the_application(topics: Top
     found = {one.query_id: one for one in find_predecessors(own, PARTITIONS)}
 
     assert found.keys() == {before.query_id, other.query_id}
-    assert found[other.query_id].settings.application_id == "an-other"
+    assert found[other.query_id].settings.pipeline.application_id == "an-other"
     assert found[before.query_id].markers[1].next_batch == 6
 
 

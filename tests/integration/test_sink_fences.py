@@ -24,7 +24,9 @@ FENCE = of_halves(outcome((Action.FENCE, 0, 3)), [(IDENTITY, REST)])
 
 def session_of(world: World) -> Producer:
     """Return a session with an open transaction, and store a half that it may deliver."""
-    name = direct_transactional_id(world.settings.topic_prefix, "g", "0123456789abcdef" * 2)
+    name = direct_transactional_id(
+        world.settings.pipeline.topic_prefix, "g", "0123456789abcdef" * 2
+    )
     store(world, name)
     return producing(world, name)
 
@@ -106,7 +108,7 @@ def test_an_id_that_is_no_session_of_the_group_is_left_alone(world: World, name:
 
 
 def new_session(world: World) -> str:
-    return direct_transactional_id(world.settings.topic_prefix, "g", uuid.uuid4().hex)
+    return direct_transactional_id(world.settings.pipeline.topic_prefix, "g", uuid.uuid4().hex)
 
 
 def fence(world: World, session: str) -> None:

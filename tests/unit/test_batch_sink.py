@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from checkback.checkpoints.logs import PlannedBatch
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import FencedError, OperationalError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.batch_sink import BatchSink
@@ -17,7 +18,7 @@ from checkback.streaming.ending import StoppedBetweenBatchesError
 from checkback.streaming.progress import Progress
 from checkback.streaming.read_until import BatchPlans
 
-SETTINGS = SinkSettings("app", "q", "", {}, 1_000, 1_000)
+SETTINGS = SinkSettings(Settings(), "q", {}, 1_000)
 
 
 class Outcomes:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.direct import direct_transactional_id
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.records import half_headers
@@ -70,7 +71,7 @@ def test_sessions_without_number_hold_a_batch_up_for_seconds_only(
 
     monkeypatch.setattr(sessions, "fence_session", fence)
     monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=lambda: now_s))
-    fencer, halves = SessionFencer(SinkSettings("app", "q", "", {}, 1_000, 1_000)), Halves()
+    fencer, halves = SessionFencer(SinkSettings(Settings(), "q", {}, 1_000)), Halves()
     monkeypatch.setattr(fencer, "_halves", halves)
 
     done = fencer.fence([LOOKUP, LOOKUP])
@@ -95,7 +96,7 @@ def test_after_fencing_nobody_reads_the_half_topic_on(
     rests: list[RecordReader] = []
     monkeypatch.setattr(RecordReader, "read", read)
     monkeypatch.setattr(RecordReader, "rest", lambda reader: rests.append(reader))
-    fencer = SessionFencer(SinkSettings("app", "q", "", {}, 1_000, 1_000))
+    fencer = SessionFencer(SinkSettings(Settings(), "q", {}, 1_000))
 
     with pytest.raises(BrokerError) if fails else nullcontext():
         fencer.fence([LOOKUP])

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka import transaction
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
 
-SETTINGS = SinkSettings("app", "q", "", {}, 1_000, 1_000)
+SETTINGS = SinkSettings(Settings(), "q", {}, 1_000)
 
 
 class Kafka:

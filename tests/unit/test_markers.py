@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka import marker
 from checkback.sinks.kafka.marker import BY_HAND, RENEWAL_MS, Marker, MarkerStore, committed_offsets
 from checkback.sinks.kafka.settings import SinkSettings
@@ -99,7 +100,7 @@ def test_markers_are_read_within_half_a_minute_or_the_time_that_is_given(
 
     monkeypatch.setattr(marker, "committed_offsets", note)
     monkeypatch.setattr(marker, "time", SimpleNamespace(monotonic=lambda: 100.0))
-    store = MarkerStore(SinkSettings("app", "query", "", {}, 9_000, 7_000))
+    store = MarkerStore(SinkSettings(Settings(), "query", {}, 9_000))
     found = [store.read([0, 1]), store.read([0, 1], 5.0), store.read_hastily([0, 1])]
     store.close()
 

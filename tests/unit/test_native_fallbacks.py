@@ -8,6 +8,7 @@ import pytest
 from tests.deciding import page_outcome
 from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.records import half_headers
 from checkback.sinks import writers
 from checkback.sinks.kafka.epoch import begin_epoch
@@ -15,7 +16,7 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
 
-BARE = SinkSettings("app", "query", "", {}, 10_000, 1_000_000, native_sink=False)
+BARE = SinkSettings(Settings(native_sink=False), "query", {}, 10_000)
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,8 @@ def test_a_batch_without_the_compiled_part_is_counted_where_it_is_wanted(
     decided = page_outcome(0, (Action.COMMIT, 0, 0, 0))
 
     with installed(cluster):
-        settings = replace(begin_epoch(BARE, 1, (), 0), native_sink=wants_native)
+        pipeline = replace(BARE.pipeline, native_sink=wants_native)
+        settings = replace(begin_epoch(BARE, 1, (), 0), pipeline=pipeline)
         answer = Writers().write(WriteRequest(settings, 0, 0, 0, [decided.pack()]))
 
     counts = answer.report.counts

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
 from checkback.sinks.kafka.producer_loss import explain_loss
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import ProducerLostError
 
 TIMEOUT_MS = 12_000
-SETTINGS = SinkSettings("app", "q", "", {}, TIMEOUT_MS, 1_000)
+SETTINGS = SinkSettings(Settings(), "q", {}, TIMEOUT_MS)
 LOST = ProducerLostError("Somebody fenced it.", remedy="Look who.")
 
 

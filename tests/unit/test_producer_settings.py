@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka import marker, transaction
 from checkback.sinks.kafka.marker import MarkerStore
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer
 
-SETTINGS = SinkSettings("app", "query", "", {"client.id": "mine"}, 9_000, 7_000)
+SETTINGS = SinkSettings(Settings(), "query", {"client.id": "mine"}, 9_000)
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_a_producer_is_of_its_state_partition_and_bounded_by_the_settings(
         {
             "transactional.id": SETTINGS.transactional_id(3),
             "transaction.timeout.ms": 9_000,
-            "message.max.bytes": 7_000,
+            "message.max.bytes": SETTINGS.message_bytes_max,
             "client.id": "mine",
             "partitioner": "murmur2_random",
             "log_level": 0,

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import PGROUP
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks import outputs
@@ -25,7 +26,7 @@ REFUSAL = Refusal(RefusedReason.NOT_A_HALF)
 def made(monkeypatch: pytest.MonkeyPatch) -> BatchOutputs:
     monkeypatch.setattr(outputs, "REFUSED_BYTES_OF_GROUP_MAX", SHARE)
     unused: Any = None
-    settings = SinkSettings("app", "q", "", {}, 1_000, 1_000)
+    settings = SinkSettings(Settings(), "q", {}, 1_000)
     return BatchOutputs(
         settings, unused, unused, unused, KnownRejections(), unused, BatchReport(0), 0
     )

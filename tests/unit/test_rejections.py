@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.refusals import RecordOrigin, RefusedReason
@@ -273,7 +274,7 @@ def test_a_record_that_goes_alone_shares_no_batch_and_the_others_do() -> None:
     learn(known, *rejected(KafkaError.POLICY_VIOLATION, 1, 2))
     directory: Any = SimpleNamespace(find=lambda _: KnownTopic(1, 1_000_000))
     made = BatchOutputs(
-        SinkSettings("app", "q", "", {}, 1_000, 1_000), unused, unused, directory, known,
+        SinkSettings(Settings(), "q", {}, 1_000), unused, unused, directory, known,
         lambda: flushed.append(sent[-1]), BatchReport(0), 0,
     )  # fmt: skip
     made._find("orders")

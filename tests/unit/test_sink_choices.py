@@ -8,15 +8,11 @@ from checkback.streaming.transaction_timeout import LEAST_MS
 
 
 def test_the_sink_knows_what_the_settings_say() -> None:
-    settings = Settings(
-        application_id="shop", ledger="/ledger", native_sink=False, master="local[3]"
-    )
+    settings = Settings(application_id="shop", master="local[3]")
 
     sink = sink_settings(settings, {"bootstrap.servers": "b:1"}, "6a5b")
 
     assert sink.marker_group == "shop-marker-6a5b"
-    assert sink.keeps_ledger
-    assert not sink.native_sink
     assert sink.processes == 3
     assert sink.transaction_timeout_ms == LEAST_MS
     assert sink.message_bytes_max > settings.max_message_bytes

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.sink_task import sink_function
 
 
 def test_outside_of_a_spark_task_nothing_is_written() -> None:
-    write = sink_function(SinkSettings("app", "q", "", {}, 1_000, 1_000), 0, 0)
+    write = sink_function(SinkSettings(Settings(), "q", {}, 1_000), 0, 0)
 
     with pytest.raises(OperationalError, match="inside Spark tasks only"):
         next(write(iter(())))

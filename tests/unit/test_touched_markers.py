@@ -10,6 +10,7 @@ from confluent_kafka import TopicPartition
 from tests.deciding import page_outcome
 from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.records import half_headers
 from checkback.sinks.kafka.epoch import begin_epoch
@@ -19,7 +20,7 @@ from checkback.sinks.writers import WriteRequest, Writers
 from checkback.state import Action
 from checkback.streaming.preflight import require_markers
 
-BARE = SinkSettings("app", "query", "", {}, 10_000, 1_000_000, native_sink=False)
+BARE = SinkSettings(Settings(native_sink=False), "query", {}, 10_000)
 NAMES = BARE.topics
 
 

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from kafka import KafkaAdminClient
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
 from checkback.sinks.kafka import unended
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
@@ -23,7 +24,7 @@ from checkback.sinks.kafka.unended import (
     short_topics,
 )
 
-SETTINGS = SinkSettings("app", "q", "", {"bootstrap.servers": "none:1"}, 1_000, 1_000)
+SETTINGS = SinkSettings(Settings(), "q", {"bootstrap.servers": "none:1"}, 1_000)
 TIMELESS = KnownTopic(1, 1, marker_bounds=("message.timestamp.before.max.ms",))
 LONE = KnownTopic(1, 1, shortage="partition 0 has no leader")
 SHORT = ShortTopic("lone", "partition 0 has no leader")
@@ -68,7 +69,7 @@ def test_a_topic_whose_bound_keeps_a_transaction_open_ends_the_job_and_is_named(
     with pytest.raises(BrokerError) as raised:
         initialise(Blocked(1))
 
-    assert "app-q-3" in raised.value.message
+    assert "checkback-q-3" in raised.value.message
     assert "before.max.ms of timeless, then" in raised.value.remedy
     assert "brokers of lone (partition 0 has no leader), or" in raised.value.remedy
     assert "orders" not in raised.value.remedy

@@ -90,8 +90,10 @@ class Run:
         )
         self.facts = ClusterFacts("simulated", {}, 0)
         self.sink = SinkSettings(
-            *("app", "query", "", {}, timeout_ms, 100_000),
-            native_sink=False,
+            Settings(application_id="app", native_sink=False),
+            "query",
+            {},
+            timeout_ms,
             transaction_rows_max=self.random.choice((1, 2, 5, 100_000)),
         )
         self.drivers: list[Driver] = []
