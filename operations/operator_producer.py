@@ -15,9 +15,8 @@ from confluent_kafka import KafkaException, Producer
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
+from checkback.sinks.kafka.errors import FENCED_CODES, cause_of
 from checkback.sinks.kafka.initialising import initialise
-from checkback.sinks.kafka.kafka_error import cause_of
-from checkback.sinks.kafka.transaction import FENCED_CODES
 
 TIMEOUT_S: Final = 60.0
 

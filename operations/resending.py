@@ -27,13 +27,12 @@ from checkback.protocol.properties import Headers, text_value
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import OperatorFacts, action_headers, note_headers
 from checkback.protocol.topics import HEADER_ROOM_BYTES
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import FENCED_CODES, PURGED_CODES, cause_of
 from checkback.sinks.kafka.lookup import RecordReader, RecordSource
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.routing import Refusal, Router, as_target
 from checkback.sinks.kafka.sink_record import SinkRecord, sent_headers
 from checkback.sinks.kafka.source_record import SourceRecord
-from checkback.sinks.kafka.transaction import FENCED_CODES, PURGED_CODES
 
 FINALS_PER_TRANSACTION: Final = 100
 

@@ -30,7 +30,7 @@ from checkback.protocol.errors import BrokerError, NotFoundError, UsageError
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 from checkback.security.record_signer import RecordSigner
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.sessions import fence_session
 
 FENCE_TIMEOUT_S: Final = 60.0

@@ -25,9 +25,8 @@ from checkback.protocol.errors import BrokerError, PrerequisiteError
 from checkback.protocol.records import OperatorFacts, note_headers, resumed_half_headers
 from checkback.protocol.signed_content import is_in_time
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import FENCED_CODES, PURGED_CODES, UNQUEUED_CODES, cause_of
 from checkback.sinks.kafka.sink_record import BY_KEY, sent_headers
-from checkback.sinks.kafka.transaction import FENCED_CODES, PURGED_CODES, UNQUEUED_CODES
 
 HALVES_PER_TRANSACTION: Final = 100
 CLOCKS_APART_MS: Final = 600_000

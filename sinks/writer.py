@@ -19,19 +19,19 @@ from typing import Final
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.batch_report import BatchReport, report_of
 from checkback.sinks.forwarding import Forwarder, Forwarding
+from checkback.sinks.kafka.errors import (
+    ProducerLostError,
+    RejectedOutputError,
+    explain_loss,
+    unanswered,
+)
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.kafka.marker import Marker
-from checkback.sinks.kafka.producer_loss import explain_loss
 from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.rejections import KnownRejections
 from checkback.sinks.kafka.sessions import FencedHalf, SessionFencer
 from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import (
-    MarkedProducer,
-    ProducerLostError,
-    RejectedOutputError,
-    unanswered,
-)
+from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.ledger.notes import NotingReader
 from checkback.sinks.native.clients import native_sender
 from checkback.sinks.outputs import BatchOutputs

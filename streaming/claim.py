@@ -21,7 +21,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.protocol.properties import text_value
 from checkback.sinks.kafka.asking_again import asked_again
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.lookup import next_record
 from checkback.sinks.kafka.source_record import readable_headers
 from checkback.state import CLAIM_KEY, Counter, Outcome, pack_settled

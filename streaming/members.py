@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from checkback.sinks.kafka.asking_again import COORDINATOR_MOVES, asked_again, is_passing
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 
 TIMEOUT_S: Final = 10.0
 LOOK_S_MAX: Final = 5.0

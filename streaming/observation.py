@@ -15,7 +15,7 @@ from checkback.metrics.log_lines import LOGGER, log_context, write_log_lines
 from checkback.metrics.server import Endpoint, MetricsServer, SetLevel
 from checkback.protocol.configuration import Settings
 from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 from checkback.streaming.job_metrics import JobMetrics
 from checkback.streaming.progress import Progress, ProgressLine
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import Headers
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.sink_record import sent_headers
 
 STORE_TIMEOUT_S: Final = 30.0

@@ -22,7 +22,7 @@ from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.protocol.topics import DAY_MS, TopicPlan, plan_topics
 from checkback.sinks.kafka.asking_again import PAUSE_S, asked_again, is_passing, said_by
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.marker import Marker, MarkerStore, require_not_by_hand
 from checkback.sinks.kafka.real_topics import LASTING_ERRORS
 from checkback.sinks.kafka.settings import SinkSettings

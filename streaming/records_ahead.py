@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.checkpoints.logs import Offsets
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.listed_offsets import Place, by_place, listed_offsets
 from checkback.sinks.kafka.source_record import readable_headers
 

@@ -16,7 +16,7 @@ from checkback.protocol.topics import RULES_ON_KAFKA, rules_topic
 from checkback.security import AccessControl
 from checkback.security.access_control import RULES_LENGTH_MAX
 from checkback.sinks.kafka.asking_again import PASSING, asked_again, is_passing
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.lookup import require_passing
 
 CONTENT_BYTES_MAX: Final = 4 * (RULES_LENGTH_MAX + 1)

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 
 Result = TypeVar("Result")
 

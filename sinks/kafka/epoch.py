@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
+from checkback.sinks.kafka.errors import ProducerLostError
 from checkback.sinks.kafka.marker import (
     Marker,
     MarkerStore,
@@ -27,7 +28,7 @@ from checkback.sinks.kafka.marker import (
     require_own_epoch,
 )
 from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
+from checkback.sinks.kafka.transaction import MarkedProducer
 
 LATEST_EPOCH: Final = 2**62
 """Later than any epoch of a job. A producer with it may write over every marker, except one that

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.sinks.kafka.asking_again import COORDINATOR_MOVES, is_passing
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.settings import SinkSettings
 
 RENEWAL_MS: Final = 3_600_000

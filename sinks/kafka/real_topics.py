@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.asking_again import renew_metadata
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 
 TIMEOUT_S: Final = 30.0
 SETTINGS_TIMEOUT_S: Final = 10.0

@@ -20,10 +20,10 @@ from checkback.protocol.errors import BrokerError
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.refusals import RecordOrigin, RefusedReason
 from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.errors import Rejection
 from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.routing import Refusal
 from checkback.sinks.kafka.sink_record import SinkRecord
-from checkback.sinks.kafka.transaction import Rejection
 
 MISSING_CODES: Final = frozenset(
     {

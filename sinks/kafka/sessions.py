@@ -19,8 +19,8 @@ from confluent_kafka import KafkaException, Producer
 from checkback.protocol.direct import is_direct_id_of
 from checkback.protocol.properties import DIRECT_ID, PGROUP, text_value
 from checkback.protocol.refusals import RecordOrigin
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.initialising import initialise
-from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.source_record import PlacedRecord

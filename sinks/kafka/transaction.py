@@ -12,13 +12,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Thread
 from typing import Any, Final, Protocol, TypeVar, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.deadline import HangingCallError, call_within
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import (
+    ABORTED_CODES,
+    FENCED_CODES,
+    PURGED_CODES,
+    UNQUEUED_CODES,
+    ProducerLostError,
+    RejectedOutputError,
+    Rejection,
+    cause_of,
+    unanswered,
+)
 from checkback.sinks.kafka.marker import Marker, MarkerStore, require_own_epoch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import BY_KEY, SentHeaders, SinkRecord
@@ -37,31 +46,9 @@ RETRY_BACKOFF_MS: Final = 500
 SLOW_COMMIT_S: Final = 0.3
 """Less than the 400 ms after which librdkafka sends a commit again at the earliest."""
 
-FENCED_CODES: Final = frozenset(
-    {KafkaError._FENCED, KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
-)
 
-ABORTED_CODES: Final = frozenset({
-    KafkaError.INVALID_TXN_STATE, KafkaError.CONCURRENT_TRANSACTIONS,
-    KafkaError.INVALID_PRODUCER_ID_MAPPING, KafkaError.UNKNOWN_PRODUCER_ID,
-    KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    KafkaError.TRANSACTION_ABORTABLE,  # type: ignore[attr-defined]  # a stub's gap
-})  # fmt: skip
-"""What brokers say of a record whose transaction is over, or of which they can't tell whether it is
-open (KIP-890), or whose topic was made again meanwhile. They have nothing against the record."""
-
-PURGED_CODES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-"""Reports of records that an abort took out of the queue: no broker rejected them."""
-
-UNQUEUED_CODES: Final = frozenset(
-    {
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._INVALID_ARG,
-    }
-)
-"""Why librdkafka does not queue a record; the producer can go on."""
+class HangingCallError(Exception):
+    """The call did not return. It may still use its arguments: do not touch them."""
 
 
 class ClientFinder(Protocol):
@@ -75,50 +62,6 @@ class ClientFinder(Protocol):
     def newest_client(self) -> int:
         """Return the address of the client that this thread made last."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Rejection:
-    """A record that a broker did not take.
-
-    Args:
-        topic: where it should go.
-        partition: where it should go.
-        code: librdkafka's error code.
-        text: what librdkafka said.
-        record: the record; None where records are not tracked.
-    """
-
-    topic: str
-    partition: int
-    code: int
-    text: str
-    record: SinkRecord | None = None
-
-
-class RejectedOutputError(BrokerError):
-    """Records were rejected. The producer is spent: init by the next one ends its transaction."""
-
-    def __init__(self, rejections: list[Rejection]) -> None:
-        first = rejections[0]
-        super().__init__(f"Kafka rejected output for {first.topic}: {first.text}.")
-        self.rejections = rejections
-
-
-class ProducerLostError(BrokerError):
-    """The producer can't be used any more: fenced, or a fatal error. A new one may go on."""
-
-    was_rejected: bool = False
-    """Whether the cause was a rejected record of which nothing more is known."""
-    was_unanswered: bool = False
-    """Whether the cause may be that the brokers did not answer, and no other writer."""
-
-
-def unanswered(message: str) -> ProducerLostError:
-    """Return the loss of a producer whose request the brokers did not fulfil."""
-    error = ProducerLostError(message, remedy="Check the brokers.")
-    error.was_unanswered = True
-    return error
 
 
 @dataclass(slots=True)
@@ -398,3 +341,32 @@ def _delivered(
     if error is not None and error.code() not in PURGED_CODES:
         place = message.topic() or "", message.partition() or 0
         noted.append(Rejection(*place, error.code(), error.str(), record))
+
+
+def call_within(call: Callable[[], object], timeout_s: float) -> None:
+    """Run a call in a thread of its own and wait for it for a limited time.
+
+    A call that hangs keeps its thread, which ends with the process.
+
+    Args:
+        call: what to run; what it raises is raised here.
+        timeout_s: how long to wait.
+
+    Raises:
+        HangingCallError: it did not come back.
+    """
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as failure:
+            failures.append(failure)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    if thread.is_alive():
+        raise HangingCallError
+    if failures:
+        raise failures[0]

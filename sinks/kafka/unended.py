@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.protocol.connection import kafka_python_settings
 from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.initialising import initialise
-from checkback.sinks.kafka.kafka_error import cause_of
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.settings import SinkSettings
 

@@ -193,7 +193,7 @@ def test_a_successor_shuts_a_writer_out_that_only_sends(clients: Clients) -> Non
     clients.send(old, b"never")
     clients.producer()
     old.produce(clients.topic, b"late", None, 0)
-    with suppress(SystemError):  # see sinks.kafka.kafka_error
+    with suppress(SystemError):  # see sinks.kafka.errors
         old.flush(TIMEOUT_S)
 
     assert failure_of(lambda: clients.move(old, 7)).fatal()

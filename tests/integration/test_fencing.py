@@ -18,13 +18,14 @@ from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError, FencedError
 from checkback.sinks.kafka.epoch import EpochWatch, begin_epoch, retire
+from checkback.sinks.kafka.errors import ProducerLostError
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.sinks.kafka.marker import MarkerStore
 from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import SinkRecord
 from checkback.sinks.kafka.source_record import PlacedRecord
-from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
+from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.writer import BatchWriter
 from checkback.state import Action, Counter, Outcome
 from checkback.streaming.claim import claim_topics

@@ -24,9 +24,10 @@ from tests.integration.sinking import World, commits, outcome
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks import outputs
 from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.kafka.errors import RejectedOutputError
 from checkback.sinks.kafka.sink_record import SinkRecord
 from checkback.sinks.kafka.source_record import readable
-from checkback.sinks.kafka.transaction import MarkedProducer, RejectedOutputError
+from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.state import Action
 
 DAY_MS = 86_400_000

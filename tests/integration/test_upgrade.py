@@ -23,7 +23,7 @@ from tests.upgrade.store_release import RELEASES, check_counts, settings_of
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
-from checkback.sinks.kafka.kafka_error import cause_of
+from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.marker import UNREAD
 
 PATIENCE_S = 240.0

@@ -14,9 +14,9 @@ from tests.unit.test_touched_markers import BARE
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.sinks import writer
 from checkback.sinks.batch_report import BatchReport, report_of
+from checkback.sinks.kafka.errors import ProducerLostError, RejectedOutputError, Rejection
 from checkback.sinks.kafka.marker import BY_HAND, Marker
 from checkback.sinks.kafka.rejections import KnownRejections
-from checkback.sinks.kafka.transaction import ProducerLostError, RejectedOutputError, Rejection
 from checkback.sinks.writer import LOST_TRIES, BatchWriter, rows_written
 from checkback.state import Action, Outcome
 

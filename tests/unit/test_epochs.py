@@ -17,9 +17,10 @@ from checkback.sinks.kafka.epoch import (
     begin_epoch,
     retire,
 )
+from checkback.sinks.kafka.errors import ProducerLostError
 from checkback.sinks.kafka.marker import MarkerStore
 from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
+from checkback.sinks.kafka.transaction import MarkedProducer
 
 __all__ = ["cluster"]
 

@@ -22,7 +22,7 @@ from tests.fakes.kafka.producer import FakeProducer
 from tests.fakes.kafka.seams import SEAMS, SeamError, call_within, installed
 
 from checkback.sinks.kafka import transaction
-from checkback.sinks.kafka.deadline import HangingCallError
+from checkback.sinks.kafka.transaction import HangingCallError
 
 TIMEOUT_MS = 10_000
 PLACE = ("t", 0)

@@ -16,8 +16,9 @@ import pytest
 
 from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka import transaction
+from checkback.sinks.kafka.errors import ProducerLostError
 from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
+from checkback.sinks.kafka.transaction import MarkedProducer
 
 SETTINGS = SinkSettings(Settings(), "q", {}, 1_000)
 

@@ -12,8 +12,14 @@ from tests.fakes.kafka import Cluster
 from tests.unit.test_touched_markers import BARE, NAMES, cluster, write
 
 from checkback.sinks.kafka import transaction
-from checkback.sinks.kafka.deadline import HangingCallError
 from checkback.sinks.kafka.epoch import begin_epoch
+from checkback.sinks.kafka.errors import (
+    PURGED_CODES,
+    ProducerLostError,
+    RejectedOutputError,
+    Rejection,
+    unanswered,
+)
 from checkback.sinks.kafka.marker import Marker, MarkerStore
 from checkback.sinks.kafka.sink_record import BY_KEY, SinkRecord
 from checkback.sinks.kafka.transaction import (
@@ -21,11 +27,8 @@ from checkback.sinks.kafka.transaction import (
     HANGING_AFTER_S,
     REPORTS_WITHIN_S,
     SLOW_COMMIT_S,
+    HangingCallError,
     MarkedProducer,
-    ProducerLostError,
-    RejectedOutputError,
-    Rejection,
-    unanswered,
 )
 
 __all__ = ["cluster"]
@@ -51,7 +54,7 @@ def test_a_rejection_names_the_record_its_place_and_the_reason() -> None:
 
 def test_what_was_delivered_or_taken_out_by_an_abort_is_no_rejection() -> None:
     assert report(None) == []
-    for code in transaction.PURGED_CODES:
+    for code in PURGED_CODES:
         assert report(KafkaError(code)) == []
 
 

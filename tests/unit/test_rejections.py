@@ -15,6 +15,7 @@ from checkback.protocol.refusals import RecordOrigin, RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka import rejections
+from checkback.sinks.kafka.errors import RejectedOutputError, Rejection
 from checkback.sinks.kafka.real_topics import KnownTopic
 from checkback.sinks.kafka.rejections import (
     BYSTANDER,
@@ -24,7 +25,7 @@ from checkback.sinks.kafka.rejections import (
 )
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import BY_KEY, SinkRecord
-from checkback.sinks.kafka.transaction import MarkedProducer, RejectedOutputError, Rejection
+from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.outputs import BatchOutputs
 
 NAMES = TopicNames("p-")

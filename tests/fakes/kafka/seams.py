@@ -15,7 +15,7 @@ from tests.fakes.kafka.consumer import FakeConsumer
 from tests.fakes.kafka.errors import HangingCall
 from tests.fakes.kafka.producer import FakeProducer
 
-from checkback.sinks.kafka.deadline import HangingCallError
+from checkback.sinks.kafka.transaction import HangingCallError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -88,7 +88,7 @@ class FakeTime:
 
 
 def call_within(call: Callable[[], object], timeout_s: float) -> None:
-    """Stand in for sinks.kafka.deadline.call_within, without a thread."""
+    """Stand in for sinks.kafka.transaction.call_within, without a thread."""
     del timeout_s
     try:
         call()

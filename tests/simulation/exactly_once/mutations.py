@@ -21,8 +21,9 @@ from checkback.sinks import writer as writer_module
 from checkback.sinks.kafka import epoch as epoch_module
 from checkback.sinks.kafka import transaction as transaction_module
 from checkback.sinks.kafka.epoch import LATEST_EPOCH
+from checkback.sinks.kafka.errors import ProducerLostError
 from checkback.sinks.kafka.marker import Marker
-from checkback.sinks.kafka.transaction import MarkedProducer, ProducerLostError
+from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.writer import BatchWriter, rows_written
 from checkback.streaming import preflight as preflight_module
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
-from checkback.sinks.kafka.producer_loss import explain_loss
+from checkback.sinks.kafka.errors import ProducerLostError, explain_loss
 from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import ProducerLostError
 
 TIMEOUT_MS = 12_000
 SETTINGS = SinkSettings(Settings(), "q", {}, TIMEOUT_MS)
