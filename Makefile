@@ -122,7 +122,7 @@ $(DOCS)/.ready: requirements/docs.txt
 	@touch $@
 
 # Documents link to each other from the top folder down; MkDocs reads a copy, in the same places.
-PAGES := '*.md' docs/site.css demo/database.py LICENSE NOTICE ':!tests/data'
+PAGES := '*.md' docs/site.css demo/orders.py LICENSE NOTICE ':!tests/data'
 docs: $(DOCS)/.ready
 	@rm -rf build/docs/source && mkdir -p build/docs/source
 	@git ls-files -z -- $(PAGES) | tar --null -T - -cf - | tar -xf - -C build/docs/source

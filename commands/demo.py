@@ -16,11 +16,9 @@ from rich.console import Console
 
 from checkback.commands.errors import EXIT_FOUND, EXIT_OK
 from checkback.commands.output import CommandOutput, output_option
-from checkback.demo.demonstration import DEMO, Demonstration
-from checkback.demo.fate_table import DemoReport, fate_table
 from checkback.demo.fates import ORDERS_MIN, plan_orders
-from checkback.demo.stage import DemoSetting, demo_settings
-from checkback.demo.timeline import Timeline, folded
+from checkback.demo.report import DemoReport, Timeline, fate_table, folded
+from checkback.demo.run import DEMO, Demonstration, DemoSetting, demo_settings
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java

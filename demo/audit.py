@@ -1,4 +1,4 @@
-"""The audit: compares the records on the topics with the order service's database. Pure.
+"""The audit: reads the topics and compares them with the order service's database.
 
 The database is the truth. The message of a committed order has to be on its real topic once, byte
 for byte. No other message may be there.
@@ -6,13 +6,19 @@ for byte. No other message may be there.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from checkback.demo.database import OrderTruth
-from checkback.demo.fates import Ending
+from confluent_kafka import Message
+
+from checkback.demo.fates import REAL_TOPICS, Ending
+from checkback.demo.orders import OrderTruth
+from checkback.protocol import properties as names
+from checkback.protocol.properties import ERROR_HEADER_PREFIX
+from checkback.protocol.topics import TopicNames
+from checkback.testing.topics import read_topic
 
 
 class AuditFindingKind(StrEnum):
@@ -153,3 +159,57 @@ def _audit_strangers(known: set[str], records: Iterable[SeenRecord]) -> Iterator
         if seen.order_id not in known:
             text = f"on {seen.topic}, but no order has that key"
             yield AuditFinding(AuditFindingKind.WRONGLY_THERE, seen.order_id, text)
+
+
+def collect_evidence(bootstrap_servers: str, topics: TopicNames, groups: Iterable[str]) -> Evidence:
+    """Read everything that the audit needs.
+
+    Args:
+        bootstrap_servers: Kafka's addresses.
+        topics: the names of Checkback's topics.
+        groups: the producer groups.
+
+    Raises:
+        BrokerError: a topic can't be read.
+    """
+    connection = {"log_level": 0, "bootstrap.servers": bootstrap_servers}
+
+    def seen(topic: str) -> list[SeenRecord]:
+        return [_seen(record) for record in read_topic(connection, topic)]
+
+    halves = read_topic(connection, topics.half)
+    check_requests = Counter(
+        record.order_id for group in groups for record in seen(topics.check(group))
+    )
+    return Evidence(
+        halves=[_seen(record) for record in halves],
+        finals=[record for topic in REAL_TOPICS for record in seen(topic)],
+        discarded=seen(topics.discarded),
+        refused=seen(topics.refused),
+        check_requests=check_requests,
+        check_answers=_answers(halves, read_topic(connection, topics.op)),
+    )
+
+
+def _seen(record: Message) -> SeenRecord:
+    reason = _header(record, f"{ERROR_HEADER_PREFIX}message")
+    return SeenRecord(record.topic() or "", _key(record), record.value() or b"", reason)
+
+
+def _answers(halves: Iterable[Message], ops: Iterable[Message]) -> Counter[str]:
+    """Count the ops that answer a check, by order id. An op names its half by transaction id."""
+    orders = {_header(half, names.UNIQ_KEY): _key(half) for half in halves}
+    transactions = (_header(op, names.UNIQ_KEY) for op in ops if _answers_check(op))
+    return Counter(orders[one] for one in transactions if one in orders)
+
+
+def _answers_check(op: Message) -> bool:
+    return _header(op, names.FROM_TRANSACTION_CHECK) == "true"
+
+
+def _header(record: Message, name: str) -> str:
+    return names.text_value(record.headers() or [], name) or ""
+
+
+def _key(record: Message) -> str:
+    return (record.key() or b"").decode("utf-8", "replace")

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from checkback.demo.audit import AuditFindingKind, Evidence, SeenRecord, audit
-from checkback.demo.database import OrderStatus, OrderTruth
-from checkback.demo.fate_table import DemoReport, fate_lines
 from checkback.demo.fates import Ending, Fate, plan_orders
+from checkback.demo.orders import OrderStatus, OrderTruth
+from checkback.demo.report import DemoReport, fate_lines
 
 STATUS_BY_FATE = {
     Fate.COMMITTED: OrderStatus.PAID,

@@ -14,8 +14,8 @@ import pytest
 from checkback.commands import demo
 from checkback.commands.app import execute
 from checkback.demo.audit import AuditFinding, AuditFindingKind, Evidence
-from checkback.demo.demonstration import Demonstration
-from checkback.demo.fate_table import DemoReport, fate_lines
+from checkback.demo.report import DemoReport, fate_lines
+from checkback.demo.run import Demonstration
 from checkback.protocol.errors import OperationalError
 
 GREEN = DemoReport(1, 40.0, 4, fate_lines([], Evidence()), [], [])

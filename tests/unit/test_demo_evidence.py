@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message
 
-from checkback.demo import evidence
+from checkback.demo import audit
 from checkback.demo.audit import SeenRecord
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
@@ -41,8 +41,8 @@ def test_answers_to_checks_are_counted_by_order(monkeypatch: pytest.MonkeyPatch)
         assert connection["bootstrap.servers"] == "kafka:9092"
         return stored.get(topic, [])
 
-    monkeypatch.setattr(evidence, "read_topic", read)
-    found = evidence.collect_evidence("kafka:9092", TOPICS, ["g"])
+    monkeypatch.setattr(audit, "read_topic", read)
+    found = audit.collect_evidence("kafka:9092", TOPICS, ["g"])
 
     assert found.check_answers == {"a": 2}
     assert found.halves[0] == SeenRecord("RMQ_SYS_TRANS_HALF_TOPIC", "a", b"body", "")

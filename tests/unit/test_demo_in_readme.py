@@ -16,12 +16,17 @@ from rich.console import Console
 
 from checkback.commands.demo import _show
 from checkback.commands.output import CommandOutput
-from checkback.demo import demonstration
-from checkback.demo.demonstration import Demonstration
-from checkback.demo.fate_table import DemoReport, FateLine
+from checkback.demo import run
 from checkback.demo.fates import Fate
-from checkback.demo.tally import ANSWER_LABELS, COUNT_LABELS
-from checkback.demo.timeline import SOURCE_WIDTH, Timeline
+from checkback.demo.report import (
+    ANSWER_LABELS,
+    COUNT_LABELS,
+    SOURCE_WIDTH,
+    DemoReport,
+    FateLine,
+    Timeline,
+)
+from checkback.demo.run import Demonstration
 from checkback.protocol.durations import duration_ms
 from checkback.testing.processes import Notice
 
@@ -62,7 +67,7 @@ def test_the_lines_are_those_of_the_timeline(monkeypatch: pytest.MonkeyPatch) ->
     demo = Demonstration(cast("Any", None), [], 1, timeline)
     demo._children["order service"] = cast("Any", SimpleNamespace(pid=1))
     monkeypatch.setattr(Demonstration, "_start_service", lambda *_: None)
-    monkeypatch.setattr(demonstration, "PAUSE_BEFORE_RESTART_S", 0)
+    monkeypatch.setattr(run, "PAUSE_BEFORE_RESTART_S", 0)
 
     for line in LINES.splitlines():
         told = LINE.match(line)

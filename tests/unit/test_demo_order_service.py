@@ -8,14 +8,13 @@ from typing import Any, cast
 import pytest
 
 from checkback.client import LocalTransactionState, Message, MessageExt
-from checkback.demo.database import (
+from checkback.demo.fates import Fate, Order, plan_orders
+from checkback.demo.order_service import OrderListener, OrderService
+from checkback.demo.orders import (
     OrderDatabase,
     OrderExistsError,
     OrderStatus,
 )
-from checkback.demo.fates import Fate, Order, plan_orders
-from checkback.demo.listener import OrderListener
-from checkback.demo.order_service import OrderService
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from checkback.demo.stage import SHORT, DemoSetting, demo_settings
-from checkback.demo.tally import COUNT_LABELS, Tally
-from checkback.demo.timeline import Timeline
+from checkback.demo.report import COUNT_LABELS, Tally, Timeline
+from checkback.demo.run import SHORT, DemoSetting, demo_settings
 from checkback.deploy.settings import load_settings, toml_of
 
 CHOSEN = demo_settings("kafka:9092", Path("/data"))
