@@ -8,13 +8,12 @@ import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from databricks.bundles.jobs import Job
 from packaging.requirements import Requirement
 from tests.unit.deploy_fields import KINDS, vendored_schema
 
@@ -31,7 +30,6 @@ KUBERNETES = DEPLOY / "kubernetes"
 KUBERNETES_VERSION = "1.34.0"
 MANIFESTS = sorted(one for one in KUBERNETES.rglob("*.yaml") if one.stem != "kustomization")
 KUSTOMIZATIONS = sorted(KUBERNETES.rglob("kustomization.yaml"))
-OVERLAYS = [one.parent for one in KUSTOMIZATIONS if one.parent.name != "base"]
 UNITS = sorted((DEPLOY / "systemd").iterdir())
 METRICS_PORT = 9404
 
@@ -82,13 +80,6 @@ def test_a_manifest_fits_its_schema(path: Path) -> None:
             kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
 
 
-def test_pod_templates_in_an_operators_object_fit_the_pods_schema() -> None:
-    (application,) = loaded(KUBERNETES / "apache" / "spark-application.yaml")
-    for key in ("driverSpec", "executorSpec"):
-        pod = {"apiVersion": "v1", "kind": "Pod", **application["spec"][key]["podTemplateSpec"]}
-        kubernetes_validate.validate(pod, KUBERNETES_VERSION, strict=True)
-
-
 @pytest.mark.parametrize("path", KUSTOMIZATIONS, ids=named)
 def test_a_kustomization_names_what_is_there(path: Path) -> None:
     (document,) = loaded(path)
@@ -96,12 +87,13 @@ def test_a_kustomization_names_what_is_there(path: Path) -> None:
     generated = [name for one in document.get("configMapGenerator", []) for name in one["files"]]
     for name in [*document["resources"], *generated]:
         assert (path.parent / name).exists(), name
-    in_folder = {one.name for one in path.parent.iterdir()} - {path.name}
+    in_folder = {one.name for one in path.parent.iterdir() if one.is_file()} - {path.name}
     assert in_folder <= {*document["resources"], *generated}
 
 
-@pytest.mark.parametrize("folder", OVERLAYS, ids=named)
-def test_kubectl_builds_an_overlay_of_objects_with_names_of_their_own(folder: Path) -> None:
+@pytest.mark.parametrize("path", KUSTOMIZATIONS, ids=named)
+def test_kubectl_builds_objects_with_names_of_their_own(path: Path) -> None:
+    folder = path.parent
     if shutil.which("kubectl") is None:
         pytest.skip("this machine has no kubectl")
     ran = subprocess.run(
@@ -115,7 +107,7 @@ def test_kubectl_builds_an_overlay_of_objects_with_names_of_their_own(folder: Pa
 
 
 def test_what_objects_name_of_each_other_is_there() -> None:
-    base = [one for path in (KUBERNETES / "base").glob("*.yaml") for one in loaded(path)]
+    base = [one for path in KUBERNETES.glob("*.yaml") for one in loaded(path)]
     accounts = {one["metadata"]["name"] for one in base if one["kind"] == "ServiceAccount"}
     for path in MANIFESTS:
         text = path.read_text("utf-8")
@@ -123,39 +115,18 @@ def test_what_objects_name_of_each_other_is_there() -> None:
         assert set(re.findall(account, text, re.MULTILINE)) <= accounts
         ports = re.findall(r"(?:containerPort|port): (94\d\d)$", text, re.MULTILINE)
         assert set(ports) <= {str(METRICS_PORT)}
-    for folder in ("kubeflow", "apache", "plain"):
-        texts = "".join(one.read_text("utf-8") for one in (KUBERNETES / folder).glob("*.yaml"))
-        for expected in ("runAsNonRoot: true", "drop: [ALL]", "terminationGrace", "name: metrics"):
-            assert expected in texts, (folder, expected)
+    driver = (KUBERNETES / "driver.yaml").read_text("utf-8")
+    for expected in ("runAsNonRoot: true", "drop: [ALL]", "terminationGrace", "name: metrics"):
+        assert expected in driver, expected
 
 
-DRIVERS = {
-    "plain": ("driver.yaml", ("spec", "template", "spec"), ("containers", 0)),
-    "apache": (
-        "spark-application.yaml",
-        ("spec", "driverSpec", "podTemplateSpec", "spec"),
-        ("containers", 0),
-    ),
-    "kubeflow": ("spark-application.yaml", ("spec",), ("driver",)),
-}
-"""Where in its manifest a driver's volumes are, and from there what mounts them."""
-
-
-@pytest.mark.parametrize("folder", DRIVERS)
-def test_a_driver_mounts_the_rules_of_access_control_where_the_settings_name_them(
-    folder: str,
-) -> None:
-    """The secret may be missing: where access control is off, nobody has to make one."""
-    name, to_pod, to_container = DRIVERS[folder]
-    pod: Any = loaded(KUBERNETES / folder / name)[0]
-    for key in to_pod:
-        pod = pod[key]
-    container = pod
-    for step in to_container:
-        container = container[step]
+def test_a_driver_mounts_the_rules_of_access_control_where_the_settings_name_them() -> None:
+    """The secret may be missing: where access control is off, no one has to make it."""
+    pod = loaded(KUBERNETES / "driver.yaml")[0]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
     [volume] = [one for one in pod["volumes"] if one["name"] == "access"]
     [mount] = [one for one in container["volumeMounts"] if one["name"] == "access"]
-    settings = (KUBERNETES / "base" / "checkback.toml").read_text("utf-8")
+    settings = (KUBERNETES / "checkback.toml").read_text("utf-8")
     (named,) = re.findall(r'^# acl_file = "(.+)"$', settings, re.MULTILINE)
     page = (ROOT / "docs" / "operating" / "deploy.md").read_text("utf-8")
 
@@ -166,12 +137,6 @@ def test_a_driver_mounts_the_rules_of_access_control_where_the_settings_name_the
     assert "subPath" not in mount, "what is mounted so is never renewed"
     assert Path(named).parent == Path(mount["mountPath"])
     assert f"create secret generic checkback-access --from-file={Path(named).name}" in page
-    spec = {
-        "volumes": pod["volumes"],
-        "containers": [{"name": "driver", "volumeMounts": container["volumeMounts"]}],
-    }
-    document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "driver"}, "spec": spec}
-    kubernetes_validate.validate(document, KUBERNETES_VERSION, strict=True)
 
 
 def test_the_console_of_kubernetes_starts_and_reaches_what_it_shows() -> None:
@@ -182,7 +147,7 @@ def test_the_console_of_kubernetes_starts_and_reaches_what_it_shows() -> None:
     services = {one["metadata"]["name"]: one["spec"] for one in loaded(folder / "services.yaml")}
     given = console.make_context("console", [*container["args"][1:]], resilient_parsing=True).params
     figures = services["checkback-figures"]
-    (policy,) = loaded(KUBERNETES / "base" / "network-policy.yaml")
+    (policy,) = loaded(KUBERNETES / "network-policy.yaml")
     asking = [one for rule in policy["spec"]["ingress"] if "ports" in rule for one in rule["from"]]
     label = deployment["spec"]["template"]["metadata"]["labels"]
     names = {one["name"] for one in container["env"]}
@@ -207,7 +172,7 @@ def test_services_of_kubernetes_are_not_taken_for_settings() -> None:
 
 def test_prometheus_calls_the_job_on_kubernetes_as_the_alerts_do() -> None:
     """A PodMonitor calls it namespace/name by itself, and CheckbackDown would fire for ever."""
-    (monitor,) = loaded(KUBERNETES / "base" / "pod-monitor.yaml")
+    (monitor,) = loaded(KUBERNETES / "pod-monitor.yaml")
     selected = monitor["spec"]["selector"]["matchLabels"]
     rules = (DEPLOY / "prometheus" / "checkback.rules.yml").read_text("utf-8")
 
@@ -215,7 +180,7 @@ def test_prometheus_calls_the_job_on_kubernetes_as_the_alerts_do() -> None:
 
 
 def test_settings_of_kubernetes_are_settings() -> None:
-    settings = load_settings(KUBERNETES / "base" / "checkback.toml", {}, {})
+    settings = load_settings(KUBERNETES / "checkback.toml", {}, {})
 
     assert settings.master.startswith("k8s://")
     assert settings.checkpoint.startswith("s3a://")
@@ -228,7 +193,7 @@ def test_options_in_the_files_are_options_of_the_command() -> None:
     }
     lines = list(command_lines())
 
-    assert sorted(words[0] for words in lines) == [*["console"] * 3, *["run"] * 6]
+    assert sorted(words[0] for words in lines) == [*["console"] * 3, *["run"] * 3]
     for words in lines:
         assert {word for word in words if word.startswith("--")} <= options[words[0]]
         spark = [words[at + 1] for at, word in enumerate(words) if word == "--spark"]
@@ -352,28 +317,6 @@ def test_what_our_services_mount_belongs_to_their_user() -> None:
     assert mounted
     for folder in mounted:
         assert f"RUN install --directory --owner {user} {folder}\n" in container
-
-
-def test_the_databricks_job_has_only_fields_of_its_schema() -> None:
-    (document,) = loaded(DEPLOY / "databricks" / "databricks.yml")
-    job = document["resources"]["jobs"]["checkback"]
-
-    assert Job.from_dict(job).as_dict() == job
-    with pytest.raises(ValueError, match="nonsense"):
-        Job.from_dict(cast("Any", {**job, "nonsense": 1}))
-    locked = (ROOT / "requirements" / "spark.txt").read_text("ascii")
-    for library in job["tasks"][0]["libraries"]:
-        pinned = library.get("pypi", {}).get("package")
-        assert pinned is None or re.search(rf"^{pinned}\b", locked, re.MULTILINE), pinned
-
-
-def test_the_databricks_job_installs_what_its_runtime_lacks() -> None:
-    (document,) = loaded(DEPLOY / "databricks" / "databricks.yml")
-    libraries = document["resources"]["jobs"]["checkback"]["tasks"][0]["libraries"]
-    installed = {Requirement(one["pypi"]["package"]).name for one in libraries if "pypi" in one}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    needed = {Requirement(one).name for one in project["optional-dependencies"]["spark"]}
-    assert installed == needed - {"pyspark", "delta-spark", "pandas", "numpy", "pyarrow"}
 
 
 def test_systemd_signals_every_process_of_the_job() -> None:
