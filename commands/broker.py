@@ -13,7 +13,7 @@ import click
 from checkback.commands.errors import EXIT_FOUND, EXIT_OK
 from checkback.commands.output import CommandOutput, output_option
 from checkback.deploy.broker import HEAP_MB, STOP_TIMEOUT_S, EmbeddedBroker
-from checkback.deploy.broker_folder import BrokerFolder, BrokerRecord
+from checkback.deploy.broker_files import BrokerFolder, BrokerRecord
 from checkback.protocol.errors import UsageError
 
 POLL_INTERVAL_S: Final = 0.1

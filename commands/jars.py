@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from checkback.commands.output import CommandOutput, output_option
-from checkback.deploy.jar_lock import Conf
-from checkback.deploy.jars import USUAL_CONFS, ensure_jars
+from checkback.deploy.jars import USUAL_CONFS, Conf, ensure_jars
 from checkback.streaming.jars_folder import jars_folder
 
 

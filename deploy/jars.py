@@ -17,9 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, Literal, NamedTuple, cast, get_args
 
-from checkback.deploy.jar_lock import CONFS, LOCK_FILE, Conf, locked_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError, PrerequisiteError
@@ -27,6 +26,16 @@ from checkback.streaming.conditional_files import is_on_s3
 from checkback.streaming.jars_folder import jars_folder, sha256
 from checkback.streaming.submission import is_submitted
 
+Conf = Literal["spark", "kafka", "delta", "streams", "s3", "hadoop"]
+CONFS: Final[tuple[Conf, ...]] = get_args(Conf)
+"""spark: a Spark driver's jars besides pyspark's own. kafka: a broker's jars. delta: jars for a
+Spark session that reads the ledger; the pipeline writes the ledger without them. streams: Kafka
+Streams' jars besides a broker's. s3: S3A besides spark's. hadoop: an HDFS and a YARN for tests."""
+LOCK_FILE: Final = Path(__file__).with_name("jars.lock")
+
+_LINE: Final = re.compile(
+    rf"([0-9a-f]{{64}})  ({'|'.join(CONFS)})/([\w.+-]+\.jar)  ([\w.-]+):([\w.-]+):([\w.+-]+)"
+)
 USUAL_CONFS: Final[tuple[Conf, ...]] = ("spark", "kafka")
 """The setup fetches these. The others are fetched on first use: Delta for readers of the ledger
 with Spark, Kafka Streams for a benchmark."""
@@ -35,6 +44,31 @@ IVY_FILE: Final = Path(__file__).with_name("ivy.xml")
 FETCH_TIMEOUT_S: Final = 1_800
 BY_CONF: Final = "[conf]/[artifact]-[revision].[ext]"
 """Where Ivy puts jars."""
+
+
+class LockedJar(NamedTuple):
+    """One jar.
+
+    Args:
+        sha256: its checksum.
+        conf: what it is for.
+        file: the file's name.
+        group: who publishes it.
+        artifact: its name there.
+        version: its version.
+    """
+
+    sha256: str
+    conf: Conf
+    file: str
+    group: str
+    artifact: str
+    version: str
+
+    def line(self) -> str:
+        """Return it as a line of the lock."""
+        coordinates = f"{self.group}:{self.artifact}:{self.version}"
+        return f"{self.sha256}  {self.conf}/{self.file}  {coordinates}\n"
 
 
 def jar_paths(conf: Conf) -> list[Path]:
@@ -77,6 +111,23 @@ def store_jars(settings: Settings) -> list[Path]:
         PrerequisiteError, OperationalError: as for ensure_jars.
     """
     return ensure_jars("s3") if is_on_s3(settings.checkpoint) else []
+
+
+def locked_jars(lock: Path = LOCK_FILE) -> Iterator[LockedJar]:
+    """Yield every jar of the lock.
+
+    Raises:
+        OperationalError: the lock can't be read.
+    """
+    for line in lock.read_text("ascii").splitlines():
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise OperationalError(
+                f"{lock} has a line that is not a checksum of a jar: {line[:100]!r}.",
+                remedy="Install Checkback again.",
+            )
+        digest, conf, *names = match.groups()
+        yield LockedJar(digest, cast("Conf", conf), *names)
 
 
 def read_lock(lock: Path = LOCK_FILE) -> dict[Conf, dict[str, str]]:

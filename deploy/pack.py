@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from checkback.deploy.jar_lock import Conf
-from checkback.deploy.jars import ensure_jars
+from checkback.deploy.jars import Conf, ensure_jars
 from checkback.protocol.errors import PrerequisiteError
 from checkback.streaming.package import package_zip
 

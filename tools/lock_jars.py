@@ -6,8 +6,16 @@ import sys
 from pathlib import Path
 from typing import Final, cast
 
-from checkback.deploy.jar_lock import CONFS, LOCK_FILE, Conf, LockedJar
-from checkback.deploy.jars import file_errors, only_one_process, run_ivy, scratch_folder
+from checkback.deploy.jars import (
+    CONFS,
+    LOCK_FILE,
+    Conf,
+    LockedJar,
+    file_errors,
+    only_one_process,
+    run_ivy,
+    scratch_folder,
+)
 from checkback.protocol.errors import CheckbackError
 from checkback.streaming.jars_folder import jars_folder, sha256
 

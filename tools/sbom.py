@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from checkback.deploy.jar_lock import Conf, LockedJar, locked_jars
+from checkback.deploy.jars import Conf, LockedJar, locked_jars
 
 NEEDED_FOR: Final[Mapping[Conf, str]] = {
     "spark": "the pipeline",

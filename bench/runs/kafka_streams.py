@@ -14,7 +14,7 @@ from typing import Any, Final
 from bench.runs.batches import MeasuredBatch
 from bench.runs.query import Launch, MonitoredProcess
 from bench.runs.trial import Trial
-from checkback.deploy.broker_properties import render
+from checkback.deploy.broker_files import render
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.connection import java_settings

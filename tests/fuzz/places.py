@@ -9,7 +9,7 @@ from typing import Final
 from tests.integration.bad_records import set_topic_config
 from tests.integration.running import Topics
 
-from checkback.deploy.ports import free_ports
+from checkback.deploy.broker import free_ports
 from checkback.protocol.configuration import Settings
 from checkback.testing.topics import create_plain_topics
 

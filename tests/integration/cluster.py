@@ -13,7 +13,8 @@ from pathlib import Path
 import pyspark
 from tests.integration.running import QUICK_JVM, QUICK_SPARK
 
-from checkback.deploy.ports import LOOPBACK, free_ports
+from checkback.deploy.broker import free_ports
+from checkback.deploy.broker_files import LOOPBACK
 from checkback.testing import wait_until
 
 WORKERS = 2

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from checkback.deploy.ports import free_ports
+from checkback.deploy.broker import free_ports
 from checkback.metrics.alerts import rule_document
 
 NEEDS_PROMETHEUS = pytest.mark.skipif(

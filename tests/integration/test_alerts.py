@@ -18,7 +18,7 @@ import pytest
 from tests.integration.running import wait_until
 from tests.integration.scraping import NEEDS_PROMETHEUS, prometheus
 
-from checkback.deploy.ports import free_ports
+from checkback.deploy.broker import free_ports
 from checkback.metrics.alerts import ALERTS
 from checkback.protocol.configuration import Settings
 from checkback.sinks.batch_report import BatchReport, PageStatus

@@ -14,7 +14,7 @@ from tests.integration.direct_sessions import GROUP, DirectSession
 from tests.integration.guarded import ADMIN, Acls, bindings_of, guarded_broker, login, needed
 from tests.integration.running import COMMAND, Pipeline, Topics, wait_until
 
-from checkback.deploy.ports import free_ports
+from checkback.deploy.broker import free_ports
 
 FAILED = "checkback_fences_failed_total"
 

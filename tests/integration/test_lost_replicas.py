@@ -13,7 +13,7 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
-from checkback.deploy.ports import free_ports
+from checkback.deploy.broker import free_ports
 from checkback.protocol.records import Op, half_headers
 from checkback.testing.broker import Cluster
 

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.running import COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 from tests.integration.scraping import NEEDS_PROMETHEUS, Prometheus, fetch, prometheus
 
-from checkback.deploy.ports import free_ports
+from checkback.deploy.broker import free_ports
 from checkback.protocol.properties import CHECK_IMMUNITY_TIME_IN_SECONDS, text_value
 
 PRINTED = ("WARNING: ", "OpenJDK ", "Picked up ", "Setting ", "To adjust logging ")

@@ -11,7 +11,7 @@ from tests.integration.running import Pipeline, Topics, wait_until
 from tests.integration.scraping import fetch
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.deploy.ports import free_ports
+from checkback.deploy.broker import free_ports
 from checkback.operations.doctor import Doctor
 from checkback.streaming.stalls import Stall, StallWatch
 

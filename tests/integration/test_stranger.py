@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from checkback.deploy.ports import free_ports
+from checkback.deploy.broker import free_ports
 
 README: Final = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 CHECKBACK: Final = Path(sys.executable).with_name("checkback")

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
-from checkback.deploy.broker_properties import render
+from checkback.deploy.broker_files import render
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.connection import confluent_settings, java_settings

@@ -177,7 +177,7 @@ def test_librdkafka_gets_in_with_the_same_settings(secured_broker: EmbeddedBroke
 def test_a_java_client_gets_in_with_the_same_settings(
     secured_broker: EmbeddedBroker, tmp_path: Path
 ) -> None:
-    from checkback.deploy.broker_properties import render
+    from checkback.deploy.broker_files import render
     from checkback.deploy.jars import ensure_jars
     from checkback.deploy.java import find_java
     from checkback.protocol.connection import java_settings

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.deploy.broker_folder import BrokerFolder, BrokerRecord
+from checkback.deploy.broker_files import BrokerFolder, BrokerRecord
 from checkback.protocol.errors import PrerequisiteError
 
 HOLD = (

@@ -13,7 +13,7 @@ import pytest
 from checkback.commands import broker, ledger, topics
 from checkback.commands.app import execute
 from checkback.commands.output import scan_progress
-from checkback.deploy.broker_folder import BrokerFolder, BrokerRecord
+from checkback.deploy.broker_files import BrokerFolder, BrokerRecord
 
 
 class Terminal(StringIO):

@@ -12,7 +12,7 @@ import pytest
 from tools import lock_jars
 
 from checkback.deploy import jars
-from checkback.deploy.jar_lock import LOCK_FILE, Conf, LockedJar, locked_jars
+from checkback.deploy.jars import LOCK_FILE, Conf, LockedJar, locked_jars
 from checkback.deploy.java import find_java, java_version
 from checkback.protocol.errors import OperationalError, PrerequisiteError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tools.sbom import NEEDED_FOR, jars_to_list
 
-from checkback.deploy.jar_lock import LockedJar, locked_jars
+from checkback.deploy.jars import LockedJar, locked_jars
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "build" / "release" / "environment" / "bin" / "python"
