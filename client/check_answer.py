@@ -15,7 +15,6 @@ from checkback.client.doubts import Doubts
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import MessageExt
 from checkback.client.op_producer import OpProducer
-from checkback.client.stored_halves import StoredHalves
 from checkback.client.tracing import UNTRACED, Tracing
 from checkback.metrics.log_lines import facts
 from checkback.protocol.records import Op
@@ -26,10 +25,6 @@ PAUSE_BETWEEN_TRIES_S: Final = 0.5
 NEVER_RAN: Final = CallbackResult(
     LocalTransactionState.ROLLBACK_MESSAGE,
     "it was in doubt whether the half was stored; the local transaction did not run",
-)
-COPIED: Final = CallbackResult(
-    LocalTransactionState.ROLLBACK_MESSAGE,
-    "this is a copy: the half of this transaction id stands elsewhere",
 )
 
 
@@ -48,7 +43,6 @@ class CheckAnswers:
         stopping: set when the producer shuts down; other processes then give the answers that it
             did not send.
         tracing: hears of each check.
-        stored: positions of this process's signed halves; None where nothing is signed.
     """
 
     listener: TransactionListener
@@ -60,7 +54,6 @@ class CheckAnswers:
     try_timeout_s: float
     stopping: threading.Event
     tracing: Tracing = UNTRACED
-    stored: StoredHalves | None = None
 
     def answer(self, request: MessageExt) -> bool:
         """Answer a request, or skip an old one; return whether the request is done.
@@ -72,13 +65,6 @@ class CheckAnswers:
             return True
         if request.transaction_id in self.doubts:
             return self._roll_back_doubtful(request)
-        if self._is_copy(request):
-            _log.warning(
-                "Half %d/%d is a copy of transaction %s; answered rollback",
-                request.half_queue, request.queue_offset, request.transaction_id,
-                extra=facts(transaction_id=request.transaction_id),
-            )  # fmt: skip
-            return self._send(request, self._op(request, COPIED))
         with self.tracing.check(request) as told:
             outcome = run_listener(
                 # The listener gets a copy: what it writes there must not change an answer.
@@ -96,10 +82,6 @@ class CheckAnswers:
                 extra=facts(transaction_id=request.transaction_id),
             )  # fmt: skip
         return self._send(request, self._op(request, outcome))
-
-    def _is_copy(self, request: MessageExt) -> bool:
-        place = request.half_queue, request.queue_offset
-        return self.stored is not None and self.stored.is_copy(request.transaction_id, *place)
 
     def _roll_back_doubtful(self, request: MessageExt) -> bool:
         done = self._send(request, self._op(request, NEVER_RAN))

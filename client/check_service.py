@@ -32,10 +32,7 @@ _log = logging.getLogger(__name__)
 POLL_S: Final = 0.1
 AT_ONCE_MAX: Final = 100
 PAUSE_AFTER_ERROR_S: Final = 1.0
-STUCK_LOOK_S: Final = 0.1
 CLOSE_S: Final = 1.0
-CHECK_INTERVAL_MS: Final = 60_000
-"""The pipeline's default, for as long as no request said another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +74,9 @@ class CheckService:
         self._next_consumer: Consumer | None = None
         self._lock = threading.Lock()
         self._answered = threading.Event()
-        self._check_interval_ms = CHECK_INTERVAL_MS
         self._pool: CheckPool[CheckJob] = CheckPool(
             f"checkback-check-{answers.producer_group}",
-            least=options.check_thread_pool_min_size,
-            most=options.check_thread_pool_max_size,
+            threads=options.check_thread_pool_max_size,
             held=options.check_request_hold_max,
             work=self._work,
         )
@@ -94,9 +89,11 @@ class CheckService:
 
         Raises:
             ConfigurationError: librdkafka takes the settings of no consumer.
+            RuntimeError: the process can start no more threads.
         """
         # Opened here, so that the caller of start() learns of settings that can't work.
         self._next_consumer = self._open_consumer()
+        self._pool.start()
         self._thread.start()
 
     def close(self, timeout_s: float) -> int:
@@ -110,15 +107,12 @@ class CheckService:
         # Committing and leaving the group needs a moment, even if the pool used all the time.
         if self._thread.ident is not None:
             self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
-        elif self._next_consumer is not None:  # the thread could not be started
-            self._next_consumer.close()
         return left
 
     def _run(self) -> None:
         while not self._answers.stopping.is_set():
             try:
-                self._read_until_stopped_or_stuck()
-                self._wait_while_stuck()
+                self._read_until_stopped()
             except KafkaException as error:
                 _log.warning("Check requests can't be read, trying again: %s", remark_of(error))
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
@@ -126,7 +120,7 @@ class CheckService:
                 _log.exception("Check requests can't be read, trying again")
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
 
-    def _read_until_stopped_or_stuck(self) -> None:
+    def _read_until_stopped(self) -> None:
         consumer = self._next_consumer or self._open_consumer()
         self._next_consumer = None
         try:
@@ -136,10 +130,9 @@ class CheckService:
                 on_revoke=self._taken,
                 on_lost=self._lost,
             )
-            while not self._answers.stopping.is_set() and not self._stuck():
+            while not self._answers.stopping.is_set():
                 self._read_once(consumer)
-            if self._answers.stopping.is_set():
-                self._answered.wait()
+            self._answered.wait()
             self._commit(consumer)
         finally:
             consumer.close()
@@ -159,23 +152,6 @@ class CheckService:
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
         self._forget([one.partition for one in partitions])
-
-    def _stuck(self) -> bool:
-        """Tell whether all threads hang for a whole check interval, and none can be added."""
-        stuck_ms = self._pool.stuck_for_s(time.monotonic()) * 1000
-        return stuck_ms > self._check_interval_ms and not self._pool.grow()
-
-    def _wait_while_stuck(self) -> None:
-        """Stay out of the group while the listener hangs, so that others get its checks."""
-        if not self._stuck():
-            return
-        self._counters.add(ClientEvent.CHECKS_GIVEN_UP)
-        _log.error(
-            "No check was answered for a whole check interval: check_local_transaction hangs, or"
-            " answers can't be sent. Until one ends, other processes of the group get the checks"
-        )
-        while self._stuck() and not self._answers.stopping.wait(STUCK_LOOK_S):
-            pass
 
     def _read_once(self, consumer: Consumer) -> None:
         room = self._pool.room()
@@ -208,8 +184,6 @@ class CheckService:
             _log.warning("Check request at %d/%d skipped: %s", partition, offset, remark_of(error))
             self._finished(partition, offset)
             return
-        if request.check_interval_ms is not None:
-            self._check_interval_ms = request.check_interval_ms
         self._pool.offer(CheckJob(partition, offset, request))
 
     def _work(self, job: CheckJob) -> None:

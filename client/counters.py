@@ -26,7 +26,6 @@ class ClientEvent(StrEnum):
     CHECK_RECEIVED = "check_received"
     CHECK_ANSWERED = "check_answered"
     CHECK_SKIPPED = "check_skipped"
-    CHECKS_GIVEN_UP = "checks_given_up"
     CHECK_UNREADABLE = "check_unreadable"
     DELAY_DROPPED = "delay_dropped"
 
@@ -42,7 +41,7 @@ class Counters:
     def __init__(self, on_event: Callable[[ClientEvent], None] | None = None) -> None:
         self._on_event = on_event
         self._counts = dict.fromkeys(ClientEvent, 0)
-        self._lock = threading.RLock()  # a signal handler may shut the producer down
+        self._lock = threading.Lock()
 
     def add(self, event: ClientEvent) -> None:
         """Count one event."""

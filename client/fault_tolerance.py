@@ -41,7 +41,7 @@ class FaultTable:
 
     def __init__(self) -> None:
         self._faults: dict[int, FaultItem] = {}
-        self._lock = threading.RLock()  # a signal handler may shut the producer down
+        self._lock = threading.Lock()
 
     def answered(self, broker: int, latency_ms: float, now_ms: float) -> None:
         """Note an answer. A quick one does not shorten a ban that still runs (RocketMQ 5)."""

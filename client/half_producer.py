@@ -25,11 +25,7 @@ from checkback.client.callback_result import remark_of
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.doubts import Doubts
 from checkback.client.half import Half
-from checkback.client.polled_producer import (
-    DeliveryReport,
-    PolledProducer,
-    in_background,
-)
+from checkback.client.polled_producer import DeliveryReport, PolledProducer
 from checkback.client.queue_selection import choose_partition
 from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
 from checkback.client.topic_facts import TopicFacts
@@ -116,7 +112,7 @@ class HalfProducer:
         self._shared_turn = 0
         self._shared_until_s = 0.0
         self._short_until_s: dict[int, float] = {}
-        self._renewing = threading.RLock()  # a signal handler may shut the producer down
+        self._renewing = threading.Lock()
         self.polled = self._open(open_producer)
 
     def store(
@@ -178,17 +174,13 @@ class HalfProducer:
             if self._is_closed:
                 return
             if used is self.polled:
-                try:
-                    self.polled = self._open(self._open_producer)
-                except (ConfigurationError, RuntimeError) as error:  # no thread is left
-                    _log.warning("No producer can be opened in place of one: %s", remark_of(error))
-                    return
+                self.polled = self._open(self._open_producer)
             elif used is self._gathering:
                 self._gathering = None
             else:
                 return
         _log.warning("librdkafka gave up a producer; opened another")
-        in_background(lambda: used.close(0), "checkback-close")
+        used.abandon()
 
     def close(self, timeout_s: float) -> None:
         """Send what is held, then close."""

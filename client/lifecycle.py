@@ -57,9 +57,7 @@ class ManagedProducer(ABC):
         self._clients = KafkaClients(bootstrap_servers, client_id, self.options)
         self._running = Running()
         self._state = ServiceState.CREATE_JUST
-        # The same thread may take it twice: a signal handler may call shutdown() while start()
-        # waits for the brokers.
-        self._state_lock = threading.RLock()
+        self._state_lock = threading.Lock()
         self._process_id = os.getpid()
         self._new_id = unique_ids()
 
@@ -84,7 +82,7 @@ class ManagedProducer(ABC):
         """Connect. Can be done once; one that failed can be tried again.
 
         Raises:
-            LifeCycleError: it was started before, or shut down meanwhile (by a signal handler).
+            LifeCycleError: it was started before.
             BrokerError: Kafka can't be reached or is not set up.
             PrerequisiteError: the process can start no more threads.
         """
@@ -100,21 +98,20 @@ class ManagedProducer(ABC):
             self._new_id = unique_ids()
             try:
                 self._open()
-            except RuntimeError as error:  # of threading.Thread.start
-                raise PrerequisiteError(
+            except BaseException as error:
+                self._close(lambda: 0.0)
+                if not isinstance(error, RuntimeError):
+                    raise
+                raise PrerequisiteError(  # of threading.Thread.start
                     f"The producer of group {self.producer_group} can't be started: {error}.",
                     remedy="Allow the process more threads (ulimit -u), or end some.",
                 ) from error
-            if self.service_state is ServiceState.SHUTDOWN_ALREADY:
-                self._close(lambda: 0.0)
-                raise LifeCycleError(
-                    f"The producer of group {self.producer_group} was shut down while it started.",
-                    remedy="Make a new one if it is still needed.",
-                )
             self._state = ServiceState.RUNNING
 
     def shutdown(self) -> int:
         """Stop taking messages, wait for what is running, close; does nothing a second time.
+
+        Not for a signal handler, which may interrupt the producer inside a lock: set a flag there.
 
         Returns:
             How many sends and check answers still ran when ``shutdown_timeout_ms`` was over.

@@ -19,7 +19,6 @@ LEAST: Final[Mapping[str, int]] = {
     "retry_times_when_send_failed": 0,
     "max_message_size": 1,
     "async_sends_max": 1,
-    "check_thread_pool_min_size": 1,
     "check_thread_pool_max_size": 1,
     "check_request_hold_max": 1,
     "check_session_timeout_ms": 1,
@@ -53,9 +52,7 @@ class ProducerOptions:
         send_latency_fault_enable: whether slow and failing brokers are avoided for a while.
         async_sends_max: sends that may wait for Kafka at once in ASYNC and ONEWAY; one more
             is refused.
-        check_thread_pool_min_size: threads that answer checks from the start.
-        check_thread_pool_max_size: most threads that answer checks; one is added when the queue is
-            full, or when all of them hang for a check interval.
+        check_thread_pool_max_size: threads that answer checks.
         check_request_hold_max: checks that wait for a thread; reading pauses when it is full.
         check_session_timeout_ms: time after which others take over the checks of a process that
             died without a word. Until then nobody of the group may be asked, so it is less than
@@ -89,7 +86,6 @@ class ProducerOptions:
     retry_another_broker_when_not_store_ok: bool = False
     send_latency_fault_enable: bool = False
     async_sends_max: int = 10_000
-    check_thread_pool_min_size: int = 1
     check_thread_pool_max_size: int = 1
     check_request_hold_max: int = 2_000
     check_session_timeout_ms: int = 10_000
@@ -121,12 +117,6 @@ class ProducerOptions:
                 f"compression_type is {self.compression_type!r}.",
                 remedy=f"It must be None or one of {', '.join(get_args(Compression))}.",
                 key="compression_type",
-            )
-        if self.check_thread_pool_max_size < self.check_thread_pool_min_size:
-            raise ConfigurationError(
-                "check_thread_pool_max_size is less than check_thread_pool_min_size.",
-                remedy="Raise the one or lower the other.",
-                key="check_thread_pool_max_size",
             )
         if bool(self.access_key) != bool(self.secret_key):
             raise ConfigurationError(
@@ -160,7 +150,6 @@ class ProducerKeywords(TypedDict, total=False):
     retry_another_broker_when_not_store_ok: bool
     send_latency_fault_enable: bool
     async_sends_max: int
-    check_thread_pool_min_size: int
     check_thread_pool_max_size: int
     check_request_hold_max: int
     check_session_timeout_ms: int

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import logging
+import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -72,8 +72,7 @@ class PlainSender:
         self._faults = self._brokers.faults if options.send_latency_fault_enable else None
         self._turns = itertools.count()
         self._timers = Timers("checkback-plain-sends")
-        # No semaphore: a signal handler that shuts down gives room back while it is being taken.
-        self._room = deque([None] * options.async_sends_max)
+        self._room = threading.Semaphore(options.async_sends_max)
         self._not_waited_for: set[PlainSend] = set()
 
     def send(self, message: Message, choice: Choice, tries_max: int) -> SendResult:
@@ -184,7 +183,7 @@ class PlainSender:
 
     def _ended(self, under_way: PlainSend) -> None:
         self._not_waited_for.discard(under_way)
-        self._room.append(None)
+        self._room.release()
 
     def _new_send(self, message: Message, choice: Choice, tries_max: int) -> PlainSend:
         return PlainSend(
@@ -215,9 +214,7 @@ class PlainSender:
         )
 
     def _take_room(self) -> None:
-        try:
-            self._room.pop()
-        except IndexError:
+        if not self._room.acquire(blocking=False):
             self._counters.add(ClientEvent.SEND_FAILED)
             raise SendError(
                 f"{self._options.async_sends_max} sends wait for Kafka already (async_sends_max).",

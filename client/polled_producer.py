@@ -22,17 +22,6 @@ DRAIN_LOOK_S: Final = 0.005
 JOIN_S: Final = 1.0
 
 
-def in_background(call: Callable[[], object], name: str) -> None:
-    """Call in a thread of its own, since librdkafka may take its time to close something.
-
-    If the process can start no more threads, call in this one.
-    """
-    try:
-        threading.Thread(target=call, name=name, daemon=True).start()
-    except RuntimeError:
-        call()
-
-
 class DeliveryReport(Protocol):
     """Waits for the report of one record; never used for a second one."""
 
@@ -99,12 +88,14 @@ class PolledProducer:
         self._sample = sample
         self._pause_s = pause_s
         self._closing = threading.Event()
+        self._is_abandoned = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:  # no thread is left
-            self.producer.close()
-            raise
+        self._thread.start()
+
+    def abandon(self) -> None:
+        """Have the polling thread close a producer that librdkafka gave up."""
+        self._is_abandoned = True
+        self._closing.set()
 
     def close(self, timeout_s: float) -> int:
         """Send what waits, then close; return how many records it had no time to send."""
@@ -140,6 +131,11 @@ class PolledProducer:
                 # Also catches SystemExit of a callback, and objects that confluent-kafka raises
                 # although they are no exceptions.
                 _log.exception("A report of librdkafka could not be handled")
+        if self._is_abandoned:
+            self.producer.purge()
+            poll(0)
+            self._wake()
+            self.producer.close()
 
     def _wake(self) -> None:
         done = self.done

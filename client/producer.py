@@ -41,7 +41,7 @@ class DefaultMQProducer(ManagedProducer):
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
         self._facts = TopicFacts(self._clients.admin, self.options.send_msg_timeout_ms / 1000)
         self._plain: PlainSender | None = None
-        self._plain_lock = threading.RLock()  # a signal handler may shut the producer down
+        self._plain_lock = threading.Lock()
 
     def send(
         self,
@@ -147,6 +147,7 @@ class DefaultMQProducer(ManagedProducer):
         return self._plain_sender()
 
     def _open(self) -> None:
+        self._facts.start()
         self._plain = self._new_plain_sender()
 
     def _plain_sender(self) -> PlainSender:
@@ -168,6 +169,7 @@ class DefaultMQProducer(ManagedProducer):
 
     def _close(self, left_s: Callable[[], float]) -> int:
         left = self._running.wait_until_idle(left_s())
+        self._facts.close()
         with self._plain_lock:
             plain = self._plain
         if plain is not None:

@@ -52,12 +52,8 @@ class StatusWatch:
         thread = threading.Thread(
             target=self._follow, args=(consumer,), name="checkback-status", daemon=True
         )
-        try:
-            self._read(consumer, time.monotonic() + timeout_s)
-            thread.start()
-        except BaseException:  # Ctrl-C, or no thread is left
-            consumer.close()
-            raise
+        self._read(consumer, time.monotonic() + timeout_s)
+        thread.start()
         self._thread = thread
 
     def require_accepting(self) -> None:

@@ -13,27 +13,24 @@ _log = logging.getLogger(__name__)
 
 
 class Timers:
-    """Runs actions at their time, in one daemon thread that starts with the first of them."""
+    """Runs actions at their time, in one daemon thread."""
 
     def __init__(self, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._name = name
         self._now_s = now_s
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = itertools.count()  # equal times stay in order, and actions uncompared
         self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
         self._closed = False
+        threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def after(self, delay_ms: float, action: Callable[[], None]) -> bool:
         """Run an action after a while; it must not block.
 
-        False: the timers are closed, or no thread can be started; the action is dropped.
+        False: the timers are closed; the action is dropped.
         """
         at_s = self._now_s() + delay_ms / 1000
         with self._changed:
             if self._closed:
-                return False
-            if self._thread is None and not self._start():
                 return False
             heapq.heappush(self._due, (at_s, next(self._numbers), action))
             self._changed.notify()
@@ -45,16 +42,6 @@ class Timers:
             self._closed = True
             self._due.clear()
             self._changed.notify()
-
-    def _start(self) -> bool:
-        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:
-            _log.warning("Nothing can be done later, no thread can be started: %s", error)
-            return False
-        self._thread = thread
-        return True
 
     def _run(self) -> None:
         while (action := self._next()) is not None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -81,7 +82,24 @@ class TopicFacts:
         self._limits: dict[str, tuple[int | None, float]] = {}
         self._learning: dict[str, _Question] = {}
         self._asking: set[tuple[str, Callable[[str], object]]] = set()
-        self._lock = threading.RLock()  # a signal handler may shut the producer down
+        self._lock = threading.Lock()
+        self._questions: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+
+    def start(self) -> None:
+        """Start the thread that asks again about what is known already.
+
+        Raises:
+            RuntimeError: the process can start no more threads.
+        """
+        self._questions = SimpleQueue()
+        questions = self._questions
+        threading.Thread(
+            target=_ask_all, args=(questions,), name="checkback-topics", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._questions.put(None)
 
     @property
     def admin(self) -> AdminClient:
@@ -187,7 +205,7 @@ class TopicFacts:
             return limit
 
     def _in_background(self, name: str, ask: Callable[[str], object]) -> None:
-        """Ask something about a topic in a thread, unless that is being done."""
+        """Have the thread ask something about a topic, unless that is being done."""
         with self._lock:
             if (name, ask) in self._asking:
                 return
@@ -201,11 +219,7 @@ class TopicFacts:
             finally:
                 self._asking.discard((name, ask))
 
-        try:
-            threading.Thread(target=run, name="checkback-topics", daemon=True).start()
-        except RuntimeError as error:  # no thread is left: what is known serves
-            self._asking.discard((name, ask))
-            _log.warning("Nothing new can be learned of %s: %s", name, remark_of(error))
+        self._questions.put(run)
 
     def _ask(self, name: str) -> TopicLeaders:
         """Ask for a topic's partitions, and remember them."""
@@ -246,6 +260,14 @@ class TopicFacts:
         except (KafkaException, TimeoutError, KeyError, TypeError, ValueError) as error:
             _log.info("The record limit of %s is not known: %s", name, remark_of(error))
             return None
+
+
+def _ask_all(questions: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (question := questions.get()) is not None:
+        try:
+            question()
+        except Exception:  # the next question needs the thread
+            _log.exception("Nothing new could be learned of a topic")
 
 
 def _unseen(name: str, error: KafkaError) -> BrokerError | NotFoundError:

@@ -27,7 +27,6 @@ from checkback.client.polled_producer import DeliveryReport, ThreadReport
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
 from checkback.client.status_watch import StatusWatch
-from checkback.client.stored_halves import StoredHalves
 from checkback.client.tracing import UNTRACED, TracedStep
 from checkback.client.validation import (
     IMMUNITY_TIME_MAX_S,
@@ -199,6 +198,7 @@ class TransactionMQProducer(DefaultMQProducer):
         return message
 
     def _open(self) -> None:
+        self._facts.start()
         # Checked first: with a wrong prefix the producer would leave a check topic that nobody
         # reads.
         require_half_and_op(self._facts, self.topics)
@@ -206,13 +206,6 @@ class TransactionMQProducer(DefaultMQProducer):
         self._create_check_topic()
         servers, timeout_s = self._clients.bootstrap_servers, self.options.start_timeout_ms / 1000
         has_status = topic_exists(self._facts.admin, self.topics.status, servers, timeout_s)
-        try:
-            self._open_parts(has_status=has_status)
-        except BaseException:
-            self._close(lambda: 0.0)
-            raise
-
-    def _open_parts(self, *, has_status: bool) -> None:
         doubts = Doubts()
         self._open_senders(doubts)
         self._status = self._new_status_watch() if has_status else None
@@ -228,7 +221,6 @@ class TransactionMQProducer(DefaultMQProducer):
         self._budget_s = options.send_msg_timeout_ms / 1000
         signer = options.signer(lambda: self._clock.now_ms(steady_ms(), time.time() * 1000))
         self._signature_bytes = 0 if signer is None else signer.headers_bytes_max()
-        self._stored = None if signer is None else StoredHalves()
         self._halves = HalfProducer(
             self._clients.half_producer,
             self.topics.half,
@@ -290,7 +282,6 @@ class TransactionMQProducer(DefaultMQProducer):
             try_timeout_s=self.options.send_msg_timeout_ms / 1000,
             stopping=threading.Event(),
             tracing=self._tracing,
-            stored=self._stored,
         )
         return CheckService(
             lambda: self._clients.check_consumer(self.producer_group),

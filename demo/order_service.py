@@ -222,7 +222,6 @@ def main(
         transaction_listener=service.listener,
         instance_name=group,  # stable: its successor answers checks at once
         send_msg_timeout_ms=SEND_TIMEOUT_MS,
-        check_thread_pool_min_size=CHECK_THREADS,
         check_thread_pool_max_size=CHECK_THREADS,
     )
     producer.start()

@@ -78,7 +78,7 @@ STAGES: Final = (
 CLIENT_EVENTS: Final = (
     "sent", "send_failed", "send_in_doubt", "doubt_settled", "send_retried", "committed",
     "rolled_back", "unknown", "listener_failed", "op_failed", "check_received", "check_answered",
-    "check_skipped", "checks_given_up", "check_unreadable", "delay_dropped",
+    "check_skipped", "check_unreadable", "delay_dropped",
 )  # fmt: skip
 FINISH_BUCKETS_S: Final = (0.5, 1.0, 2.0, 5.0, 10.0, 60.0, 600.0, 3_600.0, 43_200.0, 86_400.0)
 BATCH_BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)

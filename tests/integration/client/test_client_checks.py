@@ -234,36 +234,6 @@ def test_a_successor_of_the_same_name_answers_before_the_dead_processes_session_
     assert header(op, names.FROM_TRANSACTION_CHECK) == "true"
 
 
-def test_a_listener_that_hangs_gives_its_checks_to_another_process(
-    checkback: Checkback, listener: Scripted
-) -> None:
-    never = threading.Event()
-
-    def hang(message: MessageExt) -> LocalTransactionState:
-        never.wait()
-        return LocalTransactionState.UNKNOW
-
-    hanging = Scripted()
-    hanging.execute, hanging.check = unanswered, hang
-    stuck = checkback.producer(hanging, shutdown_timeout_ms=100)
-    stuck.send_message_in_transaction(ORDER)
-    (half,) = checkback.halves(1)
-
-    def asked() -> bool:
-        """Ask again each time: until it has joined its group, requests get too old for it."""
-        checkback.ask(half, interval_ms=500)
-        return bool(hanging.checked)
-
-    eventually(asked)
-
-    checkback.producer(listener)
-    eventually(lambda: stuck.counters.snapshot()[ClientEvent.CHECKS_GIVEN_UP])
-    checkback.ask(half, times=2)
-
-    eventually(lambda: [one for one in listener.checked if one.check_times == 2], 30)
-    never.set()
-
-
 def test_a_check_topic_that_grows_is_read_whole(
     checkback: Checkback, listener: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,24 +126,6 @@ def test_a_request_that_can_not_be_read_holds_up_no_other() -> None:
     stage.service.close(5)
 
 
-def test_a_thread_that_hangs_leaves_its_checks_to_one_that_is_added() -> None:
-    gate, done = threading.Event(), threading.Event()
-    first = threading.Semaphore(1)
-
-    def answer(_: MessageExt) -> bool:
-        if first.acquire(blocking=False):
-            gate.wait(10)
-        else:
-            done.set()
-        return True
-
-    stage = Stage(Checks(Record(1), Record(2)), answer, check_thread_pool_max_size=2)
-    assert done.wait(5)
-    assert stage.counters.snapshot()[ClientEvent.CHECKS_GIVEN_UP] == 0
-    gate.set()
-    stage.service.close(5)
-
-
 def test_what_was_paused_before_a_rebalance_is_read_after_it() -> None:
     gate, taken, done = threading.Event(), threading.Event(), threading.Event()
 

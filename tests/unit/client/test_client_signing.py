@@ -1,8 +1,7 @@
-"""What the client signs, and how it answers to checks of copies of its halves."""
+"""What the client signs."""
 
 from __future__ import annotations
 
-import threading
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -14,7 +13,6 @@ from tests.unit.client.producer_playing import store
 
 from checkback.client import LocalTransactionState
 from checkback.client.broker_clock import BrokerClock, steady_ms
-from checkback.client.check_answer import CheckAnswers
 from checkback.client.counters import Counters
 from checkback.client.doubts import Doubts
 from checkback.client.half import Half
@@ -22,7 +20,6 @@ from checkback.client.half_producer import HalfProducer
 from checkback.client.message import Message
 from checkback.client.op_producer import OpProducer
 from checkback.client.polled_producer import PolledProducer
-from checkback.client.stored_halves import HELD_MAX, StoredHalves
 from checkback.client.topic_facts import TopicLeaders
 from checkback.protocol.errors import SendError
 from checkback.protocol.records import Op, half_headers
@@ -165,53 +162,3 @@ def test_an_op_is_signed_as_it_is_sent(is_confirmed: bool) -> None:
     [(_, value, key, partition, *_, sent)] = kafka.sent
     assert (value, key, partition) == (b"41", b"u", 2)
     assert sent == SIGNER.op("op", 2, b"u", b"41", op.headers())
-
-
-@pytest.mark.parametrize(
-    ("offset", "state"),
-    [
-        (7, LocalTransactionState.COMMIT_MESSAGE),
-        (8, LocalTransactionState.ROLLBACK_MESSAGE),
-    ],
-)
-def test_a_copy_of_a_half_is_rolled_back(offset: int, state: LocalTransactionState) -> None:
-    sent: list[Op] = []
-    # Finds every transaction committed.
-    listener: Any = SimpleNamespace(
-        check_local_transaction=lambda _: LocalTransactionState.COMMIT_MESSAGE
-    )
-
-    def send_confirmed(op: Op, _: float) -> bool:
-        sent.append(op)
-        return True
-
-    ops: Any = SimpleNamespace(send_confirmed=send_confirmed)
-    stored = StoredHalves()
-    stored.add("u", 1, 7)
-    checks = CheckAnswers(
-        listener=listener,
-        producer_group="g",
-        doubts=Doubts(),
-        ops=ops,
-        counters=Counters(),
-        clock=BrokerClock(),
-        try_timeout_s=1,
-        stopping=threading.Event(),
-        stored=stored,
-    )
-    request: Any = SimpleNamespace(
-        transaction_id="u", half_queue=1, queue_offset=offset, check_interval_ms=None
-    )
-
-    assert checks.answer(request)
-    assert [op.state for op in sent] == [int(state)]
-
-
-def test_stored_halves_forget_the_oldest() -> None:
-    stored = StoredHalves()
-    for number in range(HELD_MAX + 1):
-        stored.add(str(number), 0, number)
-
-    assert not stored.is_copy("0", 1, 1)
-    assert stored.is_copy("1", 1, 1)
-    assert not stored.is_copy("1", 0, 1)

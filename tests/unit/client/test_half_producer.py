@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import threading
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -217,27 +216,6 @@ def test_after_the_shutdown_none_is_opened_in_place_of_one_that_librdkafka_gave_
     with suppress(SendError):
         world.store()
     assert world.kafka.opened == 1
-
-
-@pytest.mark.parametrize("threads_left", [0, 1])
-def test_where_no_thread_is_left_to_replace_it_the_half_is_in_doubt_or_elsewhere(
-    threads_left: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With one thread another producer is polled, and none is left to close the old one."""
-    fatal = KafkaException(KafkaError(KafkaError._FATAL))
-    world = World(fatal, fatal, fatal)
-    left, start = [threads_left], threading.Thread.start
-
-    def limited(thread: threading.Thread) -> None:
-        if not left[0]:
-            raise RuntimeError("can't start new thread")
-        left[0] -= 1
-        start(thread)
-
-    monkeypatch.setattr(threading.Thread, "start", limited)
-    with pytest.raises(SendError) as raised:
-        world.store()
-    assert raised.value.fields["in_doubt"]
 
 
 def test_facts_are_asked_for_by_name() -> None:

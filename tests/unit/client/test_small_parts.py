@@ -83,11 +83,6 @@ def test_options_out_of_bounds_are_refused(name: str) -> None:
         ProducerOptions(**{name: 0})  # type: ignore[arg-type]
 
 
-def test_more_check_threads_at_least_than_at_most_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match="check_thread_pool_max_size"):
-        ProducerOptions(check_thread_pool_min_size=2)
-
-
 def test_options_show_no_kafka_secret() -> None:
     assert "hunter2" not in repr(ProducerOptions(kafka={"sasl.password": "hunter2"}))
 

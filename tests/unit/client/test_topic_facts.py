@@ -46,7 +46,9 @@ class Brokers:
 
 def facts_of(brokers: Brokers) -> TopicFacts:
     admin: Any = brokers
-    return TopicFacts(lambda: admin, 0.01)
+    facts = TopicFacts(lambda: admin, 0.01)
+    facts.start()
+    return facts
 
 
 def test_leaders_are_known_and_partitions_without_one_come_not_into_turn() -> None:
@@ -182,22 +184,6 @@ def test_a_topic_that_was_deleted_is_asked_for_within_a_minute(
     now_s += 61.0
     facts.check("t", MESSAGE, 10)
     wait_until(lambda: not facts.knows("t"), what="the topic to be missed")
-
-
-def test_leaders_are_asked_for_again_once_there_are_threads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    brokers = Brokers()
-    facts = facts_of(brokers)
-
-    def none_left(_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", none_left)
-        facts.refresh("t")
-    facts.refresh("t")
-    wait_until(lambda: brokers.asked == ["t"], what="the question")
 
 
 def test_a_topic_that_is_slow_to_answer_holds_up_no_other() -> None:
