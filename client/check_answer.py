@@ -9,10 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from checkback.client.broker_clock import BrokerClock, steady_ms
-from checkback.client.callback_result import EVENTS_BY_STATE, CallbackResult, run_listener
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.doubts import Doubts
-from checkback.client.listener import LocalTransactionState, TransactionListener
+from checkback.client.half import Doubts
+from checkback.client.listener import (
+    EVENTS_BY_STATE,
+    CallbackResult,
+    LocalTransactionState,
+    TransactionListener,
+    run_listener,
+)
 from checkback.client.message import MessageExt
 from checkback.client.op_producer import OpProducer
 from checkback.client.tracing import UNTRACED, Tracing

@@ -7,6 +7,7 @@ rebalance or a restart loses no request; at worst one is answered twice, which t
 
 from __future__ import annotations
 
+import heapq
 import logging
 import threading
 import time
@@ -17,17 +18,45 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
-from checkback.client.callback_result import remark_of
 from checkback.client.check_answer import CheckAnswers
-from checkback.client.check_offsets import CheckOffsets
 from checkback.client.check_pool import CheckPool
 from checkback.client.check_request import read_check_request
 from checkback.client.counters import ClientEvent, Counters
+from checkback.client.listener import remark_of
 from checkback.client.message import MessageExt
 from checkback.client.options import ProducerOptions
 from checkback.metrics.log_lines import facts
 
 _log = logging.getLogger(__name__)
+
+
+class CheckOffsets:
+    """The offsets of one partition of a check topic, started in order and finished in any order."""
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+        self._open: set[int] = set()
+        self._heap: list[int] = []
+
+    def started(self, offset: int) -> None:
+        """Note that an offset was started; gaps before it (compaction, aborts) are finished."""
+        self._open.add(offset)
+        heapq.heappush(self._heap, offset)
+        self._next = offset + 1
+
+    def finished(self, offset: int) -> None:
+        """Note that an offset is finished; ignore one that was never started."""
+        self._open.discard(offset)
+
+    def committable(self) -> int | None:
+        """Return the offset from which a restart continues, None where nothing was started."""
+        while self._heap and self._heap[0] not in self._open:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else self._next
+
+    def __len__(self) -> int:
+        return len(self._open)
+
 
 POLL_S: Final = 0.1
 AT_ONCE_MAX: Final = 100

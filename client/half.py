@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Final
@@ -65,3 +66,28 @@ class Half:
         self.transaction_id = self.message.transaction_id = transaction_id
         self.headers = list(self.headers)
         self.headers[ID_AT] = (UNIQ_KEY, transaction_id.encode())
+
+
+HELD_MAX: Final = 100_000
+"""Beyond this the oldest id is dropped; its check goes to the listener, as after a restart."""
+
+
+class Doubts:
+    """A set of transaction ids that forgets the oldest. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+        self._lock = threading.Lock()
+
+    def add(self, transaction_id: str) -> None:
+        """Note a half that may or may not be stored."""
+        with self._lock:
+            self._ids[transaction_id] = None
+            while len(self._ids) > HELD_MAX:
+                del self._ids[next(iter(self._ids))]
+
+    def __contains__(self, transaction_id: object) -> bool:
+        return transaction_id in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)

@@ -21,10 +21,9 @@ from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.broker_watch import BrokerWatch
-from checkback.client.callback_result import remark_of
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.doubts import Doubts
-from checkback.client.half import Half
+from checkback.client.half import Doubts, Half
+from checkback.client.listener import remark_of
 from checkback.client.polled_producer import DeliveryReport, PolledProducer
 from checkback.client.queue_selection import choose_partition
 from checkback.client.send_errors import error_of, is_refusal, not_safely_stored

@@ -9,9 +9,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as KafkaMessage
 
-from checkback.client.callback_result import remark_of
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.listener import LocalTransactionState
+from checkback.client.listener import LocalTransactionState, remark_of
 from checkback.client.polled_producer import PolledProducer, ThreadReport
 from checkback.client.send_errors import error_of
 from checkback.metrics.log_lines import facts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from checkback.client.fault_tolerance import FaultTable
+from checkback.client.broker_watch import FaultTable
 from checkback.client.message import Message, MessageQueue
 
 MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]

@@ -22,7 +22,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from checkback.client.callback_result import remark_of
+from checkback.client.listener import remark_of
 from checkback.protocol.errors import SendError
 from checkback.protocol.status import PipelineStatus
 

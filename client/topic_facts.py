@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.client.callback_result import remark_of
+from checkback.client.listener import remark_of
 from checkback.client.message import Message
 from checkback.client.send_errors import error_of
 from checkback.protocol.errors import BrokerError, InvalidMessageError, NotFoundError

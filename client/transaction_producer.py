@@ -11,15 +11,20 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple, Unpack
 
 from checkback.client.broker_clock import BrokerClock, steady_ms
-from checkback.client.callback_result import EVENTS_BY_STATE, CallbackResult, remark_of, result_of
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
 from checkback.client.check_topic import create_check_topic, require_half_and_op, topic_exists
 from checkback.client.counters import ClientEvent
-from checkback.client.doubts import Doubts
-from checkback.client.half import ID_AT, Half
+from checkback.client.half import ID_AT, Doubts, Half
 from checkback.client.half_producer import AwaitReport, HalfProducer
-from checkback.client.listener import LocalTransactionState, TransactionListener
+from checkback.client.listener import (
+    EVENTS_BY_STATE,
+    CallbackResult,
+    LocalTransactionState,
+    TransactionListener,
+    remark_of,
+    result_of,
+)
 from checkback.client.message import Message, MessageQueue
 from checkback.client.op_producer import OpProducer
 from checkback.client.options import ProducerKeywords

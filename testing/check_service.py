@@ -11,9 +11,13 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
-from checkback.client.callback_result import CallbackResult, run_listener
 from checkback.client.check_request import read_check_request
-from checkback.client.listener import LocalTransactionState, TransactionListener
+from checkback.client.listener import (
+    CallbackResult,
+    LocalTransactionState,
+    TransactionListener,
+    run_listener,
+)
 from checkback.client.message import Message
 from checkback.client.validation import check_group, check_message, check_timers
 from checkback.protocol import properties as names

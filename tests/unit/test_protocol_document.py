@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from checkback.client import validation
-from checkback.client.callback_result import REMARK_LENGTH_MAX
+from checkback.client.listener import REMARK_LENGTH_MAX
 from checkback.protocol import properties as names
 from checkback.protocol import records, topics
 from checkback.protocol.configuration import Settings

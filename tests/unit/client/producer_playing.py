@@ -176,5 +176,5 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> list[Clients]:
         made.append(Clients(*args))
         return made[-1]
 
-    monkeypatch.setattr("checkback.client.lifecycle.KafkaClients", make)
+    monkeypatch.setattr("checkback.client.producer.KafkaClients", make)
     return made

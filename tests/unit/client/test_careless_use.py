@@ -20,7 +20,7 @@ from checkback.client import (
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.counters import Counters
-from checkback.client.doubts import Doubts
+from checkback.client.half import Doubts
 from checkback.protocol import properties as names
 from checkback.protocol.errors import InvalidMessageError
 

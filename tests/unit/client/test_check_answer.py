@@ -14,7 +14,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.doubts import Doubts
+from checkback.client.half import Doubts
 from checkback.client.half_producer import HalfProducer
 from checkback.client.listener import LocalTransactionState
 from checkback.client.op_producer import OpProducer

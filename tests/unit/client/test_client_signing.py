@@ -14,8 +14,7 @@ from tests.unit.client.producer_playing import store
 from checkback.client import LocalTransactionState
 from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.counters import Counters
-from checkback.client.doubts import Doubts
-from checkback.client.half import Half
+from checkback.client.half import Doubts, Half
 from checkback.client.half_producer import HalfProducer
 from checkback.client.message import Message
 from checkback.client.op_producer import OpProducer

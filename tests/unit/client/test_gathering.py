@@ -12,8 +12,7 @@ from confluent_kafka import KafkaError
 from checkback.client import half_producer
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.counters import Counters
-from checkback.client.doubts import Doubts
-from checkback.client.half import Half
+from checkback.client.half import Doubts, Half
 from checkback.client.half_producer import HalfProducer
 from checkback.client.kafka_clients import KafkaClients
 from checkback.client.message import Message

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from checkback.client.budget import Budget
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.message import MessageQueue
-from checkback.client.plain_send import (
+from checkback.client.plain import (
     BY_KEY,
     PAUSE_BEFORE_TRY_MS,
+    Budget,
     PlainRecord,
     PlainSend,
     PlainTry,

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError
 from checkback.client.counters import Counters
 from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerOptions
-from checkback.client.plain_sender import PlainSender
+from checkback.client.plain import PlainSender
 from checkback.client.results import SendStatus
 from checkback.client.topic_facts import TopicLeaders
 from checkback.protocol.errors import InvalidMessageError, SendError

@@ -1,6 +1,6 @@
 """Which queue is next, for given leaders, faults, turn and clock."""
 
-from checkback.client.fault_tolerance import FaultTable
+from checkback.client.broker_watch import FaultTable
 from checkback.client.queue_selection import choose_partition
 
 LEADERS = {0: 1, 1: 2, 2: 3}

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
+from checkback.client.asyncio_producer import Inbox
 from checkback.client.check_topic import require_half_and_op
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.listener import LocalTransactionState
-from checkback.client.loop_inbox import Inbox
 from checkback.client.op_producer import OpProducer
 from checkback.client.polled_producer import PolledProducer, ThreadReport
 from checkback.protocol.errors import BrokerError, NotFoundError

@@ -7,20 +7,25 @@ import dataclasses
 import pytest
 from confluent_kafka import KafkaError
 
-from checkback.client import doubts
+from checkback.client import half as half_module
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.broker_watch import BrokerWatch
-from checkback.client.budget import Budget
-from checkback.client.callback_result import REMARK_LENGTH_MAX, remark_of, result_of, run_listener
 from checkback.client.check_request import read_check_request
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.doubts import Doubts
-from checkback.client.listener import LocalTransactionState
+from checkback.client.half import Doubts
+from checkback.client.listener import (
+    REMARK_LENGTH_MAX,
+    LocalTransactionState,
+    remark_of,
+    result_of,
+    run_listener,
+)
 from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerKeywords, ProducerOptions
+from checkback.client.plain import Budget
+from checkback.client.producer import unique_ids
 from checkback.client.results import SendResult, SendStatus
 from checkback.client.send_errors import is_refusal, not_safely_stored
-from checkback.client.unique_ids import unique_ids
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
 from checkback.protocol.records import check_headers, half_headers
 from checkback.security.record_signer import RecordSigner
@@ -161,7 +166,7 @@ def test_the_brokers_number_is_read_from_librdkafkas_error() -> None:
 
 
 def test_doubts_forget_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doubts, "HELD_MAX", 2)
+    monkeypatch.setattr(half_module, "HELD_MAX", 2)
     held = Doubts()
     for name in ("a", "b", "c"):
         held.add(name)

@@ -14,9 +14,9 @@ from checkback.client.check_pool import CheckPool
 from checkback.client.check_service import CheckService
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.options import ProducerOptions
+from checkback.client.plain import Timers
 from checkback.client.polled_producer import PolledProducer, ThreadReport
 from checkback.client.status_watch import StatusWatch
-from checkback.client.timers import Timers
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 

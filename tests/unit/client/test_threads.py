@@ -6,8 +6,8 @@ import threading
 from queue import SimpleQueue
 
 from checkback.client.check_pool import CheckPool
-from checkback.client.running import Running
-from checkback.client.timers import Timers
+from checkback.client.plain import Timers
+from checkback.client.producer import Running
 
 
 def test_a_pool_waits_for_what_runs_and_says_what_it_left() -> None:
