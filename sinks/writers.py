@@ -126,7 +126,6 @@ class Writers:
 
     def _directory(self, settings: SinkSettings) -> TopicDirectory:
         if settings.query_id not in self._directories:
-            # Errors are raised; without a broker librdkafka would log sixty lines a second besides.
-            admin = AdminClient({"log_level": 0, **settings.connection})
+            admin = AdminClient({**settings.connection})
             self._directories[settings.query_id] = TopicDirectory(admin)
         return self._directories[settings.query_id]

@@ -71,7 +71,7 @@ class UnreadRecords:
 
     def _offsets(self, places: dict[Place, int], which: OffsetSpec) -> dict[Place, int]:
         if self._admin is None:
-            self._admin = AdminClient({"log_level": 0, **self.connection})
+            self._admin = AdminClient({**self.connection})
         every = IsolationLevel.READ_UNCOMMITTED
         return listed_offsets(self._admin, places, which, every, TIMEOUT_S, retry_s=TIMEOUT_S)
 

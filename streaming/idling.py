@@ -76,7 +76,7 @@ class RecordWatch:
         """Watch from these offsets on."""
         if self._consumer is None:
             own = {"group.id": self.group, **WATCH}
-            self._consumer = Consumer({"log_level": 0, **self.connection, **own})
+            self._consumer = Consumer({**self.connection, **own})
         self._consumer.assign(
             [
                 TopicPartition(topic, number, end)

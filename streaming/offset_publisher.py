@@ -80,7 +80,7 @@ class OffsetPublisher:
 
     def _new_consumer(self) -> Consumer:
         own = {"group.id": self.group, "enable.auto.commit": False, "on_commit": self._answered}
-        return Consumer({"log_level": 0, **self.connection, **own})
+        return Consumer({**self.connection, **own})
 
     def _answered(self, error: object, _: object) -> None:
         self._is_asked = False

@@ -49,7 +49,7 @@ def append_one(
             errors.append(error.str())
 
     timeout_ms = int(STORE_TIMEOUT_S * 1_000)
-    own = {"delivery.timeout.ms": timeout_ms, "log_level": 2}
+    own = {"delivery.timeout.ms": timeout_ms}
     sent = sent_headers(headers or [])
     try:
         producer = Producer({**own, **connection, "acks": "all"})

@@ -59,7 +59,7 @@ class PartitionGrowth:
 
     def _grow(self, short: list[str], wanted: int) -> dict[str, str]:
         """Add the partitions; return by topic why that failed."""
-        admin = AdminClient({**self.connection, "log_level": 0})
+        admin = AdminClient({**self.connection})
         asked = admin.create_partitions([NewPartitions(topic, wanted) for topic in short])
         failed = {}
         for topic, future in asked.items():

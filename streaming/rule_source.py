@@ -39,7 +39,6 @@ READER: Final = {
     # would continue at its end, and never find rules that were published before.
     "auto.offset.reset": "error",
     "isolation.level": "read_committed",
-    "log_level": 2,
 }
 
 

@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import create_missing, create_topics, find_topics
 from checkback.protocol.configuration import Settings
-from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, text_value
 from checkback.protocol.records import Op, half_headers
@@ -156,7 +155,7 @@ class Topics:
     @property
     def connection(self) -> dict[str, Any]:
         """Connection settings of librdkafka, without error logs when the broker ends first."""
-        return {"log_level": 0, **confluent_settings(self.bootstrap_servers, self.kafka)}
+        return {**Settings(bootstrap_servers=self.bootstrap_servers, kafka=self.kafka).connection()}
 
     def settings(self, checkpoint: Path | str = "", **changes: Any) -> Settings:
         """Return a pipeline's settings, with intervals short enough for a test.

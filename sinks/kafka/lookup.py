@@ -55,8 +55,6 @@ LOOKUP_CONSUMER: Final[dict[str, Any]] = {
     "fetch.message.max.bytes": 350_000,
     "queued.min.messages": 250,
     "queued.max.messages.kbytes": 32_768,
-    # Errors are raised; without a broker librdkafka would log sixty lines a second besides.
-    "log_level": 0,
 }
 
 END_TOLD: Final = {"enable.partition.eof": True}

@@ -102,7 +102,6 @@ class MarkerStore:
     def _open(self, isolation: str) -> Consumer:
         return Consumer(
             {
-                "log_level": 0,  # what goes wrong is raised
                 **self._settings.connection,
                 "group.id": self._settings.marker_group,
                 "enable.auto.commit": False,

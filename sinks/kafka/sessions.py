@@ -138,7 +138,6 @@ def fence_session(connection: Any, half_topic: str, session: str, timeout_s: flo
     """
     producer = Producer(
         {
-            "log_level": 0,
             "allow.auto.create.topics": False,
             **connection,
             "transactional.id": session,

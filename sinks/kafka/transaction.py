@@ -286,8 +286,6 @@ class MarkedProducer:
             # A partition that was added must be known by when somebody asks for it.
             "topic.metadata.refresh.interval.ms": 30_000,
             "allow.auto.create.topics": False,
-            # Producers are fenced regularly here, and all other errors are raised.
-            "log_level": 0,
             **self.settings.connection,
             **(self.native.client_settings if self.native is not None else {}),
             # By it a producer knows that a commit was sent once.

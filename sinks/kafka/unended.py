@@ -172,7 +172,7 @@ def _obstacles(
     Raises:
         BrokerError: the topics can't be listed.
     """
-    client = AdminClient({**settings.connection, "log_level": 0})
+    client = AdminClient({**settings.connection})
     found: dict[str, KnownTopic] = TopicDirectory(client).find_all()
     known = found if awaited is None else {one: found[one] for one in sorted(awaited & {*found})}
     short = [ShortTopic(topic, one.shortage) for topic, one in known.items() if one.shortage]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import (
     confluent_settings,
     java_settings,
@@ -208,3 +209,9 @@ def test_a_certificate_that_cannot_be_read_is_a_configuration_error() -> None:
 
     with pytest.raises(ConfigurationError, match=r"/nowhere/ca\.pem"):
         java_settings("a:1", kafka, pem_text)
+
+
+def test_a_deployments_clients_log_only_where_a_setting_asks_for_it() -> None:
+    assert Settings(bootstrap_servers="a:1").connection()["log_level"] == "0"
+    loud = Settings(bootstrap_servers="a:1", kafka={"log_level": "7"})
+    assert loud.connection() == {"bootstrap.servers": "a:1", "log_level": "7"}

@@ -51,7 +51,6 @@ def test_a_producer_is_of_its_state_partition_and_bounded_by_the_settings(
             "message.max.bytes": SETTINGS.message_bytes_max,
             "client.id": "mine",
             "partitioner": "murmur2_random",
-            "log_level": 0,
             "allow.auto.create.topics": False,
             "delivery.report.only.error": True,
             "retry.backoff.ms": transaction.RETRY_BACKOFF_MS,
@@ -84,7 +83,6 @@ def test_only_a_hasty_look_at_markers_passes_open_transactions_over(
     store = MarkerStore(SETTINGS)
     store.read([3])
     shared = {"group.id": SETTINGS.marker_group, "enable.auto.commit": False, "client.id": "mine"}
-    shared |= {"log_level": 0}
     assert contains(made[-1], shared | {"isolation.level": "read_committed"})
 
     store.read_hastily([3])
