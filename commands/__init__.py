@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def open_missing_streams() -> None:
-    """Open /dev/null in place of standard streams that were closed by whoever started this.
+    """Open /dev/null in place of standard streams that the parent process closed.
 
     Python has None for such a stream, which can't be written to. And the next file or connection
     would get the stream's number: the JVM and other children would write into that.

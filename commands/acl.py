@@ -97,11 +97,11 @@ def check(
 
     Exit code 1: denied.
     """
-    named = [(ResourceKind.TOPIC, one) for one in topics]
-    named += [(ResourceKind.GROUP, one) for one in groups]
+    named = [(ResourceKind.TOPIC, topic) for topic in topics]
+    named += [(ResourceKind.GROUP, group) for group in groups]
     if not (named or needs_admin):
         raise UsageError("Say what is wanted: --topic, --group or --admin.")
-    needs = tuple(Need(kind, name, one) for kind, name in named for one in PERMISSIONS[perm])
+    needs = tuple(Need(kind, name, right) for kind, name in named for right in PERMISSIONS[perm])
     request = AccessRequest(access_key, address, needs, needs_admin, proven_address)
     access = AccessControl.from_file(file, reads_secrets=False)
     decision = access.decide(request, lambda _: not unsigned)
@@ -113,7 +113,8 @@ def check(
 
 def _decision_data(decision: AccessDecision, assumed: str) -> dict[str, Any]:
     steps = [
-        {"rule": one.rule, "outcome": one.outcome.value, "says": one.says} for one in decision.steps
+        {"rule": step.rule, "outcome": step.outcome.value, "says": step.says}
+        for step in decision.steps
     ]
     return {
         "allowed": decision.is_allowed,
@@ -136,9 +137,9 @@ def decision_text(decision: AccessDecision, assumed: str, columns: int | None) -
         for number, step in enumerate(decision.steps, 1)
     ]
     said = "Allowed" if decision.is_allowed else "Denied"
-    told = f"{said}, if the signature is {assumed}: {decision.says}"
+    verdict = f"{said}, if the signature is {assumed}: {decision.says}"
     table = table_text(("", "rule", "outcome", ""), rows, columns)
-    return f"{table}\n{wrapped(told, columns)}"
+    return f"{table}\n{wrapped(verdict, columns)}"
 
 
 @command.command()
@@ -159,7 +160,7 @@ def lint(output: CommandOutput, file: Path, without_secrets: bool) -> int:
             raise  # it can't be read
         found: dict[str, Any] = error.fields
     else:
-        found = {"mistakes": [], "warnings": [one.as_data() for one in access.warnings]}
+        found = {"mistakes": [], "warnings": [warning.as_data() for warning in access.warnings]}
         found["accounts"] = list(access.accounts)
     mistakes, warnings = found["mistakes"], found["warnings"]
     lines = [*_lines("mistake", mistakes), *_lines("warning", warnings)]
@@ -191,9 +192,9 @@ def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
     text = rules_text(file)  # once: what is written there is what was checked
     access = AccessControl.parse(text, str(file), _of_any_machine)
     at = publish_rules(settings, topic, text.encode())
-    told = {"topic": topic, "partition": at.partition, "offset": at.offset,
+    data = {"topic": topic, "partition": at.partition, "offset": at.offset,
             "accounts": len(access.accounts)}  # fmt: skip
-    output.show(told, f"Rules with {_counted(access.accounts, 'account')} are at {topic} {at}.")
+    output.show(data, f"Rules with {_counted(access.accounts, 'account')} are at {topic} {at}.")
 
 
 def _of_any_machine(reference: SecretReference) -> None:
@@ -207,7 +208,10 @@ def _counted(things: Sized, noun: str) -> str:
 
 
 def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [f"{kind} in line {one['line']}: {one['says']} {one['remedy']}" for one in found]
+    return [
+        f"{kind} in line {finding['line']}: {finding['says']} {finding['remedy']}"
+        for finding in found
+    ]
 
 
 @command.command()
@@ -246,8 +250,8 @@ def grants(
     central = pipeline_grants if pipeline else operator_grants if operators else None
     found = _grants(settings, groups, topics, central, is_direct=direct)
     commands = [
-        kafka_acls_command(one, principal, settings.bootstrap_servers, command_config)
-        for one in found
+        kafka_acls_command(grant, principal, settings.bootstrap_servers, command_config)
+        for grant in found
     ]
     output.show(
         {"grants": list(map(_grant_data, found, commands))},
@@ -264,9 +268,9 @@ def _grants(
     is_direct: bool,
 ) -> list[Grant]:
     names = settings.topics
-    for one in (*groups, *topics):
-        if not is_kafka_topic_name(one):  # * would be all of them
-            raise UsageError(f"{one!r} is the name of no topic and no group.")
+    for name in (*groups, *topics):
+        if not is_kafka_topic_name(name):  # * would be all of them
+            raise UsageError(f"{name!r} is the name of no topic and no group.")
     if central is not None:
         if not topics:
             raise UsageError("Name the real topics that the pipeline delivers to: --topic.")
@@ -275,7 +279,7 @@ def _grants(
         return [*found, Grant(Resource.TOPIC, rules, (READ,), "read the rules")] if rules else found
     if not groups:
         raise UsageError("Name the producer group with --group, or give --pipeline or --operators.")
-    found = [one for group in groups for one in producer_grants(names, group, topics)]
+    found = [grant for group in groups for grant in producer_grants(names, group, topics)]
     if is_direct:
         found += [one for group in groups for one in direct_grants(names, group, topics)]
     return list(dict.fromkeys(found))  # groups share topics

@@ -25,7 +25,7 @@ class Noun(NamedTuple):
     """One command of the top level.
 
     Args:
-        module: the module whose ``command`` it is.
+        module: the module that has it as ``command``.
         summary: its line in the top level's help.
     """
 

@@ -96,14 +96,14 @@ def problem_line(problem: Mapping[str, str]) -> str:
 
 def _positions_text(data: dict[str, Any], columns: int | None) -> str:
     keys = ("topic", "partition", "committed", "planned", "end", "lag")
-    rows = [[_dash(one[key]) for key in keys] for one in data["positions"]]
+    rows = [[_dash(position[key]) for key in keys] for position in data["positions"]]
     return table_text(keys, rows, columns)
 
 
 def _state_text(data: dict[str, Any], columns: int | None) -> str:
     headings = ("state partition", "pages", "page bytes", "file bytes", "pending", "next batch")
     keys = ("state_partition", "pages", "page_bytes", "file_bytes", "pending", "next_batch")
-    rows = [[_dash(one[key]) for key in keys] for one in data["state"]]
+    rows = [[_dash(partition[key]) for key in keys] for partition in data["state"]]
     return table_text(headings, rows, columns)
 
 
@@ -242,7 +242,9 @@ def rebuild(
 
 def report_text(report: RebuildReport) -> str:
     """Return the report as text for people."""
-    wrong = [filter(None, ("wrong", one["file"], one["says"])) for one in report.problems]
+    wrong = [
+        filter(None, ("wrong", problem["file"], problem["says"])) for problem in report.problems
+    ]
     lines = list(map(": ".join, wrong))
     if report.how == "nothing":
         return f"{report.checkpoint} is whole: there is nothing to rebuild."

@@ -129,7 +129,7 @@ def _serve(server: Any, output: CommandOutput, host: str, chosen: AccessRules) -
         {"event": "started", "url": url, "port": port, "operators": acts},
         f"The console is at {url} ({kind}). Ctrl-C ends it.",
     )
-    # Once the server has ended, it sends itself the signal again, for whoever waited before it.
+    # At its end the server sends itself the signal again, for the handler that was set before.
     signal.signal(signal.SIGTERM, lambda *_: None)
     server.run(sockets=[bound])
 
@@ -169,8 +169,8 @@ def access_rules(
 
     tokens = {} if tokens_file is None else read_tokens(tokens_file)
     tokens |= parse_tokens(os.environ.get(TOKENS_VARIABLE, "").splitlines(), TOKENS_VARIABLE)
-    for one in proxies:
-        _require_network(one)
+    for proxy in proxies:
+        _require_network(proxy)
     reads = is_loopback(host) if anybody_reads is None else anybody_reads
     if not reads and not tokens and not proxy_header:
         raise ConfigurationError(
@@ -200,12 +200,12 @@ def is_loopback(host: str) -> bool:
 
 
 def audit_text(entry: AuditEntry) -> str:
-    """Return an entry of the audit as one line, whatever a form said."""
+    """Return an entry of the audit as one line."""
     cells = (
         time_text(entry.time_ms), entry.operator or "-", entry.action, entry.choice, entry.target,
         entry.result, entry.says, entry.reason,
     )  # fmt: skip
-    return printable("  ".join(one for one in cells if one))
+    return printable("  ".join(filter(None, cells)))
 
 
 def _require_network(text: str) -> None:

@@ -27,9 +27,9 @@ def command(name: str, output: CommandOutput) -> None:
     """Show a document, as `recovering` or `bad-days`; without a name, list them."""
     found = pages()
     if not name:
-        titles = {one: _title(page) for one, page in sorted(found.items())}
+        titles = {name: _title(page) for name, page in sorted(found.items())}
         width = max(map(len, titles))
-        lines = [f"{one:<{width}}  {title}" for one, title in titles.items()]
+        lines = [f"{name:<{width}}  {title}" for name, title in titles.items()]
         output.show({"pages": titles}, "\n".join(lines))
         return
     page = found.get(name.removesuffix(SUFFIX).rpartition("/")[2])
@@ -44,8 +44,8 @@ def pages() -> dict[str, Traversable]:
     """Return the documents by name."""
     # Not checkback.docs: in a zip a folder without modules is no package.
     top = files("checkback") / "docs"
-    found = [one for folder in FOLDERS for one in (top / folder if folder else top).iterdir()]
-    return {one.name.removesuffix(SUFFIX): one for one in found if one.name.endswith(SUFFIX)}
+    found = [page for folder in FOLDERS for page in (top / folder if folder else top).iterdir()]
+    return {page.name.removesuffix(SUFFIX): page for page in found if page.name.endswith(SUFFIX)}
 
 
 def _title(page: Traversable) -> str:

@@ -36,9 +36,9 @@ def command(settings: Settings, output: CommandOutput) -> int:
     from checkback.operations.doctor import Doctor
 
     findings = list(Doctor(settings, now_ms).findings())
-    failed = sum(one.result is Result.FAILED for one in findings)
+    failed = sum(finding.result is Result.FAILED for finding in findings)
     output.show(
-        {"checks": [asdict(one) for one in findings], "failed": failed},
+        {"checks": [asdict(finding) for finding in findings], "failed": failed},
         findings_text(findings, shutil.get_terminal_size().columns),
     )
     return EXIT_FOUND if failed else EXIT_OK
@@ -55,7 +55,7 @@ def findings_text(findings: Sequence[Diagnosis], width: int) -> str:
         max(40, width), subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False
     )
     lines = []
-    for one in findings:
-        lines += fold.wrap(f"{one.result:<{len(INDENT)}}{one.check}: {one.says}")
-        lines += fold.wrap(f"{INDENT}{one.remedy}") if one.remedy else []
+    for finding in findings:
+        lines += fold.wrap(f"{finding.result:<{len(INDENT)}}{finding.check}: {finding.says}")
+        lines += fold.wrap(f"{INDENT}{finding.remedy}") if finding.remedy else []
     return "\n".join(lines)

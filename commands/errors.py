@@ -79,7 +79,7 @@ def error_document(error: CheckbackError, *, kind: str = "", exit_code: int | No
 
 
 def explained(error: BaseException) -> CheckbackError | None:
-    """Return the error that tells the user what to do; None for a defect of ours."""
+    """Return the error that tells the user what to do; None for a defect of Checkback."""
     for kind in type(error).__mro__:
         explain = _EXPLANATIONS.get(f"{kind.__module__.partition('.')[0]}.{kind.__name__}")
         if explain is not None:
@@ -88,7 +88,7 @@ def explained(error: BaseException) -> CheckbackError | None:
 
 
 def missing_package(error: ModuleNotFoundError) -> CheckbackError | None:
-    """Return the error for a package that is not installed; None for a module of our own."""
+    """Return the error for a package that is not installed; None for a module of Checkback."""
     package = (error.name or "").partition(".")[0]
     extras = [extra for extra, packages in EXTRAS.items() if package in packages]
     if not extras:

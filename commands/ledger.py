@@ -87,7 +87,7 @@ def maintain(
 
     # Rounded up, so that neither is shorter than the user asked for.
     retention_hours, reader_hours = (
-        math.ceil(one / HOUR_MS) for one in (retention, longest_reader)
+        math.ceil(duration_ms / HOUR_MS) for duration_ms in (retention, longest_reader)
     )
     require_safe(retention_hours, reader_hours, force=force)
     done = maintain_ledger(_open(settings), retention_hours)

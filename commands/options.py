@@ -40,14 +40,14 @@ class DurationType(click.ParamType[int]):
 class ReasonType(click.ParamType[str]):
     """The reason of a refusal, in letters of either case.
 
-    A choice of click's would answer a mistyped one with all of them, and in lower case.
+    click.Choice would answer a mistyped reason with all of them, and in lower case.
     """
 
     name = "reason"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return its name as records have it."""
-        name, known = str(value).upper(), [one.name for one in RefusedReason]
+        name, known = str(value).upper(), [reason.name for reason in RefusedReason]
         if name not in known:
             close = get_close_matches(name, known, 1, 0.7)
             meant = f" Did you mean {close[0]}?" if close else ""

@@ -47,7 +47,7 @@ class CommandOutput:
         Args:
             data: the result for programs; its keys stay stable.
             text: the same for people. What in it would command their terminal is escaped: it
-                tells of records, and whoever writes those may write anything.
+                shows records, and anybody who writes one chooses its text.
             kept: characters of the text that are not escaped.
         """
         try:

@@ -41,7 +41,7 @@ def command(
     until_ms = None if older_than is None else now_ms() - older_than
     found = oldest_transactions(settings, limit, stored_until_ms=until_ms, group=group)
     now = now_ms()
-    rows = [one.as_data(now) for one in found]
+    rows = [transaction.as_data(now) for transaction in found]
     cells = [_cells(row, now) for row in rows]
     is_filtered = older_than is not None or group is not None
     text = list_text(HEADINGS, cells, "Nothing is pending.", is_filtered=is_filtered)

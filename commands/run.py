@@ -41,16 +41,16 @@ def command(settings: Settings, output: CommandOutput) -> None:
     from checkback.streaming.preflight import require_settings
 
     require_settings(settings)
-    told = CommandOutput(as_json=output.as_json or not sys.stdout.isatty())
+    lines = CommandOutput(as_json=output.as_json or not sys.stdout.isatty())
     emit = TerminalLines().emit
 
     def emit_json(event: str, facts: Facts) -> None:
         fields = asdict(facts) if isinstance(facts, ProgressLine) else facts
-        told.line({"event": event, **fields}, "")
+        lines.line({"event": event, **fields}, "")
 
-    if not told.as_json:
+    if not lines.as_json:
         click.echo("starting Spark: this takes 10 to 30 s; Ctrl-C ends the pipeline")
-    Job(settings, jars, losing_lines(emit_json if told.as_json else emit)).run()
+    Job(settings, jars, losing_lines(emit_json if lines.as_json else emit)).run()
 
 
 def losing_lines(emit: Emit) -> Emit:
@@ -60,7 +60,7 @@ def losing_lines(emit: Emit) -> Emit:
         try:
             emit(event, facts)
         except BrokenPipeError:
-            raise  # nobody will ever read another one
+            raise  # the reader has gone for good
         except OSError:
             return
 

@@ -45,5 +45,5 @@ def create(settings: Settings, output: CommandOutput, real_topics: tuple[str, ..
 def _line(report: TopicReport) -> str:
     if not report.differences:
         return f"{report.name}: {'created' if report.created else 'as wanted'}"
-    said = (f"{one.name} is {one.found}, wanted {one.wanted}" for one in report.differences)
+    said = (f"{it.name} is {it.found}, wanted {it.wanted}" for it in report.differences)
     return f"{report.name}: {'; '.join(said)}"

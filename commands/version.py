@@ -15,13 +15,13 @@ GIT_TIMEOUT_S: Final = 5.0
 
 
 def version_text() -> str:
-    """Return ``checkback <version> (<commit>)``; without the commit where nobody knows it."""
+    """Return ``checkback <version> (<commit>)``; without the commit where it is not known."""
     commit = known_commit()
     return f"checkback {checkback.__version__}" + (f" ({commit})" if commit else "")
 
 
 def known_commit() -> str:
-    """Return the commit that runs, "" where nobody knows it."""
+    """Return the commit that runs, "" where it is not known."""
     return built_commit() or checkout_commit(Path(checkback.__file__).resolve().parents[2])
 
 

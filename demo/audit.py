@@ -147,7 +147,7 @@ def _audit_discarding(truth: OrderTruth, discarded: Sequence[SeenRecord]) -> Ite
     order = truth.order
     must_be = order.fate.ending is Ending.DISCARDED
     if must_be and not discarded:
-        text = "nobody answered for it, but it was not discarded"
+        text = "its checks had no answer, but it was not discarded"
         yield AuditFinding(AuditFindingKind.NOT_DISCARDED, order.order_id, text)
     elif len(discarded) > must_be:
         text = f"discarded {len(discarded)} times, expected {int(must_be)}"
@@ -200,7 +200,7 @@ def _answers(halves: Iterable[Message], ops: Iterable[Message]) -> Counter[str]:
     """Count the ops that answer a check, by order id. An op names its half by transaction id."""
     orders = {_header(half, names.UNIQ_KEY): _key(half) for half in halves}
     transactions = (_header(op, names.UNIQ_KEY) for op in ops if _answers_check(op))
-    return Counter(orders[one] for one in transactions if one in orders)
+    return Counter(orders[transaction] for transaction in transactions if transaction in orders)
 
 
 def _answers_check(op: Message) -> bool:

@@ -129,8 +129,8 @@ def count_fates(orders: int) -> dict[Fate, int]:
 def plan_orders(orders: int, seed: int) -> list[Order]:
     """Return the orders in the order of sending; the same seed gives the same orders.
 
-    Batches with a kill are placed between ordinary ones. The first batch holds the orders whose
-    checks nobody answers; a process of their own sends them.
+    Batches with a kill are placed between ordinary ones. The first batch holds the orders
+    that are never answered for; a process of their own sends them.
 
     Args:
         orders: how many.

@@ -145,7 +145,7 @@ class OrderService:
 
     Args:
         database: the database with the orders.
-        never_answered: send the orders whose checks nobody answers; else send all others.
+        never_answered: send the orders that are never answered for; else all others.
     """
 
     def __init__(self, database: OrderDatabase, *, never_answered: bool) -> None:
@@ -205,7 +205,7 @@ class OrderService:
 @click.option("--bootstrap-servers", required=True)
 @click.option("--database", required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--group", required=True, help="Producer group.")
-@click.option("--never-answered", is_flag=True, help="Send the orders whose checks nobody answers.")
+@click.option("--never-answered", is_flag=True, help="Send the orders that are never answered for.")
 def main(
     bootstrap_servers: str,
     database: Path,

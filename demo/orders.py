@@ -70,7 +70,9 @@ class OrderDatabase:
 
     def create(self, orders: Sequence[Order]) -> None:
         """Create the tables and insert the planned orders."""
-        rows = [(one.order_id, one.fate, one.topic, one.body, one.batch) for one in orders]
+        rows = [
+            (order.order_id, order.fate, order.topic, order.body, order.batch) for order in orders
+        ]
         with closing(self._connect()) as connection:
             # Readers and the writer of several processes do not wait for each other.
             connection.execute("PRAGMA journal_mode = WAL")
@@ -97,7 +99,7 @@ class OrderDatabase:
         """Return the next batch that no process has taken yet, empty if there is none.
 
         Args:
-            never_answered: take the orders whose checks nobody answers; else take all others.
+            never_answered: take the orders that are never answered for; else all others.
         """
         with self.transaction() as connection:
             rows = connection.execute(

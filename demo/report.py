@@ -206,7 +206,7 @@ class Tally:
         answers, self._answers = self._answers, Counter()
         if not answers:
             return ""
-        parts = ", ".join(f"{answers[one]} {label}" for one, label in ANSWER_LABELS.items())
+        parts = ", ".join(f"{answers[name]} {label}" for name, label in ANSWER_LABELS.items())
         return f"answered {answers.total()} checks: {parts}"
 
     def told_payments(self) -> str:
@@ -278,7 +278,7 @@ class Timeline:
         line = Text.assemble(
             (f"{at_s:6.1f} s  ", "dim"),
             (f"{source:<{SOURCE_WIDTH}}  ", SOURCE_STYLES.get(source, "")),
-            "\n".join([first, *(" " * TEXT_AT + one for one in further)]),
+            "\n".join([first, *(" " * TEXT_AT + line for line in further)]),
         )
         self.console.print(line, soft_wrap=True)
 

@@ -181,7 +181,7 @@ class Demonstration:
             raise self._unexpected_end(source, told_exit(fields["exit_code"]))
         self.kills += 1
         if source == RETIRED_SERVICE:
-            self.timeline.say(source, "killed; nobody of its group ever comes back")
+            self.timeline.say(source, "killed; its group never comes back")
             return
         self.timeline.say(source, "killed between half message and op")
         time.sleep(PAUSE_BEFORE_RESTART_S)
