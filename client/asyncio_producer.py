@@ -302,7 +302,8 @@ class _LoopProducer(TransactionMQProducer):
             return await _call(listener, request)
         if isinstance(request, LearnTopic):
             return await asyncio.to_thread(self._facts.prepare, request.topic)
-        return await request.report.wait(request.timeout_s)
+        report, timeout_s = request
+        return await report.wait(timeout_s)
 
 
 async def _call(listener: AsyncTransactionListener, request: RunListener) -> object:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Producer
 from confluent_kafka import Message as KafkaMessage
@@ -51,11 +51,8 @@ SHORT_OF_REPLICAS_S: Final = 5.0
 """How long a partition that had too few replicas is avoided."""
 
 
-class AwaitReport(NamedTuple):
-    """A report that has to be waited for, at most this long."""
-
-    report: DeliveryReport
-    timeout_s: float
+AwaitReport = tuple[DeliveryReport, float]
+"""A report that has to be waited for, and the longest time to wait."""
 
 
 class HalfProducer:
@@ -123,17 +120,6 @@ class HalfProducer:
             SendError: it was not stored; with the field ``in_doubt`` true: it may have been, and
                 if so the answer to its check is rollback.
         """
-        try:
-            yield from self._tries(half, new_report)
-        except SendError:
-            raise
-        except BaseException:  # of the wait: Ctrl-C, or the end of the loop
-            self._doubt(half)
-            raise
-
-    def _tries(
-        self, half: Half, new_report: Callable[[deque[Any]], DeliveryReport]
-    ) -> Generator[AwaitReport, None, None]:
         tried: set[int] = set()
         under_way = self._under_way
         under_way.append(None)
@@ -148,9 +134,9 @@ class HalfProducer:
                 if problem is None:
                     movable = left > 0 and by_turns
                     # Another try begins only when more than that is left.
-                    yield AwaitReport(report, self._share_s)
+                    yield report, self._share_s
                     if report.message is None and not (movable and self._is_left(partition, tried)):
-                        yield AwaitReport(report, half.left_s())
+                        yield report, half.left_s()
                     if self._is_stored(half, report):
                         if not self._is_untimely(half, report):
                             return
@@ -166,6 +152,11 @@ class HalfProducer:
                 self._try_anew(half)
         finally:
             under_way.pop()
+
+    def doubt(self, half: Half) -> None:
+        """Note that a half may be stored, and that its local transaction will not run."""
+        self._doubts.add(half.transaction_id)
+        self._counters.add(ClientEvent.SEND_IN_DOUBT)
 
     def renew(self, used: PolledProducer) -> None:
         """Replace a producer that librdkafka gave up (a topic was deleted and made again, say)."""
@@ -248,7 +239,7 @@ class HalfProducer:
         if status is None:
             return False
         half.status = status
-        self._doubt(half)
+        self.doubt(half)
         return True
 
     def _is_untimely(self, half: Half, report: Any) -> bool:
@@ -337,11 +328,6 @@ class HalfProducer:
                 self.brokers.silent(leader)
         self._facts.refresh(self._half_topic)
 
-    def _doubt(self, half: Half) -> None:
-        """Note that a half may be stored, and that its local transaction will not run."""
-        self._doubts.add(half.transaction_id)
-        self._counters.add(ClientEvent.SEND_IN_DOUBT)
-
     def _try_anew(self, half: Half) -> None:
         self._doubts.add(half.transaction_id)
         known = half.transaction_id
@@ -358,7 +344,7 @@ class HalfProducer:
                 remedy="Send it again when Kafka takes messages.",
                 in_doubt=False,
             )
-        self._doubt(half)
+        self.doubt(half)
         return SendError(
             f"It is in doubt whether the half message was stored: {said}. {NOT_RUN}",
             remedy="Send the message again when Kafka answers; a check settles the doubtful one.",
@@ -367,7 +353,7 @@ class HalfProducer:
         )
 
     def _signed_at_wrong_time(self, half: Half) -> SendError:
-        self._doubt(half)
+        self.doubt(half)
         return SendError(
             "The half message was signed by a clock that is far from the brokers', and a pipeline"
             f" with access control refuses it. {NOT_RUN}",

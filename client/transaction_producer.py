@@ -44,6 +44,7 @@ from checkback.client.validation import (
 )
 from checkback.metrics.log_lines import facts
 from checkback.protocol import properties as names
+from checkback.protocol.errors import SendError
 from checkback.protocol.properties import Headers
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import half_headers
@@ -139,9 +140,17 @@ class TransactionMQProducer(DefaultMQProducer):
         """Do in this thread what the steps ask for."""
         try:
             request = next(steps)
+            answer: object
             while True:
                 try:
-                    answer = self._serve(request)
+                    if isinstance(request, RunListener):
+                        answer = self.transaction_listener.execute_local_transaction(*request)
+                    elif isinstance(request, LearnTopic):
+                        answer = None
+                        self._facts.prepare(request.topic)
+                    else:
+                        report, timeout_s = request
+                        answer = report.wait(timeout_s)
                 except BaseException as error:
                     request = steps.throw(error)
                 else:
@@ -150,15 +159,6 @@ class TransactionMQProducer(DefaultMQProducer):
             result: TransactionSendResult = end.value
             return result
 
-    def _serve(self, request: Request) -> object:
-        if isinstance(request, RunListener):
-            return self.transaction_listener.execute_local_transaction(*request)
-        if isinstance(request, LearnTopic):
-            self._facts.prepare(request.topic)
-        else:
-            request.report.wait(request.timeout_s)
-        return None
-
     def _transaction(
         self, message: Message, arg: Any, new_report: Callable[[deque[Any]], DeliveryReport]
     ) -> Steps:
@@ -166,38 +166,45 @@ class TransactionMQProducer(DefaultMQProducer):
 
         It waits for nothing itself, so a thread and an event loop can take the same steps.
         """
-        sent = yield from self._accept(message)
+        sent = self._accept(message)
+        if not self._facts.knows(sent.topic):
+            yield LearnTopic(sent.topic)
         with self._tracing.transaction(sent) as traced:
             half = self._half(traced)
             with self._tracing.step(TracedStep.HALF, half.message):
-                yield from self._halves.store(half, new_report)
+                try:
+                    yield from self._halves.store(half, new_report)
+                except SendError:
+                    raise
+                except BaseException:  # of the wait: Ctrl-C, or the end of the loop
+                    self._halves.doubt(half)
+                    raise
             self.counters.add(ClientEvent.SENT)
             outcome = NOT_RUN
             if half.status is SendStatus.SEND_OK:
                 with self._tracing.step(TracedStep.LOCAL_TRANSACTION, half.message) as told:
-                    outcome = yield from self._run_local_transaction(half.message, arg)
+                    try:
+                        outcome = result_of((yield RunListener(half.message, arg)))
+                    except Exception as error:
+                        outcome = self._failed_listener(half, error)
                     told.ended(outcome.state, outcome.exception)
             with self._tracing.step(TracedStep.OP, half.message):
                 self._end(half, outcome)
             return self._result(half, outcome)
 
-    def _accept(self, message: Message) -> Generator[Request, Any, Message]:
+    def _accept(self, message: Message) -> Message:
         """Validate a message; return it as it is sent.
 
         Raises:
             InvalidMessageError: it can't be sent as it is.
-            NotFoundError: there is no such topic.
             SendError: the pipeline refuses new transactions.
         """
         check_message_class(message)
         if self._status is not None:
             self._status.require_accepting()
         check_content(message, self.options.max_message_size)
-        topic = message.topic
-        if (topic, message.queue_id) not in self._templates:
-            check_topic(topic, self.topics)
-        if not self._facts.knows(topic):
-            yield LearnTopic(topic)
+        if (message.topic, message.queue_id) not in self._templates:
+            check_topic(message.topic, self.topics)
         if message.delay_time_level or message.properties:
             return self._without_delay(message)
         return message
@@ -351,19 +358,14 @@ class TransactionMQProducer(DefaultMQProducer):
         _log.warning("Delay level of a transactional message dropped: %s", message.topic)
         return replace(message, properties=properties, delay_time_level=0)
 
-    def _run_local_transaction(
-        self, message: Message, arg: Any
-    ) -> Generator[Request, Any, CallbackResult]:
-        try:
-            return result_of((yield RunListener(message, arg)))
-        except Exception as error:
-            self.counters.add(ClientEvent.LISTENER_FAILED)
-            _log.error(
-                "The local transaction of %s failed; a check will ask how it ended",
-                message.transaction_id, exc_info=error,
-                extra=facts(transaction_id=message.transaction_id),
-            )  # fmt: skip
-            return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
+    def _failed_listener(self, half: Half, error: Exception) -> CallbackResult:
+        self.counters.add(ClientEvent.LISTENER_FAILED)
+        transaction_id = half.transaction_id
+        _log.error(
+            "The local transaction of %s failed; a check will ask how it ended",
+            transaction_id, exc_info=error, extra=facts(transaction_id=transaction_id),
+        )  # fmt: skip
+        return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
 
     def _end(self, half: Half, outcome: CallbackResult) -> None:
         """Send the op one-way, if the local transaction ran."""
