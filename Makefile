@@ -58,18 +58,23 @@ programs:
 demo: .venv/.runs
 	@.venv/bin/checkback demo
 
-# Each process has a broker and a Spark of its own, some 3 GB; a file's tests stay in one of them.
+# Kinds of tests that start no broker keep a core busy each. Over a broker a process waits for
+# brokers, JVMs and timeouts for much of its time, so four keep two cores busy; each has a Spark of
+# its own, some 2 GB, so where memory is short there are fewer. A file's tests stay in one process.
 # In their order the files that take minutes come first and the quick ones last, so that no process
-# is left waiting at the end for another one's long file. A process waits for brokers, JVMs and
-# timeouts for much of its time, so four keep two cores busy; where memory is short there are fewer.
+# is left waiting at the end for another one's long file.
+MEASURED := tests/property tests/unit tests/tidy
+WITHOUT_BROKER ?= tests/simulation tests/spark $(MEASURED)
+WITH_BROKER := tests/integration tests/crash tests/fuzz
 TEST_PROCESSES ?= $(shell awk '/^MemAvailable/ {gb = $$2 / 1000000} \
 	END {print (gb > 16 ? 4 : gb > 12 ? 3 : 2)}' /proc/meminfo 2>/dev/null || echo 2)
 # pytest-timeout needs Python's lock, which a process that stands still in native code may hold for
 # ever. So a thread without it ends such a process; the others go on, and the test has failed.
 ENDS_WITHOUT_LOCK := -o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true
+BY_DAY := .venv/bin/pytest -m "not nightly" --dist loadfile --no-loadscope-reorder $(ENDS_WITHOUT_LOCK)
 test: setup
-	@.venv/bin/pytest -m "not nightly" -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
-		$(ENDS_WITHOUT_LOCK)
+	@$(BY_DAY) -n auto $(WITHOUT_BROKER)
+	@$(BY_DAY) -n $(TEST_PROCESSES) --one-broker $(WITH_BROKER)
 
 # Minutes each; the workflow of that name runs them. Make hands a SEED that it is given on to them;
 # without one each takes its own and prints it.
@@ -84,7 +89,7 @@ unit: setup
 # tested on one and not counted here.
 COVERAGE := .venv/bin/coverage
 coverage: setup
-	@$(COVERAGE) run -m pytest -q tests/unit tests/property
+	@$(COVERAGE) run -m pytest -q -m "not nightly" $(MEASURED)
 	@$(COVERAGE) report --include 'state/*' --fail-under 99
 	@$(COVERAGE) report --include 'protocol/*' --fail-under 98
 	@$(COVERAGE) report --include 'sinks/*' --fail-under 80

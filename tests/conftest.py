@@ -1,13 +1,20 @@
-"""Fixtures for every test that needs a real Kafka or a real Spark; each starts once per run."""
+"""Fixtures for tests that need a real Kafka or a real Spark; each starts once per process.
+
+With ``--one-broker`` the processes of pytest-xdist share the broker of the process that started
+them: topics have prefixes of their own, and four brokers more would each compile the same code.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from checkback.deploy.broker_files import BrokerRecord
 from checkback.testing.pytest_plugin import (  # by name: an older installation has no entry point
     checkback_broker,
     checkback_check_service,
@@ -27,19 +34,54 @@ if TYPE_CHECKING:
     from checkback.testing.broker import Broker
 
 
+SHARED = pytest.StashKey[tuple["Broker", TemporaryDirectory[str]]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--one-broker", action="store_true", help="processes share one Kafka broker")
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node: Any) -> None:
+    """Name the shared broker to a process of pytest-xdist; the first one has it started."""
+    config = node.config
+    if not config.getoption("--one-broker"):
+        return
+    if SHARED not in config.stash:
+        from checkback.testing.broker import QUICK_START, Broker
+
+        folder = TemporaryDirectory(prefix="checkback-broker-")
+        broker = Broker(Path(folder.name), jvm_options=QUICK_START)
+        broker.start()
+        config.stash[SHARED] = broker, folder
+    broker, _ = config.stash[SHARED]
+    node.workerinput["broker"] = broker.pid, broker.bootstrap_servers
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SHARED in config.stash:
+        broker, folder = config.stash[SHARED]
+        broker.kill()
+        folder.cleanup()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let the simulation run first: its one long file kept a process busy after all others."""
     items.sort(key=lambda item: "simulation" not in item.path.parts)
 
 
 @pytest.fixture(scope="session")
-def broker(checkback_broker: Broker) -> Broker:
+def broker(request: pytest.FixtureRequest) -> Broker | BrokerRecord:
     """One broker for the whole run; each test uses topic names of its own (`unique`)."""
-    return checkback_broker
+    shared = getattr(request.config, "workerinput", {}).get("broker")
+    if shared is not None:
+        return BrokerRecord(*shared)
+    own: Broker = request.getfixturevalue("checkback_broker")
+    return own
 
 
 @pytest.fixture
-def bootstrap_servers(broker: Broker) -> str:
+def bootstrap_servers(broker: Broker | BrokerRecord) -> str:
     """The address of the run's broker."""
     return broker.bootstrap_servers
 

@@ -54,6 +54,7 @@ def commit(topics: Topics, name: str, partition: int = 0) -> None:
     topics.send_op(at, name, COMMIT)
 
 
+@pytest.mark.nightly  # tests/integration/test_fencing.py has each step, without a job
 def test_of_two_jobs_only_one_writes(topics: Topics, tmp_path: Path, shared_jvm: SharedJvm) -> None:
     """First two checkpoints over empty topics at the same moment, then one checkpoint twice."""
     real = f"{topics.prefix}orders"
@@ -111,6 +112,7 @@ def run_until(shared_jvm: SharedJvm, settings: Settings, folder: Path, batch: in
         assert pipeline.terminate() == 0
 
 
+@pytest.mark.nightly  # tests/spark/test_recorded_rules.py
 def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
     topics: Topics, spark: SparkSession, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
@@ -161,6 +163,7 @@ def checks_of(topics: Topics) -> list[str]:
     return topics.bodies(topics.names.check("g"))
 
 
+@pytest.mark.nightly  # tests/integration/test_preflight.py
 def test_a_half_topic_that_vanishes_ends_the_job_and_a_new_one_is_not_taken_for_it(
     topics: Topics, tmp_path: Path
 ) -> None:

@@ -25,6 +25,14 @@ from checkback.sinks.kafka.admin_client import Admin
 CHECKBACK = str(Path(sys.executable).with_name("checkback"))
 
 
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
+    """The broker of this module: no other test may see it paused."""
+    folder = tmp_path_factory.mktemp("broker")
+    with EmbeddedBroker(folder, jvm_options=QUICK_START) as running:
+        yield running
+
+
 def checkback(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [CHECKBACK, *arguments], capture_output=True, text=True, timeout=120, check=False

@@ -119,7 +119,8 @@ def kill_in_its_first_batch(process: subprocess.Popen[str], checkpoint: Path) ->
     process.communicate(timeout=30)
 
 
-@pytest.mark.timeout(1_200)
+@pytest.mark.nightly  # tests/spark/test_rebuild_query.py
+@pytest.mark.timeout(600)
 def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
@@ -183,7 +184,7 @@ def highest(log: Path) -> int:
 
 
 @pytest.mark.nightly  # tests/unit/test_rebuild_tail.py cuts each kind of end, without a pipeline
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(600)
 def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
     topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
@@ -236,7 +237,7 @@ def tear(file: Path) -> None:
 
 
 @pytest.mark.nightly  # three starts of Spark
-@pytest.mark.timeout(1_200)
+@pytest.mark.timeout(600)
 def test_records_that_are_gone_unread_end_the_job_and_a_rebuild_goes_on_without_them(
     topics: Topics, tmp_path: Path
 ) -> None:

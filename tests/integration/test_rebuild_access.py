@@ -30,7 +30,8 @@ def stage(bootstrap_servers: str, unique: str, tmp_path: Path) -> Stage:
     return Stage(topics, Pipeline(settings, tmp_path), unique, file)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.nightly  # tests/spark/test_rebuild_query.py
+@pytest.mark.timeout(600)
 def test_what_access_control_refused_is_refused_once_and_stays_so(
     stage: Stage, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:

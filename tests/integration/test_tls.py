@@ -20,6 +20,10 @@ from checkback.protocol.connection import confluent_settings, java_settings
 from checkback.protocol.errors import BrokerError
 from checkback.streaming.pem_files import pem_text
 
+pytestmark = (
+    pytest.mark.nightly
+)  # tests/unit/test_connection.py holds each client's settings by day
+
 pytestmark = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="makes certificates with it"
 )

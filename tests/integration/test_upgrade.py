@@ -105,6 +105,7 @@ def rebind(identity: Path, settings: Settings) -> None:
     identity.write_text(json.dumps({**json.loads(identity.read_text()), **now}))
 
 
+@pytest.mark.nightly  # tests/unit/state/test_page.py reads older pages
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", STORED)
 def test_a_release_is_taken_over_with_all_it_remembers(

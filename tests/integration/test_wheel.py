@@ -127,6 +127,8 @@ def test_no_folder_is_imported_under_its_bare_name() -> None:
     program = """
 import importlib, pkgutil, sys
 import checkback
+
+pytestmark = pytest.mark.nightly  # tests/unit/test_packaging.py holds its list of packages by day
 for module in pkgutil.walk_packages(checkback.__path__, "checkback."):
     importlib.import_module(module.name)
 bare = set(sys.argv[1:]) & sys.modules.keys()
