@@ -10,7 +10,7 @@ from bench.smoke import MORE_VERBS, problems_of, run_verb
 
 
 @pytest.mark.nightly  # `make bench-smoke` runs as much
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 def test_the_job_is_measured_beside_spark_s_own_sink(
     bootstrap_servers: str, tmp_path: Path
 ) -> None:
@@ -28,7 +28,7 @@ def test_the_job_is_measured_beside_spark_s_own_sink(
 
 
 @pytest.mark.nightly  # a minute and more, of the bench alone
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("verb", MORE_VERBS)
 def test_a_verb_that_no_other_test_runs_is_complete(
     verb: str, bootstrap_servers: str, tmp_path: Path

@@ -131,6 +131,14 @@ def test_the_nightly_parts_are_all_nightly_tests_and_each_can_end() -> None:
     assert sorted(seen) == sorted(limits_s)
 
 
+def test_every_kind_of_test_is_run_by_day() -> None:
+    lists = re.findall(r"^(?:MEASURED|WITH(?:OUT)?_BROKER) \??:?= (.*)$", MAKEFILE, re.MULTILINE)
+    named = {word for words in lists for word in words.split() if word.startswith("tests/")}
+    kinds = {path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
+
+    assert {f"tests/{kind}" for kind in kinds} == named
+
+
 def test_hooks_run_what_make_check_runs() -> None:
     entries = re.findall(r"entry: (.+)$", HOOKS, re.MULTILINE)
 
