@@ -150,8 +150,12 @@ def test_a_checkpoint_is_bound_at_first_and_known_again(
     settings: Settings, store: CheckpointStore
 ) -> None:
     bind(settings, store)
+    identity = Path(settings.checkpoint) / "checkback" / "identity.json"
+    bound = identity.read_bytes()
 
     bind(settings, store)
+
+    assert identity.read_bytes() == bound
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,11 @@ def test_brokers_that_refuse_the_watch_do_not_end_the_query() -> None:
         def begin(self, ends: Offsets) -> None:
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG), ends)
 
-    idling(Refused("w", {})).hold(NOTHING)
+    watch = Refused("w", {})
+
+    idling(watch).hold(NOTHING)
+
+    assert watch.looks == []
 
 
 def test_a_stop_ends_its_sleep() -> None:

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from checkback.protocol.configuration import Settings
 from checkback.sinks.kafka import marker, transaction
@@ -36,6 +36,8 @@ def test_librdkafka_knows_every_setting(made: list[dict[str, Any]]) -> None:
     Producer(made[-1])
     MarkerStore(SETTINGS)
     Consumer(made[-1]).close()
+    with pytest.raises(KafkaException, match="No such configuration property"):
+        Producer({**made[0], "no.such.setting": "1"})
 
 
 def test_a_producer_is_of_its_state_partition_and_bounded_by_the_settings(

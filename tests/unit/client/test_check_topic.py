@@ -59,7 +59,11 @@ def test_a_controller_that_changes_ends_no_start(code: int) -> None:
 
 
 def test_a_topic_that_another_process_made_serves() -> None:
-    create(Admin(failure(KafkaError.NOT_CONTROLLER), failure(KafkaError.TOPIC_ALREADY_EXISTS)))
+    admin = Admin(failure(KafkaError.NOT_CONTROLLER), failure(KafkaError.TOPIC_ALREADY_EXISTS))
+
+    create(admin)
+
+    assert (admin.is_made, admin.tries) == (False, 2)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,10 @@ def test_there_are_names_to_look_at() -> None:
     assert len(OURS) > 30
 
 
-def test_the_pages_program_compiles() -> None:
+def test_the_pages_program_imports_what_exists() -> None:
     (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    ast.parse(program)
+    imports = [node for node in ast.walk(ast.parse(program)) if isinstance(node, ast.ImportFrom)]
+    ours = [node for node in imports if node.module == "checkback.client"]
+
+    assert ours
+    assert {name.name for node in ours for name in node.names} <= set(dir(client))

@@ -43,8 +43,14 @@ def given(monkeypatch: pytest.MonkeyPatch, what: str, kafka: dict[str, str]) -> 
     ],
     ids=str,
 )
-def test_no_setting_takes_a_promise_away(what: str, kafka: dict[str, str]) -> None:
-    OPENED[what](clients(kafka))
+def test_no_setting_takes_a_promise_away(
+    what: str, kafka: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = given(monkeypatch, what, kafka)
+    monkeypatch.undo()
+
+    assert settings["acks"] == "all"
+    assert OPENED[what](clients(kafka)) is not None, "librdkafka takes them together"
 
 
 @pytest.mark.parametrize("what", OPENED)

@@ -96,10 +96,12 @@ def test_a_topic_that_can_not_be_read_says_nothing() -> None:
         def get_watermark_offsets(self, *_: object) -> tuple[int, int]:
             raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
-    watch = started(Forbidden())
+    topic = Forbidden()
+    watch = started(topic)
 
     watch.require_accepting()
     watch.close(5)
+    assert topic.is_closed
 
 
 def test_a_question_that_fails_at_the_start_does_not_keep_it_from_following() -> None:
