@@ -8,7 +8,6 @@ import random
 import threading
 import time
 import uuid
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -33,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 ID_BITS: Final = 128
 SEED_BYTES: Final = 32
+LOOK_S: Final = 0.005
 
 
 def unique_ids() -> Callable[[], str]:
@@ -43,9 +43,6 @@ def unique_ids() -> Callable[[], str]:
     """
     bits = random.Random(os.urandom(SEED_BYTES)).getrandbits  # noqa: S311 - ids are no secrets
     return lambda: f"{bits(ID_BITS):032x}"
-
-
-LOOK_S: Final = 0.005
 
 
 class Running:
@@ -86,8 +83,15 @@ class ServiceState(Enum):
     SHUTDOWN_ALREADY = "shut down"
 
 
-class ManagedProducer(ABC):
-    """What all producers have in common. Threads may share one; a forked child may not use it.
+SendCallback = Callable[["Future[SendResult]"], None]
+"""The producer calls it with the finished future, in a thread that serves all sends: a callback
+that blocks holds them all up."""
+
+
+class DefaultMQProducer:
+    """Sends plain messages. One may be stored twice; none is lost without an error or a log line.
+
+    Threads may share a producer; a forked child may not use it.
 
     Args:
         producer_group: the group it belongs to.
@@ -113,6 +117,9 @@ class ManagedProducer(ABC):
         self._state_lock = threading.Lock()
         self._process_id = os.getpid()
         self._new_id = unique_ids()
+        self._facts = TopicFacts(self._clients.admin, self.options.send_msg_timeout_ms / 1000)
+        self._plain: PlainSender | None = None
+        self._plain_lock = threading.Lock()
 
     def __enter__(self) -> Self:
         self.start()
@@ -190,14 +197,6 @@ class ManagedProducer(ABC):
             )  # fmt: skip
         return left
 
-    @abstractmethod
-    def _open(self) -> None:
-        """Open what the producer needs; called by start."""
-
-    @abstractmethod
-    def _close(self, left_s: Callable[[], float]) -> int:
-        """Close what was opened, in the time that is left; return how much was left running."""
-
     def _require_running(self) -> None:
         if self._process_id != os.getpid():
             raise LifeCycleError(
@@ -209,32 +208,6 @@ class ManagedProducer(ABC):
                 f"The producer of group {self.producer_group} is {self._state.value}.",
                 remedy="Call start() first, and make a new one after shutdown().",
             )
-
-
-SendCallback = Callable[["Future[SendResult]"], None]
-"""The producer calls it with the finished future, in a thread that serves all sends: a callback
-that blocks holds them all up."""
-
-
-class DefaultMQProducer(ManagedProducer):
-    """Sends plain messages. One may be stored twice; none is lost without an error or a log line.
-
-    Args:
-        producer_group: the group it belongs to.
-        bootstrap_servers: Kafka brokers, host:port, separated by commas.
-        options: see `ProducerOptions`.
-
-    Raises:
-        ConfigurationError: the group or an option is not usable.
-    """
-
-    def __init__(
-        self, producer_group: str, *, bootstrap_servers: str, **options: Unpack[ProducerKeywords]
-    ) -> None:
-        super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
-        self._facts = TopicFacts(self._clients.admin, self.options.send_msg_timeout_ms / 1000)
-        self._plain: PlainSender | None = None
-        self._plain_lock = threading.Lock()
 
     def send(
         self,
@@ -340,6 +313,7 @@ class DefaultMQProducer(ManagedProducer):
         return self._plain_sender()
 
     def _open(self) -> None:
+        """Open what the producer needs; called by start."""
         self._facts.start()
         self._plain = self._new_plain_sender()
 
@@ -361,6 +335,7 @@ class DefaultMQProducer(ManagedProducer):
         )
 
     def _close(self, left_s: Callable[[], float]) -> int:
+        """Close what was opened, in the time that is left; return how much was left running."""
         left = self._running.wait_until_idle(left_s())
         self._facts.close()
         with self._plain_lock:
