@@ -24,7 +24,7 @@ from confluent_kafka import (
 
 from checkback.client.listener import remark_of
 from checkback.protocol.errors import SendError
-from checkback.protocol.status import PipelineStatus
+from checkback.protocol.records import PipelineStatus
 
 _log = logging.getLogger(__name__)
 

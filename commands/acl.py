@@ -28,7 +28,7 @@ from checkback.protocol.topics import (
 )
 from checkback.security import AccessControl
 from checkback.security.access_control import rules_text
-from checkback.security.accounts import SecretReference
+from checkback.security.accounts import Permission, SecretReference
 from checkback.security.decision import AccessDecision, AccessRequest, Need, ResourceKind
 from checkback.security.grants import (
     READ,
@@ -40,7 +40,6 @@ from checkback.security.grants import (
     pipeline_grants,
     producer_grants,
 )
-from checkback.security.permissions import Permission
 
 PERMISSIONS: Final[dict[str, tuple[Permission, ...]]] = {
     "PUB": (Permission.PUB,),

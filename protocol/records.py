@@ -6,8 +6,9 @@ Bodies and keys pass through byte for byte.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from checkback.protocol import properties as names
@@ -17,6 +18,7 @@ RawHeaders = Iterable[tuple[str, bytes | None]]
 
 DISCARDED_CHECK_LIMIT: Final = "check limit"
 DISCARDED_EXPIRED: Final = "expired"
+STATUS_KEY: Final = b"status"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,3 +328,37 @@ def fenced_headers(identity: int) -> Headers:
 def tick_headers() -> Headers:
     """Return the headers of a tick."""
     return [(names.TAGS, names.OP_TAG_TICK.encode())]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """What the pipeline tells its clients at each start, on the compacted status topic.
+
+    The last record counts.
+
+    Args:
+        reject_transactions: whether new halves are refused.
+        check_interval_ms: time between two check requests for the same half.
+        time_ms: when the pipeline started, by its own clock.
+    """
+
+    reject_transactions: bool
+    check_interval_ms: int
+    time_ms: int
+
+    def to_json(self) -> bytes:
+        """Return it as the value of a record."""
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def from_json(cls, value: bytes | None) -> PipelineStatus | None:
+        """Return the status in a record's value; None for anything else."""
+        try:
+            said = json.loads(value or b"")
+            return cls(
+                said["reject_transactions"] is True,
+                int(said["check_interval_ms"]),
+                int(said["time_ms"]),
+            )
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+            return None

@@ -25,9 +25,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from checkback.protocol.topics import SYSTEM_TOPIC
-from checkback.security.accounts import Account
+from checkback.security.accounts import Account, Permission, is_granted, word_of
 from checkback.security.addresses import RemoteAddressStrategy
-from checkback.security.permissions import Permission, is_granted, word_of
 
 
 class ResourceKind(Enum):

@@ -18,10 +18,9 @@ from typing import Final
 import yaml
 
 from checkback.protocol.signed_content import is_access_key
-from checkback.security.accounts import Account, SecretReader
+from checkback.security.accounts import NOTHING, WORDS, Account, Permission, SecretReader
 from checkback.security.addresses import NOBODY, RemoteAddressStrategy
 from checkback.security.findings import Findings
-from checkback.security.permissions import NOTHING, WORDS, Permission
 from checkback.security.secret_entries import KEY_LENGTH_MIN, algorithm_in, secrets_in
 from checkback.security.yaml_nodes import compose, entries_in, is_null, items_in, line_of, text_in
 

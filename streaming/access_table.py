@@ -13,8 +13,7 @@ from enum import IntFlag
 from typing import Any, Final
 
 from checkback.security.access_control import AccessControl
-from checkback.security.accounts import Account
-from checkback.security.permissions import Permission, is_granted
+from checkback.security.accounts import Account, Permission, is_granted
 from checkback.security.signing import SignatureAlgorithm
 from checkback.streaming.address_pattern import address_pattern
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from checkback.protocol import records
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
-from checkback.protocol.status import STATUS_KEY, PipelineStatus
+from checkback.protocol.records import STATUS_KEY, PipelineStatus
 from checkback.sinks.kafka.asking_again import asked_again, said_by
 from checkback.streaming.one_record import append_one
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from checkback.security.accounts import Permission
 from checkback.security.decision import AccessRequest, Need, ResourceKind
-from checkback.security.permissions import Permission
 
 
 def half_request(access_key: str, address: str, *, real_topic: str, group: str) -> AccessRequest:

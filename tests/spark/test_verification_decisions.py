@@ -18,10 +18,9 @@ from tests.spark.test_verification import NOW_MS, half, op, refusals
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.security import AccessControl, SignatureAlgorithm
-from checkback.security.accounts import Account, Secret
+from checkback.security.accounts import WORDS, Account, Secret
 from checkback.security.addresses import RemoteAddressStrategy
 from checkback.security.decision import AccessDecision, AccessRequest, Denial
-from checkback.security.permissions import WORDS
 from checkback.security.record_signer import RecordSigner
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.verification import RecordVerification

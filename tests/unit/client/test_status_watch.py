@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from checkback.client.status_watch import StatusWatch
 from checkback.protocol.errors import SendError
-from checkback.protocol.status import PipelineStatus
+from checkback.protocol.records import PipelineStatus
 from checkback.testing.waiting import wait_until
 
 REJECTING = PipelineStatus(reject_transactions=True, check_interval_ms=60_000, time_ms=7)

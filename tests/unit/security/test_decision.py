@@ -8,8 +8,8 @@ import pytest
 from tests.access_requests import half_request, op_request, operator_request
 
 from checkback.security import AccessControl
+from checkback.security.accounts import Permission
 from checkback.security.decision import AccessRequest, Denial, Need, ResourceKind, StepOutcome
-from checkback.security.permissions import Permission
 
 RULES = """
 globalWhiteRemoteAddresses:

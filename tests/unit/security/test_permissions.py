@@ -10,8 +10,8 @@ from tests.access_requests import (
     operator_request,
 )
 
+from checkback.security.accounts import NOTHING, WORDS, Permission, is_granted, word_of
 from checkback.security.decision import AccessRequest, Need, ResourceKind
-from checkback.security.permissions import NOTHING, WORDS, Permission, is_granted, word_of
 
 DENY, ANY, PUB, SUB = Permission
 # One row per needed permission, 1 to 15; one column per owned one, 0 to 15. An owned DENY (the odd

@@ -12,9 +12,8 @@ import pytest
 from checkback.protocol.errors import ConfigurationError
 from checkback.security import SignatureAlgorithm, sign
 from checkback.security.access_control import AccessControl
-from checkback.security.accounts import SECRETS_MAX, SecretReference
+from checkback.security.accounts import SECRETS_MAX, Permission, SecretReference
 from checkback.security.findings import Finding
-from checkback.security.permissions import Permission
 
 OF_ROCKETMQ = """\
 # As RocketMQ ships it, with a second account.
