@@ -137,8 +137,8 @@ def table_text(
     Args:
         headings: of the columns.
         rows: their cells.
-        columns: of the terminal. There the cells of a wide row are folded, but not those of the
-            first column, which people copy, nor short ones. None: one line for each row.
+        columns: of the terminal. Where a row is wider, each row is a block with a line for each
+            cell, so that none is broken: people copy ids. None: one line for each row.
     """
     cells = [[printable(str(cell).replace("\n", " ")) for cell in row] for row in rows]
     every = [list(headings), *cells] if any(headings) else cells
@@ -146,30 +146,14 @@ def table_text(
     lines = [GAP.join(map(str.ljust, row, widths)).rstrip() for row in every]
     if columns is None or max(map(len, lines), default=0) <= columns:
         return "\n".join(lines)
-    return _folded_table(headings, cells, widths, columns)
-
-
-def _folded_table(
-    headings: Sequence[str], cells: Sequence[Sequence[str]], widths: Sequence[int], columns: int
-) -> str:
-    from rich.console import Console  # late: rich loads slowly
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, show_header=any(headings), header_style="")
-    kept, room = set(), columns * 3 // 4
-    for number in sorted(range(len(widths)), key=lambda number: (number > 0, widths[number])):
-        room -= widths[number] + len(GAP)
-        if room >= 0:
-            kept.add(number)
-    for number, heading in enumerate(headings):
-        table.add_column(Text(heading), overflow="fold", no_wrap=number in kept)
-    for row in cells:
-        table.add_row(*map(Text, row))
-    console = Console(width=columns, color_system=None)
-    with console.capture() as captured:
-        console.print(table)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+    if not any(headings):
+        return wrapped("\n".join(lines), columns)
+    width = max(map(len, headings))
+    blocks = [
+        "\n".join(f"{heading:<{width}}{GAP}{cell}".rstrip() for heading, cell in pairs)
+        for pairs in (zip(headings, row, strict=True) for row in cells)
+    ]
+    return wrapped("\n\n".join(blocks), columns)
 
 
 def list_text(
