@@ -13,7 +13,6 @@ from tests.fakes.kafka.consumer import FakeConsumer
 from tests.fakes.kafka.coordinator import (
     Coordinator,
     FencedByCoordinatorError,
-    IdExpiredError,
 )
 from tests.fakes.kafka.errors import HangingCall
 from tests.fakes.kafka.groups import GroupOffsets
@@ -267,25 +266,6 @@ def test_only_the_latest_epoch_may_end_a_transaction() -> None:
     assert opened.phase is TransactionPhase.ABORTED
     with pytest.raises(FencedByCoordinatorError):
         coordinator.end("id", first, commits=True)
-
-
-def test_an_id_that_nobody_uses_is_forgotten_and_its_old_producer_shut_out() -> None:
-    coordinator = Coordinator(Clock(), lambda: 0.0)
-    first = coordinator.initialise("mine-1", TIMEOUT_MS) or 0
-    other = coordinator.initialise("other", TIMEOUT_MS) or 0
-    busy = coordinator.initialise("mine-2", TIMEOUT_MS) or 0
-    coordinator.transaction("mine-2", busy)
-    coordinator.clock.now_ms += 8 * DAY_MS
-
-    assert coordinator.expire("mine-", coordinator.clock.now_ms - 7 * DAY_MS) == 1
-
-    with pytest.raises(IdExpiredError):
-        coordinator.transaction("mine-1", first)
-    again = coordinator.initialise("mine-1", TIMEOUT_MS) or 0
-    with pytest.raises(IdExpiredError):
-        coordinator.transaction("mine-1", first)
-    assert coordinator.transaction("mine-1", again).phase is TransactionPhase.OPEN
-    assert coordinator.transaction("other", other).phase is TransactionPhase.OPEN
 
 
 def test_of_two_commits_of_an_offset_the_later_one_holds() -> None:

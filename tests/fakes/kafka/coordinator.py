@@ -18,10 +18,6 @@ class FencedByCoordinatorError(Exception):
     """PRODUCER_FENCED: the epoch is not the latest one."""
 
 
-class IdExpiredError(FencedByCoordinatorError):
-    """INVALID_PRODUCER_ID_MAPPING: Kafka forgets an id that nobody used for long."""
-
-
 class NoTransactionError(Exception):
     """INVALID_TXN_STATE: there is nothing to end."""
 
@@ -34,15 +30,11 @@ class Identity:
         timeout_ms: of transactions, as the latest producer said.
         epoch: of the producer that may write.
         transaction: the open one, or the last.
-        used_ms: when it was used for the last time.
-        first_epoch: of those after the id was forgotten; older ones have another producer id.
     """
 
     timeout_ms: float
     epoch: int = -1
     transaction: Transaction | None = None
-    used_ms: float = 0.0
-    first_epoch: int = 0
 
 
 class LateCommit(NamedTuple):
@@ -66,7 +58,6 @@ class Coordinator:
     marker_delay_ms: Callable[[], float]
     identities: dict[str, Identity] = field(default_factory=dict)
     late_commits: list[LateCommit] = field(default_factory=list)
-    _forgotten: dict[str, int] = field(default_factory=dict)
 
     def initialise(self, transactional_id: str, timeout_ms: float) -> int | None:
         """Return a new epoch; None while the predecessor's transaction is being ended.
@@ -75,10 +66,7 @@ class Coordinator:
         """
         identity = self.identities.get(transactional_id)
         if identity is None:
-            last = self._forgotten.get(transactional_id, -1)
-            identity = Identity(timeout_ms, epoch=last, first_epoch=last + 1)
-            self.identities[transactional_id] = identity
-        identity.used_ms = self.clock.now_ms
+            identity = self.identities[transactional_id] = Identity(timeout_ms)
         found = identity.transaction
         if found is not None and found.phase == TransactionPhase.OPEN:
             identity.epoch += 1
@@ -136,20 +124,6 @@ class Coordinator:
         found = None if identity is None else identity.transaction
         return found is not None and found.phase in PREPARED
 
-    def expire(self, prefix: str, before_ms: float) -> int:
-        """Forget the ids of that prefix that were not used since; return how many.
-
-        As brokers do after `transactional.id.expiration.ms`, of those that have nothing open.
-        """
-        old = [
-            name
-            for name, one in self.identities.items()
-            if name.startswith(prefix) and one.used_ms < before_ms and not _is_under_way(one)
-        ]
-        for name in old:
-            self._forgotten[name] = self.identities.pop(name).epoch
-        return len(old)
-
     def tick(self) -> None:
         """Do what has become due: write markers, abort what is past its timeout."""
         now_ms = self.clock.now_ms
@@ -181,17 +155,13 @@ class Coordinator:
                 self.end(one.transactional_id, one.epoch, commits=True)
 
     def _own(self, transactional_id: str, epoch: int) -> Identity:
-        identity = self.identities.get(transactional_id)
-        if identity is None or epoch < identity.first_epoch:
-            raise IdExpiredError
+        identity = self.identities[transactional_id]
         if identity.epoch != epoch:
             raise FencedByCoordinatorError
-        identity.used_ms = self.clock.now_ms
         return identity
 
     def _decide(self, found: Transaction, phase: TransactionPhase) -> None:
         found.phase = phase
-        self.identities[found.transactional_id].used_ms = self.clock.now_ms
         delay_ms = self.marker_delay_ms()
         found.markers_due_ms = self.clock.now_ms + delay_ms
         if not delay_ms:
@@ -210,13 +180,6 @@ class Coordinator:
         found.phase = (
             TransactionPhase.COMMITTED if found.is_committing else TransactionPhase.ABORTED
         )
-
-
-def _is_under_way(one: Identity) -> bool:
-    return one.transaction is not None and one.transaction.phase in (
-        TransactionPhase.OPEN,
-        *PREPARED,
-    )
 
 
 def _due_ms(found: Transaction | None) -> float:

@@ -15,7 +15,6 @@ from tests.fakes.kafka.cluster import RECORD_BATCH_BYTES_MAX, Cluster, Topic
 from tests.fakes.kafka.consumer import GroupMetadata
 from tests.fakes.kafka.coordinator import (
     FencedByCoordinatorError,
-    IdExpiredError,
     NoTransactionError,
 )
 from tests.fakes.kafka.errors import (
@@ -258,7 +257,7 @@ class FakeProducer:
             if self._has_written:
                 coordinator.end(self._id, self._epoch, commits=commits)
         except FencedByCoordinatorError as error:
-            raise self._lost(error) from error
+            raise self._lost() from error
         except NoTransactionError as error:
             raise wrong_state("there is no transaction") from error
         self._cluster.awaits.after(call)
@@ -270,14 +269,11 @@ class FakeProducer:
         try:
             found = self._cluster.coordinator.transaction(self._id, self._epoch)
         except FencedByCoordinatorError as error:
-            raise self._lost(error) from error
+            raise self._lost() from error
         self._has_written = True
         return found
 
-    def _lost(self, error: FencedByCoordinatorError) -> KafkaException:
-        if isinstance(error, IdExpiredError):
-            code = KafkaError.INVALID_PRODUCER_ID_MAPPING
-            return KafkaException(KafkaError(code, txn_requires_abort=True))
+    def _lost(self) -> KafkaException:
         self._fatal = fenced("transactional producer fenced by newer producer instance")
         return KafkaException(self._fatal)
 
