@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from checkback.commands.output import CommandOutput, output_option
-from checkback.deploy.jars import USUAL_CONFS, Conf, ensure_jars
+from checkback.deploy.jars import USUAL_CONFS, Conf, ensure_classes, ensure_jars
 from checkback.streaming.jars_folder import jars_folder
 
 
@@ -21,7 +21,7 @@ def command() -> None:
 @click.option("--s3", is_flag=True, help="Also fetch the jars of a checkpoint on S3.")
 @output_option
 def fetch(output: CommandOutput, *, delta: bool, s3: bool) -> None:
-    """Fetch the missing jars and verify all of them."""
+    """Fetch the missing jars, verify all, and compile Checkback's own classes."""
     confs: list[Conf] = [*USUAL_CONFS]
     if delta:
         confs.append("delta")
@@ -29,6 +29,8 @@ def fetch(output: CommandOutput, *, delta: bool, s3: bool) -> None:
         confs.append("s3")
     jars = {conf: [str(path) for path in ensure_jars(conf)] for conf in confs}
     count = sum(len(paths) for paths in jars.values())
+    classes = ensure_classes()
     output.show(
-        {"folder": str(jars_folder()), "jars": jars}, f"{count} jars are in {jars_folder()}."
+        {"folder": str(jars_folder()), "jars": jars, "classes": str(classes)},
+        f"{count} jars are in {jars_folder()}.",
     )

@@ -24,6 +24,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError, PrerequisiteError
 from checkback.streaming.conditional_files import is_on_s3
 from checkback.streaming.jars_folder import jars_folder, sha256
+from checkback.streaming.java_classes import compiled_jar
 from checkback.streaming.submission import is_submitted
 
 Conf = Literal["spark", "kafka", "delta", "streams", "s3", "hadoop"]
@@ -156,6 +157,17 @@ def verify(paths: Sequence[Path], digests: Mapping[str, str]) -> None:
                 remedy="Delete the file and run `checkback jars fetch`.",
                 path=str(path),
             )
+
+
+def ensure_classes() -> Path:
+    """Return the jar of Checkback's Java classes, compiled if there is none for this Spark.
+
+    Raises:
+        PrerequisiteError: no Java or no pyspark.
+        OperationalError: the compiler failed.
+    """
+    jars = sorted(_spark_jars().glob("*.jar"))
+    return compiled_jar(find_java(), ":".join(map(str, jars)))
 
 
 def _all_exist(paths: Sequence[Path]) -> bool:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from checkback.streaming.java_classes import PACKAGE, add_to_driver, compiled_jar
+from checkback.streaming.java_classes import PACKAGE, add_to_driver, classes_jar
 
 FILE_MANAGER: Final = "spark.sql.streaming.checkpointFileManagerClass"
-FILE_MANAGER_CLASS: Final = "ConditionalFileManager"
-CONDITIONAL_MANAGER: Final = f"{PACKAGE}.{FILE_MANAGER_CLASS}"
+CONDITIONAL_MANAGER: Final = f"{PACKAGE}.ConditionalFileManager"
 SCHEME: Final = "s3a://"
 
 
@@ -31,7 +30,7 @@ def add_conditional_files(jvm: Any, chosen: dict[str, str]) -> None:
     """
     if FILE_MANAGER in chosen:
         return
-    jar = compiled_jar(jvm, FILE_MANAGER_CLASS)
+    jar = classes_jar(jvm)
     add_to_driver(jvm, jar)
     chosen["spark.jars"] = ",".join(filter(None, (chosen.get("spark.jars"), str(jar))))
     chosen[FILE_MANAGER] = CONDITIONAL_MANAGER

@@ -1,20 +1,25 @@
-"""Classes of ours in Java, which Spark's own compiler makes when a driver first starts.
+"""Compiles Checkback's Java classes with Janino, the compiler that Spark ships.
 
-So no Java compiler is needed, and the classes fit the installed Spark. Those that decode are kept
-beside Spark's jars, since each start needs them and makes them in half a second to two.
+So no Java compiler is needed, and the classes fit the installed Spark. `checkback jars fetch` makes
+them in three seconds of a JVM and keeps them beside Spark's jars; a driver that finds none does the
+same.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
+import subprocess
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
+from checkback.protocol.errors import OperationalError
 from checkback.streaming.jars_folder import jars_folder, kept_file, kept_name
 from checkback.streaming.temporary_folders import temporary_folder
 
@@ -22,51 +27,67 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 PACKAGE: Final = "checkback"
-DECODING: Final = (
-    "PageKeys", "RecordHeaders", "EventIdentity", "KafkaRecord", "OpPageBound", "SignedRecord",
-    "RecordVerifier", "RecordDecoder",
-)  # fmt: skip
-"""The classes that the query calls; they know each other."""
-SOURCE: Final = "org.codehaus.commons.compiler.util.resource.Resource"
-"""What Spark's compiler, Janino, takes sources as."""
+COMPILER: Final = "org.codehaus.commons.compiler.samples.CompilerDemo"
+COMPILED_WITHIN_S: Final = 300
+SPARK_VERSION: Final = re.compile(r"spark-core_[\d.]+-([^/:]+)\.jar")
 
 
-def compiled_jar(jvm: Any, *names: str) -> Path:
-    """Compile classes with those nested in them, and return the jar with them.
+def java_sources() -> dict[str, str]:
+    """Return the sources of all classes, by the names of their files."""
+    files = resources.files("checkback.streaming").iterdir()
+    found = {file.name: file.read_text("utf-8") for file in files if file.name.endswith(".java")}
+    return dict(sorted(found.items()))
+
+
+def compiled_jar(java: Path, class_path: str) -> Path:
+    """Return the jar of all classes, compiled unless one of these sources and this Spark is kept.
 
     Args:
-        jvm: py4j's view of a JVM that has Spark.
-        names: of the classes; their sources are beside this module.
+        java: the program.
+        class_path: Spark's jars, a colon between two of them.
+
+    Raises:
+        OperationalError: the compiler failed.
     """
-    resource = jvm.org.codehaus.commons.compiler.util.resource
-    compiler = jvm.org.codehaus.janino.Compiler()
-    # Spark's classes, without any of ours that an earlier call has made.
-    known = compiler.getClass().getClassLoader()
-    kind = jvm.java.lang.Class.forName(SOURCE, True, known)
-    sources = jvm.java.lang.reflect.Array.newInstance(kind, len(names))
-    for at, name in enumerate(names):
-        sources[at] = resource.StringResource(f"{PACKAGE}/{name}.java", _source(name))
-    made = jvm.java.util.HashMap()
-    compiler.setIClassLoader(jvm.org.codehaus.janino.ClassLoaderIClassLoader(known))
-    compiler.setClassFileCreator(resource.MapResourceCreator(made))
-    compiler.compile(sources)
-    jar = temporary_folder("classes") / f"checkback-{names[-1]}.jar"
-    with zipfile.ZipFile(jar, "w") as archive:
-        for path, code in made.items():
-            archive.writestr(path, bytes(code))
+    spark = SPARK_VERSION.search(class_path)
+    made_of = repr((spark and spark[1], java_sources()))
+    prefix = f"classes-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}-"
+    return kept_file(prefix, ".jar") or _kept(_compiled(java, class_path), prefix)
+
+
+def classes_jar(jvm: Any) -> Path:
+    """Return the jar of all classes for a running JVM that has Spark."""
+    system = jvm.java.lang.System
+    java = Path(system.getProperty("java.home")) / "bin" / "java"
+    return compiled_jar(java, system.getProperty("java.class.path"))
+
+
+def _compiled(java: Path, class_path: str) -> Path:
+    with TemporaryDirectory(prefix="checkback-compiling-") as name:
+        folder = Path(name)
+        sources, classes = [], folder / "classes"
+        classes.mkdir()
+        for file, text in java_sources().items():
+            sources.append(folder / file)
+            sources[-1].write_text(text, "utf-8")
+        command: list[str | Path] = [
+            java, "-XX:TieredStopAtLevel=1", "-cp", class_path, COMPILER,
+            "-classpath", class_path, "-encoding", "UTF-8", "-d", classes, *sources,
+        ]  # fmt: skip
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMPILED_WITHIN_S, check=False
+        )
+        made = sorted(classes.rglob("*.class"))
+        if ran.returncode or not made:
+            raise OperationalError(
+                f"Checkback's Java classes can't be compiled: {(ran.stdout + ran.stderr)[-500:]}",
+                remedy="Check that pyspark is of a version that Checkback is made for.",
+            )
+        jar = temporary_folder("classes") / "checkback.jar"
+        with zipfile.ZipFile(jar, "w") as archive:
+            for path in made:
+                archive.write(path, path.relative_to(classes))
     return jar
-
-
-def decoding_jar(jvm: Any) -> Path:
-    """Return the jar of DECODING for this Spark, compiled unless one is kept.
-
-    Its name says what it was made of.
-    """
-    made_of = hashlib.sha256(jvm.org.apache.spark.package.SPARK_VERSION().encode())
-    for name in DECODING:
-        made_of.update(_source(name).encode())
-    prefix = f"decoding-{made_of.hexdigest()[:16]}-"
-    return kept_file(prefix, ".jar") or _kept(compiled_jar(jvm, *DECODING), prefix)
 
 
 def _kept(jar: Path, prefix: str) -> Path:
@@ -83,12 +104,8 @@ def _kept(jar: Path, prefix: str) -> Path:
     return kept
 
 
-def _source(name: str) -> str:
-    return resources.files("checkback.streaming").joinpath(f"{name}.java").read_text("utf-8")
-
-
 def java_class(spark: SparkSession, name: str) -> Any:
-    """Return one of DECODING, which driver and executors of a session have from now on."""
+    """Return one of the classes, which driver and executors of a session have from now on."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no public way to classes
     # Imported late: the console, which reads checkpoints too, has no Spark.
     from py4j.java_gateway import JavaClass
@@ -96,7 +113,7 @@ def java_class(spark: SparkSession, name: str) -> Any:
     found = getattr(getattr(jvm, PACKAGE), name)
     if isinstance(found, JavaClass):
         return found
-    jar = decoding_jar(jvm)
+    jar = classes_jar(jvm)
     add_to_driver(jvm, jar)
     spark.sparkContext._jsc.sc().addJar(str(jar))  # noqa: SLF001 - as above
     return getattr(getattr(jvm, PACKAGE), name)

@@ -16,8 +16,8 @@ from tests.integration.two_writers import refused_second
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.opening import open_files
 from checkback.protocol.configuration import Settings
-from checkback.streaming.conditional_files import CONDITIONAL_MANAGER, FILE_MANAGER_CLASS
-from checkback.streaming.java_classes import add_to_driver, compiled_jar
+from checkback.streaming.conditional_files import CONDITIONAL_MANAGER
+from checkback.streaming.java_classes import add_to_driver, classes_jar
 
 CHECKPOINT = f"s3a://{BUCKET}/checkpoint"
 LEDGER = f"s3a://{BUCKET}/ledger"
@@ -138,7 +138,7 @@ def file_manager(store: CheckpointStore) -> Any:
     """Return the manager as Spark makes one for the checkpoint."""
     jvm = store.jvm
     loader = jvm.Thread.currentThread().getContextClassLoader()
-    add_to_driver(jvm, compiled_jar(jvm, FILE_MANAGER_CLASS))
+    add_to_driver(jvm, classes_jar(jvm))
     kind = loader.loadClass(CONDITIONAL_MANAGER)
     root = jvm.org.apache.hadoop.fs.Path(CHECKPOINT)
     kinds = to_array(jvm, kind.getClass(), root.getClass(), jvm_configuration(jvm))

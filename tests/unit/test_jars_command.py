@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from checkback.commands.app import execute
 from checkback.commands.jars import command
 from checkback.deploy.jars import USUAL_CONFS, ensure_jars, jar_paths, read_lock
+from checkback.streaming.java_classes import java_sources
 
 
 @pytest.fixture
@@ -35,6 +37,9 @@ def test_every_jar_is_named_with_its_place(
     assert told["jars"] == {
         conf: [str(path) for path in jar_paths(conf)] for conf in ("spark", "kafka")
     }
+    with zipfile.ZipFile(told["classes"]) as classes:
+        compiled = {name.partition("/")[2] for name in classes.namelist()}
+    assert {name.replace(".java", ".class") for name in java_sources()} <= compiled
 
 
 @pytest.mark.parametrize("conf", ["delta", "s3"])
