@@ -1,5 +1,7 @@
 package checkback;
 
+import static checkback.Protocol.*;
+
 import java.nio.charset.StandardCharsets;
 import java.security.DigestException;
 import java.security.GeneralSecurityException;
@@ -14,8 +16,6 @@ import java.util.zip.CRC32;
  */
 final class EventIdentity {
 
-  static final int TRANSACTION_BITS = 48;
-  static final int SLICE = 21;
   static final byte[] HEX_DIGITS = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
 
   private final MessageDigest sha256;

@@ -1,6 +1,5 @@
 package checkback;
 
-import java.nio.charset.StandardCharsets;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.catalyst.util.ArrayData;
@@ -13,7 +12,7 @@ import org.apache.spark.sql.catalyst.util.ArrayData;
 final class KafkaRecord {
 
   static final int COLUMNS = 9;
-  static final byte[] TAGS = "TAGS".getBytes(StandardCharsets.US_ASCII);
+  static final byte[] TAGS = RecordDecoder.bytes(Protocol.TAGS);
 
   final Thread thread;
   final RecordHeaders headers = new RecordHeaders();

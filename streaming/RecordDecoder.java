@@ -1,5 +1,7 @@
 package checkback;
 
+import static checkback.Protocol.*;
+
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
 import java.util.HashSet;
@@ -12,76 +14,26 @@ import org.apache.spark.unsafe.types.UTF8String;
  * (docs/decisions/query.md#decoder).
  *
  * <p>Spark's compiled loop over rows calls it once for each record. A record that can't be taken is
- * an event, too, with the reason. docs/protocol.md says what a record has to look like;
- * tests/unit/test_record_decoder.py compares the constants with Python's.
+ * an event, too, with the reason. docs/protocol.md says what a record has to look like.
  *
  * <p>Written for Janino, as RecordHeaders.java.
  */
 public final class RecordDecoder implements Serializable {
 
-  static final String HALF_ORDER =
-      "TRAN_MSG PGROUP UNIQ_KEY REAL_TOPIC CHECK_IMMUNITY_TIME_IN_SECONDS";
-  static final int TRAN_MSG_OF_HALF = 0;
-  static final int PGROUP_OF_HALF = 1;
-  static final int UNIQ_KEY_OF_HALF = 2;
-  static final int REAL_TOPIC_OF_HALF = 3;
-  static final int IMMUNITY_OF_HALF = 4;
-  static final String OP_ORDER = "TAGS COMMIT_OR_ROLLBACK PGROUP UNIQ_KEY FROM_TRANSACTION_CHECK";
-  static final int TAGS_OF_OP = 0;
-  static final int STATE_OF_OP = 1;
-  static final int PGROUP_OF_OP = 2;
-  static final int UNIQ_KEY_OF_OP = 3;
-
-  static final int HALF = 1;
-  static final int OP = 2;
-  static final int UNDELIVERED = 3;
-  static final int REFUSED_HALF = 4;
-  static final int REFUSED_OP = 5;
-  static final int FENCED = 6;
-  static final int DIRECT_HALF = 7;
-
-  static final int NOT_A_HALF = 1;
-  static final int HALF_WITHOUT_GROUP = 2;
-  static final int HALF_WITHOUT_TRANSACTION_ID = 3;
-  static final int HALF_WITHOUT_REAL_TOPIC = 4;
-  static final int HALF_FOR_SYSTEM_TOPIC = 5;
-  static final int HALF_HEADER_NAME_INVALID = 7;
-  static final int HALF_TOPIC_TOO_LONG = 8;
-  static final int HALF_BODY_EMPTY = 9;
-  static final int HALF_BODY_TOO_LARGE = 10;
-  static final int HALF_WITH_CHECK_TIMES = 11;
-  static final int HALF_NAME_TOO_LONG = 12;
-  static final int OP_OFFSET_UNREADABLE = 20;
-  static final int OP_STATE_UNKNOWN = 21;
-  static final int OP_WITHOUT_GROUP = 22;
-  static final int OP_WITHOUT_TRANSACTION_ID = 23;
-  static final int OP_TAG_UNKNOWN = 24;
-  static final int OP_HEADER_NAME_INVALID = 25;
   static final int TAKEN = 0;
-
-  static final int GROUP_BYTES_MAX = 255;
-  static final int ID_BYTES_MAX = 1024;
-  static final int TOPIC_LENGTH_MAX = 127;
-  static final int IMMUNITY_DIGITS_MAX = 12;
-  static final int NO_IMMUNITY = -1;
-  static final int CLOSED = 16;
-  static final long DIRECT_SOURCE = 4611686018427387904L;
-
-  static final String[] STATES = {"0", "8", "12"};
-  static final String DELIVERED = "9";
   static final int UNKNOWN_STATE = -1;
 
   static final byte[] TRUE = bytes("true");
-  static final byte[] OP_TAG_REMOVE = bytes("d");
-  static final byte[] OP_TAG_UNDELIVERED = bytes("u");
-  static final byte[] OP_TAG_FENCED = bytes("f");
-  static final byte[] TRANSACTION_CHECK_TIMES = bytes("TRANSACTION_CHECK_TIMES");
-  static final byte[] DIRECT_ID = bytes("DIRECT_ID");
-  static final byte[] DIRECT_CLOSED = bytes("DIRECT_CLOSED");
-  static final byte[] FENCED_HALF = bytes("FENCED_HALF");
+  static final byte[] OP_TAG_REMOVE = bytes(Protocol.OP_TAG_REMOVE);
+  static final byte[] OP_TAG_UNDELIVERED = bytes(Protocol.OP_TAG_UNDELIVERED);
+  static final byte[] OP_TAG_FENCED = bytes(Protocol.OP_TAG_FENCED);
+  static final byte[] TRANSACTION_CHECK_TIMES = bytes(Protocol.TRANSACTION_CHECK_TIMES);
+  static final byte[] DIRECT_ID = bytes(Protocol.DIRECT_ID);
+  static final byte[] DIRECT_CLOSED = bytes(Protocol.DIRECT_CLOSED);
+  static final byte[] FENCED_HALF = bytes(Protocol.FENCED_HALF);
 
-  static final byte[][] NAMES_OF_HALF = all(HALF_ORDER.split(" "));
-  static final byte[][] NAMES_OF_OP = all(OP_ORDER.split(" "));
+  static final byte[][] NAMES_OF_HALF = all(HALF_ORDER);
+  static final byte[][] NAMES_OF_OP = all(OP_ORDER);
   static final byte[][] KNOWN_STATES = all(STATES);
   static final byte[] DELIVERED_STATE = bytes(DELIVERED);
 

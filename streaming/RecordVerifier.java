@@ -1,5 +1,7 @@
 package checkback;
 
+import static checkback.Protocol.*;
+
 import java.io.Serializable;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
@@ -13,38 +15,18 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>RecordDecoder asks it about each record
  * (docs/decisions/access.md#verification). The content that is signed is
- * specified in docs/protocol.md. tests/unit compares the constants with Python's.
+ * specified in docs/protocol.md.
  *
  * <p>Written for Janino, as RecordHeaders.java.
  */
 public final class RecordVerifier implements Serializable {
 
   static final int BELIEVED = 0;
-  static final int ACCESS_KEY_MISSING = 80;
-  static final int ACCESS_KEY_UNKNOWN = 81;
-  static final int SIGNATURE_WRONG = 82;
-  static final int BORN_TIME_WRONG = 83;
-  static final int TOPIC_NOT_PERMITTED = 84;
-  static final int GROUP_NOT_PERMITTED = 85;
-  static final int ADMIN_NEEDED = 86;
-  static final int SIGNATURE_UNREADABLE = 87;
-  static final int BORN_TIME_UNREADABLE = 88;
 
-  static final long BORN_TIME_TOLERANCE_MS = 300000L;
-
-  /** Where the protocol's order has them, in a half and in an op. */
-  static final int PGROUP_OF_HALF = 1;
-  static final int REAL_TOPIC_OF_HALF = 3;
-  static final int PGROUP_OF_OP = 2;
-  static final int ANSWERS_CHECK_OF_OP = 4;
-
-  static final UTF8String RESUME_HEADER_PREFIX = UTF8String.fromString("__checkback.resume.");
-  static final UTF8String MANUAL_OPERATOR = UTF8String.fromString("MANUAL_OPERATOR");
+  static final UTF8String RESUME_HEADER_PREFIX =
+      UTF8String.fromString(Protocol.RESUME_HEADER_PREFIX);
+  static final UTF8String MANUAL_OPERATOR = UTF8String.fromString(Protocol.MANUAL_OPERATOR);
   static final UTF8String TRUE = UTF8String.fromString("true");
-
-  /** Kinds of permissions, as checkback.streaming.access_table has them. */
-  static final String TOPIC = "T";
-  static final String GROUP = "G";
 
   private final String[] topics;
   private final byte[] namesOfHalf;

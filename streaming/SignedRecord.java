@@ -1,5 +1,7 @@
 package checkback;
 
+import static checkback.Protocol.*;
+
 import java.io.Serializable;
 import java.security.DigestException;
 import java.security.GeneralSecurityException;
@@ -17,16 +19,10 @@ import org.apache.spark.unsafe.types.UTF8String;
  */
 final class SignedRecord {
 
-  static final int HEADERS_IN_ORDER = 5;
-  static final int TIMESTAMP_BYTES_MAX = 13;
-  static final byte[] SIGNATURE = RecordDecoder.bytes("Signature");
-  static final byte[] BORN_HOST = RecordDecoder.bytes("__BORNHOST");
-  static final byte SEPARATOR = (byte) 0xff;
+  static final byte[] SIGNATURE = RecordDecoder.bytes(Protocol.SIGNATURE);
+  static final byte[] BORN_HOST = RecordDecoder.bytes(Protocol.BORN_HOST);
   static final byte SPACE = (byte) 0x20;
   static final int NONE = RecordHeaders.NONE;
-
-  /** As long as a secret's inner block and the line of sizes that follows. */
-  static final int OPENING_BYTES_MAX = 358;
 
   private final HashMap hashes = new HashMap();
   private RecordHeaders headers;

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from checkback.protocol.errors import OperationalError
 from checkback.streaming.jars_folder import jars_folder, kept_file, kept_name
+from checkback.streaming.java_protocol import protocol_java
 from checkback.streaming.temporary_folders import temporary_folder
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def java_sources() -> dict[str, str]:
     """Return the sources of all classes, by the names of their files."""
     files = resources.files("checkback.streaming").iterdir()
     found = {file.name: file.read_text("utf-8") for file in files if file.name.endswith(".java")}
+    found["Protocol.java"] = protocol_java()
     return dict(sorted(found.items()))
 
 

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from checkback.protocol.refusals import RefusedReason
+from checkback.state import EventKind
 from checkback.streaming import jars_folder, java_classes
 from checkback.streaming.jars_folder import sha256
 from checkback.streaming.java_classes import compiled_jar
+from checkback.streaming.java_protocol import protocol_java
 
 CLASS_PATH = "/spark/jars/spark-core_2.13-4.2.0.jar:/spark/jars/janino.jar"
 
@@ -129,3 +132,11 @@ def test_processes_of_the_same_number_write_two_drafts(
 
     assert {draft.exists() for draft in drafts} == {True}
     assert len({draft.suffix for draft in drafts}) == 2
+
+
+def test_java_has_every_refusal_and_every_kind_of_event_once() -> None:
+    source = protocol_java()
+
+    for code in (*RefusedReason, *EventKind):
+        assert source.count(f" {code.name} = {int(code)};") == 1
+        assert source.count(f" {code.name} = ") == 1
