@@ -116,9 +116,9 @@ def test_a_batch_of_which_the_broker_names_no_record_is_sent_record_by_record() 
 
 
 def test_where_too_many_are_bad_the_rest_of_the_topic_is_refused() -> None:
-    found, tries = rejected_tries(set(range(0, 1_000, 2)), 1_000)
+    found, tries = rejected_tries(set(range(0, 200, 2)), 200)
 
-    assert len(found) == 1_000
+    assert len(found) == 200
     assert tries == TOPIC_TRIES_MAX + 1
 
 
