@@ -88,7 +88,7 @@ class Forwarding:
 
     Args:
         forwarder: reads the half topic.
-        producer: whose transaction is open.
+        producer: its transaction is open.
         sender: the same producer's.
         noting: takes, for the ledger, the names of all records of the partitions that are read.
     """

@@ -1,4 +1,4 @@
-"""The key by which a task and the sink's process know each other: what they exchange is pickled.
+"""The key with which a task and its sink process authenticate; they exchange pickles.
 
 It lies beside the process's socket, in a file that only its user can read.
 """
@@ -22,7 +22,7 @@ def write_key(address: Path) -> None:
     """Make a new key.
 
     Raises:
-        OSError: somebody else's file is in its place.
+        OSError: another user's file is in its place.
     """
     path = key_file(address)
     path.unlink(missing_ok=True)

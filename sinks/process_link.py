@@ -1,4 +1,4 @@
-"""A Spark task's way to the sink's process: finds it, or starts it."""
+"""Connects a Spark task to its sink process, which it starts if there is none."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class SinkProcess:
             yield connection
 
     def _connect(self) -> Connection | None:
-        """Return a connection; None where nobody listens who has the key, or not any more."""
+        """Return a connection; None where no process with the key listens."""
         try:
             return Client(str(self.address), "AF_UNIX", authkey=read_key(self.address))
         except (OSError, EOFError, AuthenticationError):
@@ -122,7 +122,7 @@ class SinkProcess:
 
 
 def _folder() -> Path:
-    """Return the folder of this user's sockets; nobody else may enter it."""
+    """Return the folder of this user's sockets; no other user may enter it."""
     name = f"checkback-{os.getuid()}"
     folder = Path(tempfile.gettempdir()) / name
     if len(str(folder)) > ADDRESS_BYTES_MAX - len("/4194304-999.lock"):

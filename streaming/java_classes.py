@@ -131,10 +131,10 @@ def add_to_driver(jvm: Any, jar: Path) -> None:
 def call_for_rows(
     spark: SparkSession, made: Any, method: str, returned: str, arguments: Sequence[Column]
 ) -> Column:
-    """Return the answers of an object of ours that Spark's compiled loop over rows calls.
+    """Return the answers of a Java object that Spark's compiled loop over rows calls.
 
-    Spark calls it once for each row: it takes nothing for granted about what the object answers,
-    so it neither repeats a call nor moves a condition in front of it.
+    It is called once for each row. It is marked nondeterministic: Spark neither repeats nor
+    reorders the call.
 
     Args:
         spark: the session.

@@ -1,4 +1,4 @@
-"""States of the brokers that pass by themselves: whoever meets one asks again.
+"""Transient broker errors, and retrying them.
 
 librdkafka asks again by itself when it sends and fetches records. A caller's request it mostly
 sends once, and it does not say that the error would pass: `KafkaError.retriable()` is about

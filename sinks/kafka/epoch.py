@@ -2,8 +2,8 @@
 
 Every start takes the next number and writes it into the markers of all state partitions. A task
 that finds a later number than its own stops, so of two jobs over one checkpoint the younger writes
-and the older ends. The number is taken in a Kafka transaction of state partition 0 whose producer
-was initialised before the marker was read: of two starts at the same moment one is fenced and looks
+and the older ends. The number is taken in a Kafka transaction of state partition 0; its producer is
+initialised before the marker is read. Of two starts at the same moment one is fenced and looks
 again, so no number is taken twice.
 
 It also ends the transactions that a killed predecessor left open, before anything is read: readers
@@ -45,7 +45,7 @@ LOOK_TIMEOUT_S: Final = 2.0
 def begin_epoch(
     settings: SinkSettings, partitions: int, marked: Collection[int], next_batch: int
 ) -> SinkSettings:
-    """Take the checkpoint over from whoever wrote before; return the settings to write with.
+    """Take the checkpoint over from its last writer; return the settings to write with.
 
     Args:
         settings: the sink's; their epoch does not matter.

@@ -21,8 +21,8 @@ ABORTED_CODES: Final = frozenset({
     KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,
     KafkaError.TRANSACTION_ABORTABLE,  # type: ignore[attr-defined]  # a stub's gap
 })  # fmt: skip
-"""What brokers say of a record whose transaction is over, or of which they can't tell whether it is
-open (KIP-890), or whose topic was made again meanwhile. They have nothing against the record."""
+"""Brokers answer so when the transaction is over or may be (KIP-890), or when the topic was made
+again meanwhile. They have nothing against the record."""
 
 PURGED_CODES: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 """Reports of records that an abort took out of the queue: no broker rejected them."""
@@ -76,7 +76,7 @@ class ProducerLostError(BrokerError):
 
 
 def unanswered(message: str) -> ProducerLostError:
-    """Return the loss of a producer whose request the brokers did not fulfil."""
+    """Return the loss of a producer after a request that the brokers did not fulfil."""
     error = ProducerLostError(message, remedy="Check the brokers.")
     error.was_unanswered = True
     return error

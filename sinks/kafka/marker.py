@@ -73,7 +73,7 @@ class MarkerStore:
     """Reads markers, and makes the offsets that move them.
 
     Args:
-        settings: whose markers.
+        settings: the sink's.
     """
 
     def __init__(self, settings: SinkSettings) -> None:
@@ -202,7 +202,7 @@ def require_own_epoch(marker: Marker | None, epoch: int) -> None:
 
 
 def require_not_by_hand(markers: Mapping[int, Marker], group: str) -> None:
-    """Refuse markers that somebody else set: which batches were written can't be known from them.
+    """Refuse markers that were set by hand: they do not say which batches were written.
 
     Args:
         markers: by state partition.

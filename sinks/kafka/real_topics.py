@@ -34,8 +34,7 @@ LASTING_ERRORS: Final = (
 """Answers that stay the same, however often we ask for a topic's settings."""
 BROKER_DEFAULT_BYTES_MAX: Final = 1_048_588
 KEPT_S: Final = 30.0
-"""How long an answer is used without asking again: somebody may add a partition and name it at
-once."""
+"""How long an answer is used without asking again: a new partition may be named at once."""
 MARKER_AGE_MAX_MS: Final = 10_000
 """A broker stamps the end of a transaction with its own time, and then checks that time against the
 topic's bound of age. If it rejects the end, the transactional id is blocked until the broker
@@ -50,7 +49,7 @@ and restarted ones catch up, in seconds. Longer, and one topic would hold up all
 SHORTAGE_POLL_S: Final = 0.5
 NEW_WAIT_S: Final = 1.0
 """How long a task looks for a topic that does not seem to exist, at most once in KEPT_S: the broker
-that was asked may learn of a new topic later than the one that told its creator."""
+that was asked may learn of a new topic later than the broker that created it."""
 NEW_POLL_S: Final = 0.1
 
 
@@ -88,7 +87,7 @@ class TopicDirectory:
     """Topics of a cluster, remembered for half a minute.
 
     Args:
-        admin: the connection; shared with nobody.
+        admin: a connection of its own.
         clock_s: a clock that is never set.
         pause: waits that many seconds.
     """
@@ -294,8 +293,8 @@ def _shortage(partitions: Mapping[int, Any], in_sync_least: int) -> str:
             return f"partition {number} has no leader"
         least = min(in_sync_least, len(one.replicas))  # brokers ask for no more than there are
         if len(one.isrs) < least:
-            told = f"{len(one.isrs)} of the {least} replicas in sync that it needs"
-            return f"partition {number} has {told} (min.insync.replicas)"
+            in_sync = f"{len(one.isrs)} of the {least} replicas in sync that it needs"
+            return f"partition {number} has {in_sync} (min.insync.replicas)"
     return ""
 
 

@@ -1,9 +1,9 @@
 """One Kafka transaction per state partition and batch, with the marker inside it.
 
 The order makes it exactly-once. Initialising the producer fences the previous writer of this state
-partition and ends its transaction. Only then the sink reads the marker, which nobody else can move
-from then on. A producer that is kept for the next batch need not read the marker again: its commit
-proves that nobody fenced it in between.
+partition and ends its transaction. Only then the sink reads the marker, which no other producer can
+move from then on. A producer that is kept for the next batch need not read the marker again: its
+commit proves that it was not fenced in between.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ class MarkedProducer:
             # The Java client's and kafka-python's partitioner, so that a key stays where it was.
             "partitioner": "murmur2_random",
             "topic.metadata.propagation.max.ms": 2_000,  # waits for a vanished topic; else 30 s
-            # A partition that was added must be known by when somebody asks for it.
+            # A new partition must be known by when a half names it.
             "topic.metadata.refresh.interval.ms": 30_000,
             "allow.auto.create.topics": False,
             **self.settings.connection,

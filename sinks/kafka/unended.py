@@ -89,7 +89,7 @@ def initialise_once_ended(
 
 
 def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortTopic]:
-    """Return the topics whose missing replicas keep a transaction from ending.
+    """Return the topics that lack replicas and so keep a transaction from ending.
 
     Args:
         settings: the sink's.
@@ -115,7 +115,7 @@ def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortT
 
 
 def short_topics(settings: SinkSettings, state_partitions: int) -> list[ShortTopic]:
-    """Return the topics whose missing replicas keep the pipeline's transactions from ending.
+    """Return the topics that lack replicas and so keep the pipeline's transactions from ending.
 
     Args:
         settings: the sink's.
@@ -136,7 +136,7 @@ def awaited_topics(
 
     Args:
         connection: librdkafka settings that reach the brokers.
-        transactional_ids: whose transactions.
+        transactional_ids: of the transactions.
 
     Returns:
         The topics; None where the brokers do not tell, because they are older than Kafka 3.0 or the

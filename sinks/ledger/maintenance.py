@@ -22,7 +22,7 @@ class Maintenance:
 
     Args:
         version: of the table afterwards.
-        files_compacted: small files whose rows were put together.
+        files_compacted: small files that were put together.
         files_written: files with these rows.
         files_deleted: deleted files, which no version within the retention needs.
         retention_hours: how old a file had to be to be deleted.
@@ -36,7 +36,7 @@ class Maintenance:
 
 
 def require_safe(retention_hours: int, longest_reader_hours: int, *, force: bool) -> None:
-    """Refuse a retention so short that files could vanish while somebody reads or writes them.
+    """Refuse a retention so short that files could vanish while they are read or written.
 
     Args:
         retention_hours: age from which a file that is not needed any more is deleted.
@@ -55,7 +55,7 @@ def require_safe(retention_hours: int, longest_reader_hours: int, *, force: bool
     if retention_hours < RETENTION_H and not force:
         raise UsageError(
             f"A retention of {retention_hours} h is shorter than {RETENTION_H} h, Delta's default.",
-            remedy="Choose a longer --retention; --force if nobody reads older versions.",
+            remedy="Choose a longer --retention; --force if no reader needs older versions.",
         )
 
 

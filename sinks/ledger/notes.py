@@ -129,7 +129,7 @@ class NotingReader:
         self._names[partition] = names
 
     def names(self, partition: int) -> Names:
-        """Return the names of the wanted offsets of a partition; read now if nobody asked yet."""
+        """Return the names of the wanted offsets of a partition; read now unless they were."""
         if partition not in self._names and self.find_names is not None:
             self.keep(partition, self.find_names(partition, self.wanted[partition]))
         if partition not in self._names:

@@ -56,7 +56,7 @@ compacting them again and again would write a day's data a hundred times."""
 
 @dataclass(frozen=True, slots=True)
 class LedgerOwner:
-    """Whose ledger it is: offsets mean something in one half topic only.
+    """The owner of a ledger: offsets mean something in one half topic only.
 
     Args:
         application_id: name of the deployment.
@@ -124,7 +124,7 @@ class DeltaLedger:
     def last_batch(self, query_id: str) -> int | None:
         """Return the last batch of that query with rows here, None before the first.
 
-        Looked up once: if somebody else writes under the query's name, the next append fails.
+        Looked up once: if another process writes under the query's name, the next append fails.
         """
         if query_id not in self._written:
             with delta_errors(self.path):
@@ -192,7 +192,7 @@ class DeltaLedger:
             )
 
     def _compact(self) -> None:
-        """Put the small files together; if somebody else is just doing so, another time."""
+        """Put the small files together; if another process is doing so, another time."""
         self._uncompacted = 0
         with suppress(DeltaError):
             self.table.optimize.compact(target_size=COMPACT_BYTES)
@@ -209,7 +209,7 @@ class DeltaLedger:
 
 
 def transaction_name(query_id: str) -> str:
-    """Return Delta's name for the batches of a query; nobody else writes under it."""
+    """Return Delta's name for the batches of a query; no other query writes under it."""
     return f"checkback-ledger-{query_id}"
 
 

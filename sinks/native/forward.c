@@ -5,12 +5,12 @@
  * 9 us of C code and 4 of Python for a message that librdkafka itself moves in 3. Here its key, its
  * body and its headers stay where librdkafka put them.
  *
- * Only what is plain is done here: a committed half whose real topic is known and takes it. All the
- * rest is left to sinks/kafka/routing.py, and all that is done is done as there; one test runs both.
+ * Only plain halves are done here: committed, for a real topic that is known and takes them. The
+ * rest is left to sinks/kafka/routing.py, which makes the same finals; one test runs both.
  *
  * No function of librdkafka is linked: sinks/native/library.py hands in those of the copy that
- * confluent-kafka brings, whose header its wheels leave out. The declarations below are from
- * rdkafka.h, whose binary interface is kept within version 2.
+ * confluent-kafka brings; its wheels leave the header out. The declarations below are from
+ * rdkafka.h; its binary interface is kept within version 2.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -133,7 +133,7 @@ void use_librdkafka(void *const *functions) {
     }
 }
 
-/* A plugin of librdkafka's (plugin.library.paths), to be told of each client that is made: nothing
+/* A plugin of librdkafka's (plugin.library.paths), called for each client that is made: nothing
  * else of confluent-kafka's public interface leads to the client behind a Producer or Consumer. */
 static _Thread_local rd_kafka_t *newest;
 
