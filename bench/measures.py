@@ -74,7 +74,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
         "checkpoint bytes written per transaction that commits within two batches", 120, "bytes"
     ),
     "idle_cores": _latency("cores that a pipeline with nothing to do takes", 0.05, "cores"),
-    "low_rate_cores": _latency("cores at ten transactions per second", 0.2, "cores"),
+    "low_rate_cores": _latency("cores at ten transactions per second", 0.5, "cores"),
     "lone_commit_to_awake": _latency(
         "commit → visible, p50 of commits that wake the pipeline ÷ while ticks keep it awake", 1.2
     ),

@@ -97,7 +97,7 @@ class Settings:
     )
     trigger_interval_ms: int = _setting(
         0,
-        "Least time between two batches; 0: none, but a few records a second wait up to 2 s",
+        "Least time between the starts of two batches; 0: none",
         least=0,
         most=TIME_MS_MAX,
     )

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from checkback.metrics.table import RECORD_KINDS
 from checkback.sinks.batch_report import BatchReport, summed
 from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
@@ -121,6 +120,4 @@ def _report_in(pickled: Iterable[bytes]) -> BatchReport:
 
 def finished(batch_id: int, plans: BatchPlans, report: BatchReport) -> FinishedBatch:
     """Return what a batch did, from its plans and the report of its tasks."""
-    records = sum(report.counts[name] for name in RECORD_KINDS)
-    reads_nothing = plans.reads_nothing and not report.pages
-    return FinishedBatch(batch_id, plans.batch.ends, records, reads_nothing)
+    return FinishedBatch(batch_id, plans.batch.ends, plans.reads_nothing and not report.pages)

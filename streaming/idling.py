@@ -1,12 +1,12 @@
-"""Lets a pipeline sleep while there is nothing to do (docs/decisions/query.md#idle).
+"""Holds the end of a batch until the next one has something to do (docs/decisions/query.md).
 
 Spark runs a batch after each batch, also without data, because time may have passed for a page. So
 the sink holds the end of a batch that read nothing and called no page, until a record comes, or
 until the first page is due. The batch before it is committed, so nobody who reads the state misses
 anything; a crash meanwhile repeats a batch that does nothing.
 
-At a low steady rate, batches of a few records are spaced out, for each costs a third of a second of
-a core. The first few after a quiet time are not: a lone commit does not wait.
+With a trigger interval every batch is held until the interval is over. Spark's own trigger waits by
+the wall clock: set back by an hour, it would make no batch for an hour.
 """
 
 from __future__ import annotations
@@ -35,11 +35,6 @@ WATCH: Final = {
     "fetch.message.max.bytes": 1_024,
     "fetch.queue.backoff.ms": 0,
 }
-SMALL_BATCH: Final = 50
-"""Largest number of records of a small batch; larger batches are worth their cost, and run without
-pauses."""
-BATCHES_AT_ONCE: Final = 4.0
-BATCHES_PER_S: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +44,11 @@ class FinishedBatch:
     Args:
         batch_id: Spark's number of it.
         ends: where it ended, by topic and partition.
-        records: halves and ops that it read.
         did_nothing: whether it read nothing and called no page.
     """
 
     batch_id: int
     ends: Offsets
-    records: int
     did_nothing: bool
 
 
@@ -103,27 +96,6 @@ class RecordWatch:
 
 
 @dataclass(slots=True)
-class BatchAllowance:
-    """How many small batches may follow each other without a pause.
-
-    Args:
-        now_s: a clock that only goes forward.
-    """
-
-    now_s: Callable[[], float] = time.monotonic
-    _left: float = BATCHES_AT_ONCE
-    _seen_s: float | None = None
-
-    def pause_s(self) -> float:
-        """Take one batch; return how long to wait before the next."""
-        now_s = self.now_s()
-        since_s = 0.0 if self._seen_s is None else now_s - self._seen_s
-        self._seen_s = now_s
-        self._left = min(BATCHES_AT_ONCE, self._left + since_s * BATCHES_PER_S) - 1.0
-        return max(0.0, -self._left / BATCHES_PER_S)
-
-
-@dataclass(slots=True)
 class Idling:
     """Holds the end of a batch as long as the next would come too early.
 
@@ -132,30 +104,34 @@ class Idling:
         stopping: set when the job is to end.
         next_wake_ms: returns the time after which a page has something to do, None if no page ever
             has; raises LookupError as long as that is not known.
-        spaces_out: whether small batches are spaced out.
+        interval_s: least time from the end of a batch to that of the next.
         now_ms: the wall clock, by which pages wake.
+        steady_s: a clock that can't be set.
     """
 
     watch: RecordWatch
     stopping: Event
     next_wake_ms: Callable[[], int | None]
-    spaces_out: bool
+    interval_s: float
     now_ms: Callable[[], int]
-    allowance: BatchAllowance = field(default_factory=BatchAllowance)
+    steady_s: Callable[[], float] = time.monotonic
     _held_ms: dict[int, int] = field(default_factory=dict)
+    _let_go_s: float = field(init=False)
+    """When the batch before ended, or the run began, by the clock that can't be set."""
+
+    def __post_init__(self) -> None:
+        self._let_go_s = self.steady_s()
 
     def hold(self, batch: FinishedBatch) -> None:
         """Return when the next batch may come."""
-        begun_s = time.monotonic()
+        begun_s = self.steady_s()
         if batch.did_nothing:
             self._sleep(batch.ends, begun_s + SLEEP_S_MAX)
-        elif self.spaces_out and 0 < batch.records < SMALL_BATCH:
-            pause_s = self.allowance.pause_s()
-            if pause_s:
-                self._wait(begun_s + pause_s, self._sleep_blindly)
+        self.stopping.wait(max(0.0, self._let_go_s + self.interval_s - self.steady_s()))
+        self._let_go_s = self.steady_s()
         self._held_ms = {
             batch.batch_id - 1: self.held_ms_of(batch.batch_id - 1),
-            batch.batch_id: int((time.monotonic() - begun_s) * 1_000),
+            batch.batch_id: int((self._let_go_s - begun_s) * 1_000),
         }
 
     def held_ms_of(self, batch_id: int) -> int:
@@ -164,23 +140,15 @@ class Idling:
 
     def _sleep(self, ends: Offsets, until_s: float) -> None:
         try:
-            self._wait(until_s, self.watch.sees_record, lambda: self.watch.begin(ends))
+            self._wait(ends, until_s)
         except KafkaException:
-            self._sleep_blindly(LOOK_S)  # Spark's next batch says what is wrong
+            self.stopping.wait(LOOK_S)  # Spark's next batch says what is wrong
         finally:
             # In the thread that reads: librdkafka's consumer can't be closed beside it.
             (self.watch.close if self.stopping.is_set() else self.watch.end)()
 
-    def _sleep_blindly(self, wait_s: float) -> bool:
-        return self.stopping.wait(wait_s)
-
-    def _wait(
-        self,
-        until_s: float,
-        is_over: Callable[[float], bool],
-        begin: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Wait until a page is due, the job is to stop, it is over, or the time has come."""
+    def _wait(self, ends: Offsets, until_s: float) -> None:
+        """Wait until a page is due, the job is to stop, a record comes, or the time has come."""
         try:
             wake_ms = self.next_wake_ms()
         except LookupError:
@@ -189,11 +157,11 @@ class Idling:
         while not self.stopping.is_set():
             # A page is called in a batch whose time is later than its own.
             due_s = LOOK_S if wake_ms is None else (wake_ms + 1 - self.now_ms()) / 1_000
-            wait_s = min(LOOK_S, due_s, until_s - time.monotonic())
+            wait_s = min(LOOK_S, due_s, until_s - self.steady_s())
             if wait_s <= 0:
                 return
             if not has_begun:
-                begin()
+                self.watch.begin(ends)
                 has_begun = True
-            if is_over(wait_s):
+            if self.watch.sees_record(wait_s):
                 return

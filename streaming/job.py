@@ -38,7 +38,7 @@ from checkback.streaming.batch_bytes import BatchBytes
 from checkback.streaming.batch_sink import BatchSink
 from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
-from checkback.streaming.clock_watch import AheadWatch, ClockWatch
+from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.driver_jvm import log_path
 from checkback.streaming.ending import (
@@ -255,9 +255,9 @@ class Job:
 
     def _new_idling(self) -> Idling:
         watch = RecordWatch(f"{self.settings.application_id}-watch", self._connection())
-        spaces_out = self.settings.trigger_interval_ms == 0
+        interval_s = self.settings.trigger_interval_ms / 1_000
         next_wake_ms = self.progress.next_wake_ms
-        return Idling(watch, self._stopping, next_wake_ms, spaces_out, self.now_ms)
+        return Idling(watch, self._stopping, next_wake_ms, interval_s, self.now_ms)
 
     def _started_facts(self, query: StreamingQuery) -> dict[str, Any]:
         log = log_path(self.settings.log_file)
@@ -276,7 +276,6 @@ class Job:
         # Not the wall clock: set back by an hour it would silence the job for an hour.
         interval_s = self.settings.progress_interval_ms / 1_000
         next_line_s = time.monotonic() + interval_s
-        clock = ClockWatch(self.settings.trigger_interval_ms, self.now_ms)
         read = OffsetPublisher(self.settings.application_id, self._connection())
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             self._complete_progress()
@@ -288,7 +287,6 @@ class Job:
                 self._observed.looked(last, self._held_ms(last))
             if time.monotonic() >= next_line_s:
                 self._require_own_epoch()
-                clock.require_no_step_back()
                 if self._held is None or self._held.done():
                     self._emit_line(query)
                 if self._access.problem:

@@ -25,7 +25,7 @@ from checkback.testing import PipelineProcess
 ENVIRONMENT, REFUSED = 3, 4
 OUTAGE_S = 20
 ONE_BATCH_MS = 3 * 10**12
-"""A trigger interval under which a start makes one batch: the next one is due in the year 2065."""
+"""A trigger interval under which a start makes one batch: the next one is due in 95 years."""
 
 
 def make(settings: Settings, folder: Path) -> Pipeline:
@@ -101,15 +101,17 @@ ALL_ELSE: dict[str, Any] = {
 """Every setting that a decision could depend on, as another start might set it."""
 
 
-def run_until(shared_jvm: SharedJvm, settings: Settings, folder: Path, batch: int) -> None:
-    """Run the pipeline until a batch is committed."""
-    log = folder / f"run-{uuid.uuid4().hex}"
+def run_one_batch(shared_jvm: SharedJvm, settings: Settings, folder: Path, batch: int) -> None:
+    """Run the pipeline for one batch, and leave no plan of the next."""
+    log, checkpoint = folder / f"run-{uuid.uuid4().hex}", Path(settings.checkpoint)
     with shared_jvm.pipeline(settings, log) as pipeline:
         pipeline.wait_for("started")
-        wait_until(
-            (Path(settings.checkpoint) / "commits" / f"{batch}").exists, what=f"batch {batch}"
-        )
+        while pipeline.wait_for("progress")["batch_id"] != batch:
+            pass
         assert pipeline.terminate() == 0
+    assert (checkpoint / "commits" / f"{batch}").exists()
+    for name in (f"{batch + 1}", f".{batch + 1}.crc"):
+        (checkpoint / "offsets" / name).unlink(missing_ok=True)
 
 
 @pytest.mark.nightly  # tests/spark/test_recorded_rules.py
@@ -132,14 +134,14 @@ def test_a_replayed_batch_decides_as_the_first_try_did_whatever_was_set_since(
     topics.send_op((1, 77), "early", COMMIT, group="g")
     # Batch 0 reads; batch 1 asks, because all that batch 0 could miss has been read by then.
     for batch in (0, 1):
-        run_until(shared_jvm, first, tmp_path, batch)
+        run_one_batch(shared_jvm, first, tmp_path, batch)
     state, marks, checks = pages_after(spark, checkpoint), marks_of(topics), checks_of(topics)
     assert len(state) == 2
     assert 2 <= len(checks) <= 4
     for name in ("1", ".1.crc"):
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 
-    run_until(shared_jvm, replace(first, **ALL_ELSE), tmp_path, 1)
+    run_one_batch(shared_jvm, replace(first, **ALL_ELSE), tmp_path, 1)
 
     assert pages_after(spark, checkpoint) == state
     assert (marks_of(topics), checks_of(topics)) == (marks, checks)

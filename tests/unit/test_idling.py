@@ -1,26 +1,19 @@
-"""When the next batch may come: at once, after a pause, or when there is something to do."""
+"""When the next batch may come: at once, after the interval, or when there is something to do."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.checkpoints.logs import Offsets
-from checkback.streaming.idling import (
-    BATCHES_AT_ONCE,
-    BATCHES_PER_S,
-    SMALL_BATCH,
-    BatchAllowance,
-    FinishedBatch,
-    Idling,
-    RecordWatch,
-)
+from checkback.streaming.idling import FinishedBatch, Idling, RecordWatch
 
-NOTHING = FinishedBatch(7, {"half": {0: 5}}, records=0, did_nothing=True)
+NOTHING = FinishedBatch(7, {"half": {0: 5}}, did_nothing=True)
+SOMETHING = FinishedBatch(7, {"half": {0: 5}}, did_nothing=False)
 
 
 @dataclass
@@ -48,7 +41,7 @@ class FakeWatch(RecordWatch):
 
 
 def idling(watch: FakeWatch, wake_ms: int | None = None, now_ms: int = 0) -> Idling:
-    return Idling(watch, Event(), lambda: wake_ms, spaces_out=True, now_ms=lambda: now_ms)
+    return Idling(watch, Event(), lambda: wake_ms, 0.0, now_ms=lambda: now_ms)
 
 
 def test_an_idle_pipeline_sleeps_until_a_record_comes() -> None:
@@ -64,7 +57,7 @@ def test_it_wakes_when_the_first_page_is_due() -> None:
     clock = {"ms": 1_000}
     watch = FakeWatch("w", {})
     watch.on_look = lambda: clock.update(ms=clock["ms"] + int(watch.looks[-1] * 1_000))
-    one = Idling(watch, Event(), lambda: 1_300, spaces_out=True, now_ms=lambda: clock["ms"])
+    one = Idling(watch, Event(), lambda: 1_300, 0.0, now_ms=lambda: clock["ms"])
 
     one.hold(NOTHING)
 
@@ -87,7 +80,7 @@ def test_it_does_not_sleep_before_it_knows_what_is_due() -> None:
 
     watch = FakeWatch("w", {})
 
-    Idling(watch, Event(), unknown, spaces_out=True, now_ms=lambda: 0).hold(NOTHING)
+    Idling(watch, Event(), unknown, 0.0, now_ms=lambda: 0).hold(NOTHING)
 
     assert watch.looks == []
 
@@ -124,40 +117,66 @@ def test_how_long_the_last_two_batches_were_held_is_known() -> None:
     assert one.held_ms_of(3) == 0
 
 
-def test_a_few_small_batches_follow_each_other_then_they_are_spaced_out() -> None:
-    clock = {"s": 0.0}
-    allowance = BatchAllowance(lambda: clock["s"])
+class Waits(Event):
+    """Takes waits down in a clock that goes on by them."""
 
-    pauses = [allowance.pause_s() for _ in range(int(BATCHES_AT_ONCE) + 2)]
+    def __init__(self) -> None:
+        super().__init__()
+        self.steady_s = 0.0
 
-    assert pauses[:-2] == [0.0] * int(BATCHES_AT_ONCE)
-    assert pauses[-2:] == [1 / BATCHES_PER_S, 2 / BATCHES_PER_S]
-    clock["s"] += 60
-    assert allowance.pause_s() == 0.0
-
-
-@pytest.mark.parametrize("records", [0, SMALL_BATCH])
-def test_neither_large_batches_nor_those_that_only_wake_pages_wait(records: int) -> None:
-    one = idling(FakeWatch("w", {}))
-    one.allowance = BatchAllowance(lambda: 0.0)
-
-    for _ in range(100):
-        one.hold(FinishedBatch(7, {}, records, did_nothing=False))
-
-    assert one.allowance.pause_s() == 0.0
+    def wait(self, timeout: float | None = None) -> bool:
+        self.steady_s += timeout or 0.0
+        return self.is_set()
 
 
-def test_a_pause_ends_when_the_job_is_to_stop() -> None:
-    one = idling(FakeWatch("w", {}))
-    one.allowance = BatchAllowance(lambda: 0.0)
+def paced(interval_s: float, wake_ms: Callable[[], int], waits: Waits) -> Idling:
+    watch, wall = FakeWatch("w", {}, record_at=1), lambda: int(waits.steady_s * 1_000)
+    return Idling(watch, waits, wake_ms, interval_s, wall, lambda: waits.steady_s)
 
-    def hold_often() -> None:
-        for _ in range(50):
-            one.hold(FinishedBatch(7, {}, 1, did_nothing=False))
 
-    held = Thread(target=hold_often)
-    held.start()
-    one.stopping.set()
-    held.join(10)
+def test_batches_with_records_follow_each_other_whatever_was_due_before() -> None:
+    """Small ones were spaced out; due pages ended each pause, and its length was owed on."""
+    waits = Waits()
+    due = {"ms": 0}
+    idling = paced(0.0, lambda: due["ms"], waits)
+    for _ in range(500):  # minutes of checks beside a few transactions a second
+        idling.hold(SOMETHING)
+    due["ms"] = 3_600_000
 
-    assert not held.is_alive()
+    idling.hold(SOMETHING)
+
+    assert waits.steady_s == 0.0
+
+
+def test_an_interval_is_kept_by_a_clock_that_can_not_be_set() -> None:
+    """Spark kept it by the wall clock, which made no batch for an hour when set back by one."""
+    waits = Waits()
+    wall = {"ms": 3_600_000}
+    idling = Idling(
+        FakeWatch("w", {}), waits, lambda: None, 2.0, lambda: wall["ms"], lambda: waits.steady_s
+    )
+    idling.hold(SOMETHING)
+    assert waits.steady_s == 2.0
+    wall["ms"] = 0
+    waits.steady_s += 0.5  # the next batch works
+
+    idling.hold(SOMETHING)
+
+    assert waits.steady_s == 4.0
+
+
+def test_a_batch_that_took_longer_than_the_interval_is_let_go_at_once() -> None:
+    waits = Waits()
+    idling = paced(2.0, lambda: 0, waits)
+    waits.steady_s = 7.0
+
+    idling.hold(SOMETHING)
+
+    assert waits.steady_s == 7.0
+
+
+def test_a_stop_ends_the_wait_for_the_interval() -> None:
+    waits = Event()
+    waits.set()
+
+    Idling(FakeWatch("w", {}), waits, lambda: None, 3_600.0, lambda: 0).hold(SOMETHING)
