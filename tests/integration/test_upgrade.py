@@ -1,4 +1,4 @@
-"""A job of this version starts from what each release left: its checkpoint and its topics.
+"""A job of this version goes on from what earlier ones left: their checkpoints and their topics.
 
 What tests/upgrade/store_release.py stored is put back: topics with the same records at the same
 offsets, markers, checkpoint. Cluster and topic ids can't be put back, brokers choose them; they are
@@ -10,12 +10,12 @@ from __future__ import annotations
 import base64
 import json
 import zipfile
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
@@ -23,44 +23,61 @@ from tests.upgrade.store_release import RELEASES, check_counts, settings_of
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
+from checkback.protocol.records import Op
 from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.marker import UNREAD
+from checkback.testing.topics import create_plain_topics
 
 PATIENCE_S = 240.0
 STORED = sorted(path.name for path in RELEASES.iterdir())
+DIRECT_OP_TOPIC = "RMQ_SYS_TRANS_DIRECT_OP_TOPIC"
+"""A topic of releases in which clients delivered messages themselves."""
 
 
-def restore(stored: dict[str, Any], release: Path, topics: Topics, settings: Settings) -> None:
+def restore(stored: Mapping[str, Any], release: Path, topics: Topics, settings: Settings) -> None:
     """Put a release's topics, markers and checkpoint back."""
-    topics.create(settings, [stored["real_topic"]], [stored["group"]])
-    names = topics.names
-    for topic, key in ((names.half, "half"), (names.op, "op")):
-        for record in stored["records"][key]:
-            place = topics.send_raw(topic, *contents(record))
-            assert place == (record["partition"], record["offset"])
-    for record in stored["records"]["settled"]:
-        topics.send_raw(names.settled, *contents(record))
+    topics.create(settings, [], [stored["group"]])
+    create_plain_topics(settings, stored["records"])
+    exact = {topics.names.half, topics.names.op, topics.names.feedback, topic_of_direct_ops(topics)}
+    for topic, records in stored["records"].items():
+        send_again(topics, topic, records, is_exact=topic in exact)
     restore_markers(stored["markers"], settings)
     checkpoint = Path(settings.checkpoint)
     with zipfile.ZipFile(release / "checkpoint.zip") as archive:
         archive.extractall(checkpoint)
     rebind(checkpoint / "checkback" / "identity.json", settings)
-    fill_up(names.feedback, checkpoint, topics)
 
 
-def fill_up(topic: str, checkpoint: Path, topics: Topics) -> None:
-    """Write as many records as the release has read; read before, they decide nothing again.
-
-    Without them the new job's first tick would stand where the release had read, and wake no page.
-    """
-    newest = max((checkpoint / "offsets").iterdir(), key=lambda one: int(one.name))
-    read_up_to = json.loads(newest.read_text().splitlines()[-1])[topic]
-    for partition, offset in read_up_to.items():
-        for _ in range(offset):
-            topics.send_raw(topic, b"", [], int(partition), None)
+def topic_of_direct_ops(topics: Topics) -> str:
+    return topics.prefix + DIRECT_OP_TOPIC
 
 
-def contents(record: dict[str, Any]) -> tuple[Any, ...]:
+def send_again(
+    topics: Topics, topic: str, records: Iterable[Mapping[str, Any]], *, is_exact: bool
+) -> None:
+    """Write a topic's records; exact: at their offsets, where the ends of transactions count."""
+    producer = Producer({**topics.connection, "transactional.id": topic})
+    producer.init_transactions(PATIENCE_S)
+    reader = Consumer({**topics.connection, "group.id": "ends"})
+
+    def end_of(partition: int) -> int:
+        return int(reader.get_watermark_offsets(TopicPartition(topic, partition), PATIENCE_S)[1])
+
+    for record in records:
+        value, headers, partition, key = contents(record)
+        if is_exact and record["next"] > record["offset"] + 1:
+            producer.begin_transaction()
+            producer.produce(topic, value, key, partition, headers=headers)
+            producer.commit_transaction(PATIENCE_S)
+            # The brokers write its end after they have answered.
+            wait_until(lambda: end_of(partition) == record["next"], what="a transaction's end")  # noqa: B023
+        else:
+            place = topics.send_raw(topic, value, headers, partition, key)
+            assert not is_exact or place == (record["partition"], record["offset"])
+    reader.close()
+
+
+def contents(record: Mapping[str, Any]) -> tuple[Any, ...]:
     headers = [(name, decoded(value)) for name, value in record["headers"]]
     return decoded(record["value"]), headers, record["partition"], decoded(record["key"])
 
@@ -105,6 +122,30 @@ def rebind(identity: Path, settings: Settings) -> None:
     identity.write_text(json.dumps({**json.loads(identity.read_text()), **now}))
 
 
+class Answers:
+    """Sends verdicts about the stored halves as their group would."""
+
+    def __init__(self, topics: Topics, stored: Mapping[str, Any]) -> None:
+        self.topics = topics
+        self.group: str = stored["group"]
+        self.halves = {
+            (decoded(record["value"]) or b"").decode(): record
+            for record in stored["records"][topics.names.half]
+        }
+
+    def send(self, name: str, state: int) -> None:
+        half = self.halves[name]
+        at = half["partition"], half["offset"]
+        self.topics.send_op(at, name, state, group=self.group)
+        session = dict(half["headers"]).get("DIRECT_ID")
+        if session is not None:
+            # What a client of such a release sends: it fenced the session before it answered.
+            op = Op(*at, self.group, name, state)
+            headers = [*op.headers(), ("DIRECT_CLOSED", decoded(session))]
+            topic = topic_of_direct_ops(self.topics)
+            self.topics.send_raw(topic, op.value(), headers, at[0], op.key())
+
+
 @pytest.mark.nightly  # tests/unit/state/test_page.py reads older pages
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", STORED)
@@ -113,49 +154,44 @@ def test_a_release_is_taken_over_with_all_it_remembers(
 ) -> None:
     release = RELEASES / version
     stored = json.loads((release / "topics.json").read_text())
-    name, group, real = (stored[key] for key in ("application_id", "group", "real_topic"))
-    topics = Topics(broker.bootstrap_servers, f"{name}-")
-    plain = settings_of(topics, tmp_path / "checkpoint", name)
-    settings = replace(plain, check_interval_ms=3_600_000)
+    expected, group, real = stored["expected"], stored["group"], stored["real_topic"]
+    topics = Topics(broker.bootstrap_servers, stored["prefix"])
+    settings = settings_of(topics, tmp_path / "checkpoint", stored["application_id"])
     restore(stored, release, topics, settings)
-    pending: dict[str, int] = stored["expected"]["pending"]
-    waiting = stored["expected"]["waiting_op"]
-    at = {one["transaction_id"]: one["at"] for one in halves(stored)}
+    answers = Answers(topics, stored)
+    pending: dict[str, int] = expected["pending"]
+    waiting = expected["waiting_op"]
+    finals = {*expected["finals_before"], *expected["finals_of_records"]}
+    committed, rolled_back, *others = sorted(pending)
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", PATIENCE_S)
-        # Everything it had left pending is asked again, with the count after its last one.
+        # Nothing but what it had left pending is asked, and what its records say becomes final.
         wait_until(
             lambda: check_counts(topics, group).keys() == {*pending}, PATIENCE_S, what="the checks"
         )
-        # A half whose op the release took in before it is final at once.
-        half = topics.send_half(
-            waiting["transaction_id"].encode(), real, partition=waiting["at"][0], group=group
-        )
-        first, second, *_ = pending
-        topics.send_op(at[first], first, COMMIT, group=group)
-        topics.send_op(at[second], second, ROLLBACK, group=group)
-        # What it had settled stays so: another verdict is refused, the same is nothing new.
-        for settled, state in (("committed", ROLLBACK), ("rolled-back", ROLLBACK)):
-            topics.send_op(at[settled], settled, state, group=group)
-        finals = sorted([first, waiting["transaction_id"]])
-        wait_until(lambda: topics.bodies(real) == finals, PATIENCE_S, what="the finals")
+        wait_until(lambda: topics.bodies(real) == sorted(finals), PATIENCE_S, what="the finals")
+        # A half whose op it took in before is final at once.
+        name, (partition, offset) = waiting["name"], waiting["at"]
+        half = topics.send_half(name.encode(), real, partition=partition, group=group)
+        assert half == (partition, offset)
+        for verdict, names in ((COMMIT, [committed, *others]), (ROLLBACK, [rolled_back])):
+            for pending_name in names:
+                answers.send(pending_name, verdict)
+        # What was settled stays so: the same verdict is nothing new, another is refused.
+        for settled in finals:
+            answers.send(settled, COMMIT)
+        for settled in expected["rolled_back"]:
+            answers.send(settled, ROLLBACK)
+        answers.send("committed", ROLLBACK)
+        finals |= {name, committed, *others}
+        wait_until(lambda: topics.bodies(real) == sorted(finals), PATIENCE_S, what="the answers")
         wait_until(topics.reasons, PATIENCE_S, what="the refused verdict")
         assert pipeline.terminate(PATIENCE_S) == 0, pipeline.errors()
 
-    assert list(half) == waiting["at"]
     for asked, counts in check_counts(topics, group).items():
-        # The batch that the release had planned runs under its own, shorter, intervals.
-        assert counts == list(range(pending[asked] + 1, pending[asked] + 1 + len(counts)))
-    assert topics.bodies(real) == finals
+        first = pending[asked] + (asked != expected["given_back"])
+        assert counts == list(range(first, first + len(counts))), asked
+    assert topics.bodies(real) == sorted(finals)
     assert topics.reasons() == ["ROLLBACK_AFTER_COMMIT"]
-
-
-def halves(stored: dict[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "transaction_id": (decoded(one["value"]) or b"").decode(),
-            "at": (one["partition"], one["offset"]),
-        }
-        for one in stored["records"]["half"]
-    ]
+    assert topics.bodies(topics.names.discarded) == []

@@ -333,7 +333,7 @@ def test_a_checkpoint_on_this_machine_is_read_where_only_the_console_is_installe
     tmp_path: Path,
 ) -> None:
     """As after `pip install checkback[web]`, which brings neither Spark nor pandas."""
-    with ZipFile(ROOT / "tests" / "data" / "releases" / "0.1.0" / "checkpoint.zip") as stored:
+    with ZipFile(ROOT / "tests" / "data" / "releases" / "641b9cc" / "checkpoint.zip") as stored:
         stored.extractall(tmp_path)
     program = f"""
 import sys

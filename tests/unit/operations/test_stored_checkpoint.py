@@ -14,7 +14,7 @@ from checkback.commands.pending import command as pending_command
 from checkback.operations import pending_transactions
 from checkback.sinks.kafka.lookup import SILENCE_POLLS_MAX
 
-STORED = Path(__file__).parents[2] / "data" / "releases" / "0.1.0" / "checkpoint.zip"
+STORED = Path(__file__).parents[2] / "data" / "releases" / "641b9cc" / "checkpoint.zip"
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_operators_need_neither_spark_nor_py4j(
     settings: list[str], words: list[str], said: str
 ) -> None:
     """As after `pip install 'checkback[web]'`: a type alone brought py4j in."""
-    named = [*settings, "--application-id", "release-0-1-0"]
+    named = [*settings, "--application-id", "release-641b9cc"]
     ran = subprocess.run(
         [sys.executable, "-c", WITHOUT_SPARK, *words, *named],
         capture_output=True, text=True, check=False,
