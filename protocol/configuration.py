@@ -104,11 +104,6 @@ class Settings:
     batch_events_max: int = _setting(
         1_000_000, "Most halves and ops that one batch reads", least=1, most=NUMBER_MAX
     )
-    batch_bytes_max: int = _setting(
-        2_147_483_648,
-        "About how many bytes one batch reads: where records are large, it reads fewer; 0: any",
-        least=0,
-    )
     transaction_timeout_ms: int = _setting(
         6_000,
         "Age from which the pipeline asks about a half without an op",

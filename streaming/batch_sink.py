@@ -15,7 +15,6 @@ from checkback.sinks.batch_report import BatchReport, summed
 from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.ledger.rows import LedgerBatch
-from checkback.streaming.batch_bytes import BatchBytes
 from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.ending import StoppedBetweenBatchesError
 from checkback.streaming.half_bounds import HalfBounds
@@ -45,7 +44,6 @@ class BatchSink:
         idling: holds the batch's end while there is nothing to do; None: the next comes at once.
         observed: hears of every batch, if somebody is to.
         clock: tells whether a batch's time can be; None where that does not matter.
-        bound: bounds the bytes of the next batch; None: it reads all that it may.
         growth: follows the half topic's partitions; None where none are added.
         half_bounds: tells which halves an op can name; None: any.
     """
@@ -59,7 +57,6 @@ class BatchSink:
     idling: Idling | None = None
     observed: Observation | None = None
     clock: AheadWatch | None = None
-    bound: BatchBytes | None = None
     growth: PartitionGrowth | None = None
     half_bounds: HalfBounds | None = None
 
@@ -87,9 +84,6 @@ class BatchSink:
             self.observed.batch_written(batch_id, report, time.monotonic() - began_s)
         if self.idling is not None and plans is not None:
             self.idling.hold(finished(batch_id, plans, report))
-        if self.bound is not None and plans is not None:
-            # Needed even if the job is about to stop: its next start runs what Spark plans now.
-            self.bound.look(plans.batch.ends)
         # Spark plans the next batch now, and on some object stores over another job's plan.
         if self.epoch is not None:
             self.epoch.require_own()

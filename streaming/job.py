@@ -34,7 +34,6 @@ from checkback.sinks.kafka.unended import ShortTopic, short_topics
 from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.access_watch import AccessWatch
-from checkback.streaming.batch_bytes import BatchBytes
 from checkback.streaming.batch_sink import BatchSink
 from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
@@ -63,7 +62,7 @@ from checkback.streaming.pem_files import pem_text
 from checkback.streaming.progress import Progress, ProgressLine
 from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
 from checkback.streaming.read_until import ReadUntil
-from checkback.streaming.retried_batch import RetriedBatch, count_start
+from checkback.streaming.retried_batch import needs_small_polls
 from checkback.streaming.rule_source import rule_source
 from checkback.streaming.session import spare_processes, start_session
 from checkback.streaming.sink_choices import open_ledger, sink_settings
@@ -105,10 +104,8 @@ class Job:
     _stalls: StallWatch | None = None
     _held: Future[list[PageStatus]] | None = None
     _idling: Idling | None = None
-    _retried: RetriedBatch | None = None
-    """The batch that is read in small polls; None: none."""
+    _polls_small: bool = False
     _silent: set[str] = field(default_factory=set)
-    _bytes: BatchBytes = field(init=False)
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
     _clock: AheadWatch = field(init=False)
@@ -156,10 +153,7 @@ class Job:
             sink = self._fence_older(spark, store, facts, connection)
             publish_status(settings, connection, self.now_ms())
             folder = local_folder(settings.checkpoint, settings.spark)
-            self._bytes = BatchBytes.of(spark, settings, connection, self._group_admin())
-            self._bytes.look_at_start(store, facts.partitions_of(settings.topics.read))
-            running = told_as_running(folder, self._observed.url)
-            with stop_signals(self.stop), running, closing(self._bytes):
+            with stop_signals(self.stop), told_as_running(folder, self._observed.url):
                 self._run_queries(spark, store, sink, PageKeys.of(bound))
         finally:
             spark.stop()
@@ -188,8 +182,7 @@ class Job:
     ) -> None:
         """Run a query until the job is stopped.
 
-        When access rules change, or a batch is done that was read in small polls, another query
-        goes on where the last one ended.
+        When access rules change, another query goes on where the last one ended.
         """
         settings = self.settings
         history = record_rules(store, sink.epoch, self.now_ms(), Rules.from_settings(settings))
@@ -197,8 +190,7 @@ class Job:
         pages = PageSettings(size, history, keys, tell_prepared=bool(settings.ledger))
         self._epoch = EpochWatch(sink)
         require_nothing_deliverable(spark, store, self._access.version)
-        retried = count_start(store)
-        self._retried = retried if retried is not None and retried.needs_care else None
+        self._polls_small = needs_small_polls(store)
         is_first = True
         while True:
             changed = self._access.record(store, sink, settings, self._ledger)
@@ -212,7 +204,7 @@ class Job:
             write_tick(settings, self._connection())
             if not self._watch(spark, query):
                 return
-            is_first, self._retried = False, None
+            is_first = False
             restore_log_level(spark)
             self._stopping.clear()
             if self._is_over:
@@ -223,8 +215,7 @@ class Job:
     ) -> StreamingQuery:
         settings, table = self.settings, self._access.table
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        events_max, with_care = self._bytes.events, self._retried is not None
-        rows = read_topics(spark, settings, source, events_max, with_care=with_care)
+        rows = read_topics(spark, settings, source, polls_small=self._polls_small)
         verification = None if table is None else RecordVerification(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(), self._ledger
@@ -242,7 +233,6 @@ class Job:
             self._idling,
             self._observed,
             self._clock,
-            self._bytes,
             PartitionGrowth(sink.connection, sink.topics),
             HalfBounds(store, look, first, begun, settings.topics, pages.page_size),
         )
@@ -280,7 +270,6 @@ class Job:
         while not self._stopping.is_set() and not wait_for_end(query, WATCH_S):
             self._complete_progress()
             self._observed.beat()
-            self._bytes.look_again()
             if read.is_due():
                 last = query.lastProgress
                 read.publish(last)
@@ -292,7 +281,7 @@ class Job:
                 if self._access.problem:
                     self.emit("access_rules_broken", {"problem": self._access.problem})
                 next_line_s += interval_s
-            if self._access.has_changed() or self._is_care_over():
+            if self._access.has_changed():
                 self._stopping.set()
             self._observed.access_looked(self._access.problem)
         if self._is_over:
@@ -306,9 +295,6 @@ class Job:
             raise explain(failure, log_path(self.settings.log_file))
         self._emit_line(query)
         return not self._is_over and self._stopping.is_set()
-
-    def _is_care_over(self) -> bool:
-        return self._retried is not None and self._retried.is_done(self.progress.last_batch)
 
     def _require_own_epoch(self) -> None:
         if self._epoch is not None:

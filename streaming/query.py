@@ -60,9 +60,8 @@ def read_topics(
     spark: SparkSession,
     settings: Settings,
     connection: Mapping[str, str],
-    events_max: int,
     *,
-    with_care: bool,
+    polls_small: bool,
 ) -> DataFrame:
     """Return halves, ops and feedback as they stand on Kafka.
 
@@ -72,19 +71,18 @@ def read_topics(
 
     Args:
         spark: a running session.
-        settings: the topics.
+        settings: the topics, and how many records a batch reads at most.
         connection: settings of Spark's Kafka source.
-        events_max: how many records the first batch reads at most.
-        with_care: whether to have few records in memory at once, however slow that is.
+        polls_small: whether to have few records in memory at once, however slow that is.
     """
-    at_once = READ_WITH_CARE if with_care else READ_AT_ONCE
+    at_once = READ_WITH_CARE if polls_small else READ_AT_ONCE
     reader = spark.readStream.format("kafka").options(**at_once).options(**connection)
     return (
         reader.option("subscribe", ",".join(settings.topics.read))
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", str(events_max))
+        .option("maxOffsetsPerTrigger", str(settings.batch_events_max))
         .option("kafka.isolation.level", "read_committed")
         .load()
     )

@@ -1,4 +1,4 @@
-"""How many starts have found a batch begun, and from when on it is read with care."""
+"""How many starts have found a batch begun, and from when on they read in small polls."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkback.streaming.retried_batch import FILE, RetriedBatch, count_start
+from checkback.streaming.retried_batch import FILE, needs_small_polls
 
 
 class Checkpoint:
@@ -26,13 +26,10 @@ class Checkpoint:
         self.own[name] = text
 
 
-def test_the_second_start_that_finds_a_batch_begun_reads_it_with_care() -> None:
+def test_the_second_start_that_finds_a_batch_begun_reads_in_small_polls() -> None:
     checkpoint: Any = Checkpoint(7, 6)
 
-    found = [count_start(checkpoint) for _ in range(3)]
-
-    assert found == [RetriedBatch(7, starts) for starts in (1, 2, 3)]
-    assert [one is not None and one.needs_care for one in found] == [False, True, True]
+    assert [needs_small_polls(checkpoint) for _ in range(3)] == [False, True, True]
 
 
 @pytest.mark.parametrize(("planned", "done"), [(None, None), (7, 7)])
@@ -41,16 +38,16 @@ def test_a_start_that_finds_nothing_begun_counts_nothing(
 ) -> None:
     checkpoint: Any = Checkpoint(planned, done)
 
-    assert count_start(checkpoint) is None
+    assert not needs_small_polls(checkpoint)
     assert checkpoint.own == {}
 
 
 def test_another_batch_is_counted_from_the_beginning() -> None:
     checkpoint: Any = Checkpoint(0, None)
-    count_start(checkpoint)
+    needs_small_polls(checkpoint)
     checkpoint.last = {"offsets": 1, "commits": 0}
 
-    assert count_start(checkpoint) == RetriedBatch(1, 1)
+    assert [needs_small_polls(checkpoint) for _ in range(2)] == [False, True]
 
 
 @pytest.mark.parametrize("text", ["", "[]", "null", "{", '{"batch": 7, "starts": "many"}'])
@@ -58,10 +55,4 @@ def test_a_count_that_can_not_be_read_begins_again(text: str) -> None:
     checkpoint: Any = Checkpoint(7, 6)
     checkpoint.own[FILE] = text
 
-    assert count_start(checkpoint) == RetriedBatch(7, 1)
-
-
-def test_care_is_over_when_the_batch_is_written() -> None:
-    retried = RetriedBatch(7, 2)
-
-    assert [retried.is_done(last) for last in (None, 6, 7, 8)] == [False, False, True, True]
+    assert [needs_small_polls(checkpoint) for _ in range(2)] == [False, True]
