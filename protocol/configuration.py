@@ -232,6 +232,7 @@ class Settings:
             )
         _ = self.topics  # raises an error for an impossible prefix
         _check_master(self.master)
+        _check_ledger(self.ledger)
         for key, value in self.spark.items():
             _check_memory(key, value)
 
@@ -304,6 +305,7 @@ _MEMORY: Final = re.compile(r"\d+([kmgtp]b?|b)?", re.IGNORECASE)
 """Amounts of memory that Spark accepts (JavaUtils.byteStringAs)."""
 
 
+_UNUSABLE_IN_LEDGER: Final = re.compile(r"[\[\]^|\\%\x00-\x1f\x7f]")
 _USER_IN_URL: Final = re.compile(r"://[^/@\s]+@")
 
 
@@ -313,6 +315,16 @@ def _check_master(master: str) -> None:
             f"master is {master!r}.",
             remedy="Set it to local[*], local[n], spark://host:port, k8s://host:port or yarn.",
             key="master",
+        )
+
+
+def _check_ledger(path: str) -> None:
+    if _UNUSABLE_IN_LEDGER.search(path) is not None:
+        raise ConfigurationError(
+            f"ledger is {path!r}.",
+            remedy="Choose a path without [ ] ^ | \\ % and control characters: delta-rs can't use "
+            "them, or takes %41 for A.",
+            key="ledger",
         )
 
 

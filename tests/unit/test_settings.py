@@ -253,6 +253,13 @@ def test_show_masks_secrets_and_says_where_each_value_is_from(config: Path) -> N
     assert shown["half_partitions"] == {"value": 4, "source": "default"}
 
 
+@pytest.mark.parametrize("character", ["[", "]", "^", "|", "\\", "%41", "\n"])
+def test_a_ledger_path_that_delta_rs_can_not_use_is_refused(character: str) -> None:
+    with pytest.raises(ConfigurationError, match="ledger is") as told:
+        Settings(ledger=f"/data/a{character}b")
+    assert told.value.fields["key"] == "ledger"
+
+
 def test_a_flag_of_a_family_must_be_a_pair() -> None:
     ran = CliRunner().invoke(config_command, ["show", "--kafka", "secret-alone"], obj=Frame())
 
