@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
 from checkback.protocol import errors
 from checkback.protocol.errors import (
@@ -43,6 +44,34 @@ UNREAD_GONE: Final = re.compile(
 """Of Spark's KAFKA_DATA_LOSS, where the topic is still there."""
 WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
 TEXT_MAX: Final = 2_000
+
+
+BatchFunction = Callable[[DataFrame, int], None]
+
+
+def raising_exceptions(write_batch: BatchFunction) -> BatchFunction:
+    """Return a batch function that raises nothing but an Exception.
+
+    Spark's JVM calls it by py4j, whose thread ends by anything else without an answer: the query
+    would hang for ever. Libraries in Rust panic with a BaseException.
+
+    Args:
+        write_batch: writes one batch.
+    """
+
+    def write(outcomes: DataFrame, batch_id: int) -> None:
+        try:
+            write_batch(outcomes, batch_id)
+        except Exception:
+            raise
+        except BaseException as error:
+            said = " ".join(str(error).split())[:TEXT_MAX]
+            raise OperationalError(
+                f"Batch {batch_id} ended by {type(error).__name__}: {said or 'no reason given'}",
+                remedy="The next start continues from the checkpoint.",
+            ) from error
+
+    return write
 
 
 @contextmanager

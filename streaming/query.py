@@ -16,6 +16,7 @@ from checkback.state import Rules, RulesHistory
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
+from checkback.streaming.failure import BatchFunction, raising_exceptions
 from checkback.streaming.op_page_bound import OpPageBound
 from checkback.streaming.page_keys import KEY_COLUMNS
 from checkback.streaming.pages import (
@@ -52,8 +53,6 @@ READ_TASKS_PER_STATE_PARTITION: Final = 2
 """A task's Kafka partitions may all be of the op topic, soon read: in two waves of tasks, or with
 two tasks to a core, no core is idle meanwhile.
 """
-
-BatchFunction = Callable[[DataFrame, int], None]
 
 
 def read_topics(
@@ -162,6 +161,6 @@ def start_query(
         .option("checkpointLocation", settings.checkpoint)
         # At once: the sink holds batches (streaming/idling.py); Spark would wait by the wall clock.
         .trigger(processingTime="0 seconds")
-        .foreachBatch(write_batch)
+        .foreachBatch(raising_exceptions(write_batch))
         .start()
     )

@@ -35,6 +35,9 @@ from checkback.protocol.errors import (
 )
 from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, unpacked
 
+PANIC: Final = "PanicException"
+"""delta-rs raises it, for example where no file can be opened. It is no Exception, and can't be
+imported."""
 PARTITION_COLUMN: Final = "day"
 TABLE_NAME: Final = "checkback ledger"
 TABLE_PROPERTIES: Final = {
@@ -219,8 +222,16 @@ def delta_errors(path: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, DeltaProtocolError, OSError) as error:
-        raise PrerequisiteError(
-            f"The ledger at {path} can't be read or written: {' '.join(str(error).split())}",
-            remedy="Look at the path, its rights and its room; see `checkback docs ledger`.",
-            ledger=path,
-        ) from error
+        raise _unusable(path, error) from error
+    except BaseException as error:
+        if type(error).__name__ != PANIC:
+            raise
+        raise _unusable(path, error) from error
+
+
+def _unusable(path: str, error: BaseException) -> PrerequisiteError:
+    return PrerequisiteError(
+        f"The ledger at {path} can't be read or written: {' '.join(str(error).split())}",
+        remedy="Look at the path, its rights and its room; see `checkback docs ledger`.",
+        ledger=path,
+    )

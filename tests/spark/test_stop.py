@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError
+from checkback.streaming.ending import end_between_batches, restore_log_level
 from checkback.streaming.job import Job
+from checkback.streaming.session import DEFAULTS
 
 OWN_STOP = StreamingQueryException(
     "An exception was raised by the Python Proxy.\n"
@@ -82,3 +87,32 @@ def test_the_last_line_of_a_job_asks_no_broker(monkeypatch: pytest.MonkeyPatch) 
     watch(OWN_STOP, stop=True)
 
     assert asked == []
+
+
+def test_a_batch_that_does_not_come_back_holds_up_no_stop(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark's stop interrupts the batch's thread, which waits for Python, and waited for ever."""
+    monkeypatch.setattr("checkback.streaming.ending.STOP_WAIT_S", 0.5)
+    assert DEFAULTS["spark.sql.streaming.stopTimeout"] == "20s"
+    spark.conf.set("spark.sql.streaming.stopTimeout", "1s")
+    has_begun, may_end = Event(), Event()
+
+    def hang(_: object, __: int) -> None:
+        has_begun.set()
+        may_end.wait(120)
+
+    rows = spark.readStream.format("rate").load()
+    written = rows.writeStream.foreachBatch(hang).option("checkpointLocation", str(tmp_path))
+    query = written.start()
+    assert has_begun.wait(120)
+    began_s = time.monotonic()
+
+    end_between_batches(spark, query)
+
+    assert time.monotonic() - began_s < 30
+    assert query.isActive
+    may_end.set()
+    query.awaitTermination(60)
+    restore_log_level(spark)
+    spark.conf.unset("spark.sql.streaming.stopTimeout")

@@ -15,6 +15,7 @@ from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.batch_sink import BatchSink
 from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.ending import StoppedBetweenBatchesError
+from checkback.streaming.failure import raising_exceptions
 from checkback.streaming.progress import Progress
 from checkback.streaming.read_until import BatchPlans
 
@@ -47,6 +48,22 @@ class Watch:
 def sink(watch: Watch, stopping: Event | None = None) -> BatchSink:
     stop = stopping or Event()
     return BatchSink(SETTINGS, Progress(), stop, epoch=watch)  # type: ignore[arg-type]
+
+
+class PanicError(BaseException):
+    """As libraries in Rust raise one."""
+
+
+def test_whatever_a_batch_raises_is_an_exception_of_one_sentence() -> None:
+    """py4j's thread ended by anything else without an answer, and the query hung for ever."""
+
+    def panics(_: object, batch_id: int) -> None:
+        raise PanicError("no file\ncan be opened") if batch_id else FencedError("taken over")
+
+    with pytest.raises(OperationalError, match=r"^Batch 3 ended by PanicError: no file can be"):
+        raising_exceptions(panics)(Outcomes(), 3)  # type: ignore[arg-type]
+    with pytest.raises(FencedError):
+        raising_exceptions(panics)(Outcomes(), 0)  # type: ignore[arg-type]
 
 
 def test_a_job_looks_for_a_younger_one_before_spark_plans_the_next_batch() -> None:

@@ -167,6 +167,10 @@ def test_a_path_that_is_no_ledger_is_told_in_a_sentence(path: str, tmp_path: Pat
     file.write_text("")
     with pytest.raises(PrerequisiteError, match="can't be read or written"):
         DeltaLedger.open_or_create(str(file / "ledger"), OWNER)
+    ledger = DeltaLedger.open_or_create(f"{path}[1]", OWNER)
+    with pytest.raises(PrerequisiteError, match="can't be read or written"):
+        # delta-rs panics, which is no Exception.
+        ledger.append(LedgerBatch("q", 0), blobs(("prepared", 0)))
 
 
 def filled(path: str) -> DeltaLedger:
