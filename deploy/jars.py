@@ -23,9 +23,8 @@ from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError, PrerequisiteError
 from checkback.streaming.conditional_files import is_on_s3
-from checkback.streaming.jars_folder import jars_folder, sha256
+from checkback.streaming.jars_folder import is_submitted, jars_folder, sha256
 from checkback.streaming.java_classes import compiled_jar
-from checkback.streaming.submission import is_submitted
 
 Conf = Literal["spark", "kafka", "delta", "streams", "s3", "hadoop"]
 CONFS: Final[tuple[Conf, ...]] = get_args(Conf)

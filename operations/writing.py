@@ -6,7 +6,7 @@ from typing import Any
 
 from checkback.operations.positions import Position
 from checkback.protocol.properties import Headers
-from checkback.streaming.one_record import append_one
+from checkback.streaming.announce import append_one
 
 
 def append(

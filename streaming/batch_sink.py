@@ -16,7 +16,6 @@ from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.streaming.clock_watch import AheadWatch
-from checkback.streaming.ending import StoppedBetweenBatchesError
 from checkback.streaming.half_bounds import HalfBounds
 from checkback.streaming.idling import FinishedBatch, Idling
 from checkback.streaming.observation import Observation
@@ -25,6 +24,7 @@ from checkback.streaming.partition_growth import PartitionGrowth
 from checkback.streaming.progress import Progress
 from checkback.streaming.read_until import BatchPlans, ReadUntil
 from checkback.streaming.sink_task import REPORT_TYPE, sink_function
+from checkback.streaming.stop import StoppedBetweenBatchesError
 
 if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger

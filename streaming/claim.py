@@ -25,7 +25,7 @@ from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.lookup import next_record
 from checkback.sinks.kafka.source_record import readable_headers
 from checkback.state import CLAIM_KEY, Counter, Outcome, pack_settled
-from checkback.streaming.one_record import append_one
+from checkback.streaming.announce import append_one
 
 if TYPE_CHECKING:
     from checkback.checkpoints.store import CheckpointStore

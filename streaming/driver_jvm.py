@@ -32,13 +32,14 @@ from pyspark.java_gateway import launch_gateway
 
 from checkback.metrics.log_lines import FORMATTERS
 from checkback.protocol.errors import PrerequisiteError
-from checkback.streaming.py4j_log import without_commands
-from checkback.streaming.submission import is_submitted
+from checkback.streaming.jars_folder import is_submitted
 
 ON_STANDARD_ERROR: Final = "-"
 """Value of log_file that leaves the JVM's output on standard error, where containers collect it."""
 NOISY: Final = ("py4j", "pyspark")
 """Loggers in Python that repeat the JVM's lines."""
+COMMAND_LOGGERS: Final = ("py4j.clientserver", "py4j.java_gateway")
+"""Those that write commands; a filter of a logger above them would not see the lines."""
 
 
 @cache
@@ -173,3 +174,21 @@ def _write_to(log: Path, log_format: str) -> None:
         logger = logging.getLogger(name)
         logger.addHandler(handler)
         logger.propagate = False
+
+
+class _WithoutDebug(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno > logging.DEBUG
+
+
+_FILTER: Final = _WithoutDebug()
+
+
+def without_commands() -> None:
+    """Have py4j write no debug lines from now on; to say it twice changes nothing.
+
+    Each shows what Python hands to the JVM: the secrets of accounts, and the logins of Kafka and of
+    object stores. A program that sets its root logger to DEBUG would write these lines.
+    """
+    for name in COMMAND_LOGGERS:
+        logging.getLogger(name).addFilter(_FILTER)

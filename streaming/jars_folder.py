@@ -1,10 +1,14 @@
-"""The folder of the jars of Spark and Kafka, and of what starts make of classes and keep there."""
+"""Where jars are: in a folder beside Python, given by spark-submit, or made for one run."""
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
+import shutil
 import sys
+import tempfile
+from functools import partial
 from pathlib import Path
 
 
@@ -48,3 +52,19 @@ def sha256(path: Path) -> str:
     """Return a file's sha256 in hex."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def is_submitted() -> bool:
+    """Return whether spark-submit started this process, and with it the driver's JVM."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def temporary_folder(what: str) -> Path:
+    """Make a temporary folder, and return its path; it is deleted when this process ends.
+
+    Args:
+        what: is in it; part of its name.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=f"checkback-{what}-"))
+    atexit.register(partial(shutil.rmtree, folder, ignore_errors=True))
+    return folder

@@ -20,9 +20,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from checkback.protocol.errors import OperationalError
-from checkback.streaming.jars_folder import jars_folder, kept_file, kept_name
+from checkback.streaming.jars_folder import jars_folder, kept_file, kept_name, temporary_folder
 from checkback.streaming.java_protocol import protocol_java
-from checkback.streaming.temporary_folders import temporary_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

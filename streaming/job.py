@@ -34,42 +34,41 @@ from checkback.sinks.kafka.unended import ShortTopic, short_topics
 from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.access_watch import AccessWatch
+from checkback.streaming.announce import publish_status, write_tick
 from checkback.streaming.batch_sink import BatchSink
 from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
 from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.driver_jvm import log_path
-from checkback.streaming.ending import (
-    WATCH_S,
-    end_between_batches,
-    is_own_stop,
-    restore_log_level,
-    wait_for_end,
-)
 from checkback.streaming.failure import explain, explain_state, jvm_watched
 from checkback.streaming.fencing import fence_older
 from checkback.streaming.half_bounds import HalfBounds, half_log_ends
 from checkback.streaming.held_back import HeldBack, UnreadRecords
 from checkback.streaming.idling import Idling, RecordWatch
+from checkback.streaming.kafka_source import needs_small_polls, pem_text, read_topics
 from checkback.streaming.members import groups_without_members
 from checkback.streaming.observation import Observation
 from checkback.streaming.offset_publisher import OffsetPublisher
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.partition_growth import PartitionGrowth
-from checkback.streaming.pem_files import pem_text
 from checkback.streaming.progress import Progress, ProgressLine
-from checkback.streaming.query import outcomes_of, read_tasks, read_topics, start_query
+from checkback.streaming.query import outcomes_of, read_tasks, start_query
 from checkback.streaming.read_until import ReadUntil
-from checkback.streaming.retried_batch import needs_small_polls
 from checkback.streaming.rule_source import rule_source
 from checkback.streaming.session import spare_processes, start_session
 from checkback.streaming.sink_choices import open_ledger, sink_settings
 from checkback.streaming.stalls import Stall, StallWatch
-from checkback.streaming.start_records import publish_status, write_tick
 from checkback.streaming.state_size import fit_to_checkpoint
-from checkback.streaming.stop_signals import stop_signals
+from checkback.streaming.stop import (
+    WATCH_S,
+    end_between_batches,
+    is_own_stop,
+    restore_log_level,
+    stop_signals,
+    wait_for_end,
+)
 from checkback.streaming.switching_on import require_nothing_deliverable
 from checkback.streaming.verification import RecordVerification
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import checkback
-from checkback.streaming.temporary_folders import temporary_folder
+from checkback.streaming.jars_folder import temporary_folder
 
 STAMP: Final = "checkback/commit.txt"
 """The commit, as wheels have it too; `checkback --version` reads it."""

@@ -31,7 +31,7 @@ from checkback.state.identity import group_part
 from checkback.state.shares import OpPages
 from checkback.streaming.event_rows import unpacked
 from checkback.streaming.page_keys import PageKeys
-from checkback.streaming.python_worker import keep_modules
+from checkback.streaming.python_workers import keep_modules
 from checkback.streaming.read_until import read_until_of_task
 
 STATE_VERSION: Final = 1

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
@@ -28,63 +28,10 @@ from checkback.streaming.pages import (
 )
 from checkback.streaming.verification import RecordVerification
 
-READ_AT_ONCE: Final = {
-    "kafka.max.poll.records": "20000",
-    "kafka.max.partition.fetch.bytes": "4194304",
-    "kafka.fetch.max.wait.ms": "10",
-}
-"""Spark's source asks for the first and the last offset after every poll, and by seeking there
-throws away what was fetched beyond it (InternalKafkaConsumer.fetch, 4.2.0). With Kafka's 500
-records a poll it fetched each op ten times, in three round trips for 500 records.
-
-The same question waits, on the same connection, for the fetch that the poll has left behind: at a
-partition's end the brokers keep that one for half a second, unless a record comes. The last batch
-of a backlog took 1.5 s longer than those before it, and takes no longer since.
-"""
-
-READ_WITH_CARE: Final = {
-    **READ_AT_ONCE,
-    "kafka.max.poll.records": "20",
-    "kafka.max.partition.fetch.bytes": "1048576",
-}
-"""For a batch whose records may be too large, once unpacked, to have many of them in memory."""
-
 READ_TASKS_PER_STATE_PARTITION: Final = 2
 """A task's Kafka partitions may all be of the op topic, soon read: in two waves of tasks, or with
 two tasks to a core, no core is idle meanwhile.
 """
-
-
-def read_topics(
-    spark: SparkSession,
-    settings: Settings,
-    connection: Mapping[str, str],
-    *,
-    polls_small: bool,
-) -> DataFrame:
-    """Return halves, ops and feedback as they stand on Kafka.
-
-    One source for all four topics: their ends are looked up together, so that an op is hardly ever
-    read a batch before its half. Read committed, because the sink's feedback is written in its
-    transaction.
-
-    Args:
-        spark: a running session.
-        settings: the topics, and how many records a batch reads at most.
-        connection: settings of Spark's Kafka source.
-        polls_small: whether to have few records in memory at once, however slow that is.
-    """
-    at_once = READ_WITH_CARE if polls_small else READ_AT_ONCE
-    reader = spark.readStream.format("kafka").options(**at_once).options(**connection)
-    return (
-        reader.option("subscribe", ",".join(settings.topics.read))
-        .option("startingOffsets", "earliest")
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", str(settings.batch_events_max))
-        .option("kafka.isolation.level", "read_committed")
-        .load()
-    )
 
 
 def read_tasks(settings: Settings) -> int:

@@ -18,9 +18,9 @@ from checkback.streaming.class_archive import JAVA_OPTIONS, with_archive
 from checkback.streaming.conditional_files import FILE_MANAGER, add_conditional_files, is_on_s3
 from checkback.streaming.cores import spark_key, state_partitions
 from checkback.streaming.driver_jvm import launch_driver_jvm, log_path
+from checkback.streaming.jars_folder import is_submitted
 from checkback.streaming.jvm_options import java_options
 from checkback.streaming.package import package_zip
-from checkback.streaming.submission import is_submitted
 
 FILE_MANAGER_WITHOUT_LINKS: Final = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -172,7 +172,7 @@ def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
         chosen |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         # Executors elsewhere get our package as a zip, which is not there yet when the daemon
         # starts.
-        chosen["spark.python.daemon.module"] = "checkback.streaming.worker_daemon"
+        chosen["spark.python.daemon.module"] = "checkback.streaming.python_workers"
     if not settings.master.startswith("yarn"):
         # Over TCP each answer of a worker waits for a delayed acknowledgement: 40 ms, several times
         # per batch. On YARN the path of a container's folder is too long for a Unix socket.

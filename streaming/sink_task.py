@@ -14,7 +14,7 @@ from checkback.protocol.errors import OperationalError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.process_link import SinkProcess
 from checkback.sinks.writers import WriteRequest
-from checkback.streaming.python_worker import keep_modules
+from checkback.streaming.python_workers import keep_modules
 
 REPORT_TYPE: Final = StructType(
     [StructField("report", BinaryType()), StructField("ledger", BinaryType())]

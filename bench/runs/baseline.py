@@ -26,7 +26,7 @@ from checkback.deploy.settings import load_settings
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
-from checkback.streaming.pem_files import pem_text
+from checkback.streaming.kafka_source import pem_text
 from checkback.streaming.session import start_session
 
 KEPT: Final = (1, 2, 5)

@@ -62,9 +62,9 @@ from checkback.streaming.claim import mark_won
 from checkback.streaming.driver_jvm import log_path
 from checkback.streaming.failure import explain
 from checkback.streaming.fencing import fence_older
+from checkback.streaming.kafka_source import pem_text
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
-from checkback.streaming.pem_files import pem_text
 from checkback.streaming.preflight import (
     ClusterFacts,
     identity_of,

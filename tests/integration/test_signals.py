@@ -97,7 +97,7 @@ def test_sigterm_ends_the_pipeline_in_order_and_only_its_driver_heeds_it(
             wait_until(lambda: len(topics.bodies(real)) == first + 10, what="finals")  # noqa: B023
         # Those that were there a batch ago: the JVM runs a chmod now and then, which ends.
         commands = dict(before & commands_below(pipeline.pid).items())
-        assert any(b"worker_daemon" in command for command in commands.values())
+        assert any(b"python_workers" in command for command in commands.values())
         for pid in commands:
             os.kill(pid, signal.SIGTERM)
         commit(topics, real, range(20, 40))

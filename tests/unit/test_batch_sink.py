@@ -14,10 +14,10 @@ from checkback.protocol.errors import FencedError, OperationalError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.batch_sink import BatchSink
 from checkback.streaming.clock_watch import AheadWatch
-from checkback.streaming.ending import StoppedBetweenBatchesError
 from checkback.streaming.failure import raising_exceptions
 from checkback.streaming.progress import Progress
 from checkback.streaming.read_until import BatchPlans
+from checkback.streaming.stop import StoppedBetweenBatchesError
 
 SETTINGS = SinkSettings(Settings(), "q", {}, 1_000)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from checkback.checkpoints import access_versions, identity, rules, running
 from checkback.operations.rebuild import unfinished
-from checkback.streaming import claim, half_bounds, held_back, retried_batch
+from checkback.streaming import claim, half_bounds, held_back, kafka_source
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating" / "checkpoints.md"
-FILES = {module.FILE for module in (claim, identity, retried_batch, running, unfinished)}
+FILES = {module.FILE for module in (claim, identity, kafka_source, running, unfinished)}
 NUMBERED = {
     f"{module.FOLDER}/N.json" for module in (access_versions, half_bounds, held_back, rules)
 }

@@ -1,4 +1,4 @@
-"""py4j's debug lines, which hold secrets, get into no log: checkback.streaming.py4j_log."""
+"""py4j's debug lines, which hold secrets, get into no log: checkback.streaming.driver_jvm."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from checkback.streaming.py4j_log import _FILTER, LOGGERS, without_commands
+from checkback.streaming.driver_jvm import _FILTER, COMMAND_LOGGERS, without_commands
 
 
 @pytest.fixture
 def loggers() -> Iterator[list[logging.Logger]]:
     """py4j's loggers as before a driver starts."""
-    found = [logging.getLogger(name) for name in LOGGERS]
+    found = [logging.getLogger(name) for name in COMMAND_LOGGERS]
     had = [one.filters[:] for one in found]
     for one in found:
         one.removeFilter(_FILTER)
@@ -36,9 +36,9 @@ def test_what_py4j_hands_over_is_in_no_log(
         one.debug("Command to send: the-secret after")
         one.info("Connection is closed")
 
-    assert [one.getMessage() for one in caplog.records if one.name in LOGGERS] == [
-        *["Command to send: the-secret before"] * len(LOGGERS),
-        *["Connection is closed"] * len(LOGGERS),
+    assert [one.getMessage() for one in caplog.records if one.name in COMMAND_LOGGERS] == [
+        *["Command to send: the-secret before"] * len(COMMAND_LOGGERS),
+        *["Connection is closed"] * len(COMMAND_LOGGERS),
     ]
     assert [len(one.filters) for one in loggers] == [1, 1]
 
@@ -47,4 +47,4 @@ def test_py4j_has_no_other_logger_of_commands() -> None:
     """Those are the modules that write them."""
     from py4j import clientserver, java_gateway
 
-    assert {clientserver.logger.name, java_gateway.logger.name} == set(LOGGERS)
+    assert {clientserver.logger.name, java_gateway.logger.name} == set(COMMAND_LOGGERS)

@@ -8,19 +8,19 @@ from types import ModuleType
 
 import pytest
 
-from checkback.streaming import python_worker
+from checkback.streaming import python_workers
 
 
 def test_only_new_imports_are_worth_another_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
-    monkeypatch.setattr(python_worker, "_modules_kept", 0)
+    monkeypatch.setattr(python_workers, "_modules_kept", 0)
 
     for _ in range(2):
-        python_worker.keep_modules()
+        python_workers.keep_modules()
     assert done == ["collect", "freeze"], "garbage must not be kept with the modules"
 
     monkeypatch.setitem(sys.modules, "imported_later", ModuleType("imported_later"))
-    python_worker.keep_modules()
+    python_workers.keep_modules()
     assert done == ["collect", "freeze"] * 2

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, ConfigurationError
 from checkback.sinks.kafka import asking_again
-from checkback.streaming import claim, preflight, start_records
+from checkback.streaming import announce, claim, preflight
 from checkback.streaming.preflight import _describe_topics as describe_topics
 from checkback.streaming.transaction_timeout import LIMIT, broker_limit_ms
 
@@ -172,7 +172,7 @@ def test_a_status_topic_that_can_not_be_looked_for_ends_the_start_with_the_reaso
     def silent(**_: Any) -> None:
         raise failure(KafkaError._TIMED_OUT)
 
-    monkeypatch.setattr(start_records, "AdminClient", lambda _: SimpleNamespace(list_topics=silent))
+    monkeypatch.setattr(announce, "AdminClient", lambda _: SimpleNamespace(list_topics=silent))
 
     with pytest.raises(BrokerError, match="topics can't be listed"):
-        start_records.publish_status(SETTINGS, {}, 0)
+        announce.publish_status(SETTINGS, {}, 0)

@@ -10,7 +10,7 @@ import pytest
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
-from checkback.streaming import one_record, start_records
+from checkback.streaming import announce
 
 
 class Producer:
@@ -30,7 +30,7 @@ class Producer:
 
 
 def test_a_start_that_may_not_write_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(one_record, "Producer", Producer)
+    monkeypatch.setattr(announce, "Producer", Producer)
 
     with pytest.raises(BrokerError, match=r"no such rights.*that this user may write"):
-        start_records.write_tick(Settings(), {})
+        announce.write_tick(Settings(), {})

@@ -19,8 +19,8 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError
 from checkback.streaming import session
 from checkback.streaming.conditional_files import is_on_s3
+from checkback.streaming.jars_folder import is_submitted
 from checkback.streaming.package import package_zip
-from checkback.streaming.submission import is_submitted
 
 
 class GivenConf:

@@ -1,10 +1,11 @@
-"""How a query ends between two batches: for good, or to begin again with other rules."""
+"""Stops a query between two batches: for good, by a signal, or to begin again with other rules."""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -74,3 +75,17 @@ def restore_log_level(spark: SparkSession) -> None:
 def _set_log_level(spark: SparkSession, level: str) -> None:
     log4j: Any = spark.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # noqa: SLF001
     log4j.core.config.Configurator.setLevel(MICRO_BATCHES_LOG, log4j.Level.toLevel(level))
+
+
+@contextmanager
+def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Take SIGTERM and SIGINT as the wish to stop, as long as the context lasts."""
+    previous = {
+        number: signal.signal(number, lambda *_: stop())
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
