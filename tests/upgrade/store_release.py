@@ -7,7 +7,8 @@ from its checkout. tests/integration/test_upgrade.py then starts from every fold
 
 Stored are the checkpoint, as a zip, and as JSON what its topics held and what its markers said. The
 job is killed in the middle of a batch that is planned and not committed, and records that it never
-read follow on each topic. The times after which something is forgotten or given up are long,
+read follow on each topic. That of commit 641b9cc has messages, too, that clients delivered
+themselves. The times after which something is forgotten or given up are long,
 because years may lie between.
 """
 
@@ -26,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 from tests.integration.running import (
     COMMIT,
     ROLLBACK,
@@ -39,12 +40,11 @@ from tests.integration.running import (
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import text_value
-from checkback.protocol.records import Op, half_headers, undelivered_check_headers
+from checkback.protocol.records import undelivered_check_headers
 
 RELEASES: Final = Path(__file__).parents[1] / "data" / "releases"
 TEN_YEARS_MS: Final = 10 * 365 * 86_400_000
 QUIET_MS: Final = 240_000
-DELIVERED: Final = 9
 GROUP: Final = "orders"
 RULES: Final[Mapping[str, Any]] = {
     "transaction_timeout_ms": 1_000,
@@ -115,7 +115,6 @@ class Play:
     real: str
     folder: Path
     at: dict[str, tuple[int, int]] = field(default_factory=dict)
-    sessions: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> dict[str, Any]:
         """Play all, and return what a job that goes on has to make of it."""
@@ -132,11 +131,10 @@ class Play:
             self._kill_in_batch(pipeline)
         self._add_unread()
         counts = {name: max(told) for name, told in check_counts(self.topics, GROUP).items()}
-        never_asked = ("young", "direct-young", "planned-pending", "unread-pending")
+        never_asked = ("young", "planned-pending", "unread-pending")
         return {
             "finals_before": self.topics.bodies(self.real),
             "finals_of_records": [
-                "direct-closed",
                 "planned-one",
                 "planned-read-before",
                 "planned-zero",
@@ -162,36 +160,6 @@ class Play:
     def op(self, name: str, state: int) -> None:
         self.topics.send_op(self.at[name], name, state, group=GROUP)
 
-    def direct_half(self, name: str, number: int, partition: int = 0, **properties: str) -> None:
-        """Store a half that its producer may deliver itself."""
-        self.sessions[name] = f"checkback-direct-{self.topics.prefix}{GROUP}-{number:032x}"
-        headers = half_headers(
-            producer_group=GROUP, transaction_id=name, real_topic=self.real, properties=properties,
-            direct_id=self.sessions[name],
-        )  # fmt: skip
-        self.at[name] = self.topics.send_raw(
-            self.topics.names.half, name.encode(), headers, partition, b"k"
-        )
-
-    def deliver(self, name: str) -> None:
-        """Deliver a half directly: its final, and the op that says so, in one transaction."""
-        partition, offset = self.at[name]
-        op = Op(partition, offset, GROUP, name, DELIVERED)
-        producer = Producer({**self.topics.connection, "transactional.id": self.sessions[name]})
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        final = [
-            ("UNIQ_KEY", name.encode()),
-            ("PGROUP", GROUP.encode()),
-            ("TRAN_PREPARED_QUEUE_OFFSET", b"%d" % offset),
-            ("TRAN_HALF_QUEUE_ID", b"%d" % partition),
-        ]
-        producer.produce(self.real, name.encode(), b"k", headers=list(final))
-        producer.produce(
-            self.topics.names.direct_op, op.value(), op.key(), partition, headers=list(op.headers())
-        )
-        producer.commit_transaction(30)
-
     def _ask_back(self) -> None:
         topics, waits = self.topics, ["unknown-then-asked", "asked-0", "asked-1", "given-back"]
         self.half("committed")
@@ -206,19 +174,10 @@ class Play:
             ["young", "planned-read-before", "unread-read-before", "unread-rolled-back"]
         ):
             self.half(name, number % 2, **NEVER_ASKED)
-        self.direct_half("direct-asked", 1, 1)
-        for number, name in enumerate(
-            ["direct-young", "direct-read", "direct-planned", "direct-unread", "direct-closed"]
-        ):
-            self.direct_half(name, 2 + number, number % 2, **NEVER_ASKED)
-        self.deliver("direct-read")
         # An op that arrives before its half, which is the next one of its partition in the end.
-        self.at["op-before-half"] = (1, self.at["direct-unread"][1] + LATER_HALVES + 1)
+        self.at["op-before-half"] = (1, self.at["unread-rolled-back"][1] + LATER_HALVES + 1)
         self.op("op-before-half", COMMIT)
-        wait_until(
-            lambda: check_counts(topics, GROUP).keys() == {*waits, "direct-asked"},
-            what="their checks",
-        )
+        wait_until(lambda: check_counts(topics, GROUP).keys() == {*waits}, what="their checks")
         state = Path(self.settings.checkpoint) / "state"
         wait_until(lambda: list(state.rglob("*.sst")), what="a snapshot with a table file")
 
@@ -243,7 +202,6 @@ class Play:
             self.half(name, (number + 1) % 2)
         for name in ("planned-zero", "planned-one", "planned-read-before"):
             self.op(name, COMMIT)
-        self.deliver("direct-planned")
         sent = self._ends()
         os.kill(pipeline.pid, signal.SIGCONT)
         deadline_s = time.monotonic() + KILL_TIMEOUT_S
@@ -267,7 +225,7 @@ class Play:
                 str(number): consumer.get_watermark_offsets(TopicPartition(topic, number), 20)[1]
                 for number in range(2)
             }
-            for topic in (names.half, names.op, names.direct_op)
+            for topic in (names.half, names.op)
         }
         consumer.close()
         return ends
@@ -283,20 +241,10 @@ class Play:
         self.op("unread-committed", COMMIT)
         self.op("unread-read-before", COMMIT)
         self.op("unread-rolled-back", ROLLBACK)
-        self.deliver("direct-unread")
-        partition, offset = self.at["direct-closed"]
-        closed = Op(
-            partition, offset, GROUP, "direct-closed", COMMIT,
-            direct_closed=self.sessions["direct-closed"],
-        )  # fmt: skip
-        names = self.topics.names
-        self.topics.send_raw(
-            names.direct_op, closed.value(), closed.headers(), partition, closed.key()
-        )
         partition, offset = self.at["given-back"]
         times = max(check_counts(self.topics, GROUP)["given-back"])
         headers = undelivered_check_headers(times)
-        self.topics.send_raw(names.feedback, b"%d" % offset, headers, partition)
+        self.topics.send_raw(self.topics.names.feedback, b"%d" % offset, headers, partition)
 
 
 def check_counts(topics: Topics, group: str) -> dict[str, list[int]]:
