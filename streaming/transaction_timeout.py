@@ -20,6 +20,7 @@ from checkback.sinks.kafka.asking_again import asked_again
 
 LEAST_MS: Final = 60_000
 TIMES_A_BATCH: Final = 10
+SLACK_MS: Final = 1_000
 BROKER_DEFAULT_MS: Final = 900_000
 REQUEST_TIMEOUT_S: Final = 10.0
 LIMIT: Final = "transaction.max.timeout.ms"
@@ -42,8 +43,11 @@ def choose_timeout_ms(settings: Settings, limit_ms: int | None, batch_ms: int | 
     allowed_ms = BROKER_DEFAULT_MS if limit_ms is None else limit_ms
     chosen_ms = settings.sink_transaction_timeout_ms
     if chosen_ms is None:
-        by_batch_ms = TIMES_A_BATCH * (batch_ms or 0)
-        return min(max(LEAST_MS, settings.trigger_interval_ms, by_batch_ms), allowed_ms)
+        interval_ms = settings.trigger_interval_ms
+        # A batch is held until the interval is over: up to there nobody knows how long it took.
+        held_ms = interval_ms + SLACK_MS if interval_ms else 0
+        by_batch_ms = TIMES_A_BATCH * batch_ms if batch_ms and batch_ms > held_ms else 0
+        return min(max(LEAST_MS, interval_ms, by_batch_ms), allowed_ms)
     if limit_ms is not None and chosen_ms > limit_ms:
         raise ConfigurationError(
             f"sink_transaction_timeout_ms is {chosen_ms}, but the brokers allow no more than "
