@@ -31,11 +31,7 @@ SYSTEM_TOPICS: Final = frozenset(
 )  # fmt: skip
 """No message may be sent to these: RocketMQ's (TopicValidator), Checkback's and Kafka's own."""
 SYSTEM_TOPIC_PREFIXES: Final = ("RMQ_SYS_", "rmq_sys_", "__")
-SYSTEM_TOPIC: Final = re.compile(
-    "^__|RMQ_SYS_|rmq_sys_|(" + "|".join(sorted(map(re.escape, SYSTEM_TOPICS))) + ")$"
-)
-"""Finds itself in the name of a system topic, whatever prefix the name has: several Checkbacks may
-share a cluster, and none may write into another's topics. Java's and Python's re read it alike."""
+"""What the names of further system topics begin with."""
 
 KAFKA_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka takes as a topic name (org.apache.kafka.common.internals.Topic), but for . and .. ."""
@@ -115,11 +111,18 @@ class TopicNames:
         return f"{self.prefix}{CHECK_TOPIC_PREFIX}{group}"
 
     def is_system(self, topic: str) -> bool:
-        """Tell whether no user message may go to that topic: this Checkback's or another's."""
+        """Tell whether no user message may go to that topic."""
         if self.rules and topic == self.rules:
             return True
-        bare = topic.removeprefix(self.prefix)
-        return any(SYSTEM_TOPIC.search(name) is not None for name in (topic, bare))
+        return is_system_topic(topic, self.prefix)
+
+
+def is_system_topic(topic: str, prefix: str = "") -> bool:
+    """Tell whether a topic is Checkback's, RocketMQ's or Kafka's own, with a prefix or without."""
+    return any(
+        name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIXES)
+        for name in (topic, topic.removeprefix(prefix))
+    )
 
 
 def rules_topic(acl_file: str) -> str:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from checkback.protocol.topics import SYSTEM_TOPIC
+from checkback.protocol.topics import is_system_topic
 from checkback.security.accounts import Account, Permission, is_granted, word_of
 from checkback.security.addresses import RemoteAddressStrategy
 
@@ -221,8 +221,7 @@ def _admin(account: Account, request: AccessRequest) -> DecisionStep:
 
 
 def _is_system_topic(need: Need) -> bool:
-    # Whatever prefix a Checkback has: none may write into another's topics.
-    return need.kind is ResourceKind.TOPIC and SYSTEM_TOPIC.search(need.name) is not None
+    return need.kind is ResourceKind.TOPIC and is_system_topic(need.name)
 
 
 def _permission(account: Account, need: Need) -> DecisionStep:

@@ -7,11 +7,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import (
-    NewTopic,
-)
 from tests.integration.bad_records import (
-    admin,
     bodies,
     make_topic,
     refused,
@@ -247,19 +243,6 @@ def test_a_name_that_ends_early_for_c_does_not_redirect_a_half(either: World) ->
     assert facts["reason"] == "HALF_FOR_SYSTEM_TOPIC"
     # Only the batch's own mark.
     assert len(either.read(either.names.settled)) == 1
-
-
-def test_no_final_goes_to_the_topics_of_another_checkback(either: World) -> None:
-    other = "another-RMQ_SYS_TRANS_SETTLED_TOPIC"
-    admin_client = admin(either)
-    if other not in admin_client.list_topics(timeout=10).topics:
-        admin_client.create_topics([NewTopic(other, 1, 1)])[other].result()
-    either.halves([b"a"], real=other)
-
-    either.writer().write([commits(0)], 0, 0)
-
-    [(_, facts)] = refused(either)
-    assert facts["reason"] == "HALF_FOR_SYSTEM_TOPIC"
 
 
 def test_a_rejected_final_in_a_large_topic_costs_few_tries_and_flushes(either: World) -> None:

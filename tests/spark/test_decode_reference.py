@@ -30,7 +30,7 @@ from tests.spark.test_verification_reference import a_signer, sign
 
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
 from checkback.protocol.refusals import ACCESS_REASONS, RefusedReason
-from checkback.protocol.topics import SYSTEM_TOPIC, SYSTEM_TOPICS, TopicNames
+from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames, is_system_topic
 from checkback.security import AccessControl
 from checkback.state import EventKind
 from checkback.streaming.access_table import AccessTable
@@ -206,7 +206,7 @@ def refusals(events: list[Event]) -> set[int]:
 
 def names_a_system_topic(row: KafkaRow) -> bool:
     topic = first(row, "REAL_TOPIC") or b""
-    return SYSTEM_TOPIC.search(topic.decode("utf-8", "replace")) is not None
+    return is_system_topic(topic.decode("utf-8", "replace"))
 
 
 @pytest.mark.parametrize("seed", range(2))

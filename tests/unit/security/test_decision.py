@@ -74,7 +74,7 @@ CASES = [
     (operator_request(ORDERS, KNOWN), True, "admin", Denial.ADMIN_NEEDED),
     # RocketMQ lets whoever may write to the trace topic do everything with the same request.
     (half(ORDERS, KNOWN, "RMQ_SYS_TRACE_TOPIC"), True, "admin", Denial.ADMIN_NEEDED),
-    (half(ORDERS, KNOWN, "other.RMQ_SYS_TRANS_OP_HALF_TOPIC"), True, "admin", Denial.ADMIN_NEEDED),
+    (half(ORDERS, KNOWN, "RMQ_SYS_TRANS_OP_HALF_TOPIC"), True, "admin", Denial.ADMIN_NEEDED),
     (half(ORDERS, KNOWN, "__consumer_offsets"), True, "admin", Denial.ADMIN_NEEDED),
     (half(ORDERS, KNOWN), True, "permissions", None),
     (half(ORDERS, KNOWN, "unnamed"), True, "topic unnamed", Denial.NO_PERMISSION),
