@@ -27,7 +27,7 @@ from checkback.client.transaction_producer import (
     RunListener,
     TransactionMQProducer,
 )
-from checkback.client.validation import check_message_class, check_topic
+from checkback.client.validation import require_message_class, require_topic
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,
@@ -129,11 +129,11 @@ class AsyncTransactionMQProducer:
         """
         if self._producer.service_state is ServiceState.CREATE_JUST:
             loop = self._bridge.loop = asyncio.get_running_loop()
-            self._producer.inbox = Inbox(loop)
+            self._producer.loop_reports = EventLoopReports(loop)
         try:
             await asyncio.to_thread(self._producer.start)
         except asyncio.CancelledError:
-            # The thread that starts it goes on, and nobody else would shut it down.
+            # The thread that starts it goes on, and nothing else would shut it down.
             threading.Thread(target=self._producer.shutdown, daemon=True).start()
             raise
 
@@ -171,7 +171,7 @@ class AsyncTransactionMQProducer:
 class _LoopProducer(TransactionMQProducer):
     """The producer, with the steps of a transaction in an event loop."""
 
-    inbox: Inbox
+    loop_reports: EventLoopReports
 
     async def learn_topic(self, message: Message) -> None:
         """Ask the brokers about an unknown topic in a thread: waiting would block the loop.
@@ -183,10 +183,10 @@ class _LoopProducer(TransactionMQProducer):
             NotFoundError: there is no such topic.
         """
         self._require_running()
-        check_message_class(message)
+        require_message_class(message)
         topic = message.topic
         if not self._facts.knows(topic):
-            check_topic(topic, self.topics)
+            require_topic(topic, self.topics)
             await asyncio.to_thread(self._facts.prepare, topic)
         if not self._facts.knows_leaders(topic):
             await asyncio.to_thread(self._facts.topic, topic)
@@ -196,13 +196,13 @@ class _LoopProducer(TransactionMQProducer):
     ) -> TransactionSendResult:
         """Do what `send_message_in_transaction` does, and wait in the loop."""
         self._require_running()
-        if self.inbox.loop is not asyncio.get_running_loop():
+        if self.loop_reports.loop is not asyncio.get_running_loop():
             raise LifeCycleError(
                 f"The producer of group {self.producer_group} was started in another event loop.",
                 remedy="Make and start a producer in each event loop.",
             )
         with self._running:
-            steps = self._transaction(message, arg, self.inbox.report)
+            steps = self._transaction(message, arg, self.loop_reports.report)
             try:
                 request = next(steps)
                 while True:
@@ -275,20 +275,20 @@ class _Bridge(TransactionListener):
                 raise RuntimeError("the event loop of the producer was closed")
 
 
-class LoopReport:
+class EventLoopReport:
     """A report that one coroutine waits for.
 
     Args:
         done: where it puts itself when the report is there.
-        inbox: hands it to the loop.
+        loop_reports: hands it to the loop.
     """
 
-    __slots__ = ("_done", "_future", "_inbox", "error", "message")
+    __slots__ = ("_done", "_future", "_loop_reports", "error", "message")
 
-    def __init__(self, done: deque[Any], inbox: Inbox) -> None:
+    def __init__(self, done: deque[Any], loop_reports: EventLoopReports) -> None:
         self._done = done
-        self._inbox = inbox
-        self._future: asyncio.Future[None] = inbox.loop.create_future()
+        self._loop_reports = loop_reports
+        self._future: asyncio.Future[None] = loop_reports.loop.create_future()
         self.error: KafkaError | None = None
         self.message: KafkaMessage | None = None
 
@@ -300,7 +300,7 @@ class LoopReport:
 
     def wake(self) -> None:
         """Ask the loop to continue the coroutine; called in the thread that polls."""
-        self._inbox.put(self)
+        self._loop_reports.put(self)
 
     def finish(self) -> None:
         """Continue the coroutine; called in the loop."""
@@ -309,16 +309,16 @@ class LoopReport:
 
     async def wait(self, timeout_s: float) -> None:
         """Wait for the report, at most this long."""
-        timer = self._inbox.loop.call_later(timeout_s, self.finish)
+        timer = self._loop_reports.loop.call_later(timeout_s, self.finish)
         try:
             await self._future
         finally:
             timer.cancel()
         if self.message is None:
-            self._future = self._inbox.loop.create_future()  # there may be a second wait
+            self._future = self._loop_reports.loop.create_future()  # there may be a second wait
 
 
-class Inbox:
+class EventLoopReports:
     """Reports on their way into a loop.
 
     Args:
@@ -328,13 +328,13 @@ class Inbox:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self._lock = threading.Lock()
-        self._reports: list[LoopReport] = []
+        self._reports: list[EventLoopReport] = []
 
-    def report(self, done: deque[Any]) -> LoopReport:
+    def report(self, done: deque[Any]) -> EventLoopReport:
         """Return a new report."""
-        return LoopReport(done, self)
+        return EventLoopReport(done, self)
 
-    def put(self, report: LoopReport) -> None:
+    def put(self, report: EventLoopReport) -> None:
         """Take a report; the first one wakes the loop, which then finds the others, too.
 
         Called in the thread that polls.
@@ -346,7 +346,7 @@ class Inbox:
         try:
             self.loop.call_soon_threadsafe(self._hand_out)
         except RuntimeError:
-            self._reports.clear()  # the loop is closed: nobody waits
+            self._reports.clear()  # the loop is closed: no coroutine waits
 
     def _hand_out(self) -> None:
         with self._lock:

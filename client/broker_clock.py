@@ -9,7 +9,7 @@ _BOOT_TIME: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 def steady_ms() -> float:
-    """Return a time that nobody sets, and that goes on while a Linux machine sleeps.
+    """Return the time of a clock that can't be set, and that goes on while a Linux machine sleeps.
 
     The time of day may be set: after a step of an hour every check request would look old, and none
     would be answered until the next half.

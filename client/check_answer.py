@@ -10,7 +10,7 @@ from typing import Final
 
 from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.half import Doubts
+from checkback.client.half import InDoubtIds
 from checkback.client.listener import (
     EVENTS_BY_STATE,
     CallbackResult,
@@ -39,20 +39,20 @@ class CheckAnswers:
 
     Args:
         listener: knows how the local transaction ended.
-        producer_group: whose requests these are.
-        doubts: halves of this process whose local transactions certainly did not run.
+        producer_group: the group that the requests are for.
+        in_doubt: halves of this process whose local transactions certainly did not run.
         ops: sends the answers.
         counters: counts them.
         clock: tells how old a request is.
         try_timeout_s: how long one try to send an answer may take.
         stopping: set when the producer shuts down; other processes then give the answers that it
             did not send.
-        tracing: hears of each check.
+        tracing: encloses each check.
     """
 
     listener: TransactionListener
     producer_group: str
-    doubts: Doubts
+    in_doubt: InDoubtIds
     ops: OpProducer
     counters: Counters
     clock: BrokerClock
@@ -68,14 +68,14 @@ class CheckAnswers:
         if self._is_old(request):
             self.counters.add(ClientEvent.CHECK_SKIPPED)
             return True
-        if request.transaction_id in self.doubts:
+        if request.transaction_id in self.in_doubt:
             return self._roll_back_doubtful(request)
-        with self.tracing.check(request) as told:
+        with self.tracing.check(request) as span:
             outcome = run_listener(
                 # The listener gets a copy: what it writes there must not change an answer.
                 lambda: self.listener.check_local_transaction(copy.copy(request))
             )
-            told.ended(outcome.state, outcome.exception)
+            span.ended(outcome.state, outcome.exception)
             return self._answer(request, outcome)
 
     def _answer(self, request: MessageExt, outcome: CallbackResult) -> bool:

@@ -22,7 +22,7 @@ from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_pool import CheckPool
 from checkback.client.check_request import read_check_request
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.listener import remark_of
+from checkback.client.listener import one_line
 from checkback.client.message import MessageExt
 from checkback.client.options import ProducerOptions
 from checkback.metrics.log_lines import facts
@@ -143,7 +143,7 @@ class CheckService:
             try:
                 self._read_until_stopped()
             except KafkaException as error:
-                _log.warning("Check requests can't be read, trying again: %s", remark_of(error))
+                _log.warning("Check requests can't be read, trying again: %s", one_line(error))
                 self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
             except BaseException:  # SystemExit of a callback, too: no other thread reads requests
                 _log.exception("Check requests can't be read, trying again")
@@ -176,7 +176,7 @@ class CheckService:
         try:
             self._commit(consumer)
         except KafkaException as error:
-            _log.info("Answered checks are not committed: %s", remark_of(error))
+            _log.info("Answered checks are not committed: %s", one_line(error))
         self._lost(consumer, partitions)
 
     def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
@@ -210,7 +210,7 @@ class CheckService:
         except Exception as error:
             # Any exception counts as read: else the same request would come again and again.
             self._counters.add(ClientEvent.CHECK_UNREADABLE)
-            _log.warning("Check request at %d/%d skipped: %s", partition, offset, remark_of(error))
+            _log.warning("Check request at %d/%d skipped: %s", partition, offset, one_line(error))
             self._finished(partition, offset)
             return
         self._pool.offer(CheckJob(partition, offset, request))

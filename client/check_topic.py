@@ -76,10 +76,10 @@ def _other_prefixes(facts: TopicFacts) -> str:
     found = sorted(name.removesuffix(HALF_TOPIC) for name in names if name.endswith(HALF_TOPIC))
     if not found:
         return "Run `checkback topics create`, and check topic_prefix."
-    told = ", ".join(repr(one) for one in found[:PREFIXES_TOLD])
+    listed = ", ".join(repr(one) for one in found[:PREFIXES_TOLD])
     more = " and others" if len(found) > PREFIXES_TOLD else ""
     return (
-        f"Check topic_prefix: there are topics of the prefix {told}{more}. "
+        f"Check topic_prefix: there are topics of the prefix {listed}{more}. "
         "For a new one run `checkback topics create`."
     )
 

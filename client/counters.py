@@ -1,4 +1,4 @@
-"""What a producer counts, and the callback through which an application hears of it."""
+"""What a producer counts, and the callback that an application gets for each event."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Counters:
 
     Args:
         on_event: called with each event, in the thread that caused it; the producer logs what the
-            callback raises. None: nobody is called.
+            callback raises. None for no call.
     """
 
     def __init__(self, on_event: Callable[[ClientEvent], None] | None = None) -> None:

@@ -72,7 +72,7 @@ HELD_MAX: Final = 100_000
 """Beyond this the oldest id is dropped; its check goes to the listener, as after a restart."""
 
 
-class Doubts:
+class InDoubtIds:
     """A set of transaction ids that forgets the oldest. Threads may share it."""
 
     def __init__(self) -> None:

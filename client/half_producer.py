@@ -22,8 +22,8 @@ from confluent_kafka import Message as KafkaMessage
 from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.broker_watch import BrokerWatch
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.half import Doubts, Half
-from checkback.client.listener import remark_of
+from checkback.client.half import Half, InDoubtIds
+from checkback.client.listener import one_line
 from checkback.client.polled_producer import DeliveryReport, PolledProducer
 from checkback.client.queue_selection import choose_partition
 from checkback.client.send_errors import error_of, is_refusal, not_safely_stored
@@ -38,11 +38,11 @@ _log = logging.getLogger(__name__)
 NOT_RUN: Final = "The local transaction did not run."
 BY_KEY: Final = -1
 SHARE_OF_A_TRY: Final = 0.3
-"""Share of the budget after which a half whose broker is away is tried elsewhere."""
+"""Share of the budget after which a half is tried elsewhere, when its broker is away."""
 LEAST_SHARE_OF_A_TRY: Final = SHARE_OF_A_TRY
 """Least share of the budget for a try: with less, it would end in doubt because of the time, not
 because of a broker."""
-MANY: Final = 40
+GATHER_FROM_IN_FLIGHT: Final = 40
 """From this many halves under way at once, the producer gathers them: each waits a millisecond for
 others, and they go to one partition. Fewer requests wake fewer threads."""
 SHARED_TURN_S: Final = 0.01
@@ -59,11 +59,11 @@ class HalfProducer:
     """Writes half messages: to the partition of the record's key; without a key by turns.
 
     Args:
-        open_producer: opens an idempotent producer, given what hears of its connections.
+        open_producer: opens an idempotent producer, given a callback for errors of connections.
         half_topic: where to.
         facts: knows its partitions.
-        doubts: gets the ids of halves that may or may not be stored.
-        counters: further tries and doubts are counted.
+        in_doubt: gets the ids of halves that may or may not be stored.
+        counters: count further tries and halves in doubt.
         clock: learns the brokers' time.
         budget_ms: time for all tries of one half.
         tries_max: how many tries there are in it.
@@ -78,7 +78,7 @@ class HalfProducer:
         open_producer: Callable[[Callable[[Any], None]], Producer],
         half_topic: str,
         facts: TopicFacts,
-        doubts: Doubts,
+        in_doubt: InDoubtIds,
         counters: Counters,
         clock: BrokerClock,
         *,
@@ -96,7 +96,7 @@ class HalfProducer:
         self._under_way: deque[None] = deque()
         self._half_topic = half_topic
         self._facts = facts
-        self._doubts = doubts
+        self._in_doubt = in_doubt
         self._counters = counters
         self._clock = clock
         self._budget_s = budget_ms / 1000
@@ -125,7 +125,7 @@ class HalfProducer:
         under_way.append(None)
         try:
             for left in range(self._tries_max - 1, -1, -1):
-                are_many = len(under_way) >= MANY
+                are_many = len(under_way) >= GATHER_FROM_IN_FLIGHT
                 by_turns = half.key is None
                 partition = self._next_partition(tried, are_many) if by_turns else BY_KEY
                 polled = self._gatherer() if are_many else self.polled
@@ -135,7 +135,9 @@ class HalfProducer:
                     movable = left > 0 and by_turns
                     # Another try begins only when more than that is left.
                     yield report, self._share_s
-                    if report.message is None and not (movable and self._is_left(partition, tried)):
+                    if report.message is None and not (
+                        movable and self._leader_is_down(partition, tried)
+                    ):
                         yield report, half.left_s()
                     if self._is_stored(half, report):
                         if not self._is_untimely(half, report):
@@ -147,7 +149,7 @@ class HalfProducer:
                     problem = report.error
                 tried.add(partition)
                 code = None if problem is None else problem.code()
-                if not self._helps_elsewhere(polled, tried, partition, code, half, left):
+                if not self._should_retry(polled, tried, partition, code, half, left):
                     raise self._given_up(half, problem)
                 self._try_anew(half)
         finally:
@@ -155,7 +157,7 @@ class HalfProducer:
 
     def doubt(self, half: Half) -> None:
         """Note that a half may be stored, and that its local transaction will not run."""
-        self._doubts.add(half.transaction_id)
+        self._in_doubt.add(half.transaction_id)
         self._counters.add(ClientEvent.SEND_IN_DOUBT)
 
     def renew(self, used: PolledProducer) -> None:
@@ -193,7 +195,7 @@ class HalfProducer:
                 try:
                     self._gathering = self._open(self._open_gathering)
                 except (ConfigurationError, RuntimeError) as error:  # no thread is left
-                    _log.warning("Halves are not gathered: %s", remark_of(error))
+                    _log.warning("Halves are not gathered: %s", one_line(error))
             return self._gathering or self.polled
 
     def _open(self, open_producer: Callable[[Callable[[Any], None]], Producer]) -> PolledProducer:
@@ -257,7 +259,7 @@ class HalfProducer:
         return True
 
     def _next_partition(self, tried: set[int], are_many: bool) -> int:
-        """Return the partition whose turn it is, among those that are best to take."""
+        """Return the next partition in turn, among those that are best to take."""
         topic = self._facts.topic(self._half_topic)
         turn = self._turn_of_last() if are_many else next(self._turns)
         if not (tried or self._short_until_s or self._avoid_faults) and self.brokers.all_there():
@@ -283,7 +285,7 @@ class HalfProducer:
             self._shared_turn, self._shared_until_s = next(self._turns), now_s + SHARED_TURN_S
         return self._shared_turn
 
-    def _is_left(self, partition: int, tried: set[int]) -> bool:
+    def _leader_is_down(self, partition: int, tried: set[int]) -> bool:
         """Tell whether a partition's broker is away while another partition's is not."""
         away = self.brokers.is_away(self._leader(partition))
         return away and self._has_another(tried | {partition})
@@ -298,7 +300,7 @@ class HalfProducer:
             partition if partition is not None else -1
         )
 
-    def _helps_elsewhere(
+    def _should_retry(
         self,
         polled: PolledProducer,
         tried: set[int],
@@ -329,7 +331,7 @@ class HalfProducer:
         self._facts.refresh(self._half_topic)
 
     def _try_anew(self, half: Half) -> None:
-        self._doubts.add(half.transaction_id)
+        self._in_doubt.add(half.transaction_id)
         known = half.transaction_id
         _log.info("The half of %s is tried elsewhere", known, extra=facts(transaction_id=known))
         half.rename()

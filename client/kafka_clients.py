@@ -36,11 +36,11 @@ another partition may take the half.
 RETRY_BACKOFF_MS: Final = 50
 GATHERING_LINGER_MS: Final = 1
 OP_LINGER_MS: Final = 5
-"""Nobody waits for an op, and a batch of them costs as much as one."""
+"""No caller waits for an op, and a batch of them costs as much as one."""
 MESSAGE_BYTES_LEAST: Final = 1_000
 NOT_IDEMPOTENT: Final[Settings] = {"enable.idempotence": False, "enable.gapless.guarantee": False}
 """Set even if `kafka` says otherwise: librdkafka gives up an idempotent producer after some errors,
-and nobody replaces the producers of ops and plain messages."""
+and only the producer of halves is replaced, not those of ops and plain messages."""
 SOCKET_TIMEOUT_LEAST_MS: Final = 1_000
 
 
@@ -135,7 +135,7 @@ class KafkaClients:
         return self._open_producer(on_error, ours)
 
     def check_consumer(self, group: str) -> Consumer:
-        """Open a consumer of check requests, which commits only when told.
+        """Open a consumer of check requests, which commits only on request.
 
         It reads committed requests only, because the pipeline never counted those of an aborted
         batch. It begins at the first request, because one from before the group's first poll waits
@@ -180,7 +180,7 @@ class KafkaClients:
         # A quarter of the time that importing the client takes; most processes need it once.
         from confluent_kafka.admin import AdminClient
 
-        # Its log goes nowhere: nobody polls it.
+        # Its log goes nowhere: no thread polls it.
         admin: AdminClient = self._open(AdminClient, {**self._base, "log_level": 0})
         return admin
 

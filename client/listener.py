@@ -88,7 +88,7 @@ def run_listener(callback: Callable[[], LocalTransactionState | None]) -> Callba
     try:
         return result_of(callback())
     except Exception as error:
-        return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
+        return CallbackResult(LocalTransactionState.UNKNOW, one_line(error), error)
 
 
 def result_of(returned: object) -> CallbackResult:
@@ -101,7 +101,7 @@ def result_of(returned: object) -> CallbackResult:
     return CallbackResult(LocalTransactionState.UNKNOW, f"the listener returned a {kind}")
 
 
-def remark_of(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return an exception as one short line that has a UTF-8 form, whatever its text is."""
     try:
         said = str(error)

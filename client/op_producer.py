@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.listener import LocalTransactionState, remark_of
+from checkback.client.listener import LocalTransactionState, one_line
 from checkback.client.polled_producer import PolledProducer, ThreadReport
 from checkback.client.send_errors import error_of
 from checkback.metrics.log_lines import facts
@@ -21,7 +21,7 @@ from checkback.security.record_signer import RecordSigner
 _log = logging.getLogger(__name__)
 
 PAUSE_S: Final = 0.02
-"""Pause between two looks at the reports of ops: nobody waits for them."""
+"""Pause between two polls for reports of ops: no caller waits for them."""
 CLOSE_S: Final = 0.5
 """Time for the last ops, even if a shutdown has used up its time for something else."""
 ID_AT: Final = OP_PROTOCOL_ORDER.index(UNIQ_KEY)
@@ -35,7 +35,7 @@ class OpProducer:
     waits until it is stored.
 
     Args:
-        open_producer: opens the producer of ops, given what hears of its connections and failures.
+        open_producer: opens the producer, given callbacks for errors of connections and of ops.
         confirming: the producer of halves.
         op_topic: where to.
         producer_group: of the ops.
@@ -98,7 +98,7 @@ class OpProducer:
             self._produce(self._op_topic, value, key, half_partition, None, None, 0, headers)
         except Exception as error:
             # One-way: whatever it was, the check settles it.
-            self._failed(transaction_id, half_partition, half_offset, remark_of(error))
+            self._failed(transaction_id, half_partition, half_offset, one_line(error))
 
     def send_confirmed(self, op: Op, timeout_s: float) -> bool:
         """Send and wait; tell whether the op was stored. A failure is logged and counted.
@@ -117,7 +117,7 @@ class OpProducer:
         except KafkaException as raised:
             report.error = error_of(raised)
         except (BufferError, RuntimeError) as raised:
-            report.error = KafkaError(KafkaError._FAIL, remark_of(raised))
+            report.error = KafkaError(KafkaError._FAIL, one_line(raised))
         else:
             report.wait(timeout_s)
         error = report.error
@@ -126,7 +126,7 @@ class OpProducer:
         said = "no answer in time" if error is None else error.str()
         self._failed(op.transaction_id, op.half_partition, op.half_offset, said)
         if error is not None and error.code() == KafkaError._FATAL:
-            # Perhaps no half comes for a long time, whose failure would replace the producer.
+            # Else the next half would replace it, and none may come for a long time.
             self._renew(polled)
         return False
 

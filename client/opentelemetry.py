@@ -18,10 +18,10 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 
 from checkback.client.listener import LocalTransactionState
 from checkback.client.message import Message, MessageExt
-from checkback.client.tracing import Told, TracedStep, Tracing
+from checkback.client.tracing import StepSpan, TracedStep, Tracing
 
 
-class _SpanTold:
+class _OpenTelemetrySpan:
     def __init__(self, span: Span) -> None:
         self._span = span
 
@@ -57,14 +57,14 @@ class OpenTelemetryTracing(Tracing):
             yield replace(message, properties={**message.properties, **carried})
 
     @contextmanager
-    def step(self, step: TracedStep, message: Message) -> Iterator[Told]:
+    def step(self, step: TracedStep, message: Message) -> Iterator[StepSpan]:
         """Enclose a step."""
         attributes = {"checkback.transaction_id": message.transaction_id}
         with self._tracer.start_as_current_span(step.value, attributes=attributes) as span:
-            yield _SpanTold(span)
+            yield _OpenTelemetrySpan(span)
 
     @contextmanager
-    def check(self, request: MessageExt) -> Iterator[Told]:
+    def check(self, request: MessageExt) -> Iterator[StepSpan]:
         """Enclose the answer to a check request, as part of the trace of its transaction."""
         attributes: dict[str, str | int] = {
             "messaging.system": "kafka",
@@ -76,4 +76,4 @@ class OpenTelemetryTracing(Tracing):
         with self._tracer.start_as_current_span(
             f"check {request.topic}", parent, SpanKind.CONSUMER, attributes
         ) as span:
-            yield _SpanTold(span)
+            yield _OpenTelemetrySpan(span)

@@ -1,4 +1,4 @@
-"""What a producer can be told, with RocketMQ's defaults where RocketMQ has the same."""
+"""The options of a producer, with RocketMQ's defaults where RocketMQ has the same."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class ProducerOptions:
         check_thread_pool_max_size: threads that answer checks.
         check_request_hold_max: checks that wait for a thread; reading pauses when it is full.
         check_session_timeout_ms: time after which others take over the checks of a process that
-            died without a word. Until then nobody of the group may be asked, so it is less than
+            died without a word. Until then its share of checks is not answered, so it is less than
             Kafka's 45 s; the brokers have a least value, as delivered 6 s.
         instance_name: names this process among those of its group, for as long as it is restarted
             (a pod's name, say). A successor of that name takes over its checks at once, without
@@ -64,7 +64,7 @@ class ProducerOptions:
         shutdown_timeout_ms: how long shutdown waits for what is running. Closing the connections
             takes some seconds more at most.
         start_timeout_ms: how long start waits for each answer of the brokers.
-        access_key: the account in whose name halves and ops are signed; empty for none. It is
+        access_key: the account that signs halves and ops; empty for none. It is
             needed where the pipeline has access control (docs/security.md).
         secret_key: the account's secret.
         born_host: the address that signed records state; empty for none.

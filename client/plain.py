@@ -19,7 +19,7 @@ from confluent_kafka import Message as KafkaMessage
 
 from checkback.client.broker_watch import BrokerWatch
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.listener import remark_of
+from checkback.client.listener import one_line
 from checkback.client.message import Message, MessageQueue
 from checkback.client.options import ProducerOptions
 from checkback.client.polled_producer import PolledProducer
@@ -112,7 +112,7 @@ class Timers:
 
 
 BY_KEY: Final = -1
-"""The queue id of a message whose key chooses the partition, as in every Kafka client."""
+"""The queue id where the key chooses the partition, as in every Kafka client."""
 PAUSE_BEFORE_TRY_MS: Final = 100
 """Clients learn a moment later that a leader has moved; without a pause all tries would be used
 up."""
@@ -170,7 +170,7 @@ class PlainSend:
         hand_over: gives a record for a queue to Kafka's producer; the try takes the report.
         after: runs an action after a number of milliseconds.
         budget: of all tries.
-        counters: told of each outcome.
+        counters: count each outcome.
         left_early: tells whether the broker of a try without a report is away, so that the try
             ends.
         done: takes the reports that have come.
@@ -236,7 +236,7 @@ class PlainSend:
             self._failed(None, KafkaError(KafkaError._STATE))  # it was closed meanwhile
         except Exception as error:
             # Whatever it is, the caller waits for it.
-            problem = remark_of(error)
+            problem = one_line(error)
             self._fail(self._error(problem, in_doubt=True) if self._is_doubtful else error)
         else:
             if self._tries < self.budget.tries_max:
@@ -260,7 +260,7 @@ class PlainSend:
         try:
             self.result.set_result(result)
         except InvalidStateError:
-            return  # the caller was told that the time is over, or cancelled
+            return  # its time is over, or the caller cancelled it
         self._let_go()
         self.counters.add(ClientEvent.SENT)
 
@@ -315,11 +315,11 @@ class PlainSender:
     """Sends plain messages through a Kafka producer that tries once.
 
     Args:
-        open_producer: opens it, given what hears of its connections.
+        open_producer: opens it, given the callback for errors of its connections.
         facts: knows the topics.
         new_id: makes message ids.
         options: time, tries, and how many may wait.
-        counters: told of each outcome.
+        counters: count each outcome.
     """
 
     def __init__(
@@ -516,7 +516,7 @@ class PlainSender:
 def _log_failure(done: Future[SendResult]) -> None:
     error = done.exception()
     if error is not None:
-        _log.warning("A one-way message was not sent: %s", remark_of(error))
+        _log.warning("A one-way message was not sent: %s", one_line(error))
 
 
 def plain_headers(message: Message, msg_id: str) -> Headers:

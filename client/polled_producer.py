@@ -29,7 +29,7 @@ class DeliveryReport(Protocol):
         """Take the report; called inside the poll."""
 
     def wake(self) -> None:
-        """Wake whoever waits; called after the poll."""
+        """Wake the waiter; called after the poll."""
 
     def wait(self, timeout_s: float) -> Any:
         """Wait for the report, at most this long; awaited in an event loop."""
@@ -73,7 +73,7 @@ class PolledProducer:
         open_producer: opens it.
         name: of the thread.
         sample: called after a poll with one of the records that it reported as stored.
-        pause_s: pause between two polls, where nobody waits for the reports.
+        pause_s: pause between two polls, where no caller waits for the reports.
     """
 
     def __init__(

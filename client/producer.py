@@ -23,7 +23,7 @@ from checkback.client.plain import PlainSender, plain_headers
 from checkback.client.queue_selection import MessageQueueSelector
 from checkback.client.results import SendResult
 from checkback.client.topic_facts import TopicFacts
-from checkback.client.validation import check_group, check_message, check_not_delayed
+from checkback.client.validation import require_group, require_message, require_not_delayed
 from checkback.protocol.errors import BrokerError, LifeCycleError, NotFoundError, PrerequisiteError
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.topics import TopicNames
@@ -45,7 +45,7 @@ def unique_ids() -> Callable[[], str]:
     return lambda: f"{bits(ID_BITS):032x}"
 
 
-class Running:
+class CallsInFlight:
     """A context manager that counts the threads inside it.
 
     Every message enters and leaves it, so it has no lock: a deque needs none. Only a shutdown
@@ -68,7 +68,7 @@ class Running:
         self._inside.pop()
 
     def wait_until_idle(self, timeout_s: float) -> int:
-        """Wait until nobody is inside, at most this long; return how many still are."""
+        """Wait until no call is left, at most this long; return how many are."""
         deadline_s = time.monotonic() + timeout_s
         while self._inside and time.monotonic() < deadline_s:
             time.sleep(LOOK_S)
@@ -105,14 +105,14 @@ class DefaultMQProducer:
     def __init__(
         self, producer_group: str, *, bootstrap_servers: str, **options: Unpack[ProducerKeywords]
     ) -> None:
-        check_group(producer_group)
+        require_group(producer_group)
         self.producer_group = producer_group
         self.options = ProducerOptions(**options)
         self.topics = TopicNames(self.options.topic_prefix)
         self.counters = Counters(self.options.on_event)
         client_id = f"{producer_group}@{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._clients = KafkaClients(bootstrap_servers, client_id, self.options)
-        self._running = Running()
+        self._running = CallsInFlight()
         self._state = ServiceState.CREATE_JUST
         self._state_lock = threading.Lock()
         self._process_id = os.getpid()
@@ -231,7 +231,7 @@ class DefaultMQProducer:
             InvalidMessageError: the message can't be sent as it is.
             LifeCycleError: not started, shut down, or forked.
             BrokerError: the topic does not exist, or this user may not describe it.
-            SendError: the message was not stored, or nobody knows: then the field ``in_doubt`` is
+            SendError: the message was not stored, or that is not known: then ``in_doubt`` is
                 true.
         """
         sender = self._ready(message)
@@ -280,7 +280,7 @@ class DefaultMQProducer:
         Raises:
             InvalidMessageError: the message can't be sent as it is, or the topic has no such queue.
             LifeCycleError: not started, shut down, or forked.
-            SendError: the message was not stored, or nobody knows (field ``in_doubt``).
+            SendError: the message was not stored, or that is not known (field ``in_doubt``).
         """
         sender = self._ready(message)
         with self._running:
@@ -303,8 +303,8 @@ class DefaultMQProducer:
     def _ready(self, message: Message) -> PlainSender:
         """Check the producer's state and the message; return the sender."""
         self._require_running()
-        check_message(message, self.topics, self.options.max_message_size)
-        check_not_delayed(message)
+        require_message(message, self.topics, self.options.max_message_size)
+        require_not_delayed(message)
         size = record_bytes_max(message.record_key(), message.body, plain_headers(message, ""))
         try:
             self._facts.check(message.topic, message, size)

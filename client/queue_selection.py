@@ -21,7 +21,7 @@ def choose_partition(
     faults: FaultTable | None = None,
     now_ms: float = 0,
 ) -> int:
-    """Return the partition whose turn it is, among those that are best to take.
+    """Return the next partition in turn, among those that are best to take.
 
     It keeps RocketMQ's order: partitions of available brokers come first, then those of reachable
     ones, in both cases without the broker of the last try, then all others. Partitions without a

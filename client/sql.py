@@ -97,7 +97,7 @@ class SqlTransactionLog(TransactionListener):
         Raises:
             ConfigurationError: the engine commits each statement by itself; nothing was written.
             Exception: what the local transaction or the commit raised. The answer is then unknown:
-                a commit whose confirmation was lost may have happened.
+                the commit may have happened although its confirmation was lost.
         """
         with self._engine.connect() as connection, connection.begin() as transaction:
             _require_transactions(connection)

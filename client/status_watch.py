@@ -1,4 +1,4 @@
-"""Remembers what the pipeline last told its clients: whether it refuses new transactions.
+"""Follows the pipeline's status: whether it refuses new transactions.
 
 The producer reads the status topic when it starts, and follows it: it learns of a change about a
 second after the pipeline's start. While the brokers do not answer, the last known status counts.
@@ -22,7 +22,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from checkback.client.listener import remark_of
+from checkback.client.listener import one_line
 from checkback.protocol.errors import SendError
 from checkback.protocol.records import PipelineStatus
 
@@ -81,7 +81,7 @@ class StatusWatch:
         try:
             self._read_to_end(consumer, deadline_s)
         except KafkaException as error:
-            _log.info("The pipeline's status is not known: %s", remark_of(error))
+            _log.info("The pipeline's status is not known: %s", one_line(error))
 
     def _read_to_end(self, consumer: Consumer, deadline_s: float) -> None:
         # Assigned first: whatever the brokers answer next, the thread follows the topic from now

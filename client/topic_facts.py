@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.client.listener import remark_of
+from checkback.client.listener import one_line
 from checkback.client.message import Message
 from checkback.client.send_errors import error_of
 from checkback.protocol.errors import BrokerError, InvalidMessageError, NotFoundError
@@ -32,7 +32,7 @@ LIMITS_KEPT_S: Final = 60.0
 each topic are nothing to the brokers, and a half whose topic is gone is refused after its commit.
 """
 UNSEEN_KEPT_S: Final = 30.0
-"""How long nobody asks again about a topic that can't be asked about (no right to)."""
+"""How long before asking again about a topic that this user may not describe."""
 UNASKED: Final = (None, None)
 SECOND_LOOK_S: Final = 0.3
 """A topic that was created a moment ago is not known to every broker yet."""
@@ -144,7 +144,7 @@ class TopicFacts:
         self._in_background(name, self._ask)
 
     def check(self, topic: str, message: Message, size: int) -> None:
-        """Refuse a message whose record is larger than a topic takes, or that has no topic.
+        """Refuse a message that makes a larger record than its topic takes, or has no topic.
 
         A topic that can't be asked (no right to describe it, no answer) counts as one without a
         limit: then the broker's own refusal says it later.
@@ -197,7 +197,7 @@ class TopicFacts:
                 self._learning.pop(topic, None)
                 raise
             except BrokerError as error:
-                _log.info("Nothing new is known of %s: %s", topic, remark_of(error))
+                _log.info("Nothing new is known of %s: %s", topic, one_line(error))
                 kept_s = UNSEEN_KEPT_S
             else:
                 limit, kept_s = self._ask_limit(topic), LIMITS_KEPT_S
@@ -215,7 +215,7 @@ class TopicFacts:
             try:
                 ask(name)
             except (BrokerError, NotFoundError) as error:
-                _log.info("Nothing new could be learned of %s: %s", name, remark_of(error))
+                _log.info("Nothing new could be learned of %s: %s", name, one_line(error))
             finally:
                 self._asking.discard((name, ask))
 
@@ -258,7 +258,7 @@ class TopicFacts:
             found = described[asked].result(self._timeout_s)
             return int(found["max.message.bytes"].value)
         except (KafkaException, TimeoutError, KeyError, TypeError, ValueError) as error:
-            _log.info("The record limit of %s is not known: %s", name, remark_of(error))
+            _log.info("The record limit of %s is not known: %s", name, one_line(error))
             return None
 
 

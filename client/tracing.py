@@ -22,7 +22,7 @@ class TracedStep(StrEnum):
     OP = "op"
 
 
-class Told(Protocol):
+class StepSpan(Protocol):
     """Receives how a step ended."""
 
     def ended(self, state: LocalTransactionState, error: Exception | None) -> None:
@@ -30,7 +30,7 @@ class Told(Protocol):
 
 
 class Tracing(ABC):
-    """What a producer tells; blocks may be entered in several threads at once.
+    """The steps of a producer as context managers, which several threads may enter at once.
 
     What a block raises ends the call of the sender. If the local transaction has run by then, no
     op is sent, and a check asks for the outcome.
@@ -41,31 +41,31 @@ class Tracing(ABC):
         """Enclose a transaction; yield the message to send, with the trace in its properties."""
 
     @abstractmethod
-    def step(self, step: TracedStep, message: Message) -> AbstractContextManager[Told]:
+    def step(self, step: TracedStep, message: Message) -> AbstractContextManager[StepSpan]:
         """Enclose a step of the transaction that encloses it."""
 
     @abstractmethod
-    def check(self, request: MessageExt) -> AbstractContextManager[Told]:
+    def check(self, request: MessageExt) -> AbstractContextManager[StepSpan]:
         """Enclose the answer to a check request; the request has the half's properties."""
 
 
-class _ToldToNobody:
+class _NoSpan:
     def ended(self, state: LocalTransactionState, error: Exception | None) -> None:
         """Do nothing."""
 
 
 class _Untraced(Tracing):
-    """Tells nobody."""
+    """Does nothing."""
 
     def transaction(self, message: Message) -> AbstractContextManager[Message]:
         return nullcontext(message)
 
-    def step(self, step: TracedStep, message: Message) -> AbstractContextManager[Told]:  # noqa: ARG002
-        return _NOBODY
+    def step(self, step: TracedStep, message: Message) -> AbstractContextManager[StepSpan]:  # noqa: ARG002
+        return _NO_SPAN
 
-    def check(self, request: MessageExt) -> AbstractContextManager[Told]:  # noqa: ARG002
-        return _NOBODY
+    def check(self, request: MessageExt) -> AbstractContextManager[StepSpan]:  # noqa: ARG002
+        return _NO_SPAN
 
 
-_NOBODY: Final[AbstractContextManager[Told]] = nullcontext(_ToldToNobody())
+_NO_SPAN: Final[AbstractContextManager[StepSpan]] = nullcontext(_NoSpan())
 UNTRACED: Final[Tracing] = _Untraced()

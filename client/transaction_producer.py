@@ -15,14 +15,14 @@ from checkback.client.check_answer import CheckAnswers
 from checkback.client.check_service import CheckService
 from checkback.client.check_topic import create_check_topic, require_half_and_op, topic_exists
 from checkback.client.counters import ClientEvent
-from checkback.client.half import ID_AT, Doubts, Half
+from checkback.client.half import ID_AT, Half, InDoubtIds
 from checkback.client.half_producer import AwaitReport, HalfProducer
 from checkback.client.listener import (
     EVENTS_BY_STATE,
     CallbackResult,
     LocalTransactionState,
     TransactionListener,
-    remark_of,
+    one_line,
     result_of,
 )
 from checkback.client.message import Message, MessageQueue
@@ -36,11 +36,11 @@ from checkback.client.tracing import UNTRACED, TracedStep
 from checkback.client.validation import (
     IMMUNITY_TIME_MAX_S,
     asks_for_delay,
-    check_content,
-    check_listener,
-    check_message_class,
-    check_timers,
-    check_topic,
+    require_content,
+    require_listener,
+    require_message_class,
+    require_no_timers,
+    require_topic,
 )
 from checkback.metrics.log_lines import facts
 from checkback.protocol import properties as names
@@ -57,7 +57,7 @@ IMMUNITY_BYTES: Final = len(str(IMMUNITY_TIME_MAX_S))
 TEMPLATES_MAX: Final = 10_000
 """Number of topics and queues whose headers are kept; for others they are made for each message."""
 
-NOT_RUN = CallbackResult(
+HALF_NOT_SAFE = CallbackResult(
     LocalTransactionState.ROLLBACK_MESSAGE,
     "the half was not safely stored, the local transaction did not run",
 )
@@ -102,7 +102,7 @@ class TransactionMQProducer(DefaultMQProducer):
         **options: Unpack[ProducerKeywords],
     ) -> None:
         super().__init__(producer_group, bootstrap_servers=bootstrap_servers, **options)
-        check_listener(transaction_listener)
+        require_listener(transaction_listener)
         self.transaction_listener = transaction_listener
         self._tracing = self.options.tracing or UNTRACED
         self._clock = BrokerClock()
@@ -129,7 +129,7 @@ class TransactionMQProducer(DefaultMQProducer):
             InvalidMessageError: the message can't be sent as it is; nothing was sent.
             NotFoundError: its topic does not exist; nothing was sent.
             LifeCycleError: not started, shut down, or forked.
-            SendError: the half was not stored, or nobody knows (field ``in_doubt``), or the
+            SendError: the half was not stored, or that is not known (``in_doubt``), or the
                 pipeline refuses new transactions; the local transaction did not run.
         """
         self._require_running()
@@ -180,14 +180,14 @@ class TransactionMQProducer(DefaultMQProducer):
                     self._halves.doubt(half)
                     raise
             self.counters.add(ClientEvent.SENT)
-            outcome = NOT_RUN
+            outcome = HALF_NOT_SAFE
             if half.status is SendStatus.SEND_OK:
-                with self._tracing.step(TracedStep.LOCAL_TRANSACTION, half.message) as told:
+                with self._tracing.step(TracedStep.LOCAL_TRANSACTION, half.message) as span:
                     try:
                         outcome = result_of((yield RunListener(half.message, arg)))
                     except Exception as error:
                         outcome = self._failed_listener(half, error)
-                    told.ended(outcome.state, outcome.exception)
+                    span.ended(outcome.state, outcome.exception)
             with self._tracing.step(TracedStep.OP, half.message):
                 self._end(half, outcome)
             return self._result(half, outcome)
@@ -199,33 +199,32 @@ class TransactionMQProducer(DefaultMQProducer):
             InvalidMessageError: it can't be sent as it is.
             SendError: the pipeline refuses new transactions.
         """
-        check_message_class(message)
+        require_message_class(message)
         if self._status is not None:
             self._status.require_accepting()
-        check_content(message, self.options.max_message_size)
+        require_content(message, self.options.max_message_size)
         if (message.topic, message.queue_id) not in self._templates:
-            check_topic(message.topic, self.topics)
+            require_topic(message.topic, self.topics)
         if message.delay_time_level or message.properties:
             return self._without_delay(message)
         return message
 
     def _open(self) -> None:
         self._facts.start()
-        # Checked first: with a wrong prefix the producer would leave a check topic that nobody
-        # reads.
+        # First: with a wrong prefix the producer would leave a check topic that no one reads.
         require_half_and_op(self._facts, self.topics)
         self._facts.prepare(self.topics.half)
         self._create_check_topic()
         servers, timeout_s = self._clients.bootstrap_servers, self.options.start_timeout_ms / 1000
         has_status = topic_exists(self._facts.admin, self.topics.status, servers, timeout_s)
-        doubts = Doubts()
-        self._open_senders(doubts)
+        in_doubt = InDoubtIds()
+        self._open_senders(in_doubt)
         self._status = self._new_status_watch() if has_status else None
-        self._checks = self._new_check_service(doubts)
+        self._checks = self._new_check_service(in_doubt)
         self._closers.append(lambda left_s: self._checks.close(left_s()))
         self._checks.start()
 
-    def _open_senders(self, doubts: Doubts) -> None:
+    def _open_senders(self, in_doubt: InDoubtIds) -> None:
         """Open what sends halves and ops."""
         options = self.options
         self._templates: dict[tuple[str, int | None], tuple[Headers, int]] = {}
@@ -237,7 +236,7 @@ class TransactionMQProducer(DefaultMQProducer):
             self._clients.half_producer,
             self.topics.half,
             self._facts,
-            doubts,
+            in_doubt,
             self.counters,
             self._clock,
             budget_ms=options.send_msg_timeout_ms,
@@ -283,11 +282,11 @@ class TransactionMQProducer(DefaultMQProducer):
         watch.start(self.options.start_timeout_ms / 1000)
         return watch
 
-    def _new_check_service(self, doubts: Doubts) -> CheckService:
+    def _new_check_service(self, in_doubt: InDoubtIds) -> CheckService:
         answers = CheckAnswers(
             listener=self.transaction_listener,
             producer_group=self.producer_group,
-            doubts=doubts,
+            in_doubt=in_doubt,
             ops=self._ops,
             counters=self.counters,
             clock=self._clock,
@@ -349,7 +348,7 @@ class TransactionMQProducer(DefaultMQProducer):
         Raises:
             InvalidMessageError: it has a timer property.
         """
-        check_timers(message)
+        require_no_timers(message)
         if not asks_for_delay(message):
             return message
         properties = dict(message.properties)
@@ -365,7 +364,7 @@ class TransactionMQProducer(DefaultMQProducer):
             "The local transaction of %s failed; a check will ask how it ended",
             transaction_id, exc_info=error, extra=facts(transaction_id=transaction_id),
         )  # fmt: skip
-        return CallbackResult(LocalTransactionState.UNKNOW, remark_of(error), error)
+        return CallbackResult(LocalTransactionState.UNKNOW, one_line(error), error)
 
     def _end(self, half: Half, outcome: CallbackResult) -> None:
         """Send the op one-way, if the local transaction ran."""

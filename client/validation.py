@@ -29,7 +29,7 @@ IMMUNITY_TIME_MAX_S: Final = 31_536_000
 """A year. A larger number was meant in milliseconds, and its half would never be asked about."""
 
 
-def check_group(group: str) -> None:
+def require_group(group: str) -> None:
     """Refuse a producer group that RocketMQ refuses or that makes no topic name.
 
     Raises:
@@ -42,18 +42,18 @@ def check_group(group: str) -> None:
         raise ConfigurationError(problem, remedy="Name the group.", producer_group=group)
 
 
-def check_message(message: Message, topics: TopicNames, max_message_size: int) -> None:
+def require_message(message: Message, topics: TopicNames, max_message_size: int) -> None:
     """Refuse a message that can't be sent as it is, whether in a transaction or plainly.
 
     Raises:
         InvalidMessageError: says which limit the message breaks.
     """
-    check_message_class(message)
-    check_topic(message.topic, topics)
-    check_content(message, max_message_size)
+    require_message_class(message)
+    require_topic(message.topic, topics)
+    require_content(message, max_message_size)
 
 
-def check_message_class(message: Message) -> None:
+def require_message_class(message: Message) -> None:
     """Refuse what is no message, or has no text as its topic.
 
     Raises:
@@ -69,7 +69,7 @@ def check_message_class(message: Message) -> None:
         raise InvalidMessageError(f"The topic is a {type(topic).__name__}, not a text.")
 
 
-def check_listener(listener: object) -> None:
+def require_listener(listener: object) -> None:
     """Refuse what can't run local transactions and answer checks.
 
     Raises:
@@ -83,12 +83,12 @@ def check_listener(listener: object) -> None:
     methods = listener.execute_local_transaction, listener.check_local_transaction
     if any(map(iscoroutinefunction, methods)):
         raise ConfigurationError(
-            f"Methods of {type(listener).__name__} are coroutines, which nobody would await.",
+            f"Methods of {type(listener).__name__} are coroutines, which would never be awaited.",
             remedy="Use AsyncTransactionMQProducer and AsyncTransactionListener.",
         )
 
 
-def check_content(message: Message, max_message_size: int) -> None:
+def require_content(message: Message, max_message_size: int) -> None:
     """Refuse a message that can't be sent as it is, whatever its topic.
 
     Raises:
@@ -104,7 +104,7 @@ def check_content(message: Message, max_message_size: int) -> None:
         _check_queue_id(message.queue_id)
 
 
-def check_topic(topic: str, topics: TopicNames) -> None:
+def require_topic(topic: str, topics: TopicNames) -> None:
     """Refuse a topic that no application may send to.
 
     Raises:
@@ -124,20 +124,20 @@ def asks_for_delay(message: Message) -> bool:
     return message.delay_time_level != 0 or names.DELAY in message.properties
 
 
-def check_not_delayed(message: Message) -> None:
+def require_not_delayed(message: Message) -> None:
     """Refuse a plain message that asks for a delay: Kafka delivers at once.
 
     Raises:
         InvalidMessageError: it has a delay level or a timer property.
     """
-    check_timers(message)
+    require_no_timers(message)
     if asks_for_delay(message):
         raise InvalidMessageError(
             "A delay level can't be honoured.", remedy="Take it off: Kafka delivers at once."
         )
 
 
-def check_timers(message: Message) -> None:
+def require_no_timers(message: Message) -> None:
     """Refuse timer properties (RocketMQ lost such messages of transactions: #9923, #9924).
 
     Raises:

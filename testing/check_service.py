@@ -19,7 +19,7 @@ from checkback.client.listener import (
     run_listener,
 )
 from checkback.client.message import Message
-from checkback.client.validation import check_group, check_message, check_timers
+from checkback.client.validation import require_group, require_message, require_no_timers
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import Headers
@@ -124,7 +124,7 @@ class FakeCheckService:
     def __init__(
         self, listener: TransactionListener, group: str = "group", check_max: int | None = None
     ) -> None:
-        check_group(group)
+        require_group(group)
         self.listener = listener
         self.group = group
         self.check_max = Settings().check_max if check_max is None else check_max
@@ -148,8 +148,8 @@ class FakeCheckService:
         Raises:
             InvalidMessageError: a producer would refuse the message.
         """
-        check_message(message, TopicNames(), Settings().max_message_bytes)
-        check_timers(message)
+        require_message(message, TopicNames(), Settings().max_message_bytes)
+        require_no_timers(message)
         kept = {name: text for name, text in message.properties.items() if name != names.DELAY}
         sent = replace(
             message, properties=kept, delay_time_level=0, transaction_id=uuid.uuid4().hex

@@ -13,7 +13,7 @@ from tests.integration.bad_records import RawName
 from tests.integration.running import Topics
 
 Stored = Callable[[Record, int], None]
-"""Told of each record that is stored, with its offset."""
+"""StepSpan of each record that is stored, with its offset."""
 Prepare = Callable[[Record], None]
 """Done with each record right before it is written."""
 RAW = "raw"

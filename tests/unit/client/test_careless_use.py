@@ -20,7 +20,7 @@ from checkback.client import (
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.counters import Counters
-from checkback.client.half import Doubts
+from checkback.client.half import InDoubtIds
 from checkback.protocol import properties as names
 from checkback.protocol.errors import InvalidMessageError
 
@@ -74,7 +74,7 @@ def test_a_listener_that_writes_over_a_check_changes_no_answer() -> None:
 
     ops: Any = SimpleNamespace(send_confirmed=confirm)
     answers = CheckAnswers(
-        listener=Scribbling(), producer_group="g", doubts=Doubts(), ops=ops,
+        listener=Scribbling(), producer_group="g", in_doubt=InDoubtIds(), ops=ops,
         counters=Counters(), clock=BrokerClock(), try_timeout_s=1, stopping=threading.Event(),
     )  # fmt: skip
     request = MessageExt("paid", b"x", transaction_id="u", half_queue=1, queue_offset=7)

@@ -14,7 +14,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaExceptio
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.check_answer import CheckAnswers
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.half import Doubts
+from checkback.client.half import InDoubtIds
 from checkback.client.half_producer import HalfProducer
 from checkback.client.listener import LocalTransactionState
 from checkback.client.op_producer import OpProducer
@@ -78,10 +78,10 @@ class Stage:
         facts: Any = SimpleNamespace(
             topic=lambda _: TopicLeaders({0: 1}, (0,), float("inf")), refresh=lambda _: None
         )
-        clock, doubts, counters = BrokerClock(), Doubts(), Counters()
+        clock, in_doubt, counters = BrokerClock(), InDoubtIds(), Counters()
         self.counters = counters
         halves = HalfProducer(
-            lambda _: next(opened), "half", facts, doubts, counters, clock,
+            lambda _: next(opened), "half", facts, in_doubt, counters, clock,
             budget_ms=5_000, tries_max=1, avoid_faults=False,
         )  # fmt: skip
         plain: Any = lambda *_: Kafka()  # noqa: E731
@@ -92,7 +92,7 @@ class Stage:
         self.answers = CheckAnswers(
             listener=listener,
             producer_group="g",
-            doubts=doubts,
+            in_doubt=in_doubt,
             ops=ops,
             counters=counters,
             clock=clock,

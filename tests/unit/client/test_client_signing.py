@@ -14,7 +14,7 @@ from tests.unit.client.producer_playing import store
 from checkback.client import LocalTransactionState
 from checkback.client.broker_clock import BrokerClock, steady_ms
 from checkback.client.counters import Counters
-from checkback.client.half import Doubts, Half
+from checkback.client.half import Half, InDoubtIds
 from checkback.client.half_producer import HalfProducer
 from checkback.client.message import Message
 from checkback.client.op_producer import OpProducer
@@ -66,7 +66,7 @@ def test_a_half_is_signed_as_it_is_sent() -> None:
     kafka: Any = Producer()
     facts: Any = SimpleNamespace(topic=lambda _: TopicLeaders({0: 1}, (0,), 0.0))
     producer = HalfProducer(
-        lambda _: kafka, "half", facts, Doubts(), Counters(), BrokerClock(),
+        lambda _: kafka, "half", facts, InDoubtIds(), Counters(), BrokerClock(),
         budget_ms=5_000, tries_max=1, avoid_faults=False, signer=SIGNER,
     )  # fmt: skip
     headers = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={})
@@ -91,10 +91,10 @@ class Guarded:
         at_broker.timestamp = lambda: (TIMESTAMP_LOG_APPEND_TIME, self.BROKERS_MS)
         kafka.stored = at_broker
         facts: Any = SimpleNamespace(topic=lambda _: TopicLeaders({0: 1}, (0,), 0.0))
-        self.doubts, clock = Doubts(), BrokerClock()
+        self.in_doubt, clock = InDoubtIds(), BrokerClock()
         signer = replace(SIGNER, now_ms=lambda: clock.now_ms(steady_ms(), 0))
         self.producer = HalfProducer(
-            lambda _: kafka, "half", facts, self.doubts, Counters(), clock,
+            lambda _: kafka, "half", facts, self.in_doubt, Counters(), clock,
             budget_ms=5_000, tries_max=tries_max, avoid_faults=False, signer=signer,
         )  # fmt: skip
 
@@ -130,7 +130,7 @@ def test_a_half_that_was_signed_by_a_wrong_clock_is_sent_again_by_the_brokers() 
 
     assert world.signed() == [("first", -60), ("second", 0)]
     assert half.message.transaction_id == "second"
-    assert ["first" in world.doubts, "second" in world.doubts] == [True, False]
+    assert ["first" in world.in_doubt, "second" in world.in_doubt] == [True, False]
 
 
 def test_with_no_try_left_its_local_transaction_does_not_run() -> None:
@@ -140,7 +140,7 @@ def test_with_no_try_left_its_local_transaction_does_not_run() -> None:
         world.store()
 
     assert raised.value.fields == {"in_doubt": True, "transaction_id": "first"}
-    assert "first" in world.doubts
+    assert "first" in world.in_doubt
 
 
 @pytest.mark.parametrize("is_confirmed", [False, True])

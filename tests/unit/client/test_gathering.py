@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from checkback.client import half_producer
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.counters import Counters
-from checkback.client.half import Doubts, Half
+from checkback.client.half import Half, InDoubtIds
 from checkback.client.half_producer import HalfProducer
 from checkback.client.kafka_clients import KafkaClients
 from checkback.client.message import Message
@@ -58,7 +58,7 @@ class World:
             topic=lambda _: TopicLeaders({0: 1, 1: 1}, (0, 1), 0.0), refresh=lambda _: None
         )
         self.producer = HalfProducer(
-            lambda _: self._opened(self.at_once), "half", facts, Doubts(), Counters(),
+            lambda _: self._opened(self.at_once), "half", facts, InDoubtIds(), Counters(),
             BrokerClock(), budget_ms=5_000, tries_max=3, avoid_faults=False,
             open_gathering=opens or (lambda _: self._opened(self.gathering)),
         )  # fmt: skip
@@ -87,7 +87,7 @@ def fail(report: Any, tries: Iterator[Any]) -> None:
 
 @pytest.fixture(autouse=True)
 def two_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half_producer, "MANY", 2)
+    monkeypatch.setattr(half_producer, "GATHER_FROM_IN_FLIGHT", 2)
 
 
 def test_one_half_goes_at_once_and_one_of_many_is_gathered() -> None:

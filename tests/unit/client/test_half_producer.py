@@ -13,7 +13,7 @@ from tests.unit.client.producer_playing import store
 
 from checkback.client.broker_clock import BrokerClock
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.half import Doubts, Half
+from checkback.client.half import Half, InDoubtIds
 from checkback.client.half_producer import HalfProducer
 from checkback.client.message import Message
 from checkback.client.results import SendStatus
@@ -96,14 +96,14 @@ class World:
 
     def __init__(self, *answers: object, budget_ms: int = 5_000, tries_max: int = 3) -> None:
         self.kafka = Kafka(*answers)
-        self.doubts = Doubts()
+        self.in_doubt = InDoubtIds()
         self.counters = Counters()
         facts: Any = SimpleNamespace(
             topic=lambda _: TopicLeaders({0: 1, 1: 2, 2: 3}, (0, 1, 2), 0.0), refresh=lambda _: None
         )
         self.ids = (f"id-{number}" for number in range(9))
         self.producer = HalfProducer(
-            self.kafka.open, "half", facts, self.doubts, self.counters, BrokerClock(),
+            self.kafka.open, "half", facts, self.in_doubt, self.counters, BrokerClock(),
             budget_ms=budget_ms, tries_max=tries_max, avoid_faults=False,
         )  # fmt: skip
         self.budget_s = budget_ms / 1000
@@ -126,7 +126,7 @@ def test_a_stored_half_knows_where_it_is() -> None:
     world = World()
     halves = [world.store() for _ in range(3)]
     assert [(half.partition, half.offset) for half in halves] == [(0, 40), (1, 41), (2, 42)]
-    assert len(world.doubts) == 0
+    assert len(world.in_doubt) == 0
 
 
 def test_too_few_replicas_send_it_elsewhere_under_another_id() -> None:
@@ -135,7 +135,7 @@ def test_too_few_replicas_send_it_elsewhere_under_another_id() -> None:
     assert sorted(partition for partition, _ in world.kafka.sent) == [0, 1, 2]
     assert [name for _, name in world.kafka.sent] == ["id-0", "id-1", "id-2"]
     assert half.message.transaction_id == "id-2"
-    assert [f"id-{number}" in world.doubts for number in range(3)] == [True, True, False]
+    assert [f"id-{number}" in world.in_doubt for number in range(3)] == [True, True, False]
     assert world.counters.snapshot()[ClientEvent.SEND_RETRIED] == 2
 
 
@@ -159,7 +159,7 @@ def test_a_half_with_a_key_stays_on_its_partition_and_ends_in_doubt() -> None:
     with pytest.raises(SendError) as failure:
         world.store(key=b"k")
     assert failure.value.fields == {"in_doubt": True, "transaction_id": "id-0"}
-    assert "id-0" in world.doubts
+    assert "id-0" in world.in_doubt
     assert [partition for partition, _ in world.kafka.sent] == [-1]
 
 
@@ -169,14 +169,14 @@ def test_a_refusal_is_certain_and_not_tried_again() -> None:
         world.store()
     assert failure.value.fields["in_doubt"] is False
     assert len(world.kafka.sent) == 1
-    assert len(world.doubts) == 0
+    assert len(world.in_doubt) == 0
 
 
 def test_a_broker_that_is_away_is_left_before_the_time_is_over() -> None:
     world = World(AWAY, budget_ms=1_000)
     half = world.store()
     assert half.partition != 0
-    assert "id-0" in world.doubts
+    assert "id-0" in world.in_doubt
     assert 0 not in {world.store().partition for _ in range(6)}
 
 
@@ -192,7 +192,7 @@ def test_what_only_the_leader_has_is_a_status_and_a_doubt() -> None:
     world = World(KafkaError(KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
     half = world.store()
     assert (half.status, half.offset) == (SendStatus.SLAVE_NOT_AVAILABLE, -1)
-    assert "id-0" in world.doubts
+    assert "id-0" in world.in_doubt
 
 
 @pytest.mark.parametrize("error", [BufferError("queue full"), RuntimeError("closed")])

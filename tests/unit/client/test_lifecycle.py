@@ -102,7 +102,7 @@ def test_a_shutdown_that_is_interrupted_leaves_nothing_open(
         monkeypatch.undo()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("checkback.client.producer.Running.wait_until_idle", interrupt)
+    monkeypatch.setattr("checkback.client.producer.CallsInFlight.wait_until_idle", interrupt)
     with pytest.raises(KeyboardInterrupt):
         producer.shutdown()
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from checkback.client.asyncio_producer import Inbox
+from checkback.client.asyncio_producer import EventLoopReports
 from checkback.client.check_topic import require_half_and_op
 from checkback.client.counters import ClientEvent, Counters
 from checkback.client.listener import LocalTransactionState
@@ -94,9 +94,9 @@ def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
 
 def test_reports_of_several_threads_all_arrive() -> None:
     async def run() -> None:
-        inbox = Inbox(asyncio.get_running_loop())
+        loop_reports = EventLoopReports(asyncio.get_running_loop())
         done: deque[Any] = deque()
-        reports = [inbox.report(done) for _ in range(4_000)]
+        reports = [loop_reports.report(done) for _ in range(4_000)]
         waits = [asyncio.ensure_future(report.wait(60)) for report in reports]
         await asyncio.sleep(0)
 
@@ -114,20 +114,20 @@ def test_coroutines_are_woken_by_one_call_into_their_loop(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def run() -> int:
-        inbox = Inbox(asyncio.get_running_loop())
+        loop_reports = EventLoopReports(asyncio.get_running_loop())
         done: deque[Any] = deque()
-        reports = [inbox.report(done) for _ in range(5)]
+        reports = [loop_reports.report(done) for _ in range(5)]
         waits = [asyncio.ensure_future(report.wait(10)) for report in reports]
         await asyncio.sleep(0)
         calls = 0
-        call = inbox.loop.call_soon_threadsafe
+        call = loop_reports.loop.call_soon_threadsafe
 
         def counted(*arguments: Any) -> Any:
             nonlocal calls
             calls += 1
             return call(*arguments)
 
-        monkeypatch.setattr(inbox.loop, "call_soon_threadsafe", counted)
+        monkeypatch.setattr(loop_reports.loop, "call_soon_threadsafe", counted)
         for report in reports:
             report(None, STORED)
             report.wake()
@@ -139,12 +139,12 @@ def test_coroutines_are_woken_by_one_call_into_their_loop(
 
 def test_a_coroutine_may_wait_a_second_time() -> None:
     async def run() -> Any:
-        inbox = Inbox(asyncio.get_running_loop())
-        report = inbox.report(deque())
+        loop_reports = EventLoopReports(asyncio.get_running_loop())
+        report = loop_reports.report(deque())
         await report.wait(0.001)
         assert report.message is None
         report(None, STORED)
-        inbox.loop.call_later(0.001, report.wake)
+        loop_reports.loop.call_later(0.001, report.wake)
         await report.wait(10)
         return report.message
 

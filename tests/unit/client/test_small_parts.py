@@ -12,11 +12,11 @@ from checkback.client.broker_clock import BrokerClock
 from checkback.client.broker_watch import BrokerWatch
 from checkback.client.check_request import read_check_request
 from checkback.client.counters import ClientEvent, Counters
-from checkback.client.half import Doubts
+from checkback.client.half import InDoubtIds
 from checkback.client.listener import (
     REMARK_LENGTH_MAX,
     LocalTransactionState,
-    remark_of,
+    one_line,
     result_of,
     run_listener,
 )
@@ -106,7 +106,7 @@ def test_a_number_is_no_state() -> None:
 
 
 def test_a_remark_is_one_short_line() -> None:
-    remark = remark_of(ValueError("a\nb " + "x" * 5_000))
+    remark = one_line(ValueError("a\nb " + "x" * 5_000))
     assert remark.startswith("ValueError: a b x")
     assert len(remark) == REMARK_LENGTH_MAX
 
@@ -167,7 +167,7 @@ def test_the_brokers_number_is_read_from_librdkafkas_error() -> None:
 
 def test_doubts_forget_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half_module, "HELD_MAX", 2)
-    held = Doubts()
+    held = InDoubtIds()
     for name in ("a", "b", "c"):
         held.add(name)
     assert [name in held for name in ("a", "b", "c")] == [False, True, True]
@@ -232,5 +232,5 @@ def test_any_exception_makes_a_remark_that_can_be_sent() -> None:
         def __str__(self) -> str:
             raise RuntimeError
 
-    assert remark_of(ValueError("\udcff")) == "ValueError: ?"
-    assert remark_of(MuteError()) == "MuteError: its text can't be made"
+    assert one_line(ValueError("\udcff")) == "ValueError: ?"
+    assert one_line(MuteError()) == "MuteError: its text can't be made"

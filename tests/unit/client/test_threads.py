@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 from checkback.client.check_pool import CheckPool
 from checkback.client.plain import Timers
-from checkback.client.producer import Running
+from checkback.client.producer import CallsInFlight
 
 
 def test_a_pool_waits_for_what_runs_and_says_what_it_left() -> None:
@@ -59,7 +59,7 @@ def test_a_failing_action_stops_no_other() -> None:
 
 
 def test_what_runs_is_waited_for_and_counted() -> None:
-    running = Running()
+    running = CallsInFlight()
     assert running.wait_until_idle(0) == 0
     with running:
         assert running.wait_until_idle(0) == 1

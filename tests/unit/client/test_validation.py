@@ -10,10 +10,10 @@ from checkback.client.message import Message
 from checkback.client.validation import (
     PROPERTIES_BYTES_MAX,
     asks_for_delay,
-    check_group,
-    check_message,
-    check_not_delayed,
-    check_timers,
+    require_group,
+    require_message,
+    require_no_timers,
+    require_not_delayed,
 )
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
 from checkback.protocol.topics import TopicNames
@@ -22,12 +22,12 @@ NAMES = TopicNames("p-")
 
 
 def check(message: Message) -> None:
-    check_message(message, NAMES, max_message_size=10)
+    require_message(message, NAMES, max_message_size=10)
 
 
 @pytest.mark.parametrize("group", ["g", "a-b_c.d", "x" * 120])
 def test_usable_groups(group: str) -> None:
-    check_group(group)
+    require_group(group)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_usable_groups(group: str) -> None:
 )  # fmt: skip
 def test_refused_groups(group: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
-        check_group(group)
+        require_group(group)
 
 
 @pytest.mark.parametrize("topic", ["t", "orders.paid", "x" * 127])
@@ -133,7 +133,7 @@ def test_impossible_queues_are_refused(queue_id: int) -> None:
 @pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
 def test_timers_are_refused_by_name(name: str) -> None:
     with pytest.raises(InvalidMessageError, match=f"{name} can't be honoured"):
-        check_timers(Message("t", b"x", properties={name: "1"}))
+        require_no_timers(Message("t", b"x", properties={name: "1"}))
 
 
 def test_a_delay_is_dropped_from_a_transaction_and_refused_for_a_plain_message() -> None:
@@ -143,7 +143,7 @@ def test_a_delay_is_dropped_from_a_transaction_and_refused_for_a_plain_message()
     ):
         assert asks_for_delay(delayed)
         with pytest.raises(InvalidMessageError, match="can't be honoured"):
-            check_not_delayed(delayed)
+            require_not_delayed(delayed)
     assert not asks_for_delay(Message("t", b"x"))
 
 
@@ -169,4 +169,4 @@ def test_a_name_that_librdkafka_would_cut_into_one_of_the_systems_is_refused() -
 
 def test_a_group_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="is a bytes, not a text"):
-        check_group(b"g")  # type: ignore[arg-type]
+        require_group(b"g")  # type: ignore[arg-type]
