@@ -17,7 +17,7 @@ from checkback.testing import Topics, wait_until
 
 README = Path(__file__).parents[2] / "README.md"
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-COMMITTED = "        return LocalTransactionState.COMMIT_MESSAGE\n\n    def check"
+COMMITTED = "        return State.COMMIT_MESSAGE if is_new"
 PRINT = "    print("
 
 

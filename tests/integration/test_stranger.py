@@ -27,15 +27,10 @@ class Stranger:
         self.folder = folder
         self._port = str(free_ports(1)[0])
 
-    def blocks(self, section: str, language: str) -> list[str]:
-        """Return the blocks of one language in a section."""
-        _, _, rest = README.partition(f"\n## {section}\n")
-        text = rest.partition("\n## ")[0].replace("9092", self._port)
+    def blocks(self, language: str) -> list[str]:
+        """Return the blocks of one language."""
+        text = README.replace("9092", self._port)
         return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-    def commands(self, section: str) -> list[str]:
-        """Return the command lines of a section."""
-        return [line for block in self.blocks(section, "sh") for line in block.splitlines()]
 
     def start(self, line: str) -> subprocess.Popen[str]:
         """Start one command line as it stands."""
@@ -69,11 +64,11 @@ def stranger(tmp_path: Path) -> Iterator[Stranger]:
 
 
 def test_readme_alone_leads_to_a_message_in_a_consumer(stranger: Stranger) -> None:
-    (settings,) = stranger.blocks("Run the pipeline", "toml")
+    (settings,) = stranger.blocks("toml")
     (stranger.folder / "checkback.toml").write_text(settings, "utf-8")
-    *before, run = stranger.commands("Run the pipeline")
-    (order,) = stranger.blocks("Send", "python")
-    (consumer,) = stranger.blocks("Receive", "python")
+    _install, commands = stranger.blocks("sh")
+    *before, run = commands.splitlines()
+    order, consumer = stranger.blocks("python")
 
     for line in before:
         stranger.run(line)

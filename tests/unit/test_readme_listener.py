@@ -24,6 +24,13 @@ def listener_in_readme() -> TransactionListener:
     return listener
 
 
+def test_a_reader_sees_the_client_on_the_first_screen_of_a_short_page() -> None:
+    text = README.read_text("utf-8")
+
+    assert len(text) <= 9_000
+    assert "send_message_in_transaction" in "\n".join(text.splitlines()[:40])
+
+
 def test_a_check_in_mid_transaction_does_not_see_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
