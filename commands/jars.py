@@ -21,7 +21,7 @@ def command() -> None:
 @click.option("--s3", is_flag=True, help="Also fetch the jars of a checkpoint on S3.")
 @output_option
 def fetch(output: CommandOutput, *, delta: bool, s3: bool) -> None:
-    """Fetch the missing jars, verify all, and compile Checkback's own classes."""
+    """Fetch and verify the jars, and compile Checkback's classes."""
     confs: list[Conf] = [*USUAL_CONFS]
     if delta:
         confs.append("delta")
