@@ -51,7 +51,7 @@ main()
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["checkpoint", "verify", "--files-only"], "whole up to 4"),
+        (["checkpoint", "verify", "--files-only"], "whole up to 10"),
         (["discarded", "list", "--help"], "resumed"),
         (["refused", "resend", "--help"], "each once"),
         (["tx", "resolve", "--help"], "by hand"),
