@@ -1,10 +1,10 @@
-"""Spark calls this once per batch: it lets the tasks write, and takes their reports."""
+"""Runs one batch in the driver: the tasks write it and report what they did."""
 
 from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import TYPE_CHECKING
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 
 from checkback.sinks.batch_report import BatchReport, summed
-from checkback.sinks.kafka.epoch import EpochWatch
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.streaming.clock_watch import AheadWatch
@@ -30,86 +29,90 @@ if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger
 
 
-@dataclass(slots=True)
-class BatchSink:
-    """What Spark calls once per batch.
+def write_outcomes(
+    outcomes: DataFrame, batch_id: int, settings: SinkSettings, ledger: DeltaLedger | None
+) -> BatchReport:
+    """Write one batch: one job over the outcomes, which are used once.
+
+    A second action would run the stateful operator again (SPARK-47329).
+
+    Args:
+        outcomes: of all pages of the batch.
+        batch_id: Spark's batch.
+        settings: the sink's.
+        ledger: takes the ledger rows, once Kafka has the batch; None where there is none.
+
+    Returns:
+        What all tasks report.
+    """
+    rows = outcomes.mapInArrow(sink_function(settings, batch_id, 0), REPORT_TYPE).collect()
+    if ledger is not None:
+        blobs = [row.ledger for row in rows if row.ledger is not None]
+        ledger.append(LedgerBatch(settings.query_id, batch_id), blobs)
+    # Spark authenticates its workers.
+    return summed(pickle.loads(row.report) for row in rows if row.report is not None)  # noqa: S301
+
+
+@dataclass(frozen=True, slots=True)
+class RunBatch:
+    """Runs one batch of a job; Spark calls it once for each.
 
     Args:
         settings: the sink's.
-        progress: takes the reports.
+        progress: takes the report.
         stopping: set when no further batch may be begun.
-        ledger: takes the ledger rows, once Kafka has the batch.
-        read_until: tells the tasks what has been read; None where nobody is to be asked.
-        epoch: tells whether a younger job runs; None where that does not matter.
-        idling: holds the batch's end while there is nothing to do; None: the next comes at once.
-        observed: hears of every batch, if somebody is to.
-        clock: tells whether a batch's time can be; None where that does not matter.
-        growth: follows the half topic's partitions; None where none are added.
-        half_bounds: tells which halves an op can name; None: any.
+        ledger: see write_outcomes.
+        read_until: tells the tasks what has been read.
+        require_own_epoch: raises FencedError if a younger job runs.
+        idling: holds the batch's end while there is nothing to do.
+        observed: takes the report, and has the log level.
+        clock: tells whether a batch's time can be.
+        growth: follows the half topic's partitions.
+        half_bounds: tells which halves an op can name.
     """
 
     settings: SinkSettings
     progress: Progress
     stopping: Event
-    ledger: DeltaLedger | None = None
-    read_until: ReadUntil | None = None
-    epoch: EpochWatch | None = None
-    idling: Idling | None = None
-    observed: Observation | None = None
-    clock: AheadWatch | None = None
-    growth: PartitionGrowth | None = None
-    half_bounds: HalfBounds | None = None
+    ledger: DeltaLedger | None
+    read_until: ReadUntil
+    require_own_epoch: Callable[[], None]
+    idling: Idling
+    observed: Observation
+    clock: AheadWatch
+    growth: PartitionGrowth
+    half_bounds: HalfBounds
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
-        """Write one batch: one job over the outcomes, which are used once.
+        """Write the batch and hold its end until there is something to do.
 
-        A second action would run the stateful operator again (SPARK-47329).
+        Raises:
+            StoppedBetweenBatchesError: no further batch may be begun.
+            FencedError: a younger job runs.
         """
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
         plans = self._planned(outcomes, batch_id)
-        began_s, settings = time.monotonic(), self.settings
+        began_s = time.monotonic()
         self.progress.begin(began_s)
-        if self.observed is not None:
-            pipeline = replace(settings.pipeline, log_level=self.observed.log_level)
-            settings = replace(settings, pipeline=pipeline)
-        function = sink_function(settings, batch_id, 0)
-        rows = outcomes.mapInArrow(function, REPORT_TYPE).collect()
-        if self.ledger is not None:
-            blobs = [row.ledger for row in rows if row.ledger is not None]
-            self.ledger.append(LedgerBatch(self.settings.query_id, batch_id), blobs)
-        report = _report_in(row.report for row in rows if row.report is not None)
+        pipeline = replace(self.settings.pipeline, log_level=self.observed.log_level)
+        settings = replace(self.settings, pipeline=pipeline)
+        report = write_outcomes(outcomes, batch_id, settings, self.ledger)
         self.progress.add(batch_id, report)
-        if self.observed is not None:
-            self.observed.batch_written(batch_id, report, time.monotonic() - began_s)
-        if self.idling is not None and plans is not None:
-            self.idling.hold(finished(batch_id, plans, report))
+        self.observed.batch_written(batch_id, report, time.monotonic() - began_s)
+        self.idling.hold(finished(batch_id, plans, report))
         # Spark plans the next batch now, and on some object stores over another job's plan.
-        if self.epoch is not None:
-            self.epoch.require_own()
+        self.require_own_epoch()
 
-    def _planned(self, outcomes: DataFrame, batch_id: int) -> BatchPlans | None:
-        """Tell the tasks what the plans say, and look whether the batch can be carried out.
-
-        Returns:
-            The plans; None where nobody is to be asked.
-        """
-        if self.read_until is None:
-            return None
+    def _planned(self, outcomes: DataFrame, batch_id: int) -> BatchPlans:
+        """Tell the tasks what the plans say, and look whether the batch can be carried out."""
         context = outcomes.sparkSession.sparkContext
         plans = self.read_until.tell_tasks(context, batch_id)
-        if self.clock is not None:
-            self.clock.require_credible(plans.batch.timestamp_ms)
-        named = {} if self.half_bounds is None else self.half_bounds.of_batch(batch_id, plans)
+        self.clock.require_credible(plans.batch.timestamp_ms)
+        named = self.half_bounds.of_batch(batch_id, plans)
         tell_half_pages(context, plans, named, self.settings.topics.half)
-        if self.growth is not None:
-            self.growth.follow(plans.batch.ends)
+        self.growth.follow(plans.batch.ends)
         return plans
-
-
-def _report_in(pickled: Iterable[bytes]) -> BatchReport:
-    """Return what a batch's tasks report as one; Spark authenticates its workers."""
-    return summed(pickle.loads(report) for report in pickled)  # noqa: S301
 
 
 def finished(batch_id: int, plans: BatchPlans, report: BatchReport) -> FinishedBatch:

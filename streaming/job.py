@@ -35,7 +35,7 @@ from checkback.state import Rules
 from checkback.streaming import preflight
 from checkback.streaming.access_watch import AccessWatch
 from checkback.streaming.announce import publish_status, write_tick
-from checkback.streaming.batch_sink import BatchSink
+from checkback.streaming.batch_sink import RunBatch
 from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
 from checkback.streaming.clock_watch import AheadWatch
@@ -222,20 +222,20 @@ class Job:
         held_back = HeldBack(store, UnreadRecords(self._connection()).partitions_with_older, begun)
         look = partial(half_log_ends, self._group_admin(), settings.topics.half)
         first = self.progress.first_pages
-        write_batch = BatchSink(
+        run_batch = RunBatch(
             sink,
             self.progress,
             self._stopping,
             ledger,
             ReadUntil(self._plans(store), pages.rules, held_back),
-            self._epoch,
+            self._require_own_epoch,
             self._idling,
             self._observed,
             self._clock,
             PartitionGrowth(sink.connection, sink.topics),
             HalfBounds(store, look, first, begun, settings.topics, pages.page_size),
         )
-        return start_query(outcomes, settings, write_batch)
+        return start_query(outcomes, settings, run_batch)
 
     def _plans(self, store: CheckpointStore) -> ReadableCheckpoint:
         # One is read in each batch, which took 7 ms through py4j and Hadoop.

@@ -11,11 +11,11 @@ checkpoint.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from threading import Event
 from typing import Any, Final, Literal
 
 from pyspark.errors import StreamingQueryException
@@ -57,7 +57,7 @@ from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.state import Rules
-from checkback.streaming.batch_sink import BatchSink
+from checkback.streaming.batch_sink import write_outcomes
 from checkback.streaming.claim import mark_won
 from checkback.streaming.driver_jvm import log_path
 from checkback.streaming.failure import explain
@@ -71,7 +71,6 @@ from checkback.streaming.preflight import (
     look_at_cluster,
     require_settings,
 )
-from checkback.streaming.progress import Progress
 from checkback.streaming.rule_source import present_rules
 from checkback.streaming.session import start_session
 from checkback.streaming.sink_choices import open_ledger, sink_settings
@@ -284,14 +283,17 @@ class _Work:
         identity = identity_of(self.settings, self.facts)
         keys = PageKeys.of(identity)
         pages = PageSettings(identity.page_size, rules, keys)
-        progress = Progress()
         ledger = open_ledger(self.settings, self.facts)
-        write_batch = BatchSink(sink, progress, Event(), ledger)
+        counts: Counter[str] = Counter()
+
+        def write_batch(outcomes: DataFrame, batch_id: int) -> None:
+            counts.update(write_outcomes(outcomes, batch_id, sink, ledger).counts)
+
         try:
             run_first_batch(self.spark, self._rows, self.store.path, pages, write_batch)
         except StreamingQueryException as failure:
             raise explain(failure, log_path(self.settings.log_file)) from failure
-        return dict(progress.totals)
+        return dict(counts)
 
     def _seal(self, query_id: str) -> None:
         if self.store.query_id() != query_id:

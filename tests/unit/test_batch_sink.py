@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from threading import Event
 from typing import Any
 from unittest.mock import MagicMock
@@ -12,7 +13,7 @@ from checkback.checkpoints.logs import PlannedBatch
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import FencedError, OperationalError
 from checkback.sinks.kafka.settings import SinkSettings
-from checkback.streaming.batch_sink import BatchSink
+from checkback.streaming.batch_sink import RunBatch
 from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.failure import raising_exceptions
 from checkback.streaming.progress import Progress
@@ -27,6 +28,7 @@ class Outcomes:
 
     def __init__(self) -> None:
         self.written = 0
+        self.sparkSession = MagicMock()
 
     def mapInArrow(self, *_: object) -> Outcomes:  # noqa: N802 - Spark's name
         return self
@@ -45,9 +47,14 @@ class Watch:
             raise FencedError("another job has taken over")
 
 
-def sink(watch: Watch, stopping: Event | None = None) -> BatchSink:
-    stop = stopping or Event()
-    return BatchSink(SETTINGS, Progress(), stop, epoch=watch)  # type: ignore[arg-type]
+def run_batch(**changes: Any) -> RunBatch:
+    """A batch of a job whose other parts have nothing to say."""
+    given: dict[str, Any] = {field.name: MagicMock() for field in fields(RunBatch)}
+    plan = PlannedBatch(0, {}, {})
+    told = MagicMock(tell_tasks=lambda *_: BatchPlans(plan, None, is_first=True))
+    observed = MagicMock(log_level="INFO")
+    given |= {"settings": SETTINGS, "progress": Progress(), "stopping": Event(), "ledger": None}
+    return RunBatch(**{**given, "read_until": told, "observed": observed, **changes})
 
 
 class PanicError(BaseException):
@@ -69,9 +76,9 @@ def test_whatever_a_batch_raises_is_an_exception_of_one_sentence() -> None:
 def test_a_job_looks_for_a_younger_one_before_spark_plans_the_next_batch() -> None:
     outcomes = Outcomes()
 
-    sink(Watch(is_own=True))(outcomes, 3)  # type: ignore[arg-type]
+    run_batch(require_own_epoch=Watch(is_own=True).require_own)(outcomes, 3)  # type: ignore[arg-type]
     with pytest.raises(FencedError):
-        sink(Watch(is_own=False))(outcomes, 4)  # type: ignore[arg-type]
+        run_batch(require_own_epoch=Watch(is_own=False).require_own)(outcomes, 4)  # type: ignore[arg-type]
 
     assert outcomes.written == 2
 
@@ -82,7 +89,7 @@ def test_a_batch_is_not_begun_whose_time_the_brokers_deny() -> None:
     told = MagicMock(tell_tasks=lambda *_: BatchPlans(plan, None, is_first=True))
 
     with pytest.raises(OperationalError, match="ahead of the brokers'"):
-        BatchSink(SETTINGS, Progress(), Event(), read_until=told, clock=clock)(outcomes, 3)
+        run_batch(read_until=told, clock=clock)(outcomes, 3)
 
     outcomes.mapInArrow.assert_not_called()
 
@@ -92,6 +99,6 @@ def test_a_batch_after_a_stop_is_not_begun() -> None:
     stopping.set()
 
     with pytest.raises(StoppedBetweenBatchesError):
-        sink(Watch(is_own=True), stopping)(outcomes, 3)  # type: ignore[arg-type]
+        run_batch(stopping=stopping)(outcomes, 3)  # type: ignore[arg-type]
 
     assert outcomes.written == 0
