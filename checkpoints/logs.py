@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from checkback.protocol.errors import CheckpointError
+
 VERSION: Final = "v1"
 OPERATOR_METADATA: Final = "state/0/_metadata/metadata"
 STATE_SCHEMA: Final = "state/0/0/_metadata/schema"
@@ -86,6 +88,26 @@ def parse_offsets(content: bytes) -> PlannedBatch:
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BrokenLogError(f"no batch is described: {error!r}") from error
+
+
+def plan_with_ends(
+    plan: str, ends: Mapping[str, Mapping[Any, int]], timestamp_ms: int | None = None
+) -> str:
+    """Return the text of ``offsets/N`` with other ends, and with another time if one is given.
+
+    Raises:
+        CheckpointError: Spark wrote the plan in an unexpected form.
+    """
+    version, metadata, *sources = plan.split("\n")
+    if len(sources) != 1 or not sources[0].startswith("{"):
+        raise CheckpointError(
+            "Spark wrote a plan in a form that this version does not know.",
+            remedy="Use the version of Spark that Checkback was made for.",
+            sources=len(sources),
+        )
+    if timestamp_ms is not None:
+        metadata = json.dumps({**json.loads(metadata), "batchTimestampMs": timestamp_ms})
+    return "\n".join([version, metadata, json.dumps(ends, separators=(",", ":"))])
 
 
 def parse_commit(content: bytes) -> int:

@@ -34,7 +34,6 @@ from checkback.security.grants import (
     READ,
     Grant,
     Resource,
-    direct_grants,
     kafka_acls_command,
     operator_grants,
     pipeline_grants,
@@ -217,7 +216,6 @@ def _lines(kind: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
 @click.option("--principal", required=True, help="Who gets the rights, by Kafka: User:orders.")
 @click.option("--group", "groups", multiple=True, help="A producer group; can be repeated.")
 @click.option("--topic", "topics", multiple=True, help="A real topic; can be repeated.")
-@click.option("--direct", is_flag=True, help="Also what a group's direct delivery needs.")
 @click.option("--pipeline", is_flag=True, help="For the pipeline, not for a producer group.")
 @click.option("--operators", is_flag=True, help="For operators' commands and the console.")
 @click.option(
@@ -233,7 +231,6 @@ def grants(
     principal: str,
     groups: tuple[str, ...],
     topics: tuple[str, ...],
-    direct: bool,
     pipeline: bool,
     operators: bool,
     command_config: str,
@@ -247,7 +244,7 @@ def grants(
     if pipeline and operators:
         raise UsageError("Give --pipeline or --operators, each for a principal of its own.")
     central = pipeline_grants if pipeline else operator_grants if operators else None
-    found = _grants(settings, groups, topics, central, is_direct=direct)
+    found = _grants(settings, groups, topics, central)
     commands = [
         kafka_acls_command(grant, principal, settings.bootstrap_servers, command_config)
         for grant in found
@@ -263,8 +260,6 @@ def _grants(
     groups: Sequence[str],
     topics: Sequence[str],
     central: Callable[[TopicNames, str, Sequence[str], Sequence[str]], list[Grant]] | None,
-    *,
-    is_direct: bool,
 ) -> list[Grant]:
     names = settings.topics
     for name in (*groups, *topics):
@@ -279,8 +274,6 @@ def _grants(
     if not groups:
         raise UsageError("Name the producer group with --group, or give --pipeline or --operators.")
     found = [grant for group in groups for grant in producer_grants(names, group, topics)]
-    if is_direct:
-        found += [one for group in groups for one in direct_grants(names, group, topics)]
     return list(dict.fromkeys(found))  # groups share topics
 
 

@@ -87,10 +87,6 @@ def _undelivered(facts: Mapping[str, Any]) -> Words:
     return f"Check request {facts['check_times']} found nobody", "", why, ""
 
 
-def _fenced(_: Mapping[str, Any]) -> Words:
-    return "Direct session fenced", "", "nobody answered; the half is discarded now", ""
-
-
 def _mark(facts: Mapping[str, Any]) -> Words:
     batch, times = f"batch {facts['batch_id']}", facts["check_times"]
     checks = f"{times} check{'s' * (times > 1)}" if times > 0 else ""
@@ -126,7 +122,6 @@ def _resent(facts: Mapping[str, Any]) -> Words:
 _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any]], Words]]] = {
     "half": _half,
     "op": _op,
-    "session fenced": _fenced,
     "check request": _check,
     "check undelivered": _undelivered,
     "mark": _mark,

@@ -73,14 +73,7 @@ ALERTS: Final = (
         "increase(checkback_delivered_refused_total[15m]) > 0",
         "0m",
         "page",
-        "A producer delivered a message directly that had another verdict: it may be there twice.",
-    ),
-    Alert(
-        "CheckbackFencesFailed",
-        "increase(checkback_fences_failed_total[15m]) > 0",
-        "15m",
-        "ticket",
-        "Direct halves stay pending because their sessions can't be fenced.",
+        "A delivered message had another verdict: it may be there twice.",
     ),
     Alert(
         "CheckbackRefusedRate",

@@ -46,11 +46,9 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "checkback_pending_bound_seconds": "Age at which checks are used up",
         "checkback_records_read_total": "Records read",
     },
-    "Direct delivery": {
-        "checkback_delivered_messages_total": "Delivered by their producers",
+    "Delivered before the pipeline": {
+        "checkback_delivered_messages_total": "Delivered before the pipeline",
         "checkback_delivered_refused_total": "Delivered against another verdict",
-        "checkback_fences_total": "Sessions to be fenced",
-        "checkback_fences_failed_total": "Sessions that could not be fenced",
     },
     "Batches and state": {
         "checkback_batch_stage_seconds": "Stages of the last batch",

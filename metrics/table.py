@@ -69,7 +69,7 @@ RECORD_KINDS: Final = (
     "ops_waiting", "refusals",
 )  # fmt: skip
 """What a record that was read can be; each is counted as one of these."""
-TOPICS_READ: Final = ("half", "op", "direct_op", "feedback")
+TOPICS_READ: Final = ("half", "op", "feedback")
 STAGES: Final = (
     "latest_offset", "get_batch", "query_planning", "wal_commit", "add_batch", "commit_offsets",
     "trigger_execution",
@@ -108,25 +108,13 @@ TABLE: Final = (
         "checkback_delivered_messages_total",
         Kind.COUNTER,
         "halves",
-        "Committed half messages that their producer delivered itself.",
+        "Committed half messages whose final message was written before the pipeline settled them.",
     ),
     Metric(
         "checkback_delivered_refused_total",
         Kind.COUNTER,
         "ops",
-        "Delivered half messages that had another verdict already; must stay 0.",
-    ),
-    Metric(
-        "checkback_fences_total",
-        Kind.COUNTER,
-        "halves",
-        "Direct half messages whose session was to be fenced before they are discarded.",
-    ),
-    Metric(
-        "checkback_fences_failed_total",
-        Kind.COUNTER,
-        "halves",
-        "Those of them whose session could not be fenced; they stay pending and are tried again.",
+        "Ops that say delivered and met another verdict; must stay 0.",
     ),
     Metric(
         "checkback_rollback_messages_total",

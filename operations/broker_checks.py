@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import FoundTopic, comparable_plans, find_topics
@@ -73,13 +73,6 @@ class BrokerChecks:
     def topics(self) -> Findings:
         """Yield the findings of the topics; `found` has them afterwards."""
         yield from guarded("topics", self._topics)
-
-    def broker_configs(self) -> dict[str, str]:
-        """Return the settings of a broker by Kafka's names; none where this user may not look."""
-        try:
-            return _broker_configs(self.admin)
-        except (KafkaException, TimeoutError):
-            return {}
 
     def replicas(self) -> Findings:
         """Yield whether topics lack replicas, of the pipeline or of its users."""
@@ -152,13 +145,6 @@ def _allowed(answer: Any) -> list[str]:
         return []
 
 
-def _broker_configs(admin: Any) -> dict[str, str]:
-    brokers = admin.list_topics(timeout=TIMEOUT_S).brokers
-    resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
-    answer = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
-    return {name: str(one.value) for name, one in answer.result(TIMEOUT_S).items()}
-
-
 def refused_reasons(records: Iterable[FoundRecord], most: int) -> Counter[str]:
     """Count why records were refused, as the pipeline says; those sent again do not count.
 
@@ -183,7 +169,6 @@ def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:
     return {
         names.half: ("DESCRIBE", "READ"),
         names.op: ("DESCRIBE", "READ"),
-        names.direct_op: ("DESCRIBE", "READ"),
         names.feedback: ("DESCRIBE", "READ", "WRITE"),
         names.discarded: ("DESCRIBE", "WRITE"),
         names.refused: ("DESCRIBE", "WRITE"),

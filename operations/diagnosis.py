@@ -12,10 +12,6 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.topics import DAY_MS, TopicNames, TopicPlan
 
-VERIFICATION: Final = "transaction.partition.verification.enable"
-SCAN_INTERVAL: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-SCAN_INTERVAL_WARNING_MS: Final = 10_000
-"""What brokers have as delivered."""
 SKEW_WARNING_MS: Final = 1_000
 SKEW_FAILED_MS: Final = 60_000
 SHORT_NAMED_MAX: Final = 10
@@ -169,27 +165,6 @@ def judge_clock(before_ms: int, appended_ms: int, after_ms: int) -> Diagnosis:
     remedy = "Set both by NTP: an age is the driver's time minus the broker's."
     failed = ahead_ms > SKEW_FAILED_MS
     return Diagnosis("clock", Result.FAILED if failed else Result.WARNING, says, remedy)
-
-
-def judge_direct_brokers(configs: Mapping[str, str]) -> Diagnosis:
-    """Return whether the brokers are set up for producers that deliver directly.
-
-    Args:
-        configs: a broker's settings; empty where this user may not look.
-    """
-    check = "direct delivery"
-    if configs.get(VERIFICATION, "true") != "true":
-        says = f"the brokers have {VERIFICATION} off: a record that comes late may hang for ever"
-        return Diagnosis(check, Result.WARNING, says, f"Set {VERIFICATION} to true.")
-    interval_ms = int(configs.get(SCAN_INTERVAL, "0"))
-    if interval_ms > SCAN_INTERVAL_WARNING_MS:
-        every = duration_text(interval_ms)
-        says = f"open transactions of dead producers are looked for every {every} only"
-        remedy = f"Lower {SCAN_INTERVAL}: readers wait for that time after a producer was killed."
-        return Diagnosis(check, Result.WARNING, says, remedy)
-    every = f", open transactions are looked for every {duration_text(interval_ms)}"
-    told = every if interval_ms else ""
-    return Diagnosis(check, Result.OK, f"sessions can be fenced{told}")
 
 
 def judge_rights(what: str, needed: Collection[str], allowed: Collection[str]) -> Diagnosis:

@@ -1,8 +1,8 @@
 """Checks everything that the pipeline needs.
 
-Three checks write. One appends a tick to the feedback topic, because only a record shows the
-brokers' time; the pipeline skips it. The others start a transactional producer each, with names of
-their own, because nothing else shows whether this user may use transactional ids.
+Two checks write. One appends a tick to the feedback topic, because only a record shows the brokers'
+time; the pipeline skips it. The other starts a transactional producer with a name of its own,
+because nothing else shows whether this user may use transactional ids.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, libversion
+from confluent_kafka import KafkaError, KafkaException, Producer, libversion
 
 from checkback.checkpoints.files import ReadableCheckpoint
 from checkback.checkpoints.pending_halves import pending_groups
@@ -30,7 +30,6 @@ from checkback.operations.diagnosis import (
     Result,
     judge_clock,
     judge_compiled_sink,
-    judge_direct_brokers,
     judge_group,
     judge_rights,
     judge_running,
@@ -38,11 +37,10 @@ from checkback.operations.diagnosis import (
 from checkback.operations.pending_transactions import groups_pending
 from checkback.operations.writing import append_timed
 from checkback.protocol.configuration import Settings
-from checkback.protocol.direct import DIRECT_ID_PREFIX
 from checkback.protocol.records import tick_headers
 from checkback.sinks.kafka.asking_again import asked_again, is_passing, said_by
+from checkback.sinks.kafka.initialising import initialise
 from checkback.sinks.kafka.lookup import RecordReader
-from checkback.sinks.kafka.sessions import fence_session
 from checkback.sinks.native.library import native
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.members import live_members
@@ -56,8 +54,7 @@ LOG_APPEND_TIME: Final = 2
 MOST_AT_ONCE: Final = 10
 BRIEF_LOOK_S: Final = 0.1
 STALL_LOOK_S: Final = 2.0
-"""Pauses between looks at where reading stands. Transactions of direct delivery end within the
-first pause, ordinary ones within the second."""
+"""Pauses between looks at where reading stands: most transactions end within them."""
 PACKAGES: Final = ("pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "pandas")
 
 Clock = Callable[[], int]
@@ -98,7 +95,6 @@ class Doctor:
                 checks.replicas(),
                 guarded("open transactions", self._stalls),
                 guarded("transactional ids", self._transactional_ids),
-                guarded("direct delivery", self._direct_delivery),
                 guarded("checkpoint", self._checkpoint),
             ]
             found = [*(later(one, topics) for one in of_topics), *map(later, others)]
@@ -144,25 +140,21 @@ class Doctor:
 
     def _transactional_ids(self) -> Findings:
         name = f"{self._settings.application_id}-doctor"
-        fence_session(self._connection, self._settings.topics.half, name, TIMEOUT_S)
+        self._initialise(name)
         yield Diagnosis(
             "transactional ids", Result.OK, f"{self._settings.application_id}-* allowed"
         )
 
-    def _direct_delivery(self) -> Findings:
-        """Try to fence a session that nobody has, and look at what brokers do with open ones."""
-        prefix = f"{DIRECT_ID_PREFIX}{self._settings.topic_prefix}"
-        half_topic = self._settings.topics.half
-        try:
-            fence_session(self._connection, half_topic, f"{prefix}-doctor", TIMEOUT_S)
-        except KafkaException as error:
-            remedy = (
-                f"Grant WRITE on the transactional ids {prefix}*, if producers deliver directly."
-            )
-            says = f"direct halves can't be discarded: {said_by(error)}"
-            yield Diagnosis("direct delivery", Result.WARNING, says, remedy)
-            return
-        yield judge_direct_brokers(self._broker_checks.broker_configs())
+    def _initialise(self, transactional_id: str) -> None:
+        """Start a transactional producer; raise KafkaException if this user may not."""
+        producer = Producer(
+            {
+                "allow.auto.create.topics": False,
+                **self._connection,
+                "transactional.id": transactional_id,
+            }
+        )
+        asked_again(lambda: initialise(producer, self._settings.topics.half, TIMEOUT_S), TIMEOUT_S)
 
     def _checkpoint(self) -> Findings:
         if not self._settings.checkpoint:

@@ -29,8 +29,8 @@ DELIVERED_BY: Final = {"delivered": "producer", "commit": "pipeline"}
 OP_STATES: Final = {"8": "commit", "9": "delivered", "12": "rollback", "0": "unknown"}
 
 KINDS: Final = (
-    "half", "op", "session fenced", "check undelivered", "check request", "mark", "final",
-    "discarded", "refused", "resumed", "resent",
+    "half", "op", "check undelivered", "check request", "mark", "final", "discarded", "refused",
+    "resumed", "resent",
 )  # fmt: skip
 """The kinds of events; events of the same time are listed in this order."""
 
@@ -148,12 +148,10 @@ def half_event(record: FoundRecord) -> HistoryEvent:
 
 
 def op_event(record: FoundRecord) -> HistoryEvent:
-    """Return the event of an op, or of the sink's feedback on a check or a fence."""
+    """Return the event of an op, or of the sink's feedback on a check."""
     if record.text(names.TAGS) == names.OP_TAG_UNDELIVERED:
         times = record.text(names.TRANSACTION_CHECK_TIMES)
         return _event("check undelivered", record, {"check_times": _number(times)})
-    if record.text(names.TAGS) == names.OP_TAG_FENCED:
-        return _event("session fenced", record, {})
     state, operator = record.text(names.COMMIT_OR_ROLLBACK), record.text(names.MANUAL_OPERATOR)
     return _event(
         "op",
@@ -166,7 +164,6 @@ def op_event(record: FoundRecord) -> HistoryEvent:
             "remark": record.text(names.REMARK),
             "manual": bool(operator),
             "operator": operator,
-            "session_closed": bool(record.text(names.DIRECT_CLOSED)),
         },
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import TopicPartition
 
 from checkback.operations.history import (
     DELIVERED_BY,
@@ -25,15 +25,11 @@ from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord, TopicScanner
 from checkback.operations.writing import append
 from checkback.protocol import properties as names
-from checkback.protocol.direct import is_direct_id_of
-from checkback.protocol.errors import BrokerError, NotFoundError, UsageError
+from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 from checkback.security.record_signer import RecordSigner
-from checkback.sinks.kafka.errors import cause_of
-from checkback.sinks.kafka.sessions import fence_session
 
-FENCE_TIMEOUT_S: Final = 60.0
 STATES: Final = {
     "commit": names.TRANSACTION_COMMIT_TYPE,
     "rollback": names.TRANSACTION_ROLLBACK_TYPE,
@@ -67,7 +63,7 @@ def pending_one(histories: Sequence[TransactionHistory]) -> TransactionHistory |
 
 
 def manual_op(history: TransactionHistory, verdict: str, *, operator: str, reason: str) -> Op:
-    """Return an op with the verdict; of a direct half it says that its session is closed.
+    """Return an op with the verdict.
 
     Args:
         history: the transaction's history.
@@ -83,15 +79,7 @@ def manual_op(history: TransactionHistory, verdict: str, *, operator: str, reaso
         STATES[verdict],
         remark=reason,
         operator=operator,
-        direct_closed=direct_session(history),
     )
-
-
-def direct_session(history: TransactionHistory) -> str:
-    """Return the session that may deliver the half directly, empty for none."""
-    halves = history.of_kind("half")
-    session: str = halves[0].facts["properties"].get(names.DIRECT_ID, "") if halves else ""
-    return session
 
 
 @dataclass(slots=True)
@@ -104,15 +92,15 @@ class Aftermath:
         op_at: the position of the op.
 
     Attributes:
-        is_direct: whether the producer has delivered the message; its final may stand before the
-            op, so the command does not wait for it.
+        is_delivered: whether the final message was written before the pipeline settled the half; it
+            may stand before the op, so the command does not wait for it.
     """
 
     topics: TopicNames
     half_at: Position
     op_at: Position
     verdict: str = PENDING
-    is_direct: bool = False
+    is_delivered: bool = False
     final: HistoryEvent | None = None
     final_refused: HistoryEvent | None = None
     op_refused: HistoryEvent | None = None
@@ -123,7 +111,7 @@ class Aftermath:
         if self.op_refused is not None:
             return True
         if self.verdict == "commit":
-            return self.is_direct or self.final is not None or self.final_refused is not None
+            return self.is_delivered or self.final is not None or self.final_refused is not None
         return self.verdict != PENDING
 
     def take(self, record: FoundRecord) -> None:
@@ -132,7 +120,7 @@ class Aftermath:
             mark = mark_event(record, self.half_at)
             if mark is not None and mark.facts["verdict"]:
                 self.verdict = mark.facts["verdict"]
-                self.is_direct = DELIVERED_BY.get(mark.facts["mark"]) == "producer"
+                self.is_delivered = DELIVERED_BY.get(mark.facts["mark"]) == "producer"
         elif record.topic == self.topics.refused:
             self._take_refused(refused_event(record))
         elif half_position(record) == self.half_at:
@@ -143,8 +131,7 @@ class Aftermath:
             return
         facts = event.facts
         origin = Position(facts["origin_partition"], facts["origin_offset"])
-        op_topics = (self.topics.op, self.topics.direct_op)
-        if facts["origin_topic"] in op_topics and origin == self.op_at:
+        if (facts["origin_topic"], origin) == (self.topics.op, self.op_at):
             self.op_refused = event
         elif (facts["origin_topic"], origin) == (self.topics.half, self.half_at):
             self.final_refused = event
@@ -159,7 +146,7 @@ class Aftermath:
             return f"The op was refused: {self.op_refused.facts['says']}."
         if self.final_refused is not None:
             return f"Committed, but not delivered: {self.final_refused.facts['says']}."
-        if self.is_direct:
+        if self.is_delivered:
             return "Committed before: its producer has delivered the message."
         if self.final is not None:
             return f"Committed; the final message is {self.final.topic} {self.final.at}."
@@ -207,16 +194,12 @@ class Resolver:
     def resolve(self, op: Op, is_over: Callable[[], bool]) -> Aftermath:
         """Append the op and follow it; return what became of it.
 
-        Of a direct half it first fences the session that might deliver it. So whatever the session
-        delivered stands before the op, and nothing can follow it.
-
         Raises:
             BrokerError: the op may not be stored, or the brokers do not answer.
         """
         half_at = Position(op.half_partition, op.half_offset)
         partition, key, value = half_at.partition, op.key(), op.value()
-        topic = self.topics.direct_op if op.direct_closed else self.topics.op
-        self._fence(op)
+        topic = self.topics.op
         headers = op.headers()
         if self.signer is not None:
             headers = self.signer.op(topic, partition, key, value, headers)
@@ -225,19 +208,3 @@ class Resolver:
         for record in self.scanner.follow(self._starts, lambda: aftermath.is_complete or is_over()):
             aftermath.take(record)
         return aftermath
-
-    def _fence(self, op: Op) -> None:
-        session = op.direct_closed
-        if not is_direct_id_of(session, self.topics.prefix, op.producer_group):
-            return
-        try:
-            fence_session(self.connection, self.topics.half, session, FENCE_TIMEOUT_S)
-        except KafkaException as error:
-            cause = cause_of(error)
-            may_not = cause.code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-            needed = f"This user needs WRITE on the transactional id {session}."
-            raise BrokerError(
-                f"The session that might deliver this message can't be fenced: {cause.str()}.",
-                remedy=f"Nothing was decided. {needed if may_not else 'Try again.'}",
-                session=session,
-            ) from error

@@ -123,14 +123,6 @@ class Settings:
         least=1,
         most=NUMBER_MAX,
     )
-    op_pages_per_group_max: int = _setting(
-        200,
-        "Most pages without any half that one group's ops may name in a batch, per partition of"
-        " the op topics and of the state; with access control, ten times as many pages that"
-        " were read before",
-        least=1,
-        most=NUMBER_MAX,
-    )
     half_retention_ms: int = _setting(
         259_200_000, "Age from which a half is discarded as expired", least=1, most=TIME_MS_MAX
     )

@@ -30,13 +30,7 @@ TRAN_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
 TRAN_HALF_QUEUE_ID: Final = "TRAN_HALF_QUEUE_ID"
 
 DIRECT_ID: Final = "DIRECT_ID"
-"""On a half: the transactional id of the one session that may deliver it directly."""
-DIRECT_CLOSED: Final = "DIRECT_CLOSED"
-"""On an op of a direct half: its DIRECT_ID. Nothing direct can appear after this op."""
-
-FENCED_HALF: Final = "FENCED_HALF"
-"""On feedback of a fence: the first word of the half's identity (state/identity.py), in decimal.
-Whoever does not know the half's transaction id can't say it."""
+"""On halves of clients that delivered messages themselves (until 641b9cc); it means nothing now."""
 
 COMMIT_OR_ROLLBACK: Final = "COMMIT_OR_ROLLBACK"
 FROM_TRANSACTION_CHECK: Final = "FROM_TRANSACTION_CHECK"
@@ -57,11 +51,11 @@ TRANSACTION_NOT_TYPE: Final = 0
 TRANSACTION_COMMIT_TYPE: Final = 8
 TRANSACTION_ROLLBACK_TYPE: Final = 12
 TRANSACTION_DELIVERED: Final = 9
-"""The final message stands in the same Kafka transaction as this op. RocketMQ has no such value."""
+"""The final message is written. RocketMQ has no such value."""
 OP_STATES: Final = (
     TRANSACTION_NOT_TYPE, TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE, TRANSACTION_DELIVERED
 )  # fmt: skip
-"""What an op may say; the last one only on the direct op topic."""
+"""What an op may say; the last one on no topic that is read today (docs/protocol.md)."""
 
 OP_TAG_REMOVE: Final = "d"
 """TAGS of an op, RocketMQ's REMOVE_TAG."""
@@ -69,8 +63,6 @@ OP_TAG_TICK: Final = "t"
 """TAGS of a tick: a record that is no op and makes Spark check timeouts after a restart."""
 OP_TAG_UNDELIVERED: Final = "u"
 """TAGS of the sink's feedback: a check request found no check topic, so it does not count."""
-OP_TAG_FENCED: Final = "f"
-"""TAGS of the sink's feedback on the direct op topic: the half's session is fenced for ever."""
 
 HALF_PROTOCOL_ORDER: Final = (
     TRAN_MSG,
@@ -82,11 +74,10 @@ HALF_PROTOCOL_ORDER: Final = (
 """The order of a half's first headers as the client writes them; an unset immunity time is empty.
 
 If a half's headers have this order, the pipeline reads them by position, else by name. Reading
-every header by name cost a fifth of the throughput. DIRECT_ID, where a half has it, comes next.
+every header by name cost a fifth of the throughput.
 """
 OP_PROTOCOL_ORDER: Final = (TAGS, COMMIT_OR_ROLLBACK, PGROUP, UNIQ_KEY, FROM_TRANSACTION_CHECK)
-"""The order of an op's headers as the client writes them; DIRECT_CLOSED comes next where an op has
-it, REMARK may follow."""
+"""The order of an op's headers as the client writes them; REMARK may follow."""
 
 ERROR_HEADER_PREFIX: Final = "__checkback.errors."
 DISCARDED_REASON: Final = "__checkback.discarded.reason"
@@ -135,9 +126,8 @@ RESERVED_PROPERTIES: Final = frozenset(
     {
         REAL_TOPIC, REAL_QID, TRAN_MSG, PGROUP, UNIQ_KEY, KEYS, TAGS, TRANSACTION_CHECK_TIMES,
         TRANSACTION_CHECK_INTERVAL_MS, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID,
-        COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR, DIRECT_ID,
-        DIRECT_CLOSED, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST, BORN_TIMESTAMP,
-        FENCED_HALF, DISCARDED_REASON,
+        COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR, DIRECT_ID, ACCESS_KEY,
+        SIGNATURE, SECURITY_TOKEN, BORN_HOST, BORN_TIMESTAMP, DISCARDED_REASON,
     }
 ) | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
 """Names that a user property may not have. Users may set the immunity time."""
@@ -146,9 +136,8 @@ NOT_ON_FINAL: Final = frozenset(
     {
         TRAN_MSG, REAL_TOPIC, REAL_QID, CHECK_IMMUNITY_TIME_IN_SECONDS, TRANSACTION_CHECK_TIMES,
         TRANSACTION_CHECK_INTERVAL_MS, DELAY, ACCESS_KEY, SIGNATURE, SECURITY_TOKEN, BORN_HOST,
-        BORN_TIMESTAMP, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID, DIRECT_ID, DIRECT_CLOSED,
-        COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR, FENCED_HALF,
-        DISCARDED_REASON,
+        BORN_TIMESTAMP, TRAN_PREPARED_QUEUE_OFFSET, TRAN_HALF_QUEUE_ID, DIRECT_ID,
+        COMMIT_OR_ROLLBACK, FROM_TRANSACTION_CHECK, REMARK, MANUAL_OPERATOR, DISCARDED_REASON,
     }
 ) | TIMER_PROPERTIES | RESUME_HEADERS | RESEND_HEADERS  # fmt: skip
 """Properties that a final message does not take from its half (RocketMQ leaked some of them: #9469,

@@ -34,7 +34,6 @@ class Op:
         from_transaction_check: whether it answers a check request.
         remark: what went wrong in the listener, empty when nothing did.
         operator: the person behind a manual verdict, empty for a producer's own.
-        direct_closed: the half's DIRECT_ID where nothing direct can follow this op, else empty.
     """
 
     half_partition: int
@@ -45,7 +44,6 @@ class Op:
     from_transaction_check: bool = False
     remark: str = ""
     operator: str = ""
-    direct_closed: str = ""
 
     def key(self) -> bytes:
         """Return the record's key: the transaction id."""
@@ -64,8 +62,6 @@ class Op:
             (names.UNIQ_KEY, self.transaction_id.encode()),
             (names.FROM_TRANSACTION_CHECK, b"true" if self.from_transaction_check else b"false"),
         ]
-        if self.direct_closed:
-            headers.append((names.DIRECT_CLOSED, self.direct_closed.encode()))
         if self.remark:
             headers.append((names.REMARK, self.remark.encode("utf-8", "replace")))
         if self.operator:
@@ -80,7 +76,6 @@ def half_headers(
     real_topic: str,
     properties: Mapping[str, str],
     real_queue_id: int | None = None,
-    direct_id: str = "",
 ) -> Headers:
     """Return the headers of a half message in protocol order.
 
@@ -90,7 +85,6 @@ def half_headers(
         real_topic: where the message goes once committed.
         properties: the user's, with KEYS, TAGS and the immunity time if they are set.
         real_queue_id: partition of the real topic, None lets the key decide.
-        direct_id: the session that may deliver it directly, empty for none.
     """
     immunity = properties.get(names.CHECK_IMMUNITY_TIME_IN_SECONDS, "")
     headers = [
@@ -100,8 +94,6 @@ def half_headers(
         (names.REAL_TOPIC, real_topic.encode()),
         (names.CHECK_IMMUNITY_TIME_IN_SECONDS, immunity.encode()),
     ]
-    if direct_id:
-        headers.append((names.DIRECT_ID, direct_id.encode()))
     if real_queue_id is not None:
         headers.append((names.REAL_QID, b"%d" % real_queue_id))
     headers.extend(
@@ -166,8 +158,8 @@ def _queue_id(digits: bytes) -> int:
 _BOOKKEEPING: Final = frozenset(
     {
         names.TRANSACTION_CHECK_TIMES, names.TRANSACTION_CHECK_INTERVAL_MS,
-        names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID, names.DIRECT_CLOSED,
-        names.DISCARDED_REASON, names.RESUME.target,
+        names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID, names.DISCARDED_REASON,
+        names.RESUME.target,
     }
 )  # fmt: skip
 """What only the pipeline and operators' commands say, on what they make of a half. On the half
@@ -182,8 +174,6 @@ def check_headers(
     half_offset: int,
     check_times: int,
     check_interval_ms: int | None = None,
-    *,
-    is_closed: bool = False,
 ) -> Headers:
     """Return the headers of a check request: the half's, its position, and the request's number.
 
@@ -196,7 +186,6 @@ def check_headers(
         half_offset: where it stands.
         check_times: number of the request, from 1 on.
         check_interval_ms: after which the next request follows, None leaves that out.
-        is_closed: whether the session of the half, if it has one, can't deliver it any more.
     """
     headers = [(name, value or b"") for name, value in half if name not in _NOT_ASKED]
     headers.append((names.TRANSACTION_CHECK_TIMES, b"%d" % check_times))
@@ -204,10 +193,6 @@ def check_headers(
         headers.append((names.TRANSACTION_CHECK_INTERVAL_MS, b"%d" % check_interval_ms))
     headers.append((names.TRAN_PREPARED_QUEUE_OFFSET, b"%d" % half_offset))
     headers.append((names.TRAN_HALF_QUEUE_ID, b"%d" % half_partition))
-    if is_closed:
-        session = names.text_value(headers, names.DIRECT_ID)
-        if session:
-            headers.append((names.DIRECT_CLOSED, session.encode()))
     return headers
 
 
@@ -251,8 +236,7 @@ class OperatorFacts:
 def resumed_half_headers(discarded: RawHeaders, source: str, facts: OperatorFacts) -> Headers:
     """Return the headers of a half that begins again with what a discarded record holds.
 
-    In protocol order, without position and count: the count begins at zero with the new half. It
-    is no direct half: its session was fenced before it was discarded.
+    In protocol order, without position and count: the count begins at zero with the new half.
 
     Args:
         discarded: headers of the discarded record.
@@ -310,19 +294,6 @@ def undelivered_check_headers(check_times: int) -> Headers:
         (names.TAGS, names.OP_TAG_UNDELIVERED.encode()),
         (names.TRANSACTION_CHECK_TIMES, b"%d" % check_times),
     ]
-
-
-def fenced_headers(identity: int) -> Headers:
-    """Return the headers of the sink's feedback that a half's session was fenced.
-
-    The record's value is the half's offset, as an op's is. It stands on the direct op topic, after
-    everything that the session has delivered. Producers may write there too, but only those that
-    know the half's transaction id know the identity.
-
-    Args:
-        identity: the first word of the half's identity.
-    """
-    return [(names.TAGS, names.OP_TAG_FENCED.encode()), (names.FENCED_HALF, b"%d" % identity)]
 
 
 def tick_headers() -> Headers:

@@ -66,7 +66,6 @@ class RefusedReason(IntEnum):
     OP_GROUP_WRONG = 30
     OP_TRANSACTION_ID_WRONG = 31
     OP_WITHOUT_HALF = 32
-    OP_PAGES_EXCEEDED = 33
 
     COMMIT_AFTER_ROLLBACK = 40
     ROLLBACK_AFTER_COMMIT = 41
@@ -120,16 +119,14 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.OP_GROUP_WRONG: "the op's producer group is not that of the half",
     RefusedReason.OP_TRANSACTION_ID_WRONG: "the op's transaction id is not that of the half",
     RefusedReason.OP_WITHOUT_HALF: "no half is pending or remembered at the offset the op names",
-    RefusedReason.OP_PAGES_EXCEEDED: "the ops of its group name more pages of which the batch reads"
-    " no half than it takes (op_pages_per_group_max)",
     RefusedReason.COMMIT_AFTER_ROLLBACK: "commit refused: the transaction was rolled back",
     RefusedReason.ROLLBACK_AFTER_COMMIT: "rollback refused: the transaction was committed",
     RefusedReason.COMMIT_AFTER_DISCARD: "commit refused: the half message was discarded",
     RefusedReason.ROLLBACK_AFTER_DISCARD: "rollback refused: the half message was discarded",
-    RefusedReason.DELIVERED_AFTER_COMMIT: "delivered directly, and committed before: the final"
+    RefusedReason.DELIVERED_AFTER_COMMIT: "delivered, and committed before: the final"
     " message may stand there twice",
-    RefusedReason.DELIVERED_AFTER_ROLLBACK: "delivered directly, though rolled back before",
-    RefusedReason.DELIVERED_AFTER_DISCARD: "delivered directly, though discarded before",
+    RefusedReason.DELIVERED_AFTER_ROLLBACK: "delivered, though rolled back before",
+    RefusedReason.DELIVERED_AFTER_DISCARD: "delivered, though discarded before",
     RefusedReason.REAL_TOPIC_MISSING: "the real topic does not exist",
     RefusedReason.REAL_TOPIC_DENIED: "the pipeline may not write to the real topic",
     RefusedReason.FINAL_TOO_LARGE: "the final message is larger than the real topic takes",

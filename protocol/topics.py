@@ -70,10 +70,7 @@ class TopicNames:
 
     @property
     def direct_op(self) -> str:
-        """All ops of direct halves, in the partition number of their half.
-
-        That it exists tells producers that the pipeline understands direct delivery.
-        """
+        """What producers delivered before an upgrade: read to its end once, and written no more."""
         return self.prefix + DIRECT_OP_TOPIC
 
     @property
@@ -84,7 +81,7 @@ class TopicNames:
     @property
     def read(self) -> tuple[str, ...]:
         """The topics that the pipeline reads, half topic first."""
-        return self.half, self.op, self.direct_op, self.feedback
+        return self.half, self.op, self.feedback
 
     @property
     def discarded(self) -> str:
@@ -192,11 +189,10 @@ def plan_topics(
         return TopicPlan(name, partitions, configs, replication_factor)
 
     # The broker's clock tells ages, not that of whoever sent (RocketMQ #9640).
-    timed = {names.half, names.op, names.direct_op, names.feedback}
+    timed = {names.half, names.op, names.feedback}
     return [
         plan(names.half, half_partitions, kept_ms, half_bytes),
         plan(names.op, half_partitions, kept_ms, half_bytes),
-        plan(names.direct_op, half_partitions, kept_ms, half_bytes),
         plan(names.feedback, half_partitions, kept_ms, around_bytes),
         plan(names.discarded, 1, 30 * DAY_MS, around_bytes),
         plan(names.refused, 1, 30 * DAY_MS, around_bytes),

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from checkback.protocol.direct import DIRECT_ID_PREFIX, direct_id_prefix
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import CHECK_TOPIC_PREFIX, TopicNames
 
@@ -82,30 +81,6 @@ def producer_grants(names: TopicNames, group: str, real_topics: Sequence[str] = 
     ]
 
 
-def direct_grants(names: TopicNames, group: str, real_topics: Sequence[str] = ()) -> list[Grant]:
-    """Return what a producer group needs for direct delivery besides `producer_grants`.
-
-    Without real topics it is what the processes of a group need that deliver nothing directly
-    themselves: they answer checks in the place of those that do.
-
-    Args:
-        names: the names of Checkback's topics.
-        group: the producer group.
-        real_topics: where its messages go.
-    """
-    return [
-        Grant(Resource.TOPIC, names.direct_op, (WRITE,), "say what was delivered directly"),
-        Grant(
-            Resource.TRANSACTIONAL_ID, direct_id_prefix(names.prefix, group), (WRITE,),
-            "deliver directly, and fence processes that died", is_prefix=True,
-        ),
-        *(
-            Grant(Resource.TOPIC, one, (WRITE, DESCRIBE_CONFIGS), "deliver final messages directly")
-            for one in real_topics
-        ),
-    ]  # fmt: skip
-
-
 def pipeline_grants(
     names: TopicNames,
     application_id: str,
@@ -125,7 +100,6 @@ def pipeline_grants(
     return [
         Grant(topic, names.half, (READ,), "read half messages"),
         Grant(topic, names.op, (READ,), "read ops"),
-        Grant(topic, names.direct_op, (READ,), "read ops of halves that go directly"),
         Grant(topic, names.feedback, (READ, WRITE), "tell itself of undelivered checks and time"),
         Grant(topic, names.settled, (READ, WRITE), "keep marks, and the markers of its batches"),
         Grant(topic, names.discarded, (WRITE,), "write what was given up"),
@@ -164,15 +138,6 @@ def _optional_pipeline_grants(
                 is_optional=True,
             )
             for one in topics
-        ),
-        Grant(
-            Resource.TOPIC, names.direct_op, (WRITE,),
-            "tell itself of fenced producers that deliver directly", is_optional=True,
-        ),
-        Grant(
-            Resource.TRANSACTIONAL_ID, DIRECT_ID_PREFIX + names.prefix, (WRITE,),
-            "fence producers that deliver directly, before a half is discarded",
-            is_prefix=True, is_optional=True,
         ),
         Grant(
             Resource.GROUP, application_id, (READ,), "show its position to lag tools",
@@ -230,22 +195,12 @@ def operator_grants(
             )
             for command in ("resume", "resend")
         ),
-        *_optional_operator_grants(names, application_id, groups),
+        *_optional_operator_grants(application_id, groups),
     ]  # fmt: skip
 
 
-def _optional_operator_grants(
-    names: TopicNames, application_id: str, groups: Sequence[str]
-) -> list[Grant]:
+def _optional_operator_grants(application_id: str, groups: Sequence[str]) -> list[Grant]:
     return [
-        Grant(
-            Resource.TOPIC, names.direct_op, (WRITE,),
-            "decide a transaction that may be delivered directly", is_optional=True,
-        ),
-        Grant(
-            Resource.TRANSACTIONAL_ID, DIRECT_ID_PREFIX + names.prefix, (WRITE,),
-            "fence who may deliver it directly", is_prefix=True, is_optional=True,
-        ),
         Grant(
             Resource.GROUP, application_id, (DESCRIBE,), "show how far the pipeline has read",
             is_optional=True,

@@ -45,7 +45,7 @@ class BatchReport:
     Args:
         state_partition: number of the state partition.
         counts: by the lower-case names of state.Counter, and the sink's own: finals,
-            finals_refused, halves_lost, fences_failed, native_fallbacks.
+            finals_refused, halves_lost, native_fallbacks.
         asked_groups: groups that were sent check requests, with the number of requests.
         undelivered_groups: groups whose check topic does not exist, with the number of requests.
         refused: by the name of the reason, how many records were written to the refused topic.

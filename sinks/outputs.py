@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from checkback.metrics.log_lines import facts
 from checkback.protocol.errors import BrokerError, CheckbackError
 from checkback.protocol.properties import PGROUP, UNIQ_KEY, first_value, text_value
@@ -26,16 +24,14 @@ from checkback.protocol.topics import TopicNames
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.forwarding import Forwarding
 from checkback.sinks.kafka.lookup import RecordSource
-from checkback.sinks.kafka.op_topics import op_origin
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.rejections import KnownRejections
 from checkback.sinks.kafka.routing import Refusal, Router, as_target, group_of
-from checkback.sinks.kafka.sessions import FencedHalf
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import NOW, SinkRecord
 from checkback.sinks.kafka.source_record import SourceRecord
 from checkback.sinks.plan import Lookup, half_lookups, op_lookups
-from checkback.state import CHECKS, Action, Outcome, mark_key, pack_settled
+from checkback.state import Action, Outcome, mark_key, pack_settled
 from checkback.state.identity import identity_words
 from checkback.state.outcome import REST_UNKNOWN
 from checkback.state.shares import GROUPS_AT_ONCE
@@ -43,6 +39,7 @@ from checkback.state.shares import GROUPS_AT_ONCE
 _log = logging.getLogger(__name__)
 
 COMMIT: Final = int(Action.COMMIT)
+CHECK: Final = int(Action.CHECK)
 """Plain numbers: every message is compared with them, and an enum's member is slow."""
 DISCARD_WHYS: Final = {
     int(Action.DISCARD_CHECK_LIMIT): "check_limit",
@@ -81,14 +78,13 @@ class BatchOutputs:
     Args:
         settings: the sink's.
         halves: reads the half topic.
-        ops: reads both op topics.
+        ops: reads the op topic.
         directory: what is known of topics.
         known: of the tries before.
         flush: sends what is queued; called where a topic's limit cuts a batch.
         report: takes the counts.
         now_ms: when the try began.
         forwarding: sends the finals of plain halves; without it every final is made here.
-        fenced: halves whose direct session was fenced for this batch.
     """
 
     settings: SinkSettings
@@ -100,7 +96,6 @@ class BatchOutputs:
     report: BatchReport
     now_ms: int
     forwarding: Forwarding | None = None
-    fenced: Sequence[FencedHalf] = ()
     _names: TopicNames = field(init=False)
     _router: Router = field(init=False)
     _topics: dict[str, KnownTopic] = field(default_factory=dict)
@@ -116,7 +111,7 @@ class BatchOutputs:
     def of(
         self, outcomes: Sequence[Outcome], batch_id: int, state_partition: int
     ) -> Iterator[SinkRecord]:
-        """Yield the outputs: what halves become, refused ops, fences, then a settled mark per page.
+        """Yield the outputs: what halves become, refused ops, then a settled mark per page.
 
         Raises:
             CheckbackError: the brokers do not answer, or refuse what can't be done without.
@@ -124,7 +119,7 @@ class BatchOutputs:
         checks: list[Lookup] = []
         for every in half_lookups(outcomes):
             lookup = self._forwarded(every)
-            is_check = np.isin(lookup.action, CHECKS)
+            is_check = lookup.action == CHECK
             checks.append(lookup.only(is_check))
             yield from self._of_halves(lookup.only(~is_check))
         for lookup in checks:
@@ -132,10 +127,8 @@ class BatchOutputs:
         for lookup in op_lookups(outcomes):
             found = self.ops.read(lookup.partition, lookup.offset)
             for (offset, op), (_, _, detail) in zip(found, lookup, strict=True):
-                origin = op_origin(self._names, lookup.partition, offset)
+                origin = RecordOrigin(self._names.op, lookup.partition, offset)
                 yield self._with_room(self._of_op(op, origin, detail))
-        for origin, identity in self.fenced:
-            yield self._with_room(self._router.fenced(origin, identity))
         for outcome in outcomes:
             if len(outcome.action):
                 yield self._settled_mark(outcome, batch_id, state_partition)
@@ -144,7 +137,7 @@ class BatchOutputs:
         found = self.halves.read(lookup.partition, lookup.offset)
         decided = map(tuple, lookup.identity.tolist())
         for (offset, half), (_, action, detail), words in zip(found, lookup, decided, strict=True):
-            if half is None and action in CHECKS:
+            if half is None and action == CHECK:
                 # Nobody can be asked. The verdict or the discard refuses it, once; and it comes
                 # soon, since the check counts.
                 self.report.counts["halves_lost"] += 1
@@ -188,7 +181,7 @@ class BatchOutputs:
             is_discard = action in DISCARD_WHYS
             reasons = (RefusedReason.RECORD_NOT_MADE, RefusedReason.DISCARD_REJECTED)
             made = Refusal(reasons[is_discard], f"{type(error).__name__}: {error}")
-        if action in CHECKS and half is not None:
+        if action == CHECK and half is not None:
             return self._check_or_feedback(made, half, origin, detail)
         if isinstance(made, Refusal):
             self.report.counts["finals_refused"] += action == COMMIT and half is not None
@@ -217,9 +210,8 @@ class BatchOutputs:
             return Refusal(RefusedReason.HALF_REPLACED, Action(action).name.lower())
         if action == COMMIT:
             return self._final(half, origin)
-        if action in CHECKS:
-            is_closed = action == Action.CHECK
-            return self._router.check_request(half, origin, detail, is_closed=is_closed)
+        if action == CHECK:
+            return self._router.check_request(half, origin, detail)
         if action == Action.REFUSE_HALF:
             return Refusal(RefusedReason(detail))
         expired = action == Action.DISCARD_EXPIRED

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.state import CHECKS, Action, Outcome
+from checkback.state import Action, Outcome
 from checkback.state.outcome import REST_UNKNOWN
 
 NEEDS_HALF = np.zeros(len(Action) + 1, dtype=bool)
 NEEDS_HALF[
     [
         Action.COMMIT,
-        *CHECKS,
+        Action.CHECK,
         Action.DISCARD_CHECK_LIMIT,
         Action.DISCARD_EXPIRED,
         Action.REFUSE_HALF,
@@ -29,7 +29,7 @@ class Lookup:
     """Records to look up in one partition of one topic, and what each is for.
 
     Args:
-        partition: partition of the half topic or of the op topics.
+        partition: partition of the half or op topic.
         offset: int64[n], ascending, of the records.
         action: uint8[n], state.Action.
         detail: int32[n], check times or reason code.
@@ -63,16 +63,8 @@ def half_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
     return _lookups(chosen)
 
 
-def fence_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
-    """Return the halves whose session is to be fenced, per half partition, ascending by offset."""
-    return _lookups([(one, one.action == Action.FENCE, one.offset) for one in outcomes])
-
-
 def op_lookups(outcomes: Sequence[Outcome]) -> list[Lookup]:
-    """Return the refused records of both op topics, per partition, ascending by offset.
-
-    Their offsets are those of the state: with DIRECT_SOURCE added on the direct op topic.
-    """
+    """Return the refused records of the op topic, per partition, ascending by offset."""
     return _lookups([(one, one.action == Action.REFUSE_OP, one.source_offset) for one in outcomes])
 
 

@@ -29,13 +29,11 @@ from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.kafka.marker import Marker
 from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.rejections import KnownRejections
-from checkback.sinks.kafka.sessions import FencedHalf, SessionFencer
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.transaction import MarkedProducer
 from checkback.sinks.ledger.notes import NotingReader
 from checkback.sinks.native.clients import native_sender
 from checkback.sinks.outputs import BatchOutputs
-from checkback.sinks.plan import fence_lookups
 from checkback.sinks.steps import Step, Steps
 from checkback.state import Outcome
 
@@ -54,7 +52,7 @@ class BatchWriter:
         settings: the sink's.
         state_partition: number of the state partition.
         halves: reads the half topic.
-        ops: reads both op topics.
+        ops: reads the op topic.
         directory: what is known of topics.
         forwarder: reads the half topic for plain finals; None where the compiled part is not to be
             used.
@@ -69,7 +67,6 @@ class BatchWriter:
     forwarder: Forwarder | None = None
     is_native: bool = True
     _producer: MarkedProducer | None = None
-    _fencer: SessionFencer | None = None
     _known: KnownRejections = field(default_factory=KnownRejections)
     _begun_s: float | None = None
     _last_batch: int = -1
@@ -156,8 +153,6 @@ class BatchWriter:
     def _write_step(
         self, producer: MarkedProducer, outputs: BatchOutputs, step: Step, batch_id: int
     ) -> None:
-        # Before the transaction is open: fencing may take as long as the brokers need.
-        outputs.fenced = self._fence(step.outcomes, outputs.report)
         producer.begin()
         self._begun_s = time.monotonic()
         for output in outputs.of(step.outcomes, batch_id, self.state_partition):
@@ -167,16 +162,6 @@ class BatchWriter:
             return
         producer.commit_part(batch_id, step.rows_done, outputs.now_ms)
         self._lost, self._in_parts = 0, deepcopy(outputs.report)
-
-    def _fence(self, outcomes: Sequence[Outcome], report: BatchReport) -> list[FencedHalf]:
-        wanted = fence_lookups(outcomes)
-        if not wanted:
-            return []
-        if self._fencer is None:
-            self._fencer = SessionFencer(self.settings)
-        fenced = self._fencer.fence(wanted)
-        report.counts["fences_failed"] += sum(len(one.offset) for one in wanted) - len(fenced)
-        return fenced
 
     @contextmanager
     def _forwarding(

@@ -11,7 +11,6 @@ from confluent_kafka.admin import AdminClient
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.forwarding import Forwarder
 from checkback.sinks.kafka.lookup import RecordReader
-from checkback.sinks.kafka.op_topics import OpTopics
 from checkback.sinks.kafka.real_topics import TopicDirectory
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.ledger.notes import NotingReader
@@ -86,7 +85,7 @@ class Writers:
             return writer.write(decided, request.batch_id, request.first_batch)
 
         halves = self._reader(settings, settings.topics.half)
-        ops = self._ops(settings)
+        ops = self._reader(settings, settings.topics.op)
         batch = LedgerBatch(settings.query_id, request.batch_id)
         forwarder = writer.forwarder if writer.is_native else None
         find_names = None if forwarder is None else forwarder.names
@@ -101,7 +100,7 @@ class Writers:
                 settings,
                 state_partition,
                 self._reader(settings, settings.topics.half),
-                self._ops(settings),
+                self._reader(settings, settings.topics.op),
                 self._directory(settings),
                 self._forwarder(settings),
             )
@@ -111,10 +110,6 @@ class Writers:
         return self._readers.setdefault(
             (settings.query_id, topic), RecordReader(dict(settings.connection), topic)
         )
-
-    def _ops(self, settings: SinkSettings) -> OpTopics:
-        topics = settings.topics
-        return OpTopics(self._reader(settings, topics.op), self._reader(settings, topics.direct_op))
 
     def _forwarder(self, settings: SinkSettings) -> Forwarder | None:
         found = native() if settings.pipeline.native_sink else None

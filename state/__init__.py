@@ -5,9 +5,9 @@ be done comes out as arrays.
 """
 
 from checkback.state.engine import ALL_READ, NOTHING_READ, Decision, decide
-from checkback.state.events import CLOSED, DIRECT_SOURCE, EventKind, Events
-from checkback.state.outcome import CHECKS, Action, Counter, Outcome
-from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page, may_be_delivered
+from checkback.state.events import BEFORE_OPS, EventKind, Events
+from checkback.state.outcome import Action, Counter, Outcome
+from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page
 from checkback.state.rules import Rules, RulesHistory
 from checkback.state.settled import (
     CLAIM_KEY,
@@ -21,10 +21,8 @@ from checkback.state.settled import (
 
 __all__ = [
     "ALL_READ",
-    "CHECKS",
+    "BEFORE_OPS",
     "CLAIM_KEY",
-    "CLOSED",
-    "DIRECT_SOURCE",
     "NOTHING_READ",
     "PAGE_SIZE_MAX",
     "PAGE_VERSION",
@@ -42,7 +40,6 @@ __all__ = [
     "decide",
     "mark_key",
     "marks_of",
-    "may_be_delivered",
     "pack_settled",
     "unpack_settled",
 ]

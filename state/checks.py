@@ -1,15 +1,9 @@
-"""Asking back, giving checks back, discarding.
-
-A direct half is discarded in two steps. First the sink fences the session that might still deliver
-it, and appends a record of that to the topic of the session's ops. The page discards the half when
-it reads this record: whatever the session delivered stands before it and has been read.
-"""
+"""Asking back, giving checks back, discarding."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +11,13 @@ from numpy.typing import NDArray
 from checkback.state.events import Events
 from checkback.state.identity import group_part
 from checkback.state.outcome import Action
-from checkback.state.page import DIRECT, FENCING, PendingHalves, may_be_delivered
+from checkback.state.page import PendingHalves
 from checkback.state.page_builder import PageBuilder
 from checkback.state.rules import Rules
 from checkback.state.shares import within_shares
 from checkback.state.transitions import EFFECT, NEXT_PHASE, Effect, Event, Phase
 
 Rows = NDArray[np.intp]
-NEVER_MS: Final = 2**62
 
 
 def take_feedback(builder: PageBuilder, undelivered: Events) -> None:
@@ -44,24 +37,6 @@ def take_feedback(builder: PageBuilder, undelivered: Events) -> None:
             given_back += 1
     builder.count(np.full(given_back, Effect.GIVE_CHECK_BACK, np.uint8))
     _replace(builder, check_times, builder.halves.deadline_ms)
-
-
-def take_fences(builder: PageBuilder, fenced: Events) -> None:
-    """Discard the direct halves whose session was fenced, unless they have their verdict.
-
-    Only the record decides, no clock: a replayed batch fences again, and decides the same. If the
-    page requested no fence of the half, or the record names another identity, a producer forged the
-    record: producers may write to that topic.
-    """
-    if not len(fenced) or not len(builder.halves):
-        return
-    row = builder.half_row_of()[builder.index_of(fenced.offset)]
-    is_meant = (row >= 0) & (fenced.identity == builder.halves.identity[row])
-    rows: Rows = np.unique(row[is_meant]).astype(np.intp)
-    rows = rows[builder.is_pending[rows] & (builder.halves.direct[rows] == FENCING)]
-    used_up = builder.halves.check_times[rows] >= max(1, builder.rules.check_max)
-    _discard(builder, rows[~used_up], Event.FENCED_EXPIRED, Action.DISCARD_EXPIRED)
-    _discard(builder, rows[used_up], Event.FENCED, Action.DISCARD_CHECK_LIMIT)
 
 
 def ask_and_discard(
@@ -84,19 +59,12 @@ def ask_and_discard(
     if not builder.rules.check_enabled or not builder.is_pending.any():
         return
     halves, rules, read_ms = builder.halves, builder.rules, builder.read_until_ms
-    is_direct = may_be_delivered(halves)
-    kept_ms = np.where(is_direct, _fence_age_ms(rules), rules.half_retention_ms)
-    too_old = builder.is_pending & (read_ms - halves.store_time_ms > kept_ms)
-    due = builder.is_pending & (read_ms > halves.deadline_ms)
-    # One that is being fenced is fenced again when an interval has brought no feedback.
-    to_fence = is_direct & np.where(halves.direct == DIRECT, too_old, due & too_old)
-    used_up = due & ~too_old & (halves.check_times >= max(1, rules.check_max))
-    to_fence |= is_direct & used_up
-    due &= ~too_old & ~used_up
-    too_old, used_up = too_old & ~is_direct, used_up & ~is_direct
+    too_old = builder.is_pending & (read_ms - halves.store_time_ms > rules.half_retention_ms)
+    due = builder.is_pending & ~too_old & (read_ms > halves.deadline_ms)
+    used_up = due & (halves.check_times >= max(1, rules.check_max))
+    due &= ~used_up
     _discard(builder, np.flatnonzero(too_old), Event.HALF_RETENTION_OVER, Action.DISCARD_EXPIRED)
     _discard(builder, np.flatnonzero(used_up), Event.CHECKS_USED_UP, Action.DISCARD_CHECK_LIMIT)
-    _fence(builder, np.flatnonzero(to_fence))
     wanted = np.flatnonzero(due)
     if len(wanted):
         rows = _whose_turn_it_is(builder, wanted, budget, asked, of_group)
@@ -123,29 +91,6 @@ def _whose_turn_it_is(
     return np.sort(oldest_first[within_shares(groups, asked, of_group, budget)])
 
 
-def _fence_age_ms(rules: Rules) -> int:
-    """Return the age at which a direct half is fenced: an interval before it would be discarded.
-
-    Where halves are kept for little longer than an interval, half of that time: a half that was
-    just stored is still to be delivered.
-    """
-    kept_ms = rules.half_retention_ms
-    return kept_ms - min(rules.check_interval_ms, kept_ms // 2)
-
-
-def _fence(builder: PageBuilder, rows: Rows) -> None:
-    if not len(rows):
-        return
-    direct = builder.halves.direct.copy()
-    deadline_ms = builder.halves.deadline_ms.copy()
-    direct[rows] = FENCING
-    deadline_ms[rows] = builder.now_ms + builder.rules.check_interval_ms
-    builder.halves = replace(builder.halves, direct=direct, deadline_ms=deadline_ms)
-    builder.count(np.full(len(rows), EFFECT[Phase.PENDING, Event.FENCE_DUE], np.uint8))
-    offset = builder.halves.index[rows] + builder.page.first_offset
-    builder.act(Action.FENCE, offset, builder.halves.check_times[rows], rows=rows)
-
-
 def _ask(builder: PageBuilder, rows: Rows) -> None:
     check_times = builder.halves.check_times.copy()
     deadline_ms = builder.halves.deadline_ms.copy()
@@ -154,9 +99,7 @@ def _ask(builder: PageBuilder, rows: Rows) -> None:
     _replace(builder, check_times, deadline_ms)
     builder.count(np.full(len(rows), EFFECT[Phase.PENDING, Event.CHECK_DUE], np.uint8))
     offset = builder.halves.index[rows] + builder.page.first_offset
-    is_direct = may_be_delivered(builder.halves)[rows]
-    action = np.where(is_direct, Action.CHECK_DIRECT, Action.CHECK).astype(np.uint8)
-    builder.act(action, offset, check_times[rows], rows=rows)
+    builder.act(Action.CHECK, offset, check_times[rows], rows=rows)
 
 
 def _replace(
@@ -172,8 +115,6 @@ def next_deadline_ms(halves: PendingHalves, now_ms: int, rules: Rules) -> int:
     With checks off nothing does, but the page looks again after an interval: a restart with checks
     on finds the row's timeout as this call left it.
     """
-    is_direct = may_be_delivered(halves)
-    kept_ms = np.where(is_direct, _fence_age_ms(rules), rules.half_retention_ms)
-    expiry_ms = np.where(halves.direct == FENCING, NEVER_MS, halves.store_time_ms + kept_ms)
-    due_ms = min(int(halves.deadline_ms.min()), int(expiry_ms.min()))
+    expiry_ms = int(halves.store_time_ms.min()) + rules.half_retention_ms
+    due_ms = min(int(halves.deadline_ms.min()), expiry_ms)
     return due_ms if rules.check_enabled else max(due_ms, now_ms + rules.check_interval_ms)

@@ -1,9 +1,8 @@
 """The page engine: what one page decides in one batch.
 
-Order inside a batch: halves, then ops (those that waited first), then feedback of checks and of
-fences, then discards and checks, then what has run out. So every op of the batch is read before a
-half is discarded (RocketMQ #8311, #9320), and nobody is asked after the commit was accepted
-(#1517).
+Order inside a batch: halves, then ops (those that waited first), then feedback of checks, then
+discards and checks, then what has run out. So every op of the batch is read before a half is
+discarded (RocketMQ #8311, #9320), and no check follows an accepted commit (#1517).
 
 A time has passed when now is later than it, not when it is equal: that is when Spark fires, and
 RocketMQ's ``age > immunity``. Both tests are this one test, so no millisecond falls between them
@@ -20,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from checkback.state.checks import ask_and_discard, next_deadline_ms, take_feedback, take_fences
+from checkback.state.checks import ask_and_discard, next_deadline_ms, take_feedback
 from checkback.state.events import EventKind, Events
 from checkback.state.halves import take_halves
 from checkback.state.ops import expire_waiting_ops, take_ops
@@ -87,11 +86,10 @@ def decide(
     )
     if len(events):
         _pass_refused_on(builder, events.of_kind(EventKind.REFUSED_HALF), Action.REFUSE_HALF)
-        take_halves(builder, events.of_kind(EventKind.HALF, EventKind.DIRECT_HALF))
+        take_halves(builder, events.of_kind(EventKind.HALF))
         take_ops(builder, events.of_kind(EventKind.OP))
         _pass_refused_on(builder, events.of_kind(EventKind.REFUSED_OP), Action.REFUSE_OP)
         take_feedback(builder, events.of_kind(EventKind.UNDELIVERED))
-        take_fences(builder, events.of_kind(EventKind.FENCED))
     ask_and_discard(builder, check_budget, asked or {}, asked_of_group)
     expire_waiting_ops(builder)
     remember_verdicts(builder)
@@ -103,8 +101,9 @@ def decide(
 def _pass_refused_on(builder: PageBuilder, refused: Events, action: Action) -> None:
     """Add the records that decoding refused to the outcome, in their order."""
     if len(refused):
-        builder.act(action, refused.offset, refused.detail, refused.source_offset)
         builder.count_refusals(len(refused))
+        refused = refused.take(refused.source_offset >= 0)
+        builder.act(action, refused.offset, refused.detail, refused.source_offset)
 
 
 def _wake_at_ms(page: Page, now_ms: int, rules: Rules) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import reduce
 from operator import or_
@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.protocol.refusals import RefusedReason
 from checkback.state.columns import Columns
 
 
@@ -23,19 +22,14 @@ class EventKind(IntEnum):
     UNDELIVERED = 3
     REFUSED_HALF = 4
     REFUSED_OP = 5
-    FENCED = 6
-    """Feedback of the sink: the session that might deliver the half is fenced."""
-    DIRECT_HALF = 7
-    """A half that a session of its producer may deliver itself."""
 
 
 NO_IMMUNITY: Final = -1
 """The detail of a half without an immunity time."""
-CLOSED: Final = 16
-"""Added to the detail of an op that says that nothing direct can follow it."""
-DIRECT_SOURCE: Final = 2**62
-"""Added to the offset of a record that stands on the direct op topic. Partitions and offsets of
-the two op topics are alike, and whoever looks an op up has to know on which it stands."""
+
+BEFORE_OPS: Final = -(2**62)
+"""Added to the offset of an op of the former direct op topic: such ops come before the op topic's,
+and no copy of one that is refused is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +41,10 @@ class Events(Columns):
         offset: int64[n], offset of the half; of a REFUSED_OP its own.
         time_ms: int64[n], the broker's time of the record.
         identity: int64[n], the first word of the identity (state/identity.py).
-        detail: int64[n]. HALF, DIRECT_HALF: immunity time in ms, or NO_IMMUNITY. OP: 0 unknown,
-            8 commit, 9 delivered, 12 rollback; with CLOSED added where nothing direct can follow.
-            UNDELIVERED: check times of the request that found no topic. REFUSED_HALF, REFUSED_OP:
-            RefusedReason. FENCED: nothing; the first word of the identity is what it says.
-        source_offset: int64[n], offset of the record in its own topic, with DIRECT_SOURCE added on
-            the direct op topic.
+        detail: int64[n]. HALF: immunity time in ms, or NO_IMMUNITY. OP: 0 unknown, 8 commit,
+            9 delivered, 12 rollback. UNDELIVERED: check times of the request that found no topic.
+            REFUSED_HALF, REFUSED_OP: RefusedReason.
+        source_offset: int64[n], offset of the record in its own topic; see BEFORE_OPS.
         identity_rest: int64[n], the second word of the identity.
     """
 
@@ -74,15 +66,6 @@ class Events(Columns):
     def concat(cls, *parts: Events) -> Events:
         """Return the rows of all parts, in their order."""
         return Events.joined(Events.empty(), *parts)
-
-    def with_refused_ops(self, chosen: NDArray[np.bool_], reason: RefusedReason) -> Events:
-        """Return the rows, the chosen ops among them refused for that reason."""
-        return replace(
-            self,
-            kind=np.where(chosen, np.uint8(EventKind.REFUSED_OP), self.kind),
-            offset=np.where(chosen, self.source_offset, self.offset),
-            detail=np.where(chosen, np.int64(reason), self.detail),
-        )
 
     def of_kind(self, *kinds: EventKind) -> Events:
         """Return the rows of these kinds, ascending by the records' own offsets."""

@@ -7,9 +7,9 @@ from typing import Final
 import numpy as np
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state.events import EventKind, Events
+from checkback.state.events import Events
 from checkback.state.outcome import Action
-from checkback.state.page import DIRECT, PLAIN, PendingHalves
+from checkback.state.page import PendingHalves
 from checkback.state.page_builder import Ints, PageBuilder
 from checkback.state.transitions import EFFECT, NEXT_PHASE, Effect, Event, Phase
 
@@ -18,16 +18,11 @@ IMMUNITY_MS_MAX: Final = 2**53
 
 
 def take_halves(builder: PageBuilder, arrived: Events) -> None:
-    """Make the halves pending, unless their offset is taken or transactions are rejected.
-
-    A direct half is not rejected: its producer may deliver it all the same.
-    """
+    """Make the halves pending, unless their offset is taken or transactions are rejected."""
     if not len(arrived):
         return
     index = builder.index_of(arrived.offset)
-    event = np.full(len(index), Event.HALF, np.uint8)
-    if builder.rules.reject_transactions:
-        event[arrived.kind != EventKind.DIRECT_HALF] = Event.HALF_REJECTED
+    event = Event.HALF_REJECTED if builder.rules.reject_transactions else Event.HALF
     effect = EFFECT[builder.phase[index], event]
     again = (index[1:] == index[:-1]) & (effect[:-1] == Effect.KEEP_PENDING)
     effect[1:][again] = EFFECT[Phase.PENDING, Event.HALF]
@@ -43,9 +38,8 @@ def _add(builder: PageBuilder, index: Ints, arrived: Events) -> None:
     builder.phase[index] = NEXT_PHASE[Phase.ABSENT, Event.HALF]
     none = np.zeros(len(index), np.int64)
     deadline = arrived.time_ms + _immunity_ms(builder, arrived.detail)
-    direct = np.where(arrived.kind == EventKind.DIRECT_HALF, DIRECT, PLAIN)
     new = PendingHalves(
-        index, arrived.time_ms, deadline, none, arrived.identity, arrived.identity_rest, direct
+        index, arrived.time_ms, deadline, none, arrived.identity, arrived.identity_rest
     )
     halves = PendingHalves.joined(builder.halves, new) if len(builder.halves) else new
     if len(builder.halves) and builder.halves.index[-1] > index[0]:

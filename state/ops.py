@@ -10,27 +10,21 @@ may be pending, and only a page that keeps more of them than any has halves refu
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from checkback.protocol.properties import (
+    OP_STATES,
     TRANSACTION_COMMIT_TYPE,
     TRANSACTION_DELIVERED,
     TRANSACTION_ROLLBACK_TYPE,
 )
-from checkback.state.events import CLOSED, Events
+from checkback.state.events import Events
 from checkback.state.identity import group_part
 from checkback.state.outcome import Action
-from checkback.state.page import (
-    CLOSED_DIRECT,
-    PAGE_SIZE_MAX,
-    PLAIN,
-    WaitingOps,
-    may_be_delivered,
-)
+from checkback.state.page import PAGE_SIZE_MAX, WaitingOps
 from checkback.state.page_builder import Ints, PageBuilder
 from checkback.state.transitions import EFFECT, NEXT_PHASE, REASON, Effect, Event, Phase
 
@@ -45,10 +39,10 @@ MB of forged ops in the state, a batch with a million more could never be carrie
 
 Bytes = NDArray[np.uint8]
 
-_EVENT_OF: Final = np.full(2 * CLOSED, Event.UNKNOWN, np.uint8)
-_EVENT_OF[[TRANSACTION_COMMIT_TYPE, TRANSACTION_COMMIT_TYPE | CLOSED]] = Event.COMMIT
-_EVENT_OF[[TRANSACTION_ROLLBACK_TYPE, TRANSACTION_ROLLBACK_TYPE | CLOSED]] = Event.ROLLBACK
-_EVENT_OF[[TRANSACTION_DELIVERED, TRANSACTION_DELIVERED | CLOSED]] = Event.DELIVERED
+_EVENT_OF: Final = np.full(max(OP_STATES) + 1, Event.UNKNOWN, np.uint8)
+_EVENT_OF[TRANSACTION_COMMIT_TYPE] = Event.COMMIT
+_EVENT_OF[TRANSACTION_ROLLBACK_TYPE] = Event.ROLLBACK
+_EVENT_OF[TRANSACTION_DELIVERED] = Event.DELIVERED
 _ACTION_OF: Final = np.zeros(len(Event), np.uint8)
 _ACTION_OF[[Event.COMMIT, Event.ROLLBACK, Event.DELIVERED]] = (
     Action.COMMIT, Action.ROLLBACK, Action.DELIVERED,
@@ -107,7 +101,6 @@ def is_delivered(state: Ints) -> NDArray[np.bool_]:
 def _take(builder: PageBuilder, ops: WaitingOps) -> None:
     rows = builder.half_row_of()[ops.index]
     event = _events_of(builder, ops, rows)
-    _close_sessions(builder, ops, rows, event)
     phase, deciding = _phases_met(builder, ops.index, event)
     effect = EFFECT[phase, event]
     waits = np.flatnonzero(effect == Effect.WAIT)
@@ -125,40 +118,15 @@ def _events_of(builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32]) -
     event = _EVENT_OF[ops.state]
     if not len(builder.halves):
         return event
-    is_direct = (rows >= 0) & (builder.halves.direct[rows] != PLAIN)
-    if is_direct.any():
-        # An old client says so. The session lives, and may still deliver the half.
-        is_open = (ops.state == TRANSACTION_COMMIT_TYPE) | (ops.state == TRANSACTION_ROLLBACK_TYPE)
-        event[is_direct & is_open] = Event.UNKNOWN
-    is_wrong = _differs(builder, ops, rows) & (rows >= 0) & (event != Event.UNKNOWN)
+    is_wrong = ops.identity != builder.halves.identity[rows]
+    is_wrong |= ops.identity_rest != builder.halves.identity_rest[rows]
+    is_wrong &= (rows >= 0) & (event != Event.UNKNOWN)
     if is_wrong.any():
         difference = ops.identity ^ builder.halves.identity[rows]
         same_group = group_part(difference) == 0
         event[is_wrong & same_group] = Event.OP_TRANSACTION_ID_WRONG
         event[is_wrong & ~same_group] = Event.OP_GROUP_WRONG
     return event
-
-
-def _differs(builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
-    differs: NDArray[np.bool_] = ops.identity != builder.halves.identity[rows]
-    differs |= ops.identity_rest != builder.halves.identity_rest[rows]
-    return differs
-
-
-def _close_sessions(
-    builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32], event: Bytes
-) -> None:
-    """Note which direct halves can't be delivered any more although nobody gave a verdict.
-
-    Their checks say so, and whoever answers fences nobody; they are discarded without a fence.
-    """
-    closing = (ops.state >= CLOSED) & (event == Event.UNKNOWN) & (rows >= 0)
-    if not closing.any():
-        return
-    closing &= ~_differs(builder, ops, rows) & may_be_delivered(builder.halves)[rows]
-    direct = builder.halves.direct.copy()
-    direct[rows[closing]] = CLOSED_DIRECT
-    builder.halves = replace(builder.halves, direct=direct)
 
 
 def _phases_met(builder: PageBuilder, index: Ints, event: Bytes) -> tuple[Bytes, NDArray[np.intp]]:
@@ -211,11 +179,12 @@ def _give_verdicts(builder: PageBuilder, rows: NDArray[np.int32], event: Bytes) 
 
 def _refuse(builder: PageBuilder, ops: WaitingOps, effect: Bytes, reason: Bytes) -> None:
     refused = np.flatnonzero(_REFUSING[effect])
+    builder.count_refusals(int(np.count_nonzero(effect == Effect.EXPIRE_OP)))
+    refused = refused[ops.source_offset[refused] >= 0]
     if len(refused):
         ops = ops.take(refused)
         offset = ops.index + builder.page.first_offset
         builder.act(Action.REFUSE_OP, offset, reason[refused], ops.source_offset)
-        builder.count_refusals(int(np.count_nonzero(effect == Effect.EXPIRE_OP)))
 
 
 def expire_waiting_ops(builder: PageBuilder) -> None:

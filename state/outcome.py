@@ -38,15 +38,6 @@ class Action(IntEnum):
     """A half became pending: nothing to do, said only to whoever keeps a ledger."""
     DELIVERED = 9
     """Its producer delivered the half: only the mark is written."""
-    FENCE = 10
-    """The session of a direct half is to be fenced, and feedback of that to be written: then the
-    half can be discarded."""
-    CHECK_DIRECT = 11
-    """As CHECK, of a direct half whose session may still deliver it."""
-
-
-CHECKS: Final = (Action.CHECK, Action.CHECK_DIRECT)
-"""Both ask; the request for a direct half that is closed says so."""
 
 
 class Counter(IntEnum):
@@ -75,9 +66,7 @@ class Counter(IntEnum):
     DISCARDS = 12
     DELIVERED = 13
     """Of the commits, those that a producer delivered itself."""
-    FENCES = 14
-    """Direct halves whose session was to be fenced before they are discarded."""
-    DELIVERED_REFUSED = 15
+    DELIVERED_REFUSED = 14
     """Delivered ops that met another verdict: 0 while everybody keeps to the protocol."""
 
 
@@ -86,7 +75,7 @@ class Outcome:
     """What one page decided in one batch.
 
     Rows come in this order: refused halves, prepared ones, verdicts, refused ops, discards,
-    fences, checks; each by offset, refused ops by their own.
+    checks; each by offset, refused ops by their own.
 
     Args:
         partition: half partition.
@@ -94,8 +83,8 @@ class Outcome:
         now_ms: the batch's time, milliseconds since 1970.
         action: uint8[m], Action.
         offset: int64[m], offset of the half.
-        detail: int32[m]. CHECK, CHECK_DIRECT: check times with this one. DISCARD_*, FENCE: check
-            times. REFUSE_*: RefusedReason. Else 0.
+        detail: int32[m]. CHECK: check times with this one. DISCARD_*: check times. REFUSE_*:
+            RefusedReason. Else 0.
         source_offset: int64[m], REFUSE_OP: offset of the op, as Events has it. Else that of the
             half.
         counters: int64[len(Counter)].

@@ -17,14 +17,15 @@ from checkback.protocol.errors import UsageError
 from checkback.state.columns import Columns
 from checkback.state.packing import Reader, damaged, pack_narrow_columns, refuse_version
 
-PAGE_VERSION: Final = 1
-PLAIN: Final = 0
-DIRECT: Final = 1
-FENCING: Final = 2
-CLOSED_DIRECT: Final = 3
-"""What PendingHalves.direct says: its producer never delivers it; may deliver it itself; may, and
-the sink was told to fence its session, so that the half can be discarded; an op said that it can't
-any more."""
+PAGE_VERSION: Final = 2
+"""Version 1 also said which halves their producers may deliver themselves. It is read without that:
+all halves are plain."""
+_STATE_BITS: Final = 15
+"""Of a waiting op of version 1, those that hold what it says."""
+_SOURCE_OF_DIRECT: Final = 2**62
+"""In version 1, added to the offset of an op that stood on the direct op topic."""
+_NO_COPY: Final = -1
+"""The source offset of such an op now, see Events."""
 PAGE_SIZE_MAX: Final = 65_536
 """An index inside a page is packed in 16 bits."""
 
@@ -44,7 +45,6 @@ class PendingHalves(Columns):
         check_times: int64[k], check requests that count.
         identity: int64[k], first word of the identity.
         identity_rest: int64[k], its second word.
-        direct: int64[k], PLAIN, DIRECT, FENCING or CLOSED_DIRECT.
     """
 
     index: NDArray[np.int64]
@@ -53,13 +53,6 @@ class PendingHalves(Columns):
     check_times: NDArray[np.int64]
     identity: NDArray[np.int64]
     identity_rest: NDArray[np.int64]
-    direct: NDArray[np.int64]
-
-
-def may_be_delivered(halves: PendingHalves) -> NDArray[np.bool_]:
-    """Return bool[k], whether a session may still deliver the half."""
-    found: NDArray[np.bool_] = (halves.direct == DIRECT) | (halves.direct == FENCING)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +64,7 @@ class WaitingOps(Columns):
         source_offset: int64[w], the op's own, as Events has it.
         wait_until_ms: int64[w]; refused in the first batch after it.
         identity: int64[w], as the op has it.
-        state: int64[w], 8 commit, 9 delivered or 12 rollback; with CLOSED added as Events has it.
+        state: int64[w], 8 commit, 9 delivered or 12 rollback.
         identity_rest: int64[w], as the op has it.
     """
 
@@ -152,7 +145,7 @@ class Page:
         return not (len(self.halves) or len(self.waiting) or len(self.settled.forget_at_ms))
 
     def pack(self) -> bytes:
-        """Return the packed form, version 1, little endian, its columns packed narrowly.
+        """Return the packed form, version 2, little endian, its columns packed narrowly.
 
         Some 16 bytes per pending half where all came within a minute, twelve of them its identity;
         two bits per offset from the first to the last verdict, and a few bytes per run of verdicts
@@ -183,7 +176,6 @@ class Page:
             run_slots,
             self.waiting.state,
             packed_verdicts,
-            self.halves.direct,
         )
 
     @classmethod
@@ -197,7 +189,7 @@ class Page:
         reader = Reader(blob, "page")
         header = reader.header(_HEADER)
         column = reader.narrow_column
-        _, partition, page, page_size, halves, waiting, *rest_of_header = header
+        version, partition, page, page_size, halves, waiting, *rest_of_header = header
         forget_slots, start, quads, runs = rest_of_header
         forget_at_ms = column("<i8", forget_slots)
         store_time, deadline, identity, rest = (column("<i8", halves) for _ in range(4))
@@ -209,13 +201,16 @@ class Page:
         op_state = column("u1", waiting).astype(np.int64)
         verdict = _unpack_verdicts(column("u1", quads), start, page_size)
         forget_slot = _unpack_slots(verdict, run_lengths, run_slots)
-        direct = column("u1", halves).astype(np.int64)
+        if version == 1:
+            column("u1", halves)
+            op_state &= _STATE_BITS
+            source_offset = np.where(source_offset < _SOURCE_OF_DIRECT, source_offset, _NO_COPY)
         reader.finish()
         return cls(
             partition,
             page,
             page_size,
-            PendingHalves(index, store_time, deadline, check_times, identity, rest, direct),
+            PendingHalves(index, store_time, deadline, check_times, identity, rest),
             WaitingOps(
                 op_index, source_offset, wait_until, op_identity[0], op_state, op_identity[1]
             ),

@@ -38,7 +38,6 @@ _COUNTERS_OF: Final[dict[Effect, tuple[Counter, ...]]] = {
     Effect.DISCARD_CHECK_LIMIT: (Counter.DISCARDS,),
     Effect.DISCARD_EXPIRED: (Counter.DISCARDS,),
     Effect.DELIVERED: (Counter.COMMITS, Counter.DELIVERED),
-    Effect.FENCE: (Counter.FENCES,),
     Effect.REFUSE_DELIVERED: (Counter.REFUSALS, Counter.DELIVERED_REFUSED),
 }
 _FINISH_BOUNDS: Final = np.array(FINISH_BOUNDS_MS, np.int64)

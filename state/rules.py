@@ -33,7 +33,6 @@ class Rules:
     reject_transactions: bool
     checks_per_batch_max: int
     max_message_bytes: int
-    op_pages_per_group_max: int
     batch_events_max: int
     """No rule of a page, but by it a plan tells whether its batch read everything (see
     streaming.read_until): a replay has to ask with the bound that the batch was planned under."""

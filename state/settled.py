@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.protocol.errors import CheckpointError
-from checkback.state.outcome import CHECKS, Action, Outcome
+from checkback.state.outcome import Action, Outcome
 from checkback.state.packing import Reader, pack_columns, refuse_version
 
 SETTLED_VERSION: Final = 1
@@ -41,7 +41,7 @@ class Mark(IntEnum):
 _MARK_OF: Final = np.zeros(len(Action) + 1, np.uint8)
 _MARK_OF[Action.COMMIT] = Mark.COMMIT
 _MARK_OF[Action.ROLLBACK] = Mark.ROLLBACK
-_MARK_OF[list(CHECKS)] = Mark.ASKED
+_MARK_OF[Action.CHECK] = Mark.ASKED
 _MARK_OF[Action.DISCARD_CHECK_LIMIT] = Mark.DISCARD_CHECK_LIMIT
 _MARK_OF[Action.DISCARD_EXPIRED] = Mark.DISCARD_EXPIRED
 _MARK_OF[Action.REFUSE_HALF] = Mark.REFUSED_HALF

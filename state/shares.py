@@ -7,16 +7,10 @@ together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from checkback.protocol.refusals import RefusedReason
-from checkback.state.events import EventKind, Events
-from checkback.state.identity import group_part
-from checkback.state.ops import is_delivered
 
 Ints = NDArray[np.int64]
 UNLIMITED: Final = 2**31
@@ -53,51 +47,3 @@ def within_shares(
     for group in set(groups.tolist()) & taken.keys():
         left[groups == group] += taken[group]
     return np.flatnonzero(left < of_group)[: max(0, of_all)]
-
-
-@dataclass(slots=True)
-class OpPages:
-    """How many pages without any half the ops of each group have named in one pass.
-
-    Such a page keeps ops that wait, for whoever invents offsets. An op is hardly ever read before
-    its half. If a commit or rollback is refused, a check asks for it again. A delivered op must not
-    be refused: its half would be asked about as well, and the answer would have its final written a
-    second time. So delivered ops always pass. The decoding refuses those that are forged for sure.
-
-    Args:
-        named: by group.
-        admitted: pages in which an op of anybody was admitted.
-    """
-
-    named: dict[int, int] = field(default_factory=dict)
-    admitted: int = 0
-
-    def admit(self, events: Events, of_group: int) -> Events:
-        """Return the events of a page without halves, with the ops beyond the bound refused.
-
-        Args:
-            events: of the page in this batch; where a half is among them, all ops pass.
-            of_group: how many such pages a group may name; all together GROUPS_AT_ONCE times that.
-        """
-        is_op = events.kind == EventKind.OP
-        is_op[is_op] = ~is_delivered(events.detail[is_op])
-        has_half = np.isin(events.kind, (EventKind.HALF, EventKind.DIRECT_HALF)).any()
-        if has_half or not is_op.any():
-            return events
-        groups = group_part(events.identity)
-        loud = self._loud_among(set(groups[is_op].tolist()), of_group)
-        if not loud:
-            return events
-        return events.with_refused_ops(
-            is_op & np.isin(groups, list(loud)), RefusedReason.OP_PAGES_EXCEEDED
-        )
-
-    def _loud_among(self, groups: set[int], of_group: int) -> set[int]:
-        """Return the groups over their bound; the page counts once, however many groups name it."""
-        if self.admitted >= GROUPS_AT_ONCE * of_group:
-            return groups
-        calm = {group for group in groups if self.named.get(group, 0) < of_group}
-        self.admitted += bool(calm)
-        for group in calm:
-            self.named[group] = self.named.get(group, 0) + 1
-        return groups - calm

@@ -35,7 +35,6 @@ class Event(IntEnum):
     COMMIT = 2
     ROLLBACK = 3
     UNKNOWN = 4
-    """Also a commit or rollback of a direct half that does not say that its session is closed."""
     OP_GROUP_WRONG = 5
     """Commit or rollback by another producer group than the half's."""
     OP_TRANSACTION_ID_WRONG = 6
@@ -53,13 +52,7 @@ class Event(IntEnum):
     VERDICT_RETENTION_OVER = 12
     """The verdict was remembered for ``verdict_retention_ms``."""
     DELIVERED = 13
-    """An op in the Kafka transaction in which a producer delivered the final message itself."""
-    FENCE_DUE = 14
-    """A direct half is to be discarded: its session has to be fenced first."""
-    FENCED = 15
-    """The session of a direct half was fenced: whatever it delivered was read before."""
-    FENCED_EXPIRED = 16
-    """The same, of a half that was not asked ``check_max`` times."""
+    """An op in the Kafka transaction in which the final message was written."""
 
 
 class Effect(IntEnum):
@@ -82,8 +75,7 @@ class Effect(IntEnum):
     DISCARD_EXPIRED = 14
     FORGET = 15
     DELIVERED = 16
-    FENCE = 17
-    REFUSE_DELIVERED = 18
+    REFUSE_DELIVERED = 17
 
 
 class Transition(NamedTuple):
@@ -105,7 +97,6 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
     (_P.ABSENT, _E.CHECK_UNDELIVERED): Transition(_P.ABSENT, _F.NOTHING),
     (_P.ABSENT, _E.WAIT_OVER): Transition(_P.ABSENT, _F.EXPIRE_OP, _R.OP_WITHOUT_HALF),
     (_P.ABSENT, _E.DELIVERED): Transition(_P.ABSENT, _F.WAIT),
-    (_P.ABSENT, _E.FENCED): Transition(_P.ABSENT, _F.NOTHING),
     (_P.PENDING, _E.HALF): Transition(_P.PENDING, _F.IGNORE_REPEATED_HALF),
     (_P.PENDING, _E.HALF_REJECTED): Transition(_P.PENDING, _F.IGNORE_REPEATED_HALF),
     (_P.PENDING, _E.COMMIT): Transition(_P.COMMITTED, _F.COMMIT),
@@ -120,9 +111,6 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
     (_P.PENDING, _E.CHECKS_USED_UP): Transition(_P.DISCARDED, _F.DISCARD_CHECK_LIMIT),
     (_P.PENDING, _E.HALF_RETENTION_OVER): Transition(_P.DISCARDED, _F.DISCARD_EXPIRED),
     (_P.PENDING, _E.DELIVERED): Transition(_P.COMMITTED, _F.DELIVERED),
-    (_P.PENDING, _E.FENCE_DUE): Transition(_P.PENDING, _F.FENCE),
-    (_P.PENDING, _E.FENCED): Transition(_P.DISCARDED, _F.DISCARD_CHECK_LIMIT),
-    (_P.PENDING, _E.FENCED_EXPIRED): Transition(_P.DISCARDED, _F.DISCARD_EXPIRED),
     (_P.COMMITTED, _E.HALF): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_HALF),
     (_P.COMMITTED, _E.HALF_REJECTED): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_HALF),
     (_P.COMMITTED, _E.COMMIT): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_OP),
@@ -136,7 +124,6 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
     (_P.COMMITTED, _E.DELIVERED): Transition(
         _P.COMMITTED, _F.REFUSE_DELIVERED, _R.DELIVERED_AFTER_COMMIT
     ),
-    (_P.COMMITTED, _E.FENCED): Transition(_P.COMMITTED, _F.NOTHING),
     (_P.COMMITTED, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
     (_P.ROLLED_BACK, _E.HALF): Transition(_P.ROLLED_BACK, _F.IGNORE_REPEATED_HALF),
     (_P.ROLLED_BACK, _E.HALF_REJECTED): Transition(_P.ROLLED_BACK, _F.IGNORE_REPEATED_HALF),
@@ -153,7 +140,6 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
     (_P.ROLLED_BACK, _E.DELIVERED): Transition(
         _P.ROLLED_BACK, _F.REFUSE_DELIVERED, _R.DELIVERED_AFTER_ROLLBACK
     ),
-    (_P.ROLLED_BACK, _E.FENCED): Transition(_P.ROLLED_BACK, _F.NOTHING),
     (_P.ROLLED_BACK, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
     (_P.DISCARDED, _E.HALF): Transition(_P.DISCARDED, _F.IGNORE_REPEATED_HALF),
     (_P.DISCARDED, _E.HALF_REJECTED): Transition(_P.DISCARDED, _F.IGNORE_REPEATED_HALF),
@@ -164,7 +150,6 @@ TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
     (_P.DISCARDED, _E.DELIVERED): Transition(
         _P.DISCARDED, _F.REFUSE_DELIVERED, _R.DELIVERED_AFTER_DISCARD
     ),
-    (_P.DISCARDED, _E.FENCED): Transition(_P.DISCARDED, _F.NOTHING),
     (_P.DISCARDED, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
 }
 

@@ -56,11 +56,6 @@ final class KafkaRecord {
     return this.isInOrder ? inOrder : this.headers.find(this.names[inOrder], 0);
   }
 
-  /** Whether there is a header of that name, and its value is not empty. */
-  boolean saysOf(byte[] name) {
-    return !this.headers.isBlank(this.headers.find(name, 0));
-  }
-
   /** Whether the first header is that tag. */
   boolean hasTag(byte[] tag) {
     return this.headers.count() > 0 && this.headers.isNamed(0, TAGS) && this.headers.says(0, tag);

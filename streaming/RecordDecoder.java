@@ -26,11 +26,7 @@ public final class RecordDecoder implements Serializable {
   static final byte[] TRUE = bytes("true");
   static final byte[] OP_TAG_REMOVE = bytes(Protocol.OP_TAG_REMOVE);
   static final byte[] OP_TAG_UNDELIVERED = bytes(Protocol.OP_TAG_UNDELIVERED);
-  static final byte[] OP_TAG_FENCED = bytes(Protocol.OP_TAG_FENCED);
   static final byte[] TRANSACTION_CHECK_TIMES = bytes(Protocol.TRANSACTION_CHECK_TIMES);
-  static final byte[] DIRECT_ID = bytes(Protocol.DIRECT_ID);
-  static final byte[] DIRECT_CLOSED = bytes(Protocol.DIRECT_CLOSED);
-  static final byte[] FENCED_HALF = bytes(Protocol.FENCED_HALF);
 
   static final byte[][] NAMES_OF_HALF = all(HALF_ORDER);
   static final byte[][] NAMES_OF_OP = all(OP_ORDER);
@@ -44,12 +40,12 @@ public final class RecordDecoder implements Serializable {
   private final HashSet systemTopics = new HashSet();
   private final byte[][] systemPrefixes;
   private RecordVerifier verifier;
-  private OpPageBound bound;
+  private OpRange range;
   private transient KafkaRecord reading;
 
   /**
    * @param halfTopic the topic of halves
-   * @param directOpTopic the topic of ops of direct halves
+   * @param directOpTopic the topic on which an op may say delivered
    * @param feedbackTopic the topic of feedback; a record of any other topic is an op
    * @param systemTopics names of topics for which no half may be, a space between two of them
    * @param systemPrefixes what names of such topics begin with, in the same way
@@ -69,14 +65,14 @@ public final class RecordDecoder implements Serializable {
     this.pageSize = pageSize;
   }
 
-  /** Refuses what the rules of access control forbid. With them there is no direct delivery. */
+  /** Refuses what the rules of access control forbid. With them no op may say delivered. */
   public void verifyBy(RecordVerifier verifier) {
     this.verifier = verifier;
   }
 
-  /** Refuses ops that name too many pages, or halves that nobody can have written. */
-  public void boundBy(OpPageBound bound) {
-    this.bound = bound;
+  /** Refuses ops that name a half outside of the range. */
+  public void limitTo(OpRange range) {
+    this.range = range;
   }
 
   /** Plans and event logs print it: no secret may show. */
@@ -90,11 +86,10 @@ public final class RecordDecoder implements Serializable {
    *
    * @param key of the record; only needed where access control is on
    * @param bodyBytesMax how large a half's body may be
-   * @param pagesOfGroup how many pages without a half a group's ops may name
    */
   public InternalRow event(
       UTF8String topic, int partition, long offset, long timestampUs, byte[] key, byte[] value,
-      ArrayData headers, int bodyBytesMax, int pagesOfGroup) {
+      ArrayData headers, int bodyBytesMax) {
     KafkaRecord record = this.reading();
     record.begin(partition, offset, Math.floorDiv(timestampUs, 1000L), key, value, headers);
     if (topic.equals(this.halfTopic)) {
@@ -103,7 +98,7 @@ public final class RecordDecoder implements Serializable {
     if (topic.equals(this.feedbackTopic)) {
       return this.feedback(record);
     }
-    return this.op(record, topic.equals(this.directOpTopic), pagesOfGroup);
+    return this.op(record, topic.equals(this.directOpTopic));
   }
 
   /** Returns what reads records for this thread. Tasks have decoders of their own. */
@@ -130,10 +125,9 @@ public final class RecordDecoder implements Serializable {
     if (refusal != TAKEN) {
       return record.event(REFUSED_HALF, record.offset, refusal, record.offset);
     }
-    boolean isDirect = this.verifier == null && record.saysOf(DIRECT_ID);
     long immunityS = headers.number(record.place(IMMUNITY_OF_HALF), IMMUNITY_DIGITS_MAX);
     long immunityMs = immunityS == RecordHeaders.NONE ? NO_IMMUNITY : 1000L * immunityS;
-    return record.event(isDirect ? DIRECT_HALF : HALF, record.offset, immunityMs, record.offset);
+    return record.event(HALF, record.offset, immunityMs, record.offset);
   }
 
   private int refusalOfHalf(KafkaRecord record, int group, int id, int bodyBytesMax) {
@@ -184,31 +178,25 @@ public final class RecordDecoder implements Serializable {
     return size == 0 ? HALF_BODY_EMPTY : size > bodyBytesMax ? HALF_BODY_TOO_LARGE : TAKEN;
   }
 
-  private InternalRow op(KafkaRecord record, boolean isDirect, int pagesOfGroup) {
-    boolean hasFenceTag = isDirect && record.hasTag(OP_TAG_FENCED);
-    long source = record.offset + (isDirect ? DIRECT_SOURCE : 0L);
+  private InternalRow op(KafkaRecord record, boolean isDirect) {
+    long source = record.offset + (isDirect ? BEFORE_OPS : 0L);
     long named = record.numberInValue();
-    if (hasFenceTag && named != RecordHeaders.NONE) {
-      return this.fenced(record, source, named, pagesOfGroup);
-    }
     record.order(NAMES_OF_OP);
     int group = record.place(PGROUP_OF_OP);
     int id = record.place(UNIQ_KEY_OF_OP);
     record.identity.read(record.headers, group, id);
     int state = this.stateOf(record, isDirect);
-    int refusal = hasFenceTag ? TAKEN : this.verdict(record, isDirect ? 2 : 1);
+    int refusal = this.verdict(record, 1);
     if (refusal == TAKEN) {
       refusal = refusalOfOp(record, named, state, group, id);
     }
-    if (refusal == TAKEN) {
-      boolean isDelivered = record.headers.says(record.place(STATE_OF_OP), DELIVERED_STATE);
-      refusal = this.refusalOfPage(record, source, named, isDelivered, pagesOfGroup);
+    if (refusal == TAKEN && this.range != null && !this.range.includes(record.partition, named)) {
+      refusal = OP_WITHOUT_HALF;
     }
     if (refusal != TAKEN) {
       return record.event(REFUSED_OP, record.offset, refusal, source);
     }
-    boolean closes = isDirect && record.saysOf(DIRECT_CLOSED);
-    return record.event(OP, named, state + (closes ? CLOSED : 0), source);
+    return record.event(OP, named, state, source);
   }
 
   private static int refusalOfOp(KafkaRecord record, long named, int state, int group, int id) {
@@ -241,27 +229,6 @@ public final class RecordDecoder implements Serializable {
     boolean mayDeliver = isDirect && this.verifier == null;
     boolean delivers = mayDeliver && record.headers.says(place, DELIVERED_STATE);
     return delivers ? Integer.parseInt(DELIVERED) : UNKNOWN_STATE;
-  }
-
-  private int refusalOfPage(
-      KafkaRecord record, long source, long named, boolean isDelivered, int pagesOfGroup) {
-    if (this.bound == null) {
-      return TAKEN;
-    }
-    long word = record.identity.word();
-    return this.bound.refusal(record.partition, source, named, word, isDelivered, pagesOfGroup);
-  }
-
-  /** The sink says in the second header which half it is about; a half has no identity of 0. */
-  private InternalRow fenced(KafkaRecord record, long source, long named, int pagesOfGroup) {
-    RecordHeaders headers = record.headers;
-    boolean isSaid = headers.count() > 1 && headers.isNamed(1, FENCED_HALF);
-    record.identity.be(isSaid ? headers.signedNumber(1) : 0L);
-    int refusal = this.refusalOfPage(record, source, named, false, pagesOfGroup);
-    if (refusal != TAKEN) {
-      return record.event(REFUSED_OP, record.offset, refusal, source);
-    }
-    return record.event(FENCED, named, 0L, source);
   }
 
   private InternalRow feedback(KafkaRecord record) {

@@ -219,14 +219,6 @@ final class RecordHeaders {
     return mayBe ? number(this.from, this.valueAt[at], size) : NONE;
   }
 
-  /** Returns the number that a value is, which may have a sign; 0 for any other text, and -2^63. */
-  long signedNumber(int at) {
-    int size = this.valueBytes(at);
-    int signs = size > 0 && this.from[this.valueAt[at]] == '-' ? 1 : 0;
-    long read = size > 0 ? number(this.from, this.valueAt[at] + signs, size - signs) : NONE;
-    return read == NONE ? 0L : signs == 0 ? read : -read;
-  }
-
   /** Returns the whole number that bytes are: all of them digits, and it fits into 63 bits. */
   static long number(byte[] bytes, int first, int size) {
     long read = size > 0 ? 0 : NONE;

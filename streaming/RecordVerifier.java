@@ -38,15 +38,14 @@ public final class RecordVerifier implements Serializable {
   /**
    * @param halfTopic the topic of halves
    * @param opTopic the topic of ops
-   * @param directOpTopic the topic of ops of direct halves
    * @param namesOfHalf the names of a half's headers in order, a separator after each
    * @param namesOfOp the same of an op
    * @param addressPattern over access key, line end and address; empty if it can match none
    */
   public RecordVerifier(
-      String halfTopic, String opTopic, String directOpTopic, byte[] namesOfHalf,
-      byte[] namesOfOp, String addressPattern) {
-    this.topics = new String[] {halfTopic, opTopic, directOpTopic};
+      String halfTopic, String opTopic, byte[] namesOfHalf, byte[] namesOfOp,
+      String addressPattern) {
+    this.topics = new String[] {halfTopic, opTopic};
     this.namesOfHalf = namesOfHalf;
     this.namesOfOp = namesOfOp;
     this.addressPattern = addressPattern;
@@ -69,7 +68,7 @@ public final class RecordVerifier implements Serializable {
    * Returns the code of a refusal, 0 for none.
    *
    * @param read the record, whose headers were compared with the protocol's order
-   * @param topic to which it was written: 0 that of halves, 1 that of ops, 2 that of direct ops
+   * @param topic to which it was written: 0 that of halves, 1 that of ops
    */
   int verdict(KafkaRecord read, int topic) {
     if (!read.isInOrder) {

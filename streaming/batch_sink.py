@@ -15,10 +15,9 @@ from checkback.sinks.batch_report import BatchReport, summed
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.streaming.clock_watch import AheadWatch
-from checkback.streaming.half_bounds import HalfBounds
+from checkback.streaming.half_bounds import HalfBounds, set_op_ranges
 from checkback.streaming.idling import FinishedBatch, Idling
 from checkback.streaming.observation import Observation
-from checkback.streaming.op_page_bound import tell_half_pages
 from checkback.streaming.partition_growth import PartitionGrowth
 from checkback.streaming.progress import Progress
 from checkback.streaming.read_until import BatchPlans, ReadUntil
@@ -110,7 +109,7 @@ class RunBatch:
         plans = self.read_until.tell_tasks(context, batch_id)
         self.clock.require_credible(plans.batch.timestamp_ms)
         named = self.half_bounds.of_batch(batch_id, plans)
-        tell_half_pages(context, plans, named, self.settings.topics.half)
+        set_op_ranges(context, named)
         self.growth.follow(plans.batch.ends)
         return plans
 

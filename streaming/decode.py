@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
+from checkback.streaming.half_bounds import RANGES
 from checkback.streaming.java_classes import call_for_rows, java_class
-from checkback.streaming.op_page_bound import OpPageBound
 from checkback.streaming.verification import RecordVerification
 
 EVENT_COLUMNS: Final = (
@@ -28,6 +28,7 @@ EVENT_TYPE: Final = (
 )
 """As the class fills a row."""
 DECODER: Final = "RecordDecoder"
+OP_RANGE: Final = "OpRange"
 ANY_SIZE: Final = 2**31 - 1
 
 
@@ -37,9 +38,10 @@ def decode(
     page_size: int,
     body_bytes_max: Column | None = None,
     verification: RecordVerification | None = None,
-    op_pages: OpPageBound | None = None,
+    *,
+    limits_ops: bool = False,
 ) -> DataFrame:
-    """Return one event row per record of the half and both op topics and per feedback.
+    """Return one event row per record of the half and op topics and per feedback.
 
     Other records of the feedback topic are skipped: ticks, and records of a stranger, although only
     the pipeline may write there.
@@ -50,8 +52,8 @@ def decode(
         page_size: half offsets per page.
         body_bytes_max: how large a half's body may be; None for any size.
         verification: refuses what the rules of access control forbid; None where there are none.
-        op_pages: refuses ops that name too many pages, or halves that nobody can have written;
-            None where none is.
+        limits_ops: whether ops that name halves outside of the batch's ranges are refused
+            (half_bounds.set_op_ranges).
 
     Returns:
         page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
@@ -64,17 +66,15 @@ def decode(
     decoder = _decoder(spark, topics, page_size)
     if verification is not None:
         decoder.verifyBy(verification.verifier(topics))
-    if op_pages is not None:
-        is_verified = verification is not None
-        decoder.boundBy(op_pages.counter(page_size, is_verified=is_verified))
+    if limits_ops:
+        decoder.limitTo(java_class(spark, OP_RANGE)(RANGES))
     # Only a signature covers the key: where none is verified, nobody copies it.
     key = f.lit(None).cast("binary") if verification is None else f.col("key")
     arguments = [
         *map(f.col, ("topic", "partition", "offset", "timestamp")),
         key,
         *map(f.col, ("value", "headers")),
-        _number(body_bytes_max),
-        _number(None if op_pages is None else op_pages.of_group),
+        f.lit(ANY_SIZE) if body_bytes_max is None else body_bytes_max.cast("int"),
     ]
     event = call_for_rows(spark, decoder, "event", EVENT_TYPE, arguments)
     decoded = rows.select(event.alias("event"))
@@ -94,7 +94,3 @@ def _decoder(spark: SparkSession, topics: TopicNames, page_size: int) -> Any:
         *map(" ".join, (refused, beginnings)),
         page_size,
     )
-
-
-def _number(column: Column | None) -> Column:
-    return f.lit(ANY_SIZE) if column is None else column.cast("int")

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from pyspark import SparkContext
 
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.errors import BrokerError
@@ -62,6 +63,17 @@ def half_log_ends(admin: AdminClient, topic: str, partitions: Collection[int]) -
     return {number: found[topic, number] for number in partitions}
 
 
+RANGES: Final = "checkback.op_ranges"
+"""The local property that carries the ranges to the tasks of a batch, for OpRange.java."""
+ANY_HALF: Final = HalfRange(0, 2**63 - 1)
+
+
+def set_op_ranges(context: SparkContext, ranges: HalfRanges) -> None:
+    """Set for the tasks of a batch which offsets its ops may name, before any of them runs."""
+    partitions = (ranges.get(number, ANY_HALF) for number in range(max(ranges, default=-1) + 1))
+    context.setLocalProperty(RANGES, ",".join(f"{first}:{end}" for first, end in partitions))
+
+
 @dataclass(slots=True)
 class HalfBounds:
     """Decides which offsets the ops of a batch may name; one object for each run of a query.
@@ -96,7 +108,7 @@ class HalfBounds:
             PrerequisiteError: it can't be written.
             BrokerError: the markers can't be read.
         """
-        if not plans.reads_any_of((self.topics.op, self.topics.direct_op)):
+        if not plans.reads_any_of((self.topics.op,)):
             return {}
         planned_ms, known = plans.batch.timestamp_ms, self._noted
         if known is None and plans.is_first and self.is_begun(batch_id):

@@ -12,7 +12,7 @@ from checkback.protocol.signed_content import (
     SEPARATOR,
     TIMESTAMP_BYTES_MAX,
 )
-from checkback.state import CLOSED, DIRECT_SOURCE, EventKind
+from checkback.state import BEFORE_OPS, EventKind
 from checkback.state.events import NO_IMMUNITY
 from checkback.state.identity import SLICE, TRANSACTION_BITS
 from checkback.streaming import access_table
@@ -40,23 +40,18 @@ NUMBERS: Final = {
     "TOPIC_LENGTH_MAX": refusals.TOPIC_LENGTH_MAX,
     "IMMUNITY_DIGITS_MAX": refusals.IMMUNITY_DIGITS_MAX,
     "NO_IMMUNITY": NO_IMMUNITY,
-    "CLOSED": CLOSED,
     "TRANSACTION_BITS": TRANSACTION_BITS,
     "SLICE": SLICE,
     "TIMESTAMP_BYTES_MAX": TIMESTAMP_BYTES_MAX,
     "OPENING_BYTES_MAX": access_table.BLOCK_BYTES + len(OPENING_LINE_MAX),
 }
-LONGS: Final = {"DIRECT_SOURCE": DIRECT_SOURCE, "BORN_TIME_TOLERANCE_MS": BORN_TIME_TOLERANCE_MS}
+LONGS: Final = {"BEFORE_OPS": BEFORE_OPS, "BORN_TIME_TOLERANCE_MS": BORN_TIME_TOLERANCE_MS}
 TEXTS: Final = {
     "DELIVERED": names.TRANSACTION_DELIVERED,
     "OP_TAG_REMOVE": names.OP_TAG_REMOVE,
     "OP_TAG_UNDELIVERED": names.OP_TAG_UNDELIVERED,
-    "OP_TAG_FENCED": names.OP_TAG_FENCED,
     "TAGS": names.TAGS,
     "TRANSACTION_CHECK_TIMES": names.TRANSACTION_CHECK_TIMES,
-    "DIRECT_ID": names.DIRECT_ID,
-    "DIRECT_CLOSED": names.DIRECT_CLOSED,
-    "FENCED_HALF": names.FENCED_HALF,
     "SIGNATURE": names.SIGNATURE,
     "BORN_HOST": names.BORN_HOST,
     "RESUME_HEADER_PREFIX": names.RESUME_HEADER_PREFIX,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JJavaError
@@ -29,6 +29,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
 from checkback.sinks.batch_report import PageStatus
 from checkback.sinks.kafka.epoch import EpochWatch
+from checkback.sinks.kafka.listed_offsets import ends_without_transactions
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.unended import ShortTopic, short_topics
 from checkback.state import Rules
@@ -40,6 +41,7 @@ from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
 from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.cores import state_partitions
+from checkback.streaming.direct_op_topic import DirectOpTopic, PlannedRun
 from checkback.streaming.driver_jvm import log_path
 from checkback.streaming.failure import explain, explain_state, jvm_watched
 from checkback.streaming.fencing import fence_older
@@ -69,12 +71,13 @@ from checkback.streaming.stop import (
     stop_signals,
     wait_for_end,
 )
-from checkback.streaming.switching_on import require_nothing_deliverable
 from checkback.streaming.verification import RecordVerification
 
 if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger
 
+OPEN_TRANSACTION_S: Final = 60.0
+"""Brokers end a dead producer's transaction well within this time."""
 Emit = Callable[[str, dict[str, Any] | ProgressLine], None]
 """Takes an event's name and its fields: started, progress, stopped."""
 
@@ -188,7 +191,6 @@ class Job:
         size = settings.offsets_per_page
         pages = PageSettings(size, history, keys, tell_prepared=bool(settings.ledger))
         self._epoch = EpochWatch(sink)
-        require_nothing_deliverable(spark, store, self._access.version)
         self._polls_small = needs_small_polls(store)
         is_first = True
         while True:
@@ -196,6 +198,8 @@ class Job:
             if changed is not None:
                 self.emit("access_rules", changed)
                 self._observed.rules_changed(changed)
+            if is_first and not self._leave_direct_op_topic(spark, store, sink, pages):
+                return
             query = self._start(spark, store, sink, pages)
             if is_first:
                 self._observed.started(spark.sparkContext.setLogLevel)
@@ -209,15 +213,50 @@ class Job:
             if self._is_over:
                 self._stopping.set()
 
-    def _start(
+    def _leave_direct_op_topic(
         self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, pages: PageSettings
+    ) -> bool:
+        """Read the former direct op topic to its end; tell whether the job is to go on."""
+        topics = self.settings.topics
+
+        def ends(partitions: int) -> dict[int, int]:
+            return ends_without_transactions(
+                self._connection(), topics.direct_op, partitions, OPEN_TRANSACTION_S
+            )
+
+        def run(planned: PlannedRun) -> bool:
+            query = self._start(spark, store, sink, pages, planned)
+            while not wait_for_end(query, WATCH_S):
+                pass
+            failure = query.exception()
+            if failure is not None and not is_own_stop(failure):
+                raise explain(failure, log_path(self.settings.log_file))
+            return failure is None
+
+        return DirectOpTopic(store, topics, ends, self.now_ms).leave(run)
+
+    def _start(
+        self,
+        spark: SparkSession,
+        store: CheckpointStore,
+        sink: SinkSettings,
+        pages: PageSettings,
+        planned: PlannedRun | None = None,
     ) -> StreamingQuery:
+        """Start the query; given a planned run, one that ends after that batch."""
         settings, table = self.settings, self._access.table
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
-        rows = read_topics(spark, settings, source, polls_small=self._polls_small)
+        rows = read_topics(
+            spark,
+            settings.topics.read if planned is None else planned.topics,
+            source,
+            settings.batch_events_max,
+            polls_small=self._polls_small,
+            drops_topic=planned is not None and planned.drops_topic,
+        )
         verification = None if table is None else RecordVerification(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
-        self._idling, ledger = self._new_idling(), self._ledger
+        self._idling, ledger = self._new_idling(is_long=planned is None), self._ledger
         begun = cache(partial(is_begun, sink, state_partitions(settings), ledger))
         held_back = HeldBack(store, UnreadRecords(self._connection()).partitions_with_older, begun)
         look = partial(half_log_ends, self._group_admin(), settings.topics.half)
@@ -235,17 +274,17 @@ class Job:
             PartitionGrowth(sink.connection, sink.topics),
             HalfBounds(store, look, first, begun, settings.topics, pages.page_size),
         )
-        return start_query(outcomes, settings, run_batch)
+        return start_query(outcomes, settings, run_batch, is_long=planned is None)
 
     def _plans(self, store: CheckpointStore) -> ReadableCheckpoint:
         # One is read in each batch, which took 7 ms through py4j and Hadoop.
         folder = local_folder(self.settings.checkpoint, self.settings.spark)
         return store if folder is None else LocalCheckpoint(folder)
 
-    def _new_idling(self) -> Idling:
+    def _new_idling(self, *, is_long: bool) -> Idling:
         watch = RecordWatch(f"{self.settings.application_id}-watch", self._connection())
         interval_s = self.settings.trigger_interval_ms / 1_000
-        next_wake_ms = self.progress.next_wake_ms
+        next_wake_ms = self.progress.next_wake_ms if is_long else self.now_ms
         return Idling(watch, self._stopping, next_wake_ms, interval_s, self.now_ms)
 
     def _started_facts(self, query: StreamingQuery) -> dict[str, Any]:

@@ -27,8 +27,6 @@ COUNTS: Final = {
     "native_fallbacks": "checkback_native_fallbacks_total",
     "delivered": "checkback_delivered_messages_total",
     "delivered_refused": "checkback_delivered_refused_total",
-    "fences": "checkback_fences_total",
-    "fences_failed": "checkback_fences_failed_total",
 }
 """Metrics by the names of the counts in a report."""
 
@@ -89,7 +87,6 @@ class JobMetrics:
         self._topics = {
             names.half: "half",
             names.op: "op",
-            names.direct_op: "direct_op",
             names.feedback: "feedback",
         }
         for label in self._topics.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkback.checkpoints.store import CheckpointStore
 from checkback.metrics.log_lines import facts
-from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 
 READ_AT_ONCE: Final = {
@@ -45,31 +44,36 @@ _log = logging.getLogger(__name__)
 
 def read_topics(
     spark: SparkSession,
-    settings: Settings,
+    topics: Sequence[str],
     connection: Mapping[str, str],
+    events_max: int,
     *,
     polls_small: bool,
+    drops_topic: bool = False,
 ) -> DataFrame:
     """Return halves, ops and feedback as they stand on Kafka.
 
-    One source for all four topics: their ends are looked up together, so that an op is hardly ever
+    One source for all topics: their ends are looked up together, so that an op is hardly ever
     read a batch before its half. Read committed, because the sink's feedback is written in its
     transaction.
 
     Args:
         spark: a running session.
-        settings: the topics, and how many records a batch reads at most.
+        topics: the topics to read.
         connection: settings of Spark's Kafka source.
+        events_max: how many records a batch reads at most.
         polls_small: whether to have few records in memory at once, however slow that is.
+        drops_topic: whether the query runs one batch without records whose plan has a topic less
+            than the one before, which Spark takes for lost data.
     """
     at_once = READ_IN_SMALL_POLLS if polls_small else READ_AT_ONCE
     reader = spark.readStream.format("kafka").options(**at_once).options(**connection)
     return (
-        reader.option("subscribe", ",".join(settings.topics.read))
+        reader.option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
-        .option("maxOffsetsPerTrigger", str(settings.batch_events_max))
+        .option("failOnDataLoss", str(not drops_topic).lower())
+        .option("maxOffsetsPerTrigger", str(events_max))
         .option("kafka.isolation.level", "read_committed")
         .load()
     )

@@ -17,8 +17,8 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
 from checkback.state import (
-    CHECKS,
     NOTHING_READ,
+    Action,
     Counter,
     Events,
     Outcome,
@@ -28,7 +28,6 @@ from checkback.state import (
     decide,
 )
 from checkback.state.identity import group_part
-from checkback.state.shares import OpPages
 from checkback.streaming.event_rows import unpacked
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.python_workers import keep_modules
@@ -97,7 +96,7 @@ class CheckBudget:
 
     def spend(self, outcome: Outcome) -> None:
         """Take off what a page asked, and queue what it could not ask."""
-        asked = np.isin(outcome.action, CHECKS)
+        asked = outcome.action == Action.CHECK
         if asked.any() and outcome.identity is not None:
             self.left = (self.left or 0) - int(np.count_nonzero(asked))
             groups = Counts(group_part(outcome.identity[asked]).tolist())
@@ -126,7 +125,6 @@ class PageFunction:
 
     settings: PageSettings
     budget: CheckBudget = field(default_factory=CheckBudget)
-    op_pages: OpPages = field(default_factory=OpPages)
 
     def __reduce__(self) -> tuple[Callable[[PageSettings], PageFunction], tuple[PageSettings]]:
         return _loaded, (self.settings,)
@@ -135,9 +133,6 @@ class PageFunction:
         """Advance the page of that key; a generator of one frame with one row."""
         place = self.settings.keys.place_of(key)
         events = events_of(frames, place[0] * self.settings.page_size)
-        if len(events) and not state.exists:
-            rules = self.settings.rules.at(state.getCurrentProcessingTimeMs())
-            events = self.op_pages.admit(events, rules.op_pages_per_group_max)
         until_ms = read_until_of_task(place[1])
         yield advance_page(self.settings, self.budget, place, events, state, until_ms)
 

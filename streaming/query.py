@@ -1,9 +1,9 @@
-"""The query: four topics in, page-keyed state, outcomes to the sink."""
+"""The query: three topics in, page-keyed state, outcomes to the sink."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
@@ -17,7 +17,6 @@ from checkback.streaming.cores import state_partitions
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
 from checkback.streaming.failure import BatchFunction, raising_exceptions
-from checkback.streaming.op_page_bound import OpPageBound
 from checkback.streaming.page_keys import KEY_COLUMNS
 from checkback.streaming.pages import (
     OUTCOME_SCHEMA,
@@ -60,9 +59,7 @@ def outcomes_of(
         verification: the rules of access control; None where it is off.
     """
     limit = in_force(pages.rules, lambda rules: rules.max_message_bytes)
-    of_group = in_force(pages.rules, lambda rules: rules.op_pages_per_group_max)
-    op_pages = OpPageBound(rows.sparkSession, of_group)
-    decoded = decode(rows, topics, pages.page_size, limit, verification, op_pages)
+    decoded = decode(rows, topics, pages.page_size, limit, verification, limits_ops=True)
     keyed = pages.keys.put_on(packed(decoded, pages.page_size))
     return decided(keyed.coalesce(tasks_max), PageFunction(pages))
 
@@ -99,15 +96,15 @@ def decided(keyed: DataFrame, function: GroupFunction) -> DataFrame:
 
 
 def start_query(
-    outcomes: DataFrame, settings: Settings, write_batch: BatchFunction
+    outcomes: DataFrame, settings: Settings, write_batch: BatchFunction, *, is_long: bool = True
 ) -> StreamingQuery:
-    """Start the long-running query over the checkpoint in the settings."""
-    return (
+    """Start the query over the checkpoint in the settings; if it is not long, for one batch."""
+    writer = (
         outcomes.writeStream.queryName(settings.application_id)
         .outputMode("append")
         .option("checkpointLocation", settings.checkpoint)
-        # At once: the sink holds batches (streaming/idling.py); Spark would wait by the wall clock.
-        .trigger(processingTime="0 seconds")
         .foreachBatch(raising_exceptions(write_batch))
-        .start()
     )
+    # At once: the sink holds batches (streaming/idling.py); Spark would wait by the wall clock.
+    trigger: Any = {"processingTime": "0 seconds"} if is_long else {"once": True}
+    return writer.trigger(**trigger).start()

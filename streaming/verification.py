@@ -44,7 +44,6 @@ class RecordVerification:
         made = java_class(self.spark, VERIFIER)(
             topics.half,
             topics.op,
-            topics.direct_op,
             *map(_separated, (HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER)),
             self.table.address_pattern,
         )

@@ -16,7 +16,7 @@ import numpy as np
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import CHECKS, Action, EventKind, Events, Outcome, Page, Rules, decide
+from checkback.state import Action, EventKind, Events, Outcome, Page, Rules, decide
 from checkback.state.identity import identity_words
 
 START_MS: Final = 1_700_000_000_000
@@ -203,7 +203,7 @@ class PageEngine:
         return BatchOutcome(
             finals=ids(Action.COMMIT),
             rolled_back=ids(Action.ROLLBACK),
-            checks=tuple((name, times) for action, name, times in rows if action in CHECKS),
+            checks=tuple((name, times) for action, name, times in rows if action == Action.CHECK),
             discards=ids(Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED),
             refusals=tuple(
                 (name, RefusedReason(reason))

@@ -10,9 +10,8 @@ there with batch 1.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any
 
 import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +19,6 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState
 
 from checkback.operations.rebuild.history import RESTORED_PAGE, RESTORED_SCHEMA
-from checkback.protocol.errors import CheckpointError
 from checkback.state import NOTHING_READ
 from checkback.streaming.event_rows import events_in
 from checkback.streaming.page_keys import HALF_PARTITIONS_MAX
@@ -35,7 +33,6 @@ from checkback.streaming.pages import (
 from checkback.streaming.query import decided
 
 BatchFunction = Callable[[DataFrame, int], None]
-LINES_OF_A_PLAN: Final = 3
 """Version, metadata, and the position of the one source (OffsetSeqLog of Spark 4.2.0)."""
 
 
@@ -89,23 +86,3 @@ def restoring_function(settings: PageSettings) -> GroupFunction:
         yield advance_page(settings, budget, place, events, state, NOTHING_READ)
 
     return restore
-
-
-def plan_with_position(plan: str, ends: Mapping[str, Mapping[str, int]]) -> str:
-    """Return the plan of batch 0, changed as if the batch had read the topics up to these ends.
-
-    Args:
-        plan: the text of ``offsets/0``.
-        ends: by topic and partition, the offset to continue from.
-
-    Raises:
-        CheckpointError: Spark wrote the plan in an unexpected form.
-    """
-    lines = plan.split("\n")
-    if len(lines) != LINES_OF_A_PLAN or not lines[-1].startswith("{"):
-        raise CheckpointError(
-            "Spark wrote the plan of the first batch in a form that this version does not know.",
-            remedy="Use the version of Spark that Checkback was made for.",
-            lines=len(lines),
-        )
-    return "\n".join([*lines[:-1], json.dumps(ends, separators=(",", ":"))])

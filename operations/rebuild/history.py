@@ -26,7 +26,7 @@ from checkback.operations.rebuild.restored_page import (
 from checkback.protocol.properties import ERROR_HEADER_PREFIX
 from checkback.protocol.topics import TopicNames
 from checkback.security import AccessControl
-from checkback.state import DIRECT_SOURCE, Page, Rules, SettledMarks, marks_of, unpack_settled
+from checkback.state import Page, Rules, SettledMarks, marks_of, unpack_settled
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.decode import EVENT_COLUMNS, decode
 from checkback.streaming.event_rows import events_in
@@ -115,8 +115,7 @@ def restored_rows(
     # What no mark speaks of, no job has judged: it is believed by the rules of today.
     verification = None if rules is None else RecordVerification(spark, AccessTable.of(rules))
     events = decode(topic(names.half), names, history.page_size, verification=verification)
-    op_topics = topic(names.op).unionByName(topic(names.direct_op))
-    ops = decode(op_topics, names, history.page_size, verification=verification)
+    ops = decode(topic(names.op), names, history.page_size, verification=verification)
     refused = _refused_ops(topic(names.refused), names)
     ops = ops.join(refused, ["partition", "source_offset"], "left_anti").select(*EVENT_COLUMNS)
     no_blob = f.lit(None).cast("binary").alias("blob")
@@ -149,16 +148,11 @@ def _read(
 
 def _refused_ops(refused: DataFrame, names: TopicNames) -> DataFrame:
     """Return (partition, source_offset) of the ops that were refused."""
-    offset = _header("offset").try_cast("long")
-    is_direct = f.col("origin") == names.direct_op
-    told = refused.select(
-        _header("topic").alias("origin"),
+    of_ops = refused.where(_header("topic") == names.op)
+    return of_ops.select(
         _header("partition").try_cast("int").alias("partition"),
-        offset.alias("own_offset"),
-    )
-    source_offset = f.col("own_offset") + f.when(is_direct, DIRECT_SOURCE).otherwise(0)
-    of_ops = told.where(f.col("origin").isin(names.op, names.direct_op))
-    return of_ops.select("partition", source_offset.alias("source_offset")).distinct()
+        _header("offset").try_cast("long").alias("source_offset"),
+    ).distinct()
 
 
 def _header(fact: str) -> Column:

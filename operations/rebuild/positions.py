@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -11,14 +10,12 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from checkback.operations.timestamps import now_ms
-from checkback.protocol.errors import CheckpointError
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.listed_offsets import Place, listed_offsets
 from checkback.sinks.kafka.lookup import END_TOLD, LOOKUP_CONSUMER, next_record
 from checkback.state import marks_of
 
 TIMEOUT_S: Final = 20.0
-PAUSE_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,34 +78,6 @@ def find_spans(
         at = (topic, number)
         spans.setdefault(topic, {})[number] = Span(first[at], max(first[at], end[at]))
     return TopicSpans(spans, _marks_from_ms(connection, names.settled, spans[names.settled]))
-
-
-def wait_for_open_transactions(
-    connection: Mapping[str, Any], topic: str, partitions: int, timeout_s: float
-) -> None:
-    """Wait until every Kafka transaction on the topic has ended, so that its records can be read.
-
-    Raises:
-        CheckpointError: a transaction is still open, so a job is writing.
-        BrokerError: the brokers do not answer.
-    """
-    admin = AdminClient({**connection})
-    wanted = [(topic, number) for number in range(partitions)]
-    deadline = time.monotonic() + timeout_s
-    while True:
-        end = _offsets(admin, wanted, OffsetSpec.latest())
-        stable = _offsets(admin, wanted, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
-        waiting = sorted(number for (_, number), at in end.items() if stable[topic, number] < at)
-        if not waiting:
-            return
-        if time.monotonic() > deadline:
-            raise CheckpointError(
-                f"Partitions {waiting} of {topic} have a Kafka transaction that did not end in "
-                f"{timeout_s:.0f} s: another job may be writing.",
-                remedy="Stop every job over these topics, then try again.",
-                partitions=waiting,
-            )
-        time.sleep(PAUSE_S)
 
 
 def _offsets(

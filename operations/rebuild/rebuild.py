@@ -23,11 +23,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.identity import FILE as IDENTITY
+from checkback.checkpoints.logs import plan_with_ends
 from checkback.checkpoints.rules import record_rules
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.verification import Verification
 from checkback.operations.checkpoint.verify import verify_files
-from checkback.operations.rebuild.first_batch import plan_with_position, run_first_batch
+from checkback.operations.rebuild.first_batch import run_first_batch
 from checkback.operations.rebuild.history import (
     HistorySettings,
     counts_of,
@@ -37,7 +38,6 @@ from checkback.operations.rebuild.history import (
 from checkback.operations.rebuild.positions import (
     TopicSpans,
     find_spans,
-    wait_for_open_transactions,
 )
 from checkback.operations.rebuild.predecessors import (
     Predecessor,
@@ -55,6 +55,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.protocol.topics import TopicNames
+from checkback.sinks.kafka.listed_offsets import ends_without_transactions
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.state import Rules
 from checkback.streaming.batch_sink import write_outcomes
@@ -255,7 +256,7 @@ class _Work:
         require_sound(counts, positions, self.unknown_are)
         first_batch = self._first_batch(sink, begun_ms)
         ends = positions.ends(self._names.read)
-        plan = plan_with_position(store.read("offsets/0").decode(), ends)
+        plan = plan_with_ends(store.read("offsets/0").decode(), ends)
         store.replace("offsets/0", plan)
         self._seal(sink.query_id)
         return RebuildReport(
@@ -275,7 +276,7 @@ class _Work:
         predecessors = find_predecessors(sink, self._partitions(settled))
         end_predecessors(predecessors)
         timeout_s = sink.transaction_timeout_ms / 1_000 + OPEN_TRANSACTION_MARGIN_S
-        wait_for_open_transactions(self.connection, settled, self._partitions(settled), timeout_s)
+        ends_without_transactions(self.connection, settled, self._partitions(settled), timeout_s)
         return tuple(one.query_id for one in predecessors)
 
     def _first_batch(self, sink: SinkSettings, now_ms: int) -> dict[str, int]:

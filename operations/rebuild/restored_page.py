@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 
 from checkback.protocol.properties import (
     TRANSACTION_COMMIT_TYPE,
-    TRANSACTION_DELIVERED,
-    TRANSACTION_NOT_TYPE,
     TRANSACTION_ROLLBACK_TYPE,
 )
 from checkback.protocol.refusals import ACCESS_REASONS
-from checkback.state import CLOSED, EventKind, Events, Mark, Page, Rules, SettledMarks, decide
+from checkback.state import EventKind, Events, Mark, Page, Rules, SettledMarks, decide
 from checkback.state.events import NO_IMMUNITY
 from checkback.state.page import PendingHalves, SettledOffsets
 from checkback.state.transitions import Phase
@@ -111,7 +109,6 @@ class _Marked:
 
     Args:
         phase: the verdict as a Phase, 0 without one.
-        is_delivered: whether the half's producer delivered it.
         settled_ms: batch time of the verdict.
         refused: whether the half was refused.
         check_times: the highest check number of a request, 0 without requests.
@@ -121,7 +118,6 @@ class _Marked:
     """
 
     phase: Bytes
-    is_delivered: NDArray[np.bool_]
     settled_ms: Ints
     refused: NDArray[np.bool_]
     check_times: Ints
@@ -151,20 +147,19 @@ def restore_page(
     """
     marked = _marked(empty, marks, known)
     events = _believed_then(empty, events, marked)
-    halves = events.of_kind(EventKind.HALF, EventKind.DIRECT_HALF)
+    halves = events.of_kind(EventKind.HALF)
     index = halves.offset - empty.first_offset
     is_open = (marked.phase[index] == 0) & ~marked.refused[index]
     is_unknown = is_open & (marked.check_times[index] == 0) & (halves.time_ms < known.marks_from_ms)
     left_alone = is_unknown & known.unknown_are_settled
     is_open &= ~left_alone
-    ops = _without(empty, _believed(empty, events, halves), index[left_alone])
+    ops = _without(empty, events.of_kind(EventKind.OP), index[left_alone])
     waiting, lost_ops = _ops_left(empty, ops, marked, known)
     settled = _remembered(marked, waiting.offset - empty.first_offset, now_ms, rules)
     page = replace(empty, settled=settled)
     pending = _pending(page, halves.take(is_open), marked, now_ms, rules)
     pending = _checks_given_back(empty, pending, marked, events)
-    news = _news_of_sessions(empty, events, pending)
-    left = Events.concat(waiting, news, *_malformed(empty, events, marked))
+    left = Events.concat(waiting, *_malformed(empty, events, marked))
     asked_lost = (marked.check_times > 0) & (marked.phase == 0)
     asked_lost[index] = False
     counts = RestoredCounts(
@@ -195,12 +190,11 @@ def _marked(empty: Page, marks: Sequence[SettledMarks], known: Known) -> _Marked
     verdict = np.flatnonzero(_PHASE_OF[mark])
     phase[index[verdict]] = _PHASE_OF[mark[verdict]]
     settled_ms[index[verdict]] = now_ms[verdict]
-    refused, is_delivered = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
-    is_delivered[index[mark == Mark.DELIVERED]] = True
+    refused = np.zeros(size, np.bool_)
     refused[index[mark == Mark.REFUSED_HALF]] = True
     asked = mark == Mark.ASKED
     checks = _checks(size, index[asked], times[asked], now_ms[asked])
-    return _Marked(phase, is_delivered, settled_ms, refused, *checks, beyond)
+    return _Marked(phase, settled_ms, refused, *checks, beyond)
 
 
 def _believed_then(empty: Page, events: Events, marked: _Marked) -> Events:
@@ -241,30 +235,6 @@ def _without(empty: Page, ops: Events, left_alone: Ints) -> Events:
     return ops.take(~is_left_alone[ops.offset - empty.first_offset])
 
 
-def _news_of_sessions(empty: Page, events: Events, pending: PendingHalves) -> Events:
-    """Return the ops that say that no session can deliver a pending half any more.
-
-    These are the unknown ops that close a session. Feedback of a fence that no batch has read does
-    not count: no topic says which fences were requested, so the session is fenced again.
-    """
-    ops = events.of_kind(EventKind.OP)
-    closing = ops.take(ops.detail == TRANSACTION_NOT_TYPE | CLOSED)
-    return closing.take(np.isin(closing.offset - empty.first_offset, pending.index))
-
-
-def _believed(empty: Page, events: Events, halves: Events) -> Events:
-    """Return the ops without the verdicts on direct halves that do not close their session.
-
-    They counted as unknown, so they do not contradict the verdict that came later.
-    """
-    ops = events.of_kind(EventKind.OP)
-    is_direct = np.zeros(empty.page_size, np.bool_)
-    direct = halves.offset[halves.kind == EventKind.DIRECT_HALF]
-    is_direct[direct - empty.first_offset] = True
-    is_open = (ops.detail == TRANSACTION_COMMIT_TYPE) | (ops.detail == TRANSACTION_ROLLBACK_TYPE)
-    return ops.take(~(is_open & is_direct[ops.offset - empty.first_offset]))
-
-
 def _ops_left(empty: Page, ops: Events, marked: _Marked, known: Known) -> tuple[Events, int]:
     """Return the ops that the first batch has to judge, and how many name a half that is gone.
 
@@ -272,16 +242,14 @@ def _ops_left(empty: Page, ops: Events, marked: _Marked, known: Known) -> tuple[
     contradicts the verdict and was not refused was never read. An op with unknown changes nothing.
     """
     at = ops.offset - empty.first_offset
-    phase, said = marked.phase[at], ops.detail & ~CLOSED
+    phase, said = marked.phase[at], ops.detail
     says_commit = said == TRANSACTION_COMMIT_TYPE
     says_rollback = said == TRANSACTION_ROLLBACK_TYPE
-    says_delivered = said == TRANSACTION_DELIVERED
     agrees = (says_commit & (phase == Phase.COMMITTED)) | (
         says_rollback & (phase == Phase.ROLLED_BACK)
     )
-    agrees |= says_delivered & marked.is_delivered[at]
     gone = (phase == 0) & (ops.offset < known.first_offset)
-    says_something = says_commit | says_rollback | says_delivered
+    says_something = says_commit | says_rollback
     left = says_something & ~agrees & ~gone
     return ops.take(left), int(np.count_nonzero(says_something & gone))
 

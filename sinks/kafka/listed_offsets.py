@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from checkback.protocol.errors import BrokerError
+from checkback.protocol.errors import BrokerError, CheckpointError
 from checkback.sinks.kafka.asking_again import (
     LEADER_MOVES,
     PAUSE_S,
@@ -20,6 +20,7 @@ from checkback.sinks.kafka.asking_again import (
 
 Place = tuple[str, int]
 """Topic and partition."""
+LIST_S: Final = 20.0
 UNKNOWN_YET: Final = LEADER_MOVES | {KafkaError._UNKNOWN_PARTITION}
 """librdkafka does not ask the brokers about a partition that was added since it last looked, which
 may be minutes ago."""
@@ -76,6 +77,38 @@ def listed_offsets(
             pause(PAUSE_S)
             renew_metadata(admin, timeout_s)
     return found
+
+
+def ends_without_transactions(
+    connection: Mapping[str, Any], topic: str, partitions: int, timeout_s: float
+) -> dict[int, int]:
+    """Wait until every Kafka transaction on a topic has ended; return where its partitions end.
+
+    Raises:
+        CheckpointError: a transaction is still open, so a producer is writing.
+        BrokerError: the brokers do not answer.
+    """
+    admin = AdminClient(dict(connection))
+    places = [(topic, number) for number in range(partitions)]
+
+    def ends(isolation: IsolationLevel) -> dict[Place, int]:
+        return listed_offsets(admin, places, OffsetSpec.latest(), isolation, LIST_S, retry_s=LIST_S)
+
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        found = ends(IsolationLevel.READ_UNCOMMITTED)
+        stable = ends(IsolationLevel.READ_COMMITTED)
+        waiting = sorted(place[1] for place, end in found.items() if stable[place] < end)
+        if not waiting:
+            return {number: end for (_, number), end in found.items()}
+        if time.monotonic() > deadline_s:
+            raise CheckpointError(
+                f"Partitions {waiting} of {topic} have a Kafka transaction that did not end in "
+                f"{timeout_s:.0f} s: a producer may be writing.",
+                remedy="Stop everything that writes to this topic, then try again.",
+                partitions=waiting,
+            )
+        time.sleep(PAUSE_S)
 
 
 def _explained(error: KafkaException | TimeoutError, place: Place) -> BrokerError:

@@ -130,7 +130,7 @@ class KnownRejections:
         first = told[0]
         # Of these nothing can be refused: no sender has a part in them, and no other topic takes
         # them.
-        takes_all = topic in {names.settled, names.feedback, names.direct_op}
+        takes_all = topic in {names.settled, names.feedback}
         is_ours = takes_all or topic in {names.refused, names.discarded}
         self._tries[topic] += 1
         if first.code in TOPIC_REASONS:

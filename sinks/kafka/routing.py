@@ -73,7 +73,7 @@ class Router:
         return self._objection(output, known) or output
 
     def check_request(
-        self, half: SourceRecord, origin: RecordOrigin, check_times: int, *, is_closed: bool = True
+        self, half: SourceRecord, origin: RecordOrigin, check_times: int
     ) -> SinkRecord | Refusal:
         """Return the check request for a half, addressed to its producer group's check topic.
 
@@ -88,12 +88,7 @@ class Router:
         if known is None:
             return Refusal(RefusedReason.REAL_TOPIC_MISSING, topic)
         asked = records.check_headers(
-            headers,
-            origin.partition,
-            origin.offset,
-            check_times,
-            self.check_interval_ms,
-            is_closed=is_closed,
+            headers, origin.partition, origin.offset, check_times, self.check_interval_ms
         )
         output = SinkRecord(topic, BY_KEY, half.key(), half.value(), asked, NOW, origin)
         return self._objection(output, known) or output
@@ -103,12 +98,6 @@ class Router:
         headers = records.undelivered_check_headers(check_times)
         offset = b"%d" % origin.offset
         return SinkRecord(self.names.feedback, origin.partition, None, offset, headers, NOW, origin)
-
-    def fenced(self, origin: RecordOrigin, identity: int) -> SinkRecord:
-        """Return the feedback to the state that the session of a half is fenced."""
-        headers, offset = records.fenced_headers(identity), b"%d" % origin.offset
-        topic = self.names.direct_op
-        return SinkRecord(topic, origin.partition, None, offset, headers, NOW, origin)
 
     def discarded(
         self, half: SourceRecord, origin: RecordOrigin, check_times: int, why: str

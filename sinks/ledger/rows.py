@@ -23,7 +23,7 @@ from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.ledger.notes import FindNames, Ints, NotingReader
 from checkback.sinks.steps import only_rows
-from checkback.state import CHECKS, DIRECT_SOURCE, Action, Outcome
+from checkback.state import Action, Outcome
 
 LEDGER_SCHEMA: Final = pa.schema(
     [
@@ -52,17 +52,15 @@ _EVENTS: Final[Mapping[Action, str]] = {
     Action.COMMIT: "committed",
     Action.ROLLBACK: "rolled_back",
     Action.CHECK: "checked",
-    Action.CHECK_DIRECT: "checked",
     Action.DISCARD_CHECK_LIMIT: "discarded",
     Action.DISCARD_EXPIRED: "discarded",
     Action.REFUSE_HALF: "refused",
     Action.REFUSE_OP: "refused",
     Action.DELIVERED: "committed",
-    Action.FENCE: "",
 }
 DIRECT: Final = "direct"
-"""Why a transaction is committed that its producer delivered itself."""
-_COUNTING: Final = (*CHECKS, Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
+"""Why a transaction is committed whose final message was written before the pipeline."""
+_COUNTING: Final = (Action.CHECK, Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
 """Their detail is the number of check requests."""
 _REFUSING: Final = (Action.REFUSE_HALF, Action.REFUSE_OP)
 _NAMING_NO_HALF: Final = (
@@ -156,7 +154,7 @@ def unpacked(blobs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of one partition that speak of halves, or of refused ops; a fence is no event.
+    """The rows of one partition that speak of halves, or of refused ops.
 
     Args:
         partition: of the half and op topics.
@@ -179,10 +177,7 @@ class _Rows:
     @classmethod
     def of(cls, outcomes: Sequence[Outcome], *, of_ops: bool) -> list[_Rows]:
         """Return the rows by partition, those without any left out."""
-        chosen = [
-            (one, ((one.action == Action.REFUSE_OP) == of_ops) & (one.action != Action.FENCE))
-            for one in outcomes
-        ]
+        chosen = [(one, (one.action == Action.REFUSE_OP) == of_ops) for one in outcomes]
         by_partition: dict[int, list[tuple[Outcome, NDArray[np.bool_]]]] = {}
         for outcome, mask in chosen:
             if mask.any():
@@ -219,9 +214,7 @@ class _Rows:
             "event_time": _repeated(self.now_ms * 1_000, count, pa.timestamp("us", "UTC")),
             "check_times": self._check_times(),
             "reason": self._reason(),
-            "op_offset": pa.array(self.record % DIRECT_SOURCE)
-            if self.of_ops
-            else pa.nulls(count, pa.int64()),
+            "op_offset": pa.array(self.record) if self.of_ops else pa.nulls(count, pa.int64()),
             "batch_id": _repeated(batch.batch_id, count, pa.int64()),
             "query_id": _repeated(batch.query_id, count, pa.string()),
             "day": _repeated(self.now_ms // _DAY_MS, count, pa.date32()),

@@ -144,7 +144,6 @@ def make_world(
     topics = [
         NewTopic(names.half, 1, replicas, config=wide),
         NewTopic(names.op, 1, replicas, config=wide),
-        NewTopic(names.direct_op, 1, replicas),
         NewTopic(names.feedback, 1, replicas),
         NewTopic(names.refused, 1, replicas, config=wide),
         NewTopic(names.discarded, 1, replicas, config=wide),

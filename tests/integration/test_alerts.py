@@ -76,7 +76,6 @@ REFUSED: Final = {
 }
 COUNTED: Final = {
     "CheckbackDeliveredRefused": "delivered_refused",
-    "CheckbackFencesFailed": "fences_failed",
     "CheckbackSlowSink": "native_fallbacks",
 }
 IN_REPORTS: Final = {*REFUSED, *COUNTED, "CheckbackDiscarded", "CheckbackOldestPending"}

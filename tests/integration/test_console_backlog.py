@@ -42,7 +42,7 @@ def stored(page: int) -> StoredPage:
     tags = np.array([group_tag(f"group-{one}") for one in range(GROUPS)])[number % GROUPS]
     halves = PendingHalves(
         index, NOW_MS - number, NOW_MS - number + 6_000, number % 15, first_words(tags, index),
-        index, np.zeros_like(index),
+        index,
     )  # fmt: skip
     empty = Page.empty(0, page, PAGE_SIZE)
     return StoredPage(0, Page(0, page, PAGE_SIZE, halves, empty.waiting, empty.settled).pack(), 0)

@@ -14,14 +14,12 @@ from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.configuration import NEW_PAGE_SIZE
-from checkback.protocol.properties import TRANSACTION_DELIVERED
 from checkback.protocol.records import Op
 from checkback.streaming.half_bounds import PAGES_AHEAD
 
 PAGES = 60_000
 VISIBLE_WITHIN_S = 45
 """A call for each of 30,000 pages took 28 s on two cores with nothing else to do."""
-WAITING_OPS, MORE_OPS = 600_000, 200_000
 HALF_PARTITIONS = STATE_PARTITIONS = 2
 
 
@@ -30,15 +28,14 @@ def topics(bootstrap_servers: str, unique: str) -> Topics:
     return Topics(bootstrap_servers, unique, half_partitions=HALF_PARTITIONS)
 
 
-def flood(topics: Topics, state: int, page_size: int = NEW_PAGE_SIZE) -> None:
+def flood(topics: Topics, page_size: int = NEW_PAGE_SIZE) -> None:
     """Write ops of halves that nobody wrote, each in another page."""
     producer = Producer({**topics.connection, "linger.ms": 20})
-    topic = topics.names.direct_op if state == TRANSACTION_DELIVERED else topics.names.op
     for number in range(PAGES):
         partition, page = number % HALF_PARTITIONS, number // HALF_PARTITIONS + 1
-        op = Op(partition, page * page_size, "loud", f"none-{number}", state)
+        op = Op(partition, page * page_size, "loud", f"none-{number}", COMMIT)
         headers: Any = op.headers()
-        producer.produce(topic, op.value(), op.key(), partition, headers=headers)
+        producer.produce(topics.names.op, op.value(), op.key(), partition, headers=headers)
         producer.poll(0)
     producer.flush(60)
 
@@ -56,17 +53,6 @@ def lengthen(topics: Topics, offsets: int) -> None:
     producer.abort_transaction(30)
 
 
-def flood_of_a_half(topics: Topics, number: int) -> None:
-    """Write delivered ops of one half that nobody wrote, in the page in which the topic ends."""
-    producer = Producer({**topics.connection, "linger.ms": 20})
-    for at in range(number):
-        op = Op(0, NEW_PAGE_SIZE - 1, "loud", f"none-{at}", TRANSACTION_DELIVERED)
-        headers: Any = op.headers()
-        producer.produce(topics.names.direct_op, op.value(), op.key(), 0, headers=headers)
-        producer.poll(0 if at % 10_000 else 1)
-    producer.flush(60)
-
-
 def finals(topics: Topics, pipeline: Pipeline, write: Callable[[], None]) -> None:
     """Let somebody write a flood, and see that a healthy final is visible in time."""
     real = f"{topics.prefix}orders"
@@ -81,17 +67,16 @@ def finals(topics: Topics, pipeline: Pipeline, write: Callable[[], None]) -> Non
     assert pipeline.terminate() == 0, pipeline.errors()
 
 
-@pytest.mark.nightly  # tests/spark/test_op_page_bound.py holds the rule, without 60,000 pages
+@pytest.mark.nightly  # tests/spark/test_op_range.py holds the rule, without 60,000 pages
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("state", [COMMIT, TRANSACTION_DELIVERED])
 def test_ops_of_halves_that_nobody_wrote_hold_nobody_up(
-    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm, state: int
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     settings = topics.settings(tmp_path / "checkpoint")
     topics.create(settings, [f"{topics.prefix}orders"], ["g", "loud"])
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
-        finals(topics, pipeline, lambda: flood(topics, state))
+        finals(topics, pipeline, lambda: flood(topics))
         lines = [line for line in pipeline.drain() if line["event"] == "progress"]
 
     refused = sum(line["refused"].get("OP_WITHOUT_HALF", 0) for line in lines)
@@ -100,11 +85,10 @@ def test_ops_of_halves_that_nobody_wrote_hold_nobody_up(
     assert topics.reasons() == ["OP_WITHOUT_HALF"] * refused
 
 
-@pytest.mark.nightly  # tests/spark/test_op_page_bound.py holds the rule, without 60,000 pages
+@pytest.mark.nightly  # tests/spark/test_op_range.py holds the rule, without 60,000 pages
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("state", [COMMIT, TRANSACTION_DELIVERED])
 def test_ops_of_halves_of_which_nothing_is_remembered_hold_nobody_up(
-    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm, state: int
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
 ) -> None:
     small = 64
     settings = replace(topics.settings(tmp_path / "checkpoint"), page_size=small)
@@ -112,29 +96,6 @@ def test_ops_of_halves_of_which_nothing_is_remembered_hold_nobody_up(
     lengthen(topics, (PAGES // HALF_PARTITIONS + 1) * small)
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
-        finals(topics, pipeline, lambda: flood(topics, state, small))
+        finals(topics, pipeline, lambda: flood(topics, small))
 
     assert topics.reasons() == ["OP_WITHOUT_HALF"] * PAGES
-
-
-@pytest.mark.nightly  # tests/unit/state/test_direct.py holds the bound
-@pytest.mark.timeout(300)
-def test_delivered_ops_of_one_half_end_no_job(topics: Topics, tmp_path: Path) -> None:
-    """Spark repeats a page's state with every 10,000 of its events, here 500, and takes 2 GB."""
-    plain = topics.settings(tmp_path / "checkpoint")
-    often = {**plain.spark, "spark.sql.execution.arrow.maxRecordsPerBatch": "500"}
-    settings, real = replace(plain, spark=often), f"{topics.prefix}orders"
-    topics.create(settings, [real], ["g", "loud"])
-
-    def is_final(name: str) -> None:
-        topics.send_op(topics.send_half(name.encode(), real), name, COMMIT)
-        wait_until(lambda: name in topics.bodies(real), 2 * VISIBLE_WITHIN_S, f"the final {name}")
-
-    with Pipeline(settings, tmp_path) as pipeline:
-        flood_of_a_half(topics, WAITING_OPS)
-        is_final("first")
-        assert pipeline.terminate() == 0, pipeline.errors()
-    flood_of_a_half(topics, MORE_OPS)
-    with Pipeline(settings, tmp_path) as pipeline:
-        is_final("second")
-        assert pipeline.terminate() == 0, pipeline.errors()

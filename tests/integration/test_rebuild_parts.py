@@ -15,7 +15,6 @@ from checkback.operations.rebuild.positions import (
     Span,
     TopicSpans,
     find_spans,
-    wait_for_open_transactions,
 )
 from checkback.operations.rebuild.predecessors import (
     end_predecessors,
@@ -24,6 +23,7 @@ from checkback.operations.rebuild.predecessors import (
 )
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, FencedError
+from checkback.sinks.kafka.listed_offsets import ends_without_transactions
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.sink_record import SinkRecord
 from checkback.sinks.kafka.transaction import MarkedProducer
@@ -58,7 +58,6 @@ def positions(topics: Topics) -> TopicSpans:
     partitions = {
         names.half: 1,
         names.op: 1,
-        names.direct_op: 1,
         names.feedback: 1,
         names.settled: PARTITIONS,
         names.refused: 1,
@@ -110,7 +109,7 @@ def test_a_transaction_that_a_dead_job_left_open_is_waited_for_or_ended(topics: 
     producer.flush()
 
     def wait() -> None:
-        wait_for_open_transactions(dict(dead.connection), topics.names.settled, PARTITIONS, 0.5)
+        ends_without_transactions(dict(dead.connection), topics.names.settled, PARTITIONS, 0.5)
 
     with pytest.raises(CheckpointError, match=r"Partitions \[0\]"):
         wait()

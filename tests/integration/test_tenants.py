@@ -150,7 +150,7 @@ def test_kafka_lets_no_tenant_write_what_is_the_pipelines_to_write(
     theirs = connection(stage, attacker)
     closed = (
         NAMES.settled, NAMES.feedback, NAMES.refused, NAMES.discarded, NAMES.status,
-        NAMES.direct_op, PREFIX + victim, PREFIX + attacker, NAMES.check(GROUPS[victim]),
+        PREFIX + victim, PREFIX + attacker, NAMES.check(GROUPS[victim]),
     )  # fmt: skip
 
     answers = {topic: answer_to_writing(theirs, topic) for topic in closed}

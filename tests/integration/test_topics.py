@@ -44,7 +44,6 @@ def test_topics_are_created_as_planned_and_then_left_alone(
     assert partitions == {
         names.half: 3,
         names.op: 3,
-        names.direct_op: 3,
         names.feedback: 3,
         names.discarded: 1,
         names.refused: 1,

@@ -15,8 +15,7 @@ from checkback.protocol.refusals import RefusedReason as Reason
 from checkback.state import Action, Counter, EventKind, Rules
 
 COMMIT, ROLLBACK, UNKNOWN, DELIVERED = 8, 12, 0, 9
-CLOSED = 16
-"""Added to what an op says: the session that might deliver the half is closed."""
+SAYS = {COMMIT: "commit", ROLLBACK: "rollback", DELIVERED: "delivered"}
 
 
 class Record(NamedTuple):
@@ -47,14 +46,6 @@ class Half:
     group: int
     transaction: int
     asked: int = 0
-    is_direct: bool = False
-    is_closed: bool = False
-    """Its session can't deliver it any more."""
-    is_fencing: bool = False
-
-    @property
-    def may_be_delivered(self) -> bool:
-        return self.is_direct and not self.is_closed
 
 
 @dataclass
@@ -98,9 +89,6 @@ class Model:
         ) in inputs:  # after the ops, because after a verdict the check number no longer matters
             if record.kind == EventKind.UNDELIVERED:
                 self.take_feedback(self.at(record.offset).half, record)
-        for record in inputs:
-            if record.kind == EventKind.FENCED:
-                self.take_fence(self.at(record.offset), record)
         if rules.check_enabled:
             self.ask_and_discard(budget)
         for offset in self.offsets.values():
@@ -115,11 +103,12 @@ class Model:
 
     def refuse(self, op: Record, reason: Reason) -> None:
         self.tally[Counter.REFUSALS] += 1
-        self.act(Action.REFUSE_OP, op.offset, reason, op.source)
+        if op.source >= 0:
+            self.act(Action.REFUSE_OP, op.offset, reason, op.source)
 
     def take_halves(self, inputs: list[Record]) -> None:
         for record in inputs:
-            if record.kind in (EventKind.HALF, EventKind.DIRECT_HALF):
+            if record.kind == EventKind.HALF:
                 self.take_half(self.at(record.offset), record)
         for offset in self.offsets.values():
             if offset.half:
@@ -130,14 +119,13 @@ class Model:
     def take_half(self, offset: Offset, record: Record) -> None:
         if offset.half or offset.verdict:
             self.tally[Counter.REPEATED_HALVES] += 1
-        elif self.rules.reject_transactions and record.kind == EventKind.HALF:
+        elif self.rules.reject_transactions:
             self.tally[Counter.REFUSALS] += 1
             self.act(Action.REFUSE_HALF, offset.number, Reason.TRANSACTIONS_REJECTED)
         else:
             immunity = record.detail if record.detail >= 0 else self.rules.transaction_timeout_ms
             deadline = record.time + immunity
             offset.half = Half(record.time, deadline, record.group, record.transaction)
-            offset.half.is_direct = record.kind == EventKind.DIRECT_HALF
             if self.tell_prepared:
                 self.act(Action.PREPARED, offset.number, 0)
             self.tally[Counter.HALVES] += 1
@@ -146,13 +134,6 @@ class Model:
         if half and half.asked == record.detail > 0:
             half.asked -= 1
             self.tally[Counter.CHECKS_UNDELIVERED] += 1
-
-    def take_fence(self, offset: Offset, record: Record) -> None:
-        half = offset.half
-        is_meant = half and (half.group, half.transaction) == (record.group, record.transaction)
-        if half and is_meant and half.may_be_delivered and half.is_fencing:
-            was_asked_enough = half.asked >= (self.rules.check_max or 1)
-            self.discard(offset, half, "CHECK_LIMIT" if was_asked_enough else "EXPIRED")
 
     def take_op_or_refused(self, record: Record) -> None:
         if record.kind == EventKind.OP:
@@ -165,30 +146,24 @@ class Model:
 
     def take_op(self, offset: Offset, op: Record) -> None:
         known = offset.half or offset.settled_half
-        said = op.detail & ~CLOSED
-        # Whoever gives a verdict on a direct half says that nothing direct can follow.
-        is_guarded = known and known.is_direct and said != DELIVERED and said == op.detail
-        if said == UNKNOWN or is_guarded:
+        if op.detail == UNKNOWN:
             self.tally[Counter.UNKNOWN_OPS] += 1
-            half = offset.half
-            if half and (half.group, half.transaction) == (op.group, op.transaction):
-                half.is_closed |= said != op.detail
         elif known and known.group != op.group:
             self.refuse(op, Reason.OP_GROUP_WRONG)
         elif known and known.transaction != op.transaction:
             self.refuse(op, Reason.OP_TRANSACTION_ID_WRONG)
         elif offset.half:
-            self.settle(offset, {COMMIT: "commit", ROLLBACK: "rollback"}.get(said, "delivered"))
+            self.settle(offset, SAYS[op.detail])
         elif offset.verdict:
             self.take_late_op(offset.verdict, op)
         else:
-            self.let_wait(offset, op, said)
+            self.let_wait(offset, op)
 
-    def let_wait(self, offset: Offset, op: Record, said: int) -> None:
+    def let_wait(self, offset: Offset, op: Record) -> None:
         # A page also bounds its delivered ops; no history reaches that bound.
-        others = [one for _, one in offset.waiting if one.detail & ~CLOSED != DELIVERED]
+        others = [one for _, one in offset.waiting if one.detail != DELIVERED]
         begins = max(op.time, self.now)
-        if said == DELIVERED:
+        if op.detail == DELIVERED:
             self.tally[Counter.OPS_WAITING] += 1
             offset.waiting.append((begins + self.rules.half_retention_ms, op))
         elif len(others) < 4:
@@ -198,7 +173,7 @@ class Model:
             self.expire(op)
 
     def take_late_op(self, verdict: str, op: Record) -> None:
-        said = {COMMIT: "commit", ROLLBACK: "rollback"}.get(op.detail & ~CLOSED, "delivered")
+        said = SAYS[op.detail]
         if said == verdict:
             self.tally[Counter.REPEATED_OPS] += 1
         else:
@@ -211,11 +186,11 @@ class Model:
         offset.forget_at = (self.now + retention + step - 1) // step * step
         offset.half, offset.settled_half, offset.verdict = None, offset.half, verdict
         if verdict in ("commit", "delivered"):
-            is_direct = verdict == "delivered"
+            is_delivered = verdict == "delivered"
             offset.verdict = "commit"
-            self.act(Action.DELIVERED if is_direct else Action.COMMIT, offset.number, 0)
+            self.act(Action.DELIVERED if is_delivered else Action.COMMIT, offset.number, 0)
             self.tally[Counter.COMMITS] += 1
-            self.tally[Counter.DELIVERED] += is_direct
+            self.tally[Counter.DELIVERED] += is_delivered
         elif verdict == "rollback":
             self.act(Action.ROLLBACK, offset.number, 0)
             self.tally[Counter.ROLLBACKS] += 1
@@ -234,30 +209,20 @@ class Model:
                 continue
             # Silence counts only up to where every op was read.
             read = self.all_read_until
-            kept = self.rules.half_retention_ms
-            if half.may_be_delivered:  # an interval is left for the fence, at most half the time
-                kept -= min(self.rules.check_interval_ms, kept // 2)
-            is_old = read - half.time > kept
+            is_old = read - half.time > self.rules.half_retention_ms
             is_due = read > half.deadline
             is_used_up = is_due and half.asked >= (self.rules.check_max or 1)
-            is_to_fence = is_used_up or (is_old and (is_due or not half.is_fencing))
-            if half.may_be_delivered and is_to_fence:
-                half.is_fencing = True
-                half.deadline = self.now + self.rules.check_interval_ms
-                self.act(Action.FENCE, offset.number, half.asked)
-                self.tally[Counter.FENCES] += 1
-            elif is_old and not half.may_be_delivered:
+            if is_old:
                 self.discard(offset, half, "EXPIRED")
             elif is_used_up:
                 self.discard(offset, half, "CHECK_LIMIT")
-            elif is_due and not is_old:
+            elif is_due:
                 due.append((half.deadline, offset.number, half))
         due.sort(key=lambda one: one[:2])
         for _, number, half in due[:budget]:
             half.asked += 1
             half.deadline = self.now + self.rules.check_interval_ms
-            action = Action.CHECK_DIRECT if half.may_be_delivered else Action.CHECK
-            self.act(action, number, half.asked)
+            self.act(Action.CHECK, number, half.asked)
             self.tally[Counter.CHECKS] += 1
         self.tally[Counter.CHECKS_DEFERRED] += len(due[budget:])
 

@@ -9,11 +9,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.deciding import rules
-from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Model, Record
+from tests.property.model import COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Model, Record
 from tests.property.paged import PagedEngine
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import CHECKS, DIRECT_SOURCE, Action, EventKind
+from checkback.state import BEFORE_OPS, Action, EventKind
 
 OFFSETS = 16
 RULES = rules(
@@ -28,13 +28,11 @@ IDENTITY_REASONS = [one for one in RefusedReason if one >= FIRST_OF_THEM]
 """Why access control refuses a half or an op before the state sees what it says."""
 VERDICTS = {
     Action.COMMIT, Action.ROLLBACK, Action.DISCARD_EXPIRED, Action.DISCARD_CHECK_LIMIT,
-    *CHECKS,
+    Action.CHECK,
 }  # fmt: skip
 offsets = st.integers(0, OFFSETS - 1)
 states = st.sampled_from([COMMIT, COMMIT, ROLLBACK, UNKNOWN])
-direct_states = st.sampled_from(
-    [DELIVERED, DELIVERED, COMMIT | CLOSED, ROLLBACK | CLOSED, UNKNOWN | CLOSED, COMMIT]
-)
+direct_states = st.sampled_from([DELIVERED, DELIVERED, COMMIT, ROLLBACK, UNKNOWN])
 groups = st.sampled_from([1, 1, 1, 1, 2])
 transactions = st.sampled_from([1, 1, 1, 1, 2, 3])
 
@@ -68,24 +66,11 @@ class Checkback(RuleBasedStateMachine):
             record = Record(EventKind.HALF, at, at, self.now, detail=immunity)
             self.half_topic.append(record)
 
-    @rule(number=st.integers(1, 3), immunity=st.sampled_from([-1, -1, 0, 250, 2_000]))
-    def write_direct_halves(self, number: int, immunity: int) -> None:
-        for _ in range(number):
-            at = len(self.half_topic)
-            self.half_topic.append(Record(EventKind.DIRECT_HALF, at, at, self.now, detail=immunity))
-
     @rule(offset=offsets, state=direct_states, transaction=transactions)
     def write_direct_op(self, offset: int, state: int, transaction: int) -> None:
-        source = DIRECT_SOURCE + len(self.op_topic)
+        source = BEFORE_OPS + len(self.op_topic)
         record = Record(EventKind.OP, offset, source, self.now, 1, transaction, state)
         self.op_topic.append(record)
-
-    @rule(offset=offsets, told=st.lists(st.sampled_from([1, 1, 2]), min_size=1, max_size=2))
-    def write_fences(self, offset: int, told: list[int]) -> None:
-        for transaction in told:
-            source = DIRECT_SOURCE + len(self.op_topic)
-            fenced = Record(EventKind.FENCED, offset, source, self.now, 1, transaction, 0)
-            self.op_topic.append(fenced)
 
     @rule(reason=st.sampled_from([RefusedReason.NOT_A_HALF, *IDENTITY_REASONS]))
     def write_bad_half(self, reason: RefusedReason) -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.deciding import rules
-from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Act, Model, Record
+from tests.property.model import COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Act, Model, Record
 from tests.property.paged import PagedEngine
 
 from checkback.protocol.refusals import RefusedReason
@@ -60,27 +60,15 @@ RECORDS: tuple[Written, ...] = (
 )
 
 
-def direct_half(offset: int, _source: int, now: int) -> Record:
-    return Record(EventKind.DIRECT_HALF, offset, offset, now)
-
-
-def fenced(offset: int, source: int, now: int) -> Record:
-    return Record(EventKind.FENCED, offset, source, now, 1, 1, 0)
-
-
-DIRECT_RECORDS: tuple[Written, ...] = (
-    direct_half,
+DELIVERED_RECORDS: tuple[Written, ...] = (
+    half,
     op(DELIVERED),
-    op(COMMIT | CLOSED),
-    op(ROLLBACK | CLOSED),
     op(COMMIT),
-    fenced,
+    op(ROLLBACK),
     op(DELIVERED, transaction=2),
 )
 STEPS = (61, 103, 401, -50)
 """Time steps: past a deadline, past the memory of a verdict, past the retention, and back."""
-DIRECT_STEPS = (61, 103, 341)
-"""The last: past the time at which a direct half is fenced, not past the retention."""
 
 
 @pytest.mark.parametrize("length", range(1, 6))
@@ -90,9 +78,9 @@ def test_engine_and_model_agree_on_every_history(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", range(1, 6))
-def test_engine_and_model_agree_on_every_direct_history(length: int) -> None:
-    for moments in product((0, *DIRECT_STEPS), repeat=length):
-        _run_all_histories(moments, DIRECT_RECORDS)
+def test_engine_and_model_agree_on_every_history_with_deliveries(length: int) -> None:
+    for moments in product((0, *STEPS), repeat=length):
+        _run_all_histories(moments, DELIVERED_RECORDS)
 
 
 def _run_all_histories(moments: tuple[int, ...], kinds: tuple[Written, ...]) -> None:

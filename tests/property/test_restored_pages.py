@@ -5,17 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 from tests.deciding import rules
-from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Record
+from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Record
 from tests.property.paged import events_of
 
 from checkback.operations.rebuild.restored_page import Known, restore_page
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import (
-    CHECKS,
     Action,
     EventKind,
     Page,
@@ -26,7 +23,6 @@ from checkback.state import (
     unpack_settled,
 )
 from checkback.state.outcome import Outcome
-from checkback.state.page import DIRECT, FENCING, PendingHalves
 
 SIZE = 12
 RULES = rules(
@@ -65,8 +61,8 @@ class World:
     def _halves(self) -> list[Record]:
         wanted = min(self.chance.choice((0, 0, 1, 3)), SIZE - self.halves)
         first, self.halves = self.halves, self.halves + wanted
-        every = (EventKind.HALF, EventKind.DIRECT_HALF, EventKind.REFUSED_HALF)
-        kinds = self.chance.choices(every, (6, 3, 1), k=wanted)
+        every = (EventKind.HALF, EventKind.REFUSED_HALF)
+        kinds = self.chance.choices(every, (9, 1), k=wanted)
         return [
             Record(kind, first + at, first + at, self.now_ms, detail=self._half_detail(kind))
             for at, kind in enumerate(kinds)
@@ -87,8 +83,7 @@ class World:
 
     def _op(self, offset: int) -> Record:
         self.ops += 1
-        direct = (DELIVERED, COMMIT | CLOSED, ROLLBACK | CLOSED)
-        state = self.chance.choice((COMMIT, COMMIT, ROLLBACK, UNKNOWN, *direct))
+        state = self.chance.choice((COMMIT, COMMIT, ROLLBACK, UNKNOWN))
         transaction = self.chance.choice((1, 1, 1, 2))
         return Record(EventKind.OP, offset, self.ops, self.now_ms, 1, transaction, state)
 
@@ -105,11 +100,7 @@ class World:
         for action, offset, detail, source in rows:
             if action == Action.REFUSE_OP:
                 self.refused.add(source)
-            if action == Action.FENCE:
-                self.ops += 1
-                told = (EventKind.FENCED, offset, self.ops, self.now_ms, 1, 1, 0)
-                self.undelivered.append(Record(*told))
-            if action in CHECKS and self.chance.random() < 0.3:
+            if action == Action.CHECK and self.chance.random() < 0.3:
                 self.ops += 1
                 feedback = (EventKind.UNDELIVERED, offset, self.ops, self.now_ms, 0, 0, detail)
                 self.undelivered.append(Record(*feedback))
@@ -138,12 +129,8 @@ def test_a_page_is_restored_as_it_was(seed: int) -> None:
     )
 
     waiting, page = world.page.waiting, world.page
-    # A fence that nobody has read of is lost: whether it was asked for was not written down.
-    told_of_checks = [one for one in world.undelivered if one.kind != EventKind.FENCED]
-    unread = decide(page, events_of(told_of_checks), world.now_ms, quiet()).page
+    unread = decide(page, events_of(world.undelivered), world.now_ms, quiet()).page
     after = restored.page.halves
-    # A session that is being fenced is fenced again: that was not written down.
-    unread = replace(unread, halves=as_not_fencing(unread.halves, after.deadline_ms))
     for name in (
         "index",
         "store_time_ms",
@@ -151,7 +138,6 @@ def test_a_page_is_restored_as_it_was(seed: int) -> None:
         "check_times",
         "identity",
         "identity_rest",
-        "direct",
     ):
         wanted = getattr(unread.halves, name).tolist()
         assert getattr(after, name).tolist() == wanted, name
@@ -171,17 +157,6 @@ def disbelieved(half: Record) -> Record:
     """Return a half as decoding shows it where its account's secret is gone since."""
     reason = int(RefusedReason.SIGNATURE_WRONG)
     return half._replace(kind=EventKind.REFUSED_HALF, detail=reason)
-
-
-def as_not_fencing(halves: PendingHalves, deadline_ms: NDArray[np.int64]) -> PendingHalves:
-    """Return the halves as they were before the sink was told to fence any of them."""
-    fencing = halves.direct == FENCING
-    assert len(deadline_ms) == len(fencing)
-    return replace(
-        halves,
-        direct=np.minimum(halves.direct, DIRECT),
-        deadline_ms=np.where(fencing, deadline_ms, halves.deadline_ms),
-    )
 
 
 def quiet() -> Rules:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from tests.spark.harness import KafkaRow
@@ -12,19 +11,12 @@ from tests.spark.test_verification_reference import plainly
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
 from checkback.security import AccessControl
-from checkback.state import CLOSED, DIRECT_SOURCE, EventKind
+from checkback.state import BEFORE_OPS, EventKind
 from checkback.state.identity import TRANSACTION_BITS, identity_words
-from checkback.state.shares import GROUPS_AT_ONCE
 
 BODY_BYTES_MAX: Final = 300
-PAGES_OF_GROUP: Final = 2
-HALF_PAGES: Final = (
-    (1_000, 5_000, 100, 50_000_000),
-    (0, 0, 0, 2**63 - 1),
-    (90_000_000, 95_000_000, 1_000_000, 10**12),
-)
-"""Where the batch begins and ends in each partition of the half topic, and from which offset up to
-which one ops may name halves."""
+OP_RANGES: Final = {0: (100, 50_000_000), 1: (0, 2**63 - 1), 2: (1_000_000, 10**12)}
+"""By partition, from which offset up to which one ops may name halves."""
 
 
 class Event(NamedTuple):
@@ -74,7 +66,6 @@ class PlainReading:
     names: TopicNames
     page_size: int
     rules: AccessControl | None = None
-    named: dict[Any, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))
 
     def event(self, row: KafkaRow) -> Event | None:
         if row.topic == self.names.half:
@@ -84,7 +75,7 @@ class PlainReading:
         return self.op(row)
 
     def made(self, row: KafkaRow, kind: int, at: int, detail: int, words: Any) -> Event:
-        source = row.offset + (DIRECT_SOURCE if row.topic == self.names.direct_op else 0)
+        source = row.offset + (BEFORE_OPS if row.topic == self.names.direct_op else 0)
         page = (at // self.page_size).to_bytes(8, "big", signed=True)
         page_key = int.from_bytes(page, "little", signed=True)
         word, rest = words
@@ -103,8 +94,7 @@ class PlainReading:
         refusal = refusal or self.refusal_of_half(row)
         kind, detail = EventKind.REFUSED_HALF, int(refusal)
         if not refusal:
-            is_direct = bool(first(row, "DIRECT_ID")) and self.rules is None
-            kind = EventKind.DIRECT_HALF if is_direct else EventKind.HALF
+            kind = EventKind.HALF
             said = first(row, "CHECK_IMMUNITY_TIME_IN_SECONDS")
             seconds = number(said) if said and len(said) <= 12 else None
             detail = -1 if seconds is None else seconds * 1_000
@@ -147,22 +137,16 @@ class PlainReading:
 
     def op(self, row: KafkaRow) -> Event:
         is_direct, named = row.topic == self.names.direct_op, number(row.value)
-        is_fence = is_direct and header(row, 0) == ("TAGS", b"f")
-        if is_fence and named is not None:
-            words = (fenced_half(row), 0)
-            if refusal := self.refusal_of_page(row, named, words[0]):
-                return self.refused_op(row, refusal, words)
-            return self.made(row, EventKind.FENCED, named, 0, words)
         words, state = self.words(row), first(row, "COMMIT_OR_ROLLBACK")
-        refusal = plainly(self.rules, row) if self.rules and not is_fence else 0
+        # Nobody signs for the former direct op topic: a signature there is read as one for ops.
+        refusal = plainly(self.rules, replace(row, topic=self.names.op)) if self.rules else 0
         refusal = refusal or self.refusal_of_op(row, is_direct, state)
-        if not refusal:
-            is_delivered = state == b"9"
-            refusal = self.refusal_of_page(row, named or 0, words[0], is_delivered=is_delivered)
+        first_offset, end = OP_RANGES.get(row.partition, (0, 2**63))
+        if not refusal and not first_offset <= (named or 0) < end:
+            refusal = RefusedReason.OP_WITHOUT_HALF
         if refusal:
             return self.refused_op(row, refusal, words)
-        closes = CLOSED if is_direct and first(row, "DIRECT_CLOSED") else 0
-        return self.made(row, EventKind.OP, named or 0, int(state or b"") + closes, words)
+        return self.made(row, EventKind.OP, named or 0, int(state or b""), words)
 
     def refused_op(self, row: KafkaRow, refusal: int, words: Any) -> Event:
         return self.made(row, EventKind.REFUSED_OP, row.offset, int(refusal), words)
@@ -178,34 +162,3 @@ class PlainReading:
             RefusedReason.OP_HEADER_NAME_INVALID: has_odd_name(row),
         }
         return next((reason for reason, holds in reasons.items() if holds), 0)
-
-    def refusal_of_page(
-        self, row: KafkaRow, named: int, word: int, *, is_delivered: bool = False
-    ) -> int:
-        page, group = named // self.page_size, word >> TRANSACTION_BITS
-        is_known = row.partition < len(HALF_PAGES)
-        begin, end, first, log_end = HALF_PAGES[row.partition] if is_known else (0, 0, 0, 2**63)
-        if not first <= named < log_end:
-            return RefusedReason.OP_WITHOUT_HALF
-        is_earlier = page < begin // self.page_size
-        is_read = not is_earlier and page * self.page_size < end
-        if is_delivered or is_read or (is_earlier and not self.rules):
-            return 0
-        before = self.named[row.topic, row.partition, is_earlier]
-        of_group = PAGES_OF_GROUP * 10 if is_earlier else PAGES_OF_GROUP
-        pages = {page for _, page in before}
-        is_full = page not in pages and len(pages) >= GROUPS_AT_ONCE * PAGES_OF_GROUP
-        is_full = is_full and not is_earlier
-        if (group, page) in before:
-            return 0
-        if is_full or sum(one == group for one, _ in before) >= of_group:
-            return RefusedReason.OP_PAGES_EXCEEDED
-        before.add((group, page))
-        return 0
-
-
-def fenced_half(row: KafkaRow) -> int:
-    name, said = header(row, 1)
-    digits = (said or b"").removeprefix(b"-")
-    read = number(digits) if name == "FENCED_HALF" else None
-    return (-read if digits != said else read) if read is not None else 0

@@ -15,11 +15,10 @@ from checkback.checkpoints.pending_halves import group_tag
 from checkback.protocol.configuration import Settings
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
-from checkback.state import EventKind
+from checkback.state import BEFORE_OPS, EventKind
 from checkback.state.identity import group_part, identity_words
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
-from checkback.streaming.op_page_bound import OpPageBound
 from checkback.streaming.page_keys import PageKeys, page_key_of, page_of_key
 
 TRAN = ("TRAN_MSG", b"true")
@@ -293,9 +292,8 @@ def planned(spark: SparkSession) -> Any:
     """Return Spark's execution of the decoding, as far as the keys of pages."""
     lines = spark.createDataFrame([(half_row(5, time_ms=99).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
-    bound = OpPageBound(spark, f.lit(200))
     names = TopicNames("some-prefix-")
-    events = packed(decode(rows, names, 1024, f.lit(4), op_pages=bound), 1024)
+    events = packed(decode(rows, names, 1024, f.lit(4), limits_ops=True), 1024)
     keyed: Any = PageKeys(4).put_on(events)
     return keyed._jdf.queryExecution()
 
@@ -329,3 +327,20 @@ def test_decoding_is_one_compiled_loop_and_hands_on_nothing_of_a_records_size(
 def test_each_record_is_decoded_once(spark: SparkSession) -> None:
     """Spark may copy a call that it takes for a mere expression: into a condition, say."""
     assert str(planned(spark).optimizedPlan()).count("RecordDecoder") == 1
+
+
+@pytest.mark.parametrize(
+    ("topic", "kind"), [("op", EventKind.REFUSED_OP), ("direct_op", EventKind.OP)]
+)
+def test_only_the_former_direct_topic_says_delivered(
+    spark: SparkSession, topic: str, kind: EventKind
+) -> None:
+    said = [("TAGS", b"d"), ("COMMIT_OR_ROLLBACK", b"9"), GROUP, ID, ("DIRECT_CLOSED", b"s")]
+
+    [event] = events(spark, [KafkaRow(getattr(NAMES, topic), 1, 5, 99, b"12", said)])
+
+    is_taken = kind == EventKind.OP
+    assert event.kind == kind
+    assert event.detail == (9 if is_taken else RefusedReason.OP_STATE_UNKNOWN)
+    assert event.offset == (12 if is_taken else 5)
+    assert event.source_offset == 5 + (BEFORE_OPS if is_taken else 0)

@@ -18,8 +18,7 @@ from tests.seeds import chosen_seed
 from tests.spark.harness import KafkaRow
 from tests.spark.plain_reading import (
     BODY_BYTES_MAX,
-    HALF_PAGES,
-    PAGES_OF_GROUP,
+    OP_RANGES,
     Event,
     PlainReading,
     first,
@@ -35,7 +34,7 @@ from checkback.security import AccessControl
 from checkback.state import EventKind
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.decode import decode
-from checkback.streaming.op_page_bound import PROPERTY, OpPageBound
+from checkback.streaming.half_bounds import RANGES, HalfRange, set_op_ranges
 from checkback.streaming.verification import RecordVerification
 
 RECORDS = 3_000
@@ -75,7 +74,6 @@ EDGES: dict[str, tuple[bytes, ...]] = {
     "CHECK_IMMUNITY_TIME_IN_SECONDS": (b"9" * 12, b"9" * 13, b"0" * 12, b"0" * 13),
     "COMMIT_OR_ROLLBACK": (b"0", b"8", b"9", b"12", b"16", b"08"),
     "TRANSACTION_CHECK_TIMES": (b"0", b"1", b"%d" % (2**63 - 1), b"%d" % 2**63),
-    "FENCED_HALF": (b"-1", b"0", b"+1", b"%d" % (2**63 - 1), b"%d" % 2**63, b"1.5"),
 }
 
 
@@ -93,20 +91,14 @@ def right(chance: random.Random, names: TopicNames, at: int) -> KafkaRow:
         said = (b"true", group, transaction_id, to, chance.choice([b"", b"30", b"0"]))
         topic = names.half
         headers += zip(HALF_PROTOCOL_ORDER, said, strict=True)
-        headers += [("DIRECT_ID", b"s")] if chance.random() < 0.3 else []
     elif kind < 8:
         topic = chance.choice([names.op, names.direct_op])
         state = chance.choice([b"0", b"8", b"12", b"9" if topic == names.direct_op else b"8"])
         said = (b"d", state, group, transaction_id, chance.choice([b"true", b"false"]))
         headers += zip(OP_PROTOCOL_ORDER, said, strict=True)
-        headers += [("DIRECT_CLOSED", b"s")] if chance.random() < 0.3 else []
-    elif kind == 8:
+    else:
         topic = names.feedback
         headers += [("TAGS", b"u"), ("TRANSACTION_CHECK_TIMES", b"3")]
-    else:
-        word = b"%d" % chance.choice([5, -5, 2**63 - 1, -(2**63) + 1])
-        topic = names.direct_op
-        headers += [("TAGS", b"f"), ("FENCED_HALF", word)]
     value = b"body" if kind < 4 else named
     time_ms = chance.choice([99, -1, 2**53, *[NOW_MS] * 7])
     key = chance.choice([None, b"", b"k"])
@@ -119,7 +111,7 @@ def changed(chance: random.Random, row: KafkaRow, names: TopicNames) -> KafkaRow
     at = chance.randrange(len(headers)) if headers else 0
     what = chance.randrange(11)
     if what == 0:
-        return replace(row, topic=chance.choice([*names.read]))
+        return replace(row, topic=chance.choice([*names.read, names.direct_op]))
     if what == 1:
         values = chance.choice([NUMBERS, STRANGE_VALUES, BODIES, BODIES])
         return replace(row, value=chance.choice(values))
@@ -168,11 +160,11 @@ def rows_of(spark: SparkSession, found: list[KafkaRow]) -> DataFrame:
 
 
 @pytest.fixture
-def bound(spark: SparkSession) -> Iterator[OpPageBound]:
+def ranges(spark: SparkSession) -> Iterator[None]:
     context: Any = spark.sparkContext
-    context.setLocalProperty(PROPERTY, ",".join(":".join(map(str, told)) for told in HALF_PAGES))
-    yield OpPageBound(spark, f.lit(PAGES_OF_GROUP))
-    context.setLocalProperty(PROPERTY, None)
+    set_op_ranges(context, {at: HalfRange(*bounds) for at, bounds in OP_RANGES.items()})
+    yield
+    context.setLocalProperty(RANGES, None)
 
 
 def differing(found: list[Any], wanted: list[Event]) -> list[Any]:
@@ -182,17 +174,16 @@ def differing(found: list[Any], wanted: list[Event]) -> list[Any]:
     ]
 
 
+@pytest.mark.usefixtures("ranges")
 @pytest.mark.parametrize("page_size", [1, 1_024, 65_536])
-def test_a_record_becomes_the_event_that_its_bytes_say(
-    spark: SparkSession, bound: OpPageBound, page_size: int
-) -> None:
+def test_a_record_becomes_the_event_that_its_bytes_say(spark: SparkSession, page_size: int) -> None:
     chance = random.Random(chosen_seed(page_size))
     names = TopicNames("p-", rules="p-rules")
     given = records(chance, names)
     reading = PlainReading(names, page_size)
     wanted = [event for event in map(reading.event, given) if event is not None]
 
-    found = decode(rows_of(spark, given), names, page_size, f.lit(BODY_BYTES_MAX), None, bound)
+    found = decode(rows_of(spark, given), names, page_size, f.lit(BODY_BYTES_MAX), limits_ops=True)
 
     assert differing(found.collect(), wanted) == []
     assert {event.kind for event in wanted} == set(EventKind)
@@ -209,9 +200,10 @@ def names_a_system_topic(row: KafkaRow) -> bool:
     return is_system_topic(topic.decode("utf-8", "replace"))
 
 
+@pytest.mark.usefixtures("ranges")
 @pytest.mark.parametrize("seed", range(2))
 def test_with_access_control_it_becomes_what_the_rules_and_its_bytes_say(
-    spark: SparkSession, bound: OpPageBound, seed: int
+    spark: SparkSession, seed: int
 ) -> None:
     chance = random.Random(chosen_seed(seed))
     names, rules = TopicNames(rules="rules"), random_rules(chance)
@@ -223,8 +215,7 @@ def test_with_access_control_it_becomes_what_the_rules_and_its_bytes_say(
     verification = RecordVerification(spark, AccessTable.of(rules))
     rows, limit = rows_of(spark, given), f.lit(BODY_BYTES_MAX)
 
-    found = decode(rows, names, 1_024, limit, verification, bound)
+    found = decode(rows, names, 1_024, limit, verification, limits_ops=True)
 
     assert differing(found.collect(), wanted) == []
-    assert EventKind.DIRECT_HALF not in {event.kind for event in wanted}
     assert len(refusals(wanted) & ACCESS_REASONS) > 3

@@ -15,9 +15,10 @@ from tests.property.model import COMMIT, ROLLBACK, Record
 from tests.property.paged import events_of
 from tests.unit.state.building import RULES, SENT, Story, half, op
 
+from checkback.checkpoints.logs import plan_with_ends
 from checkback.checkpoints.status import read_page_blobs
 from checkback.checkpoints.store import CheckpointStore
-from checkback.operations.rebuild.first_batch import plan_with_position, run_first_batch
+from checkback.operations.rebuild.first_batch import run_first_batch
 from checkback.operations.rebuild.history import (
     RESTORED_SCHEMA,
     HistorySettings,
@@ -161,7 +162,7 @@ def test_a_rebuild_is_unfinished_from_its_beginning_until_the_identity_is_writte
 def test_the_position_of_the_plan_is_replaced() -> None:
     ends = {"half": {"0": 5}, "op": {"0": 7}}
 
-    plan = plan_with_position('v1\n{"batchTimestampMs":1}\n{"logOffset":0}', ends)
+    plan = plan_with_ends('v1\n{"batchTimestampMs":1}\n{"logOffset":0}', ends)
 
     version, metadata, position = plan.split("\n")
     assert (version, metadata) == ("v1", '{"batchTimestampMs":1}')
@@ -171,4 +172,4 @@ def test_the_position_of_the_plan_is_replaced() -> None:
 @pytest.mark.parametrize("plan", ["v1\n{}", "v1\n{}\n-", "v1\n{}\n{}\n{}"])
 def test_a_plan_of_another_form_is_refused(plan: str) -> None:
     with pytest.raises(CheckpointError, match="form"):
-        plan_with_position(plan, {})
+        plan_with_ends(plan, {})

@@ -21,7 +21,6 @@ from checkback.state import EventKind
 from checkback.streaming.access_table import AccessTable
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
-from checkback.streaming.op_page_bound import OpPageBound
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.verification import RecordVerification
 
@@ -356,8 +355,7 @@ def test_the_loop_that_verifies_is_small_enough_for_the_jvm_to_compile(
     lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
 
-    bound = OpPageBound(spark, f.lit(200))
-    events = packed(decode(rows, NAMES, 1024, f.lit(4), verification, bound), 1024)
+    events = packed(decode(rows, NAMES, 1024, f.lit(4), verification, limits_ops=True), 1024)
     keyed: Any = PageKeys(4).put_on(events)
 
     stages = keyed._jdf.queryExecution().debug().codegenToSeq().mkString("\n")

@@ -87,28 +87,15 @@ def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_repo
         begin=lambda: begun.append(clock.now_s), commit_part=lambda *_: None
     )
     report = report_of(0, [])
-    outputs: Any = SimpleNamespace(report=report, now_ms=7, of=lambda *_: [], fenced=None)
+    outputs: Any = SimpleNamespace(report=report, now_ms=7, of=lambda *_: [])
     step: Any = SimpleNamespace(outcomes=[], is_last=False, rows_done=3)
 
     one._write_step(producer, outputs, step, 9)
 
     assert begun == [one._begun_s] == [clock.now_s]
-    assert (one._lost, outputs.fenced) == (0, [])
+    assert one._lost == 0
     assert one._in_parts == report
     assert one._in_parts is not report
-
-
-def test_fences_that_failed_are_counted_over_all_parts() -> None:
-    one, report = made(), report_of(0, [])
-    fenced: list[Any] = ["one of four"]
-    fencer: Any = SimpleNamespace(fence=lambda _: fenced)
-    one._fencer = fencer
-    decided = page_outcome(0, *((Action.FENCE, at, 0, at) for at in range(4)))
-
-    for _ in range(2):
-        assert one._fence([decided], report) == fenced
-
-    assert report.counts["fences_failed"] == 6
 
 
 class Tries:

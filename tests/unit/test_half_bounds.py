@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ from checkback.streaming import half_bounds as module
 from checkback.streaming.half_bounds import (
     FOLDER,
     PAGES_AHEAD,
+    RANGES,
     HalfBounds,
     HalfRange,
     half_log_ends,
+    set_op_ranges,
 )
 from checkback.streaming.read_until import BatchPlans
 
@@ -27,8 +30,8 @@ NAMES = TopicNames()
 PAGE_SIZE = 8
 AHEAD = PAGES_AHEAD * PAGE_SIZE
 READ = {0: 5_000, 1: 5_001}
-BEFORE: Offsets = {NAMES.half: READ, NAMES.op: {0: 3}, NAMES.direct_op: {0: 3}}
-WITH_OPS: Offsets = {**BEFORE, NAMES.direct_op: {0: 4}}
+BEFORE: Offsets = {NAMES.half: READ, NAMES.op: {0: 3}, NAMES.feedback: {0: 3}}
+WITH_OPS: Offsets = {**BEFORE, NAMES.op: {0: 4}}
 
 
 def plans(
@@ -225,3 +228,21 @@ def test_silent_brokers_give_no_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
 
     assert half_log_ends(admin, NAMES.half, [0]) == {}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "text"),
+    [
+        ({0: HalfRange(3, 50), 2: HalfRange(0, 70)}, f"3:50,0:{2**63 - 1},0:70"),
+        ({}, ""),
+    ],
+)
+def test_tasks_get_a_range_for_every_partition_up_to_the_last(
+    ranges: dict[int, HalfRange], text: str
+) -> None:
+    properties: dict[str, str] = {}
+    context: Any = SimpleNamespace(setLocalProperty=properties.__setitem__)
+
+    set_op_ranges(context, ranges)
+
+    assert properties == {RANGES: text}

@@ -233,7 +233,7 @@ def test_the_line_says_why_records_were_refused() -> None:
 def test_the_line_names_the_groups_that_most_refused_records_are_of() -> None:
     progress = Progress()
     sent = report(refusals=1)
-    sent.refused["OP_PAGES_EXCEEDED"] = 90
+    sent.refused["OP_WITHOUT_HALF"] = 90
     sent.refused_groups.update({f"g{number}": number for number in range(1, 40)})
     sent.drop_small_groups()
     progress.add(0, sent)
@@ -242,7 +242,7 @@ def test_the_line_names_the_groups_that_most_refused_records_are_of() -> None:
 
     assert line.refused_groups == {"g39": 39, "g38": 38, "g37": 37}
     text = progress_text(line, width=1_000)
-    assert "refused: OP_PAGES_EXCEEDED 90  most of them of group g39 39, g38 38, g37 37" in text
+    assert "refused: OP_WITHOUT_HALF 90  most of them of group g39 39, g38 38, g37 37" in text
     assert progress.line(2_000, 10).refused_groups == {}
 
 

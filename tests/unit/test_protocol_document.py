@@ -13,7 +13,6 @@ from checkback.client.listener import REMARK_LENGTH_MAX
 from checkback.protocol import properties as names
 from checkback.protocol import records, topics
 from checkback.protocol.configuration import Settings
-from checkback.protocol.direct import direct_transactional_id
 from checkback.protocol.properties import Headers
 from checkback.protocol.refusals import (
     IMMUNITY_DIGITS_MAX,
@@ -28,8 +27,7 @@ from checkback.protocol.signed_content import (
 )
 from checkback.security.record_signer import RecordSigner
 from checkback.state.halves import IMMUNITY_MS_MAX
-from checkback.state.identity import identity_words
-from checkback.state.ops import DELIVERED_OPS_WAITING_MAX, WAITING_OPS_PER_OFFSET_MAX
+from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
 from checkback.state.outcome import Action, Counter, Outcome
 from checkback.state.settled import _HEADER, SETTLED_VERSION, Mark, pack_settled
 
@@ -51,19 +49,6 @@ OP = records.Op(PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_
 ANSWER = records.Op(
     PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_NOT_TYPE, True, "not found"
 )
-SESSION = direct_transactional_id("", "order-service", "0123456789abcdef" * 2)
-DIRECT_HALF: Headers = records.half_headers(
-    producer_group="order-service",
-    transaction_id="3f9c2a",
-    real_topic="paid",
-    properties={},
-    direct_id=SESSION,
-)
-DELIVERED = records.Op(PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_DELIVERED)
-CLOSING = records.Op(
-    PARTITION, OFFSET, "order-service", "3f9c2a", names.TRANSACTION_COMMIT_TYPE, True,
-    direct_closed=SESSION,
-)  # fmt: skip
 BODY, KEY = b"42 EUR", b"order-1"
 SIGNER = RecordSigner("orders-service", "12345678", lambda: 1_700_000_000_000, "10.0.0.1")
 SIGNED_HALF = SIGNER.half(topics.HALF_TOPIC, KEY, BODY, HALF)
@@ -72,7 +57,6 @@ REFUSED = refused_headers(
     OP.headers(), RefusedReason.COMMIT_AFTER_ROLLBACK, topics.OP_TOPIC, PARTITION, 91
 )
 FEEDBACK = records.undelivered_check_headers(3)
-IDENTITY, _ = identity_words(b"order-service", b"3f9c2a")
 EXAMPLES: dict[str, tuple[bytes | None, bytes | None, Headers]] = {
     "half": (KEY, BODY, HALF),
     "op": (OP.key(), OP.value(), OP.headers()),
@@ -84,10 +68,6 @@ EXAMPLES: dict[str, tuple[bytes | None, bytes | None, Headers]] = {
     ),
     "refused op": (OP.key(), OP.value(), REFUSED),
     "feedback": (None, b"77", FEEDBACK),
-    "direct half": (KEY, BODY, DIRECT_HALF),
-    "delivered op": (DELIVERED.key(), DELIVERED.value(), DELIVERED.headers()),
-    "op that closes a session": (CLOSING.key(), CLOSING.value(), CLOSING.headers()),
-    "feedback of a fence": (None, b"77", records.fenced_headers(IDENTITY)),
     "tick": (None, None, records.tick_headers()),
     "signed half": (KEY, BODY, SIGNED_HALF),
     "signed op": (OP.key(), OP.value(), SIGNED_OP),
@@ -253,16 +233,15 @@ def test_every_header_of_the_half_is_in_its_table() -> None:
 
 
 def test_every_header_of_an_op_is_in_its_table() -> None:
-    op = records.Op(0, 1, "g", "u", 8, remark="r", operator="o", direct_closed="d")
+    op = records.Op(0, 1, "g", "u", 8, remark="r", operator="o")
 
     assert [name for name, _ in op.headers()] == column("### Headers of an op", 1)
 
 
 def test_headers_that_a_check_request_adds_are_told() -> None:
-    direct = [(names.DIRECT_ID, b"d")]
-    added = records.check_headers(direct, PARTITION, OFFSET, 1, 60_000, is_closed=True)
+    added = records.check_headers([], PARTITION, OFFSET, 1, 60_000)
 
-    assert [name for name, _ in added[1:]] == column("### Headers that a check request adds")
+    assert [name for name, _ in added] == column("### Headers that a check request adds")
 
 
 def test_a_final_takes_off_what_is_told() -> None:
@@ -282,7 +261,6 @@ def test_headers_that_no_application_may_set_are_told() -> None:
 
 def test_tags_of_the_op_topic_are_told() -> None:
     assert column("### Tags on the op topic") == [names.OP_TAG_REMOVE]
-    assert column("### Tags on the direct op topic") == [names.OP_TAG_REMOVE, names.OP_TAG_FENCED]
     assert column("### Tags on the feedback topic") == [
         names.OP_TAG_TICK, names.OP_TAG_UNDELIVERED,
     ]  # fmt: skip
@@ -311,7 +289,6 @@ def test_defaults_are_those_of_the_settings() -> None:
 
 def test_ops_that_may_wait_are_told() -> None:
     assert f"At most {WAITING_OPS_PER_OFFSET_MAX} ops wait for one offset" in TEXT
-    assert f"of which {DELIVERED_OPS_WAITING_MAX:,} wait in one page" in TEXT
 
 
 def wrapped(data: bytes, width: int = 16) -> str:

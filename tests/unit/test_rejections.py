@@ -196,14 +196,14 @@ def test_what_a_topic_of_ours_rejects_without_a_senders_doing_ends_the_batch(top
         KafkaError.UNKNOWN_TOPIC_OR_PART,
     ],
 )
-def test_feedback_of_a_fence_that_is_rejected_ends_the_batch_and_names_its_topic(code: int) -> None:
+def test_feedback_that_is_rejected_ends_the_batch_and_names_its_topic(code: int) -> None:
     """Nothing else may become of it: it was tried again and again, a thousand times."""
     known = KnownRejections()
-    rejection = rejected(code, 1, topic=NAMES.direct_op)
+    rejection = rejected(code, 1, topic=NAMES.feedback)
 
     if code in rejections.MISSING_CODES:  # it is looked up once more
         learn(known, *rejection)
-    with pytest.raises(BrokerError, match="does not take records for p-RMQ_SYS_TRANS_DIRECT_OP"):
+    with pytest.raises(BrokerError, match="does not take records for p-RMQ_SYS_TRANS_FEEDBACK"):
         learn(known, *rejection)
 
 

@@ -48,16 +48,14 @@ def test_a_second_header_of_a_name_leads_nowhere_else() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_what_a_check_request_adds_is_the_pipelines(name: str) -> None:
-    session = [(names.DIRECT_ID, b"session")]
-    told = records.check_headers([*session, *strange(name)], 1, 7, 2, 60_000, is_closed=True)
+    told = records.check_headers(strange(name), 1, 7, 2, 60_000)
 
-    added = told[-5:]
+    added = told[-4:]
     assert [name for name, _ in added] == [
         names.TRANSACTION_CHECK_TIMES, names.TRANSACTION_CHECK_INTERVAL_MS,
-        names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID, names.DIRECT_CLOSED,
+        names.TRAN_PREPARED_QUEUE_OFFSET, names.TRAN_HALF_QUEUE_ID,
     ]  # fmt: skip
-    assert all(dict(told[:-5]).get(name) is None for name, _ in added)
-    assert added[-1] == (names.DIRECT_CLOSED, b"session")
+    assert all(dict(told[:-4]).get(name) is None for name, _ in added)
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -85,7 +83,6 @@ def test_a_resumed_half_says_who_resumed_it_by_the_commands_word(name: str) -> N
 
     assert resumed[-4:] == records.action_headers(names.RESUME, "0:4", FACTS)
     assert not {name for name, _ in resumed[:-4]} & names.RESUME_HEADERS
-    assert names.DIRECT_ID not in dict(resumed)
 
 
 @pytest.mark.parametrize(
@@ -100,3 +97,10 @@ def test_a_refused_record_says_why_by_the_pipelines_word(name: str) -> None:
     assert (told.facts["reason"], told.facts["topic"], told.facts["offset"]) == (
         "NOT_A_HALF", "half", "7",
     )  # fmt: skip
+
+
+def test_what_a_half_of_an_older_client_says_of_its_session_goes_nowhere() -> None:
+    older = [*HALF, (names.DIRECT_ID, b"checkback-direct-g-1")]
+
+    assert records.final_parts(older, 1, 7) == records.final_parts(HALF, 1, 7)
+    assert names.DIRECT_ID not in dict(records.resumed_half_headers(older, "0:4", FACTS))

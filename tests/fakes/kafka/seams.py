@@ -25,7 +25,6 @@ SEAMS: Final[dict[str, tuple[str, ...]]] = {
     "checkback.sinks.kafka.marker": ("Consumer", "time"),
     "checkback.sinks.kafka.lookup": ("Consumer",),
     "checkback.sinks.kafka.real_topics": ("time",),
-    "checkback.sinks.kafka.sessions": ("Producer", "time"),
     "checkback.sinks.kafka.unended": ("AdminClient", "awaited_topics"),
     "checkback.sinks.kafka.epoch": ("ThreadPoolExecutor", "time"),
     "checkback.sinks.writer": ("time",),

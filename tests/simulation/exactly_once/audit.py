@@ -20,7 +20,6 @@ from checkback.protocol import properties
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, Headers, text_value
 from checkback.protocol.topics import TopicNames
 from checkback.state import (
-    CHECKS,
     Action,
     Outcome,
     pack_settled,
@@ -225,7 +224,7 @@ def _facts(outcome: Outcome, state_partition: int, batch: int) -> list[Fact]:
     for action, offset, detail, source in rows:
         if action == Action.COMMIT:
             found.append(("commit", outcome.partition, offset))
-        elif action in CHECKS:
+        elif action == Action.CHECK:
             found.append(("check", outcome.partition, offset, detail))
         elif action in DISCARDS:
             found.append(("discard", outcome.partition, offset))

@@ -55,7 +55,7 @@ def test_rows_are_halves_by_offset_with_the_hash_of_their_group() -> None:
     identity = first_words(np.array([-1, 7]), np.array([123, 123]))
     halves = PendingHalves(
         np.array([5, 9]), np.array([1_000, 2_000]), np.array([7_000, 8_000]), np.array([0, 4]),
-        identity, np.array([1, 2]), np.zeros(2, np.int64),
+        identity, np.array([1, 2]),
     )  # fmt: skip
     page = Page(3, 2, 100, halves, empty.waiting, empty.settled)
 
@@ -72,7 +72,7 @@ def stored(partition: int, group: str, *store_times_ms: int) -> StoredPage:
     empty = Page.empty(partition, 0, 100)
     identity = first_words(np.full(count, group_tag(group)), np.zeros(count, np.int64))
     times, zeros = np.array(store_times_ms), np.zeros(count, np.int64)
-    halves = PendingHalves(np.arange(count), times, times + 6_000, zeros, identity, zeros, zeros)
+    halves = PendingHalves(np.arange(count), times, times + 6_000, zeros, identity, zeros)
     page = Page(partition, 0, 100, halves, empty.waiting, empty.settled)
     return StoredPage(0, page.pack(), 0)
 

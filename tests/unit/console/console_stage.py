@@ -87,7 +87,7 @@ def stored(partition: int, *offsets: int) -> StoredPage:
     was_asked = (chosen >= 4) & (chosen < 8)
     halves = PendingHalves(
         chosen, NOW_MS - 60_000 * chosen, np.full(len(offsets), NOW_MS + RULES.check_interval_ms),
-        np.where(was_asked, 2, 0), first_words(tags, chosen), chosen, np.zeros_like(chosen),
+        np.where(was_asked, 2, 0), first_words(tags, chosen), chosen,
     )  # fmt: skip
     page = Page(partition, 0, 100, halves, empty.waiting, empty.settled)
     return StoredPage(0, page.pack(), 0)

@@ -10,13 +10,10 @@ from tests.unit.operations.records import record
 from checkback.deploy.topics import FoundTopic, comparable_plans
 from checkback.operations.broker_checks import refused_reasons
 from checkback.operations.diagnosis import (
-    SCAN_INTERVAL,
-    VERIFICATION,
     GroupFacts,
     Result,
     judge_clock,
     judge_compiled_sink,
-    judge_direct_brokers,
     judge_group,
     judge_refused,
     judge_replicas,
@@ -115,24 +112,6 @@ def test_a_half_must_be_kept_for_as_long_as_it_may_be_pending(
 )
 def test_clocks_that_differ_are_told(appended_ms: int, result: Result, says: str) -> None:
     finding = judge_clock(10_000, appended_ms, 10_100)
-
-    assert finding.result is result
-    assert says in finding.says
-
-
-@pytest.mark.parametrize(
-    ("configs", "result", "says"),
-    [
-        ({}, Result.OK, "sessions can be fenced"),
-        ({VERIFICATION: "true", SCAN_INTERVAL: "10000"}, Result.OK, "every 10s"),
-        ({VERIFICATION: "false", SCAN_INTERVAL: "10000"}, Result.WARNING, "hang for ever"),
-        ({VERIFICATION: "true", SCAN_INTERVAL: "20000"}, Result.WARNING, "every 20s only"),
-    ],
-)
-def test_brokers_that_do_not_suit_direct_delivery_are_told(
-    configs: dict[str, str], result: Result, says: str
-) -> None:
-    finding = judge_direct_brokers(configs)
 
     assert finding.result is result
     assert says in finding.says

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from checkback.operations import resolving, scanning
+from checkback.operations import scanning
 from checkback.operations.broker_checks import guarded
 from checkback.operations.checkpoint import repartition
 from checkback.operations.diagnosis import Diagnosis, Result
@@ -19,8 +19,7 @@ from checkback.operations.transactions import TransactionFinder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import TRAN_HALF_QUEUE_ID, TRAN_PREPARED_QUEUE_OFFSET
-from checkback.protocol.records import Op, half_headers
-from checkback.protocol.topics import TopicNames
+from checkback.protocol.records import half_headers
 from checkback.sinks.kafka import asking_again
 from checkback.sinks.kafka.lookup import RecordReader
 from checkback.state import CLAIM_KEY
@@ -202,25 +201,6 @@ def test_a_topic_is_extended_although_the_controller_moves(
     assert grown(monkeypatch, failure(KafkaError.NOT_CONTROLLER)) == 3
     with pytest.raises(BrokerError, match="no answer in time"):
         grown(monkeypatch, TimeoutError())
-
-
-@pytest.mark.parametrize(
-    ("code", "is_right"),
-    [(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, True), (KafkaError._TIMED_OUT, False)],
-)
-def test_a_fence_that_failed_asks_for_a_right_only_where_that_is_missing(
-    monkeypatch: pytest.MonkeyPatch, code: int, is_right: bool
-) -> None:
-    def refused(*_: object) -> None:
-        raise failure(code)
-
-    monkeypatch.setattr(resolving, "fence_session", refused)
-    monkeypatch.setattr(resolving, "is_direct_id_of", lambda *_: True)
-    resolver: Any = SimpleNamespace(topics=TopicNames(""), connection={})
-
-    with pytest.raises(BrokerError, match="can't be fenced") as error:
-        resolving.Resolver._fence(resolver, Op(0, 0, "g", "u", 8, direct_closed="s"))
-    assert ("WRITE" in error.value.remedy) is is_right
 
 
 class Settled:

@@ -10,7 +10,6 @@ from checkback.operations.history import TransactionHistory, assemble
 from checkback.operations.positions import Position
 from checkback.operations.resolving import Aftermath, manual_op, pending_one
 from checkback.operations.scanning import FoundRecord
-from checkback.protocol import properties as names
 from checkback.protocol import records
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.refusals import RefusedReason, refused_headers
@@ -66,24 +65,6 @@ def test_a_manual_op_is_a_producers_with_who_and_why() -> None:
     assert not op.from_transaction_check
 
 
-def test_of_two_sessions_on_a_half_the_first_is_fenced_which_may_deliver_it() -> None:
-    one = half(at=AT)
-    two = [*one.headers, (names.DIRECT_ID, b"first"), (names.DIRECT_ID, b"second")]
-    history = assemble(AT, record(NAMES.half, two, at=AT), [])
-
-    assert manual_op(history, "commit", operator="ann", reason="r").direct_closed == "first"
-
-
-def test_a_manual_op_on_a_direct_half_closes_its_session() -> None:
-    direct = half(at=AT)
-    direct.headers.append((names.DIRECT_ID, b"checkback-direct-g-1"))
-
-    op = manual_op(assemble(AT, direct, []), "commit", operator="ann", reason="r")
-
-    assert op.direct_closed == "checkback-direct-g-1"
-    assert manual_op(pending(), "commit", operator="ann", reason="r").direct_closed == ""
-
-
 @pytest.mark.parametrize(
     ("seen", "verdict", "is_complete"),
     [
@@ -94,7 +75,6 @@ def test_a_manual_op_on_a_direct_half_closes_its_session() -> None:
         ([mark(Action.COMMIT), final()], "commit", True),
         ([final(), mark(Action.COMMIT)], "commit", True),
         ([mark(Action.DELIVERED)], "commit", True),
-        ([refused(NAMES.direct_op, OP_AT, RefusedReason.OP_GROUP_WRONG)], "pending", True),
         ([refused(NAMES.op, OP_AT, RefusedReason.COMMIT_AFTER_ROLLBACK)], "pending", True),
         ([refused(NAMES.op, Position(1, 29), RefusedReason.OP_GROUP_WRONG)], "pending", False),
         (

@@ -11,7 +11,6 @@ from checkback.protocol.topics import TopicNames
 from checkback.security.grants import (
     Grant,
     Resource,
-    direct_grants,
     kafka_acls_command,
     operator_grants,
     pipeline_grants,
@@ -48,24 +47,12 @@ def test_a_producer_reads_only_what_is_its_own() -> None:
     }
 
 
-def test_direct_delivery_needs_the_group_s_own_transactional_ids() -> None:
-    found = direct_grants(NAMES, "orders", ["paid"])
-
-    assert rights(found) == {
-        ("topic", "eu.RMQ_SYS_TRANS_DIRECT_OP_TOPIC", "Write"),
-        ("transactional-id", "checkback-direct-eu.orders-*", "Write"),
-        ("topic", "paid", "Write"),
-        ("topic", "paid", "DescribeConfigs"),
-    }
-
-
 def test_the_pipeline_writes_to_the_topics_that_are_named() -> None:
     found = pipeline_grants(NAMES, "checkback", ["paid", "done"])
 
     assert rights(found) == {
         ("topic", "eu.RMQ_SYS_TRANS_HALF_TOPIC", "Read"),
         ("topic", "eu.RMQ_SYS_TRANS_OP_HALF_TOPIC", "Read"),
-        ("topic", "eu.RMQ_SYS_TRANS_DIRECT_OP_TOPIC", "Read"),
         ("topic", "eu.RMQ_SYS_TRANS_FEEDBACK_TOPIC", "Read"),
         ("topic", "eu.RMQ_SYS_TRANS_FEEDBACK_TOPIC", "Write"),
         ("topic", "eu.RMQ_SYS_TRANS_SETTLED_TOPIC", "Read"),

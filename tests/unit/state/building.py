@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.deciding import rules
-from tests.property.model import CLOSED, COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Act, Record
+from tests.property.model import COMMIT, DELIVERED, ROLLBACK, UNKNOWN, Act, Record
 from tests.property.paged import acts_of, events_of
 
-from checkback.state import ALL_READ, DIRECT_SOURCE, EventKind, Page, Rules, decide
+from checkback.state import ALL_READ, BEFORE_OPS, EventKind, Page, Rules, decide
 
 RULES = rules(
     transaction_timeout_ms=6_000,
@@ -21,7 +21,6 @@ DUE = SENT + 6_001
 """The first millisecond in which a half without an immunity time gets a check request."""
 
 __all__ = [
-    "CLOSED",
     "COMMIT",
     "DELIVERED",
     "DUE",
@@ -31,9 +30,7 @@ __all__ = [
     "UNKNOWN",
     "Act",
     "Story",
-    "direct_half",
     "direct_op",
-    "fenced",
     "half",
     "op",
     "undelivered",
@@ -52,17 +49,9 @@ def undelivered(offset: int, check_times: int, source: int = 0) -> Record:
     return Record(EventKind.UNDELIVERED, offset, source, SENT, 0, 0, check_times)
 
 
-def direct_half(offset: int, *, immunity_ms: int = -1, time: int = SENT) -> Record:
-    return Record(EventKind.DIRECT_HALF, offset, offset, time, detail=immunity_ms)
-
-
 def direct_op(offset: int, state: int, source: int = 0, *, transaction: int = 1) -> Record:
-    """Return an op of the direct op topic."""
-    return Record(EventKind.OP, offset, DIRECT_SOURCE + source, SENT, 1, transaction, state)
-
-
-def fenced(offset: int, source: int = 0, *, transaction: int = 1) -> Record:
-    return Record(EventKind.FENCED, offset, DIRECT_SOURCE + source, SENT, 1, transaction, 0)
+    """Return an op of the former direct op topic."""
+    return Record(EventKind.OP, offset, BEFORE_OPS + source, SENT, 1, transaction, state)
 
 
 class Story:

@@ -22,7 +22,7 @@ from tests.unit.state.building import (
 
 from checkback.protocol.errors import UsageError
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import DIRECT_SOURCE, Action, Counter, EventKind
+from checkback.state import Action, Counter, EventKind
 from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
 from checkback.state.outcome import REST_UNKNOWN
 
@@ -180,11 +180,11 @@ def test_what_was_refused_before_is_passed_on_with_its_reason() -> None:
     acts = story.batch(
         DUE,
         Record(EventKind.REFUSED_HALF, 4, 4, SENT, detail=reasons[0]),
-        Record(EventKind.REFUSED_OP, 77, DIRECT_SOURCE + 77, SENT, detail=reasons[1]),
+        Record(EventKind.REFUSED_OP, 77, 77, SENT, detail=reasons[1]),
     )
     assert acts == [
         Act(Action.REFUSE_HALF, 4, reasons[0], 4),
-        Act(Action.REFUSE_OP, 77, reasons[1], DIRECT_SOURCE + 77),
+        Act(Action.REFUSE_OP, 77, reasons[1], 77),
     ]
     assert story.counters[Counter.REFUSALS] == 2
     assert story.wake_at_ms is None

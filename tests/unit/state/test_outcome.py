@@ -14,7 +14,6 @@ from tests.unit.state.building import (
     SENT,
     Act,
     Story,
-    direct_half,
     half,
     op,
 )
@@ -54,7 +53,7 @@ def identities(story: Story) -> dict[Action, tuple[int, int]]:
 def test_whatever_is_done_about_a_half_says_which_half_it_is() -> None:
     """By the offset alone, the sink would take another record there for the half."""
     story = Story(replace(RULES, check_max=1))
-    story.batch(SENT, *halves(5, 6, 7), direct_half(3)._replace(group=GROUP))
+    story.batch(SENT, *halves(5, 6, 7))
     story.batch(
         SENT,
         op(0, COMMIT, 0, group=GROUP, transaction=5),
@@ -66,11 +65,10 @@ def test_whatever_is_done_about_a_half_says_which_half_it_is() -> None:
         Action.ROLLBACK: words_of(6),
         Action.REFUSE_OP: UNKNOWN_HALF,
     }
-    plain, direct = words_of(7), words_of(1)
     story.batch(DUE)
-    assert identities(story) == {Action.CHECK: plain, Action.CHECK_DIRECT: direct}
+    assert identities(story) == {Action.CHECK: words_of(7)}
     story.batch(DUE + RULES.check_interval_ms + 1)
-    assert identities(story) == {Action.DISCARD_CHECK_LIMIT: plain, Action.FENCE: direct}
+    assert identities(story) == {Action.DISCARD_CHECK_LIMIT: words_of(7)}
 
 
 def test_so_does_the_discard_of_a_half_that_is_too_old() -> None:

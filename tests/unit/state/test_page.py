@@ -7,7 +7,18 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 from tests.deciding import page_outcome
-from tests.unit.state.building import COMMIT, DUE, ROLLBACK, RULES, SENT, Story, half, op
+from tests.unit.state.building import (
+    COMMIT,
+    DELIVERED,
+    DUE,
+    ROLLBACK,
+    RULES,
+    SENT,
+    Act,
+    Story,
+    half,
+    op,
+)
 
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.state import (
@@ -23,7 +34,7 @@ from checkback.state import (
     unpack_settled,
 )
 from checkback.state.outcome import REST_UNKNOWN
-from checkback.state.page import _HEADER, PLAIN, SettledOffsets
+from checkback.state.page import _HEADER, SettledOffsets
 from checkback.state.transitions import Phase
 
 PAGE_V1 = bytes.fromhex(
@@ -35,17 +46,36 @@ PAGE_V1 = bytes.fromhex(
 )
 """Page 5 of partition 0 with 16 offsets: 80 is pending with one check request, 81 committed, 82
 rolled back in another batch, and a commit waits for 90."""
+DIRECT_V1 = bytes.fromhex(
+    "0100000000000000050000000000000010000000040000000300000001000000040000000100000001000000"
+    "0066011dd08b010000000068e5cf8b01000004082be8cf8b010000f806983bf806983b00000000f806983b00"
+    "0100000000000100000000000000000000080000000000000000030000000000000007000000000000400800"
+    "0000000000400480561cd08b0100000000000080253c0f000000000001000000000001000000000000000000"
+    "0000000000000000000001000000000000000000000100010a00000000000000020001000000000000000000"
+    "00000000000000000001080000000000000000011000010000000000000001000000000000000000010203"
+)
+"""A page like it: 80 is plain, 81 direct, 82 is being fenced, 83 is closed, 84 was delivered; a
+commit waits for 92, and of the direct op topic a delivered op for 90 and a closing commit for 91.
+"""
+PAGE_V2 = bytes.fromhex(
+    "0200000000000000050000000000000010000000010000000100000002000000010000000100000002000000"
+    "0266011dd08b0100000000badb000068e5cf8b0100000000d9e7cf8b01000000010000000000010000000000"
+    "00000000000003000000000000000020dd1dd08b010000000100000000000100000000000000000000000000"
+    "000000000000000100000000000000000a000000000000000000000000000000000100000000000000000001"
+    "000800000000000000000900000000000000"
+)
+"""The same page as PAGE_V1."""
 OUTCOME_V1 = bytes.fromhex(
-    "01100000000000000500000000000000a0eee6cf8b0100000068e5cf8b0100000100000003000000"
+    "010f0000000000000500000000000000a0eee6cf8b0100000068e5cf8b0100000100000003000000"
     "00000000ffffffffffffffff01000000000001000000000000000000010000000000010000000000"
     "00000000ffffffffffffffff00000000000000000000000000000000000000000000000000000000"
     "00000000010000000000000000000000000000000000000000000000010000000000000000000000"
     "00000000010000000000000001000000000000000000000000000000000000000000000000000000"
     "00000000000000000000000000000000000000000000000000000000000000000000000000000000"
-    "00000000000000000000000000000000000000000000000000000000000000000000000001000000"
-    "000000000000000000000000000000000000000000000000000000000000000000000000a0860100"
-    "00000000520000000000000051000000000000005000000000000000520000000000000002000000"
-    "000000005000000000000000000000002900000001000000020703"
+    "00000000000000000000000000000000000000000000000000000000010000000000000000000000"
+    "00000000000000000000000000000000000000000000000000000000a08601000000000052000000"
+    "00000000510000000000000050000000000000005200000000000000020000000000000050000000"
+    "00000000000000002900000001000000020703"
 )
 SETTLED_V1 = bytes.fromhex(
     "01000000000000000500000000000000a0eee6cf8b0100000700000000000000500000000000000002000000"
@@ -62,7 +92,6 @@ def story_of_version_1() -> Story:
 
 def test_a_page_that_version_1_wrote_is_read() -> None:
     page = Page.unpack(PAGE_V1)
-    assert page.halves.direct.tolist() == [PLAIN]
     assert (page.partition, page.page, page.page_size, page.first_offset) == (0, 5, 16, 80)
     assert page.halves.index.tolist() == [0]
     assert page.halves.store_time_ms.tolist() == [SENT]
@@ -79,6 +108,25 @@ def test_a_page_that_version_1_wrote_is_read() -> None:
     assert page.waiting.state.tolist() == [COMMIT]
 
 
+def test_direct_halves_that_version_1_wrote_are_plain_ones() -> None:
+    page = Page.unpack(DIRECT_V1)
+    story = Story(replace(RULES, check_max=1), page_size=16, page=5)
+    story.page = page
+    fenced_until = SENT + 121_000 + RULES.check_interval_ms
+
+    assert page.halves.index.tolist() == [0, 1, 2, 3]
+    assert page.waiting.state.tolist() == [COMMIT, DELIVERED, COMMIT]
+    assert page.waiting.source_offset.tolist() == [3, -1, -1]
+    assert Page.unpack(page.pack()).pack() == page.pack()
+    acts = story.batch(fenced_until + 1, half(90), half(91), op(81, COMMIT, 4))
+    assert acts == [
+        Act(Action.DELIVERED, 90, 0, 90),
+        Act(Action.COMMIT, 91, 0, 91),
+        Act(Action.COMMIT, 81, 0, 81),
+        Act(Action.DISCARD_CHECK_LIMIT, 82, 1, 82),
+    ]
+
+
 def test_what_is_read_of_a_page_has_its_types_and_stands_where_it_stood() -> None:
     story = Story()
     story.batch(SENT, half(3), half(1_000), half(5), op(5, COMMIT, 0), op(900, COMMIT, 1))
@@ -92,7 +140,7 @@ def test_what_is_read_of_a_page_has_its_types_and_stands_where_it_stood() -> Non
 
 def test_todays_code_writes_these_versions() -> None:
     story = story_of_version_1()
-    assert story.page.pack() == PAGE_V1
+    assert story.page.pack() == PAGE_V2 == Page.unpack(PAGE_V1).pack()
     assert story.outcome.pack() == OUTCOME_V1
     assert pack_settled(story.outcome, 7) == SETTLED_V1
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.property.model import Record
 from tests.property.paged import events_of
-from tests.unit.state.building import COMMIT, DUE, RULES, direct_half, half, op
+from tests.unit.state.building import COMMIT, DUE, RULES, half, op
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
@@ -101,7 +101,7 @@ def test_the_largest_times_that_can_be_set_are_those_that_no_half_reaches() -> N
         return replace(decision, page=Page.unpack(decision.page.pack()))
 
     early = decided(Page.empty(0, 0, 16), op(3, COMMIT))
-    asked = decided(early.page, half(4), direct_half(5))
+    asked = decided(early.page, half(4), half(5))
     done = decided(asked.page, half(3), op(4, COMMIT, 1))
 
     assert (len(early.page.waiting), len(asked.outcome.action)) == (1, 0)

@@ -27,7 +27,6 @@ RECORD_EVENTS = (
     Event.UNKNOWN,
     Event.CHECK_UNDELIVERED,
     Event.DELIVERED,
-    Event.FENCED,
 )
 
 
