@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 from checkback.state.events import Events
 from checkback.state.identity import group_part
-from checkback.state.outcome import Action
 from checkback.state.page import PendingHalves
 from checkback.state.page_builder import PageBuilder
 from checkback.state.rules import Rules
 from checkback.state.shares import within_shares
-from checkback.state.transitions import EFFECT, NEXT_PHASE, Effect, Event, Phase
+from checkback.state.transitions import Event
 
 Rows = NDArray[np.intp]
 
@@ -30,13 +29,13 @@ def take_feedback(builder: PageBuilder, undelivered: Events) -> None:
         return
     rows = builder.half_row_of()[builder.index_of(undelivered.offset)].tolist()
     check_times = builder.halves.check_times.copy()
-    given_back = 0
+    given_back = []
     for row, counted in zip(rows, undelivered.detail.tolist(), strict=True):
         if row >= 0 and builder.is_pending[row] and 0 < counted == check_times[row]:
             check_times[row] -= 1
-            given_back += 1
-    builder.count(np.full(given_back, Effect.GIVE_CHECK_BACK, np.uint8))
-    _replace(builder, check_times, builder.halves.deadline_ms)
+            given_back.append(row)
+    builder.halves = replace(builder.halves, check_times=check_times)
+    builder.apply(Event.CHECK_UNDELIVERED, np.array(given_back, np.intp))
 
 
 def ask_and_discard(
@@ -63,21 +62,14 @@ def ask_and_discard(
     due = builder.is_pending & ~too_old & (read_ms > halves.deadline_ms)
     used_up = due & (halves.check_times >= max(1, rules.check_max))
     due &= ~used_up
-    _discard(builder, np.flatnonzero(too_old), Event.HALF_RETENTION_OVER, Action.DISCARD_EXPIRED)
-    _discard(builder, np.flatnonzero(used_up), Event.CHECKS_USED_UP, Action.DISCARD_CHECK_LIMIT)
+    for event, is_over in ((Event.HALF_RETENTION_OVER, too_old), (Event.CHECKS_USED_UP, used_up)):
+        rows = np.flatnonzero(is_over)
+        builder.apply(event, rows, halves.check_times[rows])
     wanted = np.flatnonzero(due)
     if len(wanted):
         rows = _whose_turn_it_is(builder, wanted, budget, asked, of_group)
         builder.count_deferred(len(wanted) - len(rows))
         _ask(builder, rows)
-
-
-def _discard(builder: PageBuilder, rows: Rows, event: Event, action: Action) -> None:
-    if len(rows):
-        offset = builder.halves.index[rows] + builder.page.first_offset
-        builder.act(action, offset, builder.halves.check_times[rows], rows=rows)
-        builder.settle(rows, Phase(NEXT_PHASE[Phase.PENDING, event]))
-        builder.count(np.full(len(rows), EFFECT[Phase.PENDING, event], np.uint8))
 
 
 def _whose_turn_it_is(
@@ -96,17 +88,8 @@ def _ask(builder: PageBuilder, rows: Rows) -> None:
     deadline_ms = builder.halves.deadline_ms.copy()
     check_times[rows] += 1
     deadline_ms[rows] = builder.now_ms + builder.rules.check_interval_ms
-    _replace(builder, check_times, deadline_ms)
-    builder.count(np.full(len(rows), EFFECT[Phase.PENDING, Event.CHECK_DUE], np.uint8))
-    offset = builder.halves.index[rows] + builder.page.first_offset
-    builder.act(Action.CHECK, offset, check_times[rows], rows=rows)
-
-
-def _replace(
-    builder: PageBuilder, check_times: NDArray[np.int64], deadline_ms: NDArray[np.int64]
-) -> None:
-    halves = builder.halves
-    builder.halves = replace(halves, deadline_ms=deadline_ms, check_times=check_times)
+    builder.halves = replace(builder.halves, deadline_ms=deadline_ms, check_times=check_times)
+    builder.apply(Event.CHECK_DUE, rows, check_times[rows])
 
 
 def next_deadline_ms(halves: PendingHalves, now_ms: int, rules: Rules) -> int:

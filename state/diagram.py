@@ -9,7 +9,7 @@ import sys
 from collections import defaultdict
 from typing import Final
 
-from checkback.state.transitions import TRANSITIONS, Effect, Event, Phase, Transition
+from checkback.state.transitions import TRANSITIONS, Event, Phase, Transition
 
 BEGIN: Final = "<!-- transitions:begin -->"
 END: Final = "<!-- transitions:end -->"
@@ -74,10 +74,10 @@ def _cell(phase: Phase, event: Event) -> str:
 def _what_follows(transition: Transition) -> str:
     if transition.reason is not None:
         return f"refuse: `{transition.reason.name}`"
-    return _words(transition.effect)
+    return transition.does
 
 
-def _words(member: Phase | Event | Effect) -> str:
+def _words(member: Phase | Event) -> str:
     return member.name.lower().replace("_", " ")
 
 

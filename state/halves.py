@@ -6,12 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from checkback.protocol.refusals import RefusedReason
 from checkback.state.events import Events
 from checkback.state.outcome import Action
 from checkback.state.page import PendingHalves
 from checkback.state.page_builder import Ints, PageBuilder
-from checkback.state.transitions import EFFECT, NEXT_PHASE, Effect, Event, Phase
+from checkback.state.transitions import ACTION, NEXT_PHASE, REASON, Event, Phase
 
 IMMUNITY_MS_MAX: Final = 2**53
 """An immunity time may be any whole number; beyond this a deadline would run out of 64 bits."""
@@ -23,13 +22,13 @@ def take_halves(builder: PageBuilder, arrived: Events) -> None:
         return
     index = builder.index_of(arrived.offset)
     event = Event.HALF_REJECTED if builder.rules.reject_transactions else Event.HALF
-    effect = EFFECT[builder.phase[index], event]
-    again = (index[1:] == index[:-1]) & (effect[:-1] == Effect.KEEP_PENDING)
-    effect[1:][again] = EFFECT[Phase.PENDING, Event.HALF]
-    builder.count(effect)
-    refused = arrived.offset[effect == Effect.REFUSE_HALF]
-    builder.act(Action.REFUSE_HALF, refused, int(RefusedReason.TRANSACTIONS_REJECTED))
-    accepted = np.flatnonzero(effect == Effect.KEEP_PENDING)
+    phase = builder.phase[index]
+    if event == Event.HALF:
+        phase[1:][(index[1:] == index[:-1]) & (phase[:-1] == Phase.ABSENT)] = Phase.PENDING
+    builder.count(phase, event)
+    refused = arrived.offset[ACTION[phase, event] == Action.REFUSE_HALF]
+    builder.act(Action.REFUSE_HALF, refused, REASON[Phase.ABSENT, event])
+    accepted = np.flatnonzero((phase == Phase.ABSENT) & (event == Event.HALF))
     if len(accepted):
         _add(builder, index[accepted], arrived.take(accepted))
 

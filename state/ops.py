@@ -26,7 +26,7 @@ from checkback.state.identity import group_part
 from checkback.state.outcome import Action
 from checkback.state.page import PAGE_SIZE_MAX, WaitingOps
 from checkback.state.page_builder import Ints, PageBuilder
-from checkback.state.transitions import EFFECT, NEXT_PHASE, REASON, Effect, Event, Phase
+from checkback.state.transitions import ACTION, NEXT_PHASE, REASON, Event, Phase
 
 WAITING_OPS_PER_OFFSET_MAX: Final = 4
 """Ops that may wait for one half. A bound, so that garbage can't grow a page without end, and one
@@ -43,13 +43,7 @@ _EVENT_OF: Final = np.full(max(OP_STATES) + 1, Event.UNKNOWN, np.uint8)
 _EVENT_OF[TRANSACTION_COMMIT_TYPE] = Event.COMMIT
 _EVENT_OF[TRANSACTION_ROLLBACK_TYPE] = Event.ROLLBACK
 _EVENT_OF[TRANSACTION_DELIVERED] = Event.DELIVERED
-_ACTION_OF: Final = np.zeros(len(Event), np.uint8)
-_ACTION_OF[[Event.COMMIT, Event.ROLLBACK, Event.DELIVERED]] = (
-    Action.COMMIT, Action.ROLLBACK, Action.DELIVERED,
-)  # fmt: skip
-IS_VERDICT: Final = _ACTION_OF != 0
-_REFUSING: Final = np.zeros(len(Effect), np.bool_)
-_REFUSING[[Effect.REFUSE_OP, Effect.REFUSE_DELIVERED, Effect.EXPIRE_OP]] = True
+IS_VERDICT: Final = np.isin(np.arange(len(Event)), (Event.COMMIT, Event.ROLLBACK, Event.DELIVERED))
 
 
 def take_ops(builder: PageBuilder, arrived: Events) -> None:
@@ -102,15 +96,13 @@ def _take(builder: PageBuilder, ops: WaitingOps) -> None:
     rows = builder.half_row_of()[ops.index]
     event = _events_of(builder, ops, rows)
     phase, deciding = _phases_met(builder, ops.index, event)
-    effect = EFFECT[phase, event]
-    waits = np.flatnonzero(effect == Effect.WAIT)
+    waits = np.flatnonzero((phase == Phase.ABSENT) & IS_VERDICT[event])
     if len(waits):
-        over = waits[~_let_wait(builder, ops.take(waits))]
-        event[over] = Event.WAIT_OVER
-        effect[over] = EFFECT[Phase.ABSENT, Event.WAIT_OVER]
-    builder.count(effect)
+        event[waits[~_let_wait(builder, ops.take(waits))]] = Event.WAIT_OVER
     _give_verdicts(builder, rows[deciding], event[deciding])
-    _refuse(builder, ops, effect, REASON[phase, event])
+    is_left = np.ones(len(ops), np.bool_)
+    is_left[deciding] = False
+    _count_and_refuse(builder, ops.take(is_left), phase[is_left], event[is_left])
 
 
 def _events_of(builder: PageBuilder, ops: WaitingOps, rows: NDArray[np.int32]) -> Bytes:
@@ -170,21 +162,20 @@ def _give_verdicts(builder: PageBuilder, rows: NDArray[np.int32], event: Bytes) 
     event_of_row = np.full(len(builder.halves), Event.UNKNOWN, np.uint8)
     event_of_row[rows] = event
     in_order = np.flatnonzero(event_of_row != Event.UNKNOWN)
-    event = event_of_row[in_order]
     builder.count_finished(in_order)
-    builder.settle(in_order, NEXT_PHASE[Phase.PENDING, event])
-    offset = builder.halves.index[in_order] + builder.page.first_offset
-    builder.act(_ACTION_OF[event], offset, 0, rows=in_order)
+    builder.apply(event_of_row[in_order], in_order)
 
 
-def _refuse(builder: PageBuilder, ops: WaitingOps, effect: Bytes, reason: Bytes) -> None:
-    refused = np.flatnonzero(_REFUSING[effect])
-    builder.count_refusals(int(np.count_nonzero(effect == Effect.EXPIRE_OP)))
-    refused = refused[ops.source_offset[refused] >= 0]
-    if len(refused):
-        ops = ops.take(refused)
+def _count_and_refuse(
+    builder: PageBuilder, ops: WaitingOps, phase: Bytes | Phase, event: Bytes
+) -> None:
+    builder.count(phase, event)
+    is_refused = (ACTION[phase, event] == Action.REFUSE_OP) & (ops.source_offset >= 0)
+    if is_refused.any():
+        reason = REASON[phase, event][is_refused]
+        ops = ops.take(is_refused)
         offset = ops.index + builder.page.first_offset
-        builder.act(Action.REFUSE_OP, offset, reason[refused], ops.source_offset)
+        builder.act(Action.REFUSE_OP, offset, reason, ops.source_offset)
 
 
 def expire_waiting_ops(builder: PageBuilder) -> None:
@@ -199,7 +190,5 @@ def expire_waiting_ops(builder: PageBuilder) -> None:
         return
     expired = builder.waiting.take(is_over)
     builder.waiting = builder.waiting.take(~is_over)
-    pair = (Phase.ABSENT, Event.WAIT_OVER)
-    effect = np.full(len(expired), EFFECT[pair], np.uint8)
-    builder.count(effect)
-    _refuse(builder, expired, effect, np.full(len(expired), REASON[pair], np.uint8))
+    event = np.full(len(expired), Event.WAIT_OVER, np.uint8)
+    _count_and_refuse(builder, expired, Phase.ABSENT, event)

@@ -25,7 +25,7 @@ FINISH_NUMBERS: Final = len(FINISH_BOUNDS_MS) + 2
 
 
 class Action(IntEnum):
-    """What the sink has to do for one half or op."""
+    """What the sink has to do for one half or op; the first seven leave a mark of that number."""
 
     COMMIT = 1
     ROLLBACK = 2
@@ -33,11 +33,11 @@ class Action(IntEnum):
     DISCARD_CHECK_LIMIT = 4
     DISCARD_EXPIRED = 5
     REFUSE_HALF = 6
-    REFUSE_OP = 7
-    PREPARED = 8
-    """A half became pending: nothing to do, said only to whoever keeps a ledger."""
-    DELIVERED = 9
-    """Its producer delivered the half: only the mark is written."""
+    DELIVERED = 7
+    """The final message is written already: only the mark is missing."""
+    REFUSE_OP = 8
+    PREPARED = 9
+    """A half became pending: nothing to do; only a ledger needs to know."""
 
 
 class Counter(IntEnum):

@@ -18,28 +18,13 @@ from checkback.state.outcome import (
 )
 from checkback.state.page import Page, PendingHalves, SettledOffsets, WaitingOps
 from checkback.state.rules import Rules
-from checkback.state.transitions import Effect, Phase
+from checkback.state.transitions import ACTION, COUNTERS, NEXT_PHASE, NO_ACTION, Event, Phase
 
 Ints = NDArray[np.int64]
+Codes = NDArray[np.uint8]
+"""Phases, events or actions, one each."""
 
-_COUNTERS_OF: Final[dict[Effect, tuple[Counter, ...]]] = {
-    Effect.KEEP_PENDING: (Counter.HALVES,),
-    Effect.IGNORE_REPEATED_HALF: (Counter.REPEATED_HALVES,),
-    Effect.COMMIT: (Counter.COMMITS,),
-    Effect.ROLLBACK: (Counter.ROLLBACKS,),
-    Effect.IGNORE_UNKNOWN: (Counter.UNKNOWN_OPS,),
-    Effect.IGNORE_REPEATED_OP: (Counter.REPEATED_OPS,),
-    Effect.WAIT: (Counter.OPS_WAITING,),
-    Effect.REFUSE_HALF: (Counter.REFUSALS,),
-    Effect.REFUSE_OP: (Counter.REFUSALS,),
-    Effect.EXPIRE_OP: (Counter.OPS_EXPIRED,),
-    Effect.GIVE_CHECK_BACK: (Counter.CHECKS_UNDELIVERED,),
-    Effect.ASK: (Counter.CHECKS,),
-    Effect.DISCARD_CHECK_LIMIT: (Counter.DISCARDS,),
-    Effect.DISCARD_EXPIRED: (Counter.DISCARDS,),
-    Effect.DELIVERED: (Counter.COMMITS, Counter.DELIVERED),
-    Effect.REFUSE_DELIVERED: (Counter.REFUSALS, Counter.DELIVERED_REFUSED),
-}
+_COUNTERS: Final = COUNTERS.reshape(-1, len(Counter)).astype(np.int64)
 _FINISH_BOUNDS: Final = np.array(FINISH_BOUNDS_MS, np.int64)
 
 
@@ -97,15 +82,33 @@ class PageBuilder:
         rows[self.halves.index] = np.arange(len(self.halves), dtype=np.int32)
         return rows
 
-    def count(self, effects: NDArray[np.uint8]) -> None:
-        """Count each of these effects."""
-        numbers = np.bincount(effects, minlength=len(Effect))
-        for effect in np.flatnonzero(numbers).tolist():
-            for counter in _COUNTERS_OF.get(Effect(effect), ()):
-                self._counters[counter] += numbers[effect]
+    def count(self, phase: Phase | Codes, event: Event | Codes) -> None:
+        """Count what the table says of these pairs of a phase and an event."""
+        pair = np.asarray(phase, np.intp) * len(Event) + event
+        times = np.bincount(np.atleast_1d(pair), minlength=len(_COUNTERS))
+        self._counters += times @ _COUNTERS
+
+    def apply(self, event: Event | Codes, rows: NDArray[np.intp], detail: Ints | int = 0) -> None:
+        """Let an event happen to pending halves: count it, act on it, and give their verdict.
+
+        Args:
+            event: the same for all halves, or of each.
+            rows: of the halves in `halves`.
+            detail: see Outcome.
+        """
+        if not len(rows):
+            return
+        events = np.broadcast_to(np.asarray(event, np.uint8), rows.shape)
+        self.count(Phase.PENDING, events)
+        action, after = ACTION[Phase.PENDING, events], NEXT_PHASE[Phase.PENDING, events]
+        if action[0] != NO_ACTION:
+            offset = self.halves.index[rows] + self.page.first_offset
+            self.act(action, offset, detail, rows=rows)
+        if after[0] != Phase.PENDING:
+            self._settle(rows, after)
 
     def count_refusals(self, number: int) -> None:
-        """Count refused records that no effect counted."""
+        """Count records that were refused before the table was asked."""
         self._counters[Counter.REFUSALS] += number
 
     def count_finished(self, rows: NDArray[np.intp]) -> None:
@@ -154,8 +157,7 @@ class PageBuilder:
             return self.halves.identity[rows], self.halves.identity_rest[rows]
         return np.zeros(shape, np.int64), np.full(shape, REST_UNKNOWN, np.int64)
 
-    def settle(self, rows: NDArray[np.intp], phase: Phase | NDArray[np.uint8]) -> None:
-        """Give the halves in these rows their verdict."""
+    def _settle(self, rows: NDArray[np.intp], phase: Codes) -> None:
         index = self.halves.index[rows]
         self.phase[index] = phase
         self.is_pending[rows] = False

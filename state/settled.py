@@ -26,26 +26,18 @@ _HEADER: Final = struct.Struct("<BxxxiqqqqI")
 
 
 class Mark(IntEnum):
-    """What a settled mark says of a half offset."""
+    """What a settled mark says of a half offset; the numbers stand on the settled topic."""
 
-    COMMIT = 1
-    ROLLBACK = 2
-    ASKED = 3
-    DISCARD_CHECK_LIMIT = 4
-    DISCARD_EXPIRED = 5
-    REFUSED_HALF = 6
-    DELIVERED = 7
-    """Committed, by its producer."""
+    COMMIT = Action.COMMIT
+    ROLLBACK = Action.ROLLBACK
+    ASKED = Action.CHECK
+    DISCARD_CHECK_LIMIT = Action.DISCARD_CHECK_LIMIT
+    DISCARD_EXPIRED = Action.DISCARD_EXPIRED
+    REFUSED_HALF = Action.REFUSE_HALF
+    DELIVERED = Action.DELIVERED
+    """Committed; the final message was written before the pipeline settled the half."""
 
 
-_MARK_OF: Final = np.zeros(len(Action) + 1, np.uint8)
-_MARK_OF[Action.COMMIT] = Mark.COMMIT
-_MARK_OF[Action.ROLLBACK] = Mark.ROLLBACK
-_MARK_OF[Action.CHECK] = Mark.ASKED
-_MARK_OF[Action.DISCARD_CHECK_LIMIT] = Mark.DISCARD_CHECK_LIMIT
-_MARK_OF[Action.DISCARD_EXPIRED] = Mark.DISCARD_EXPIRED
-_MARK_OF[Action.REFUSE_HALF] = Mark.REFUSED_HALF
-_MARK_OF[Action.DELIVERED] = Mark.DELIVERED
 _KNOWN: Final = np.array([*Mark], np.uint8)
 _MARK_KEY: Final = re.compile(rb"\d+:\d+")
 _COUNTS_CHECKS: Final = (Mark.ASKED, Mark.DISCARD_CHECK_LIMIT, Mark.DISCARD_EXPIRED)
@@ -81,9 +73,8 @@ def mark_key(partition: int, page: int) -> bytes:
 
 def pack_settled(outcome: Outcome, batch_id: int) -> bytes:
     """Return the marks of an outcome, version 1, little endian, 7 bytes per half."""
-    mark = _MARK_OF[outcome.action]
-    rows = np.flatnonzero(mark)
-    mark, offset = mark[rows], outcome.offset[rows]
+    rows = np.flatnonzero(np.isin(outcome.action, _KNOWN))
+    mark, offset = outcome.action[rows], outcome.offset[rows]
     first = int(offset.min()) if len(offset) else 0
     counts = np.where(np.isin(mark, _COUNTS_CHECKS), outcome.detail[rows], 0)
     header = _HEADER.pack(

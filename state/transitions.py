@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.protocol.refusals import RefusedReason
+from checkback.state.outcome import Action, Counter
 
 
 class Phase(IntEnum):
@@ -55,117 +56,136 @@ class Event(IntEnum):
     """An op in the Kafka transaction in which the final message was written."""
 
 
-class Effect(IntEnum):
-    """What follows from an event."""
-
-    NOTHING = 0
-    KEEP_PENDING = 1
-    IGNORE_REPEATED_HALF = 2
-    COMMIT = 3
-    ROLLBACK = 4
-    IGNORE_UNKNOWN = 5
-    IGNORE_REPEATED_OP = 6
-    WAIT = 7
-    REFUSE_HALF = 8
-    REFUSE_OP = 9
-    EXPIRE_OP = 10
-    GIVE_CHECK_BACK = 11
-    ASK = 12
-    DISCARD_CHECK_LIMIT = 13
-    DISCARD_EXPIRED = 14
-    FORGET = 15
-    DELIVERED = 16
-    REFUSE_DELIVERED = 17
-
-
 class Transition(NamedTuple):
-    """What follows: the next phase, the effect, and the reason code where something is refused."""
+    """What follows from an event.
+
+    Args:
+        phase: the next phase.
+        does: what is done, in words.
+        counters: what is counted.
+        action: what the sink has to do; None for nothing.
+        reason: why a record is refused; None where none is.
+    """
 
     phase: Phase
-    effect: Effect
+    does: str
+    counters: tuple[Counter, ...] = ()
+    action: Action | None = None
     reason: RefusedReason | None = None
 
 
-_P, _E, _F, _R = Phase, Event, Effect, RefusedReason
+_P, _E, _A, _C, _R = Phase, Event, Action, Counter, RefusedReason
 
+
+def _refused_op(phase: Phase, reason: RefusedReason, *also: Counter) -> Transition:
+    return Transition(phase, "refuse op", (_C.REFUSALS, *also), _A.REFUSE_OP, reason)
+
+
+def _repeated_half(phase: Phase) -> Transition:
+    return Transition(phase, "ignore repeated half", (_C.REPEATED_HALVES,))
+
+
+def _repeated_op(phase: Phase) -> Transition:
+    return Transition(phase, "ignore repeated op", (_C.REPEATED_OPS,))
+
+
+def _unknown(phase: Phase) -> Transition:
+    return Transition(phase, "ignore unknown", (_C.UNKNOWN_OPS,))
+
+
+def _settled(
+    phase: Phase, commit: Transition, rollback: Transition, delivered: RefusedReason
+) -> dict[tuple[Phase, Event], Transition]:
+    """Return what follows once a half has its verdict."""
+    return {
+        (phase, _E.HALF): _repeated_half(phase),
+        (phase, _E.HALF_REJECTED): _repeated_half(phase),
+        (phase, _E.COMMIT): commit,
+        (phase, _E.ROLLBACK): rollback,
+        (phase, _E.UNKNOWN): _unknown(phase),
+        (phase, _E.CHECK_UNDELIVERED): Transition(phase, "nothing"),
+        (phase, _E.DELIVERED): _refused_op(phase, delivered, _C.DELIVERED_REFUSED),
+        (phase, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, "forget"),
+    }
+
+
+def _wrong_identity(phase: Phase) -> dict[tuple[Phase, Event], Transition]:
+    return {
+        (phase, _E.OP_GROUP_WRONG): _refused_op(phase, _R.OP_GROUP_WRONG),
+        (phase, _E.OP_TRANSACTION_ID_WRONG): _refused_op(phase, _R.OP_TRANSACTION_ID_WRONG),
+    }
+
+
+_WAITS: Final = Transition(_P.ABSENT, "wait", (_C.OPS_WAITING,))
 TRANSITIONS: Final[dict[tuple[Phase, Event], Transition]] = {
-    (_P.ABSENT, _E.HALF): Transition(_P.PENDING, _F.KEEP_PENDING),
-    (_P.ABSENT, _E.HALF_REJECTED): Transition(_P.ABSENT, _F.REFUSE_HALF, _R.TRANSACTIONS_REJECTED),
-    (_P.ABSENT, _E.COMMIT): Transition(_P.ABSENT, _F.WAIT),
-    (_P.ABSENT, _E.ROLLBACK): Transition(_P.ABSENT, _F.WAIT),
-    (_P.ABSENT, _E.UNKNOWN): Transition(_P.ABSENT, _F.IGNORE_UNKNOWN),
-    (_P.ABSENT, _E.CHECK_UNDELIVERED): Transition(_P.ABSENT, _F.NOTHING),
-    (_P.ABSENT, _E.WAIT_OVER): Transition(_P.ABSENT, _F.EXPIRE_OP, _R.OP_WITHOUT_HALF),
-    (_P.ABSENT, _E.DELIVERED): Transition(_P.ABSENT, _F.WAIT),
-    (_P.PENDING, _E.HALF): Transition(_P.PENDING, _F.IGNORE_REPEATED_HALF),
-    (_P.PENDING, _E.HALF_REJECTED): Transition(_P.PENDING, _F.IGNORE_REPEATED_HALF),
-    (_P.PENDING, _E.COMMIT): Transition(_P.COMMITTED, _F.COMMIT),
-    (_P.PENDING, _E.ROLLBACK): Transition(_P.ROLLED_BACK, _F.ROLLBACK),
-    (_P.PENDING, _E.UNKNOWN): Transition(_P.PENDING, _F.IGNORE_UNKNOWN),
-    (_P.PENDING, _E.OP_GROUP_WRONG): Transition(_P.PENDING, _F.REFUSE_OP, _R.OP_GROUP_WRONG),
-    (_P.PENDING, _E.OP_TRANSACTION_ID_WRONG): Transition(
-        _P.PENDING, _F.REFUSE_OP, _R.OP_TRANSACTION_ID_WRONG
+    (_P.ABSENT, _E.HALF): Transition(_P.PENDING, "keep pending", (_C.HALVES,)),
+    (_P.ABSENT, _E.HALF_REJECTED): Transition(
+        _P.ABSENT, "refuse half", (_C.REFUSALS,), _A.REFUSE_HALF, _R.TRANSACTIONS_REJECTED
     ),
-    (_P.PENDING, _E.CHECK_UNDELIVERED): Transition(_P.PENDING, _F.GIVE_CHECK_BACK),
-    (_P.PENDING, _E.CHECK_DUE): Transition(_P.PENDING, _F.ASK),
-    (_P.PENDING, _E.CHECKS_USED_UP): Transition(_P.DISCARDED, _F.DISCARD_CHECK_LIMIT),
-    (_P.PENDING, _E.HALF_RETENTION_OVER): Transition(_P.DISCARDED, _F.DISCARD_EXPIRED),
-    (_P.PENDING, _E.DELIVERED): Transition(_P.COMMITTED, _F.DELIVERED),
-    (_P.COMMITTED, _E.HALF): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_HALF),
-    (_P.COMMITTED, _E.HALF_REJECTED): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_HALF),
-    (_P.COMMITTED, _E.COMMIT): Transition(_P.COMMITTED, _F.IGNORE_REPEATED_OP),
-    (_P.COMMITTED, _E.ROLLBACK): Transition(_P.COMMITTED, _F.REFUSE_OP, _R.ROLLBACK_AFTER_COMMIT),
-    (_P.COMMITTED, _E.UNKNOWN): Transition(_P.COMMITTED, _F.IGNORE_UNKNOWN),
-    (_P.COMMITTED, _E.OP_GROUP_WRONG): Transition(_P.COMMITTED, _F.REFUSE_OP, _R.OP_GROUP_WRONG),
-    (_P.COMMITTED, _E.OP_TRANSACTION_ID_WRONG): Transition(
-        _P.COMMITTED, _F.REFUSE_OP, _R.OP_TRANSACTION_ID_WRONG
+    (_P.ABSENT, _E.COMMIT): _WAITS,
+    (_P.ABSENT, _E.ROLLBACK): _WAITS,
+    (_P.ABSENT, _E.DELIVERED): _WAITS,
+    (_P.ABSENT, _E.UNKNOWN): _unknown(_P.ABSENT),
+    (_P.ABSENT, _E.CHECK_UNDELIVERED): Transition(_P.ABSENT, "nothing"),
+    (_P.ABSENT, _E.WAIT_OVER): _refused_op(_P.ABSENT, _R.OP_WITHOUT_HALF, _C.OPS_EXPIRED),
+    (_P.PENDING, _E.HALF): _repeated_half(_P.PENDING),
+    (_P.PENDING, _E.HALF_REJECTED): _repeated_half(_P.PENDING),
+    (_P.PENDING, _E.COMMIT): Transition(_P.COMMITTED, "commit", (_C.COMMITS,), _A.COMMIT),
+    (_P.PENDING, _E.ROLLBACK): Transition(_P.ROLLED_BACK, "rollback", (_C.ROLLBACKS,), _A.ROLLBACK),
+    (_P.PENDING, _E.DELIVERED): Transition(
+        _P.COMMITTED, "delivered", (_C.COMMITS, _C.DELIVERED), _A.DELIVERED
     ),
-    (_P.COMMITTED, _E.CHECK_UNDELIVERED): Transition(_P.COMMITTED, _F.NOTHING),
-    (_P.COMMITTED, _E.DELIVERED): Transition(
-        _P.COMMITTED, _F.REFUSE_DELIVERED, _R.DELIVERED_AFTER_COMMIT
+    (_P.PENDING, _E.UNKNOWN): _unknown(_P.PENDING),
+    **_wrong_identity(_P.PENDING),
+    (_P.PENDING, _E.CHECK_UNDELIVERED): Transition(
+        _P.PENDING, "give check back", (_C.CHECKS_UNDELIVERED,)
     ),
-    (_P.COMMITTED, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
-    (_P.ROLLED_BACK, _E.HALF): Transition(_P.ROLLED_BACK, _F.IGNORE_REPEATED_HALF),
-    (_P.ROLLED_BACK, _E.HALF_REJECTED): Transition(_P.ROLLED_BACK, _F.IGNORE_REPEATED_HALF),
-    (_P.ROLLED_BACK, _E.COMMIT): Transition(_P.ROLLED_BACK, _F.REFUSE_OP, _R.COMMIT_AFTER_ROLLBACK),
-    (_P.ROLLED_BACK, _E.ROLLBACK): Transition(_P.ROLLED_BACK, _F.IGNORE_REPEATED_OP),
-    (_P.ROLLED_BACK, _E.UNKNOWN): Transition(_P.ROLLED_BACK, _F.IGNORE_UNKNOWN),
-    (_P.ROLLED_BACK, _E.OP_GROUP_WRONG): Transition(
-        _P.ROLLED_BACK, _F.REFUSE_OP, _R.OP_GROUP_WRONG
+    (_P.PENDING, _E.CHECK_DUE): Transition(_P.PENDING, "ask", (_C.CHECKS,), _A.CHECK),
+    (_P.PENDING, _E.CHECKS_USED_UP): Transition(
+        _P.DISCARDED, "discard check limit", (_C.DISCARDS,), _A.DISCARD_CHECK_LIMIT
     ),
-    (_P.ROLLED_BACK, _E.OP_TRANSACTION_ID_WRONG): Transition(
-        _P.ROLLED_BACK, _F.REFUSE_OP, _R.OP_TRANSACTION_ID_WRONG
+    (_P.PENDING, _E.HALF_RETENTION_OVER): Transition(
+        _P.DISCARDED, "discard expired", (_C.DISCARDS,), _A.DISCARD_EXPIRED
     ),
-    (_P.ROLLED_BACK, _E.CHECK_UNDELIVERED): Transition(_P.ROLLED_BACK, _F.NOTHING),
-    (_P.ROLLED_BACK, _E.DELIVERED): Transition(
-        _P.ROLLED_BACK, _F.REFUSE_DELIVERED, _R.DELIVERED_AFTER_ROLLBACK
+    **_settled(
+        _P.COMMITTED,
+        _repeated_op(_P.COMMITTED),
+        _refused_op(_P.COMMITTED, _R.ROLLBACK_AFTER_COMMIT),
+        _R.DELIVERED_AFTER_COMMIT,
     ),
-    (_P.ROLLED_BACK, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
-    (_P.DISCARDED, _E.HALF): Transition(_P.DISCARDED, _F.IGNORE_REPEATED_HALF),
-    (_P.DISCARDED, _E.HALF_REJECTED): Transition(_P.DISCARDED, _F.IGNORE_REPEATED_HALF),
-    (_P.DISCARDED, _E.COMMIT): Transition(_P.DISCARDED, _F.REFUSE_OP, _R.COMMIT_AFTER_DISCARD),
-    (_P.DISCARDED, _E.ROLLBACK): Transition(_P.DISCARDED, _F.REFUSE_OP, _R.ROLLBACK_AFTER_DISCARD),
-    (_P.DISCARDED, _E.UNKNOWN): Transition(_P.DISCARDED, _F.IGNORE_UNKNOWN),
-    (_P.DISCARDED, _E.CHECK_UNDELIVERED): Transition(_P.DISCARDED, _F.NOTHING),
-    (_P.DISCARDED, _E.DELIVERED): Transition(
-        _P.DISCARDED, _F.REFUSE_DELIVERED, _R.DELIVERED_AFTER_DISCARD
+    **_wrong_identity(_P.COMMITTED),
+    **_settled(
+        _P.ROLLED_BACK,
+        _refused_op(_P.ROLLED_BACK, _R.COMMIT_AFTER_ROLLBACK),
+        _repeated_op(_P.ROLLED_BACK),
+        _R.DELIVERED_AFTER_ROLLBACK,
     ),
-    (_P.DISCARDED, _E.VERDICT_RETENTION_OVER): Transition(_P.ABSENT, _F.FORGET),
+    **_wrong_identity(_P.ROLLED_BACK),
+    **_settled(
+        _P.DISCARDED,
+        _refused_op(_P.DISCARDED, _R.COMMIT_AFTER_DISCARD),
+        _refused_op(_P.DISCARDED, _R.ROLLBACK_AFTER_DISCARD),
+        _R.DELIVERED_AFTER_DISCARD,
+    ),
 }
 
 IMPOSSIBLE: Final = 255
+NO_ACTION: Final = 0
 
 
-def _lookup_arrays() -> tuple[NDArray[np.uint8], NDArray[np.uint8], NDArray[np.uint8]]:
-    phases = np.full((len(Phase), len(Event)), IMPOSSIBLE, np.uint8)
-    effects = phases.copy()
-    reasons = np.zeros_like(phases)
+def _lookup_arrays() -> tuple[NDArray[np.uint8], ...]:
+    pairs = (len(Phase), len(Event))
+    phases = np.full(pairs, IMPOSSIBLE, np.uint8)
+    actions, reasons = np.zeros(pairs, np.uint8), np.zeros(pairs, np.uint8)
+    counters = np.zeros((*pairs, len(Counter)), np.uint8)
     for pair, transition in TRANSITIONS.items():
         phases[pair] = transition.phase
-        effects[pair] = transition.effect
+        actions[pair] = transition.action or NO_ACTION
         reasons[pair] = transition.reason or 0
-    return phases, effects, reasons
+        counters[pair][list(transition.counters)] = 1
+    return phases, actions, reasons, counters
 
 
-NEXT_PHASE, EFFECT, REASON = _lookup_arrays()
-"""The table as uint8[phase, event]: phases and effects (IMPOSSIBLE where absent), reason codes."""
+NEXT_PHASE, ACTION, REASON, COUNTERS = _lookup_arrays()
+"""The table as uint8[phase, event]: next phases (IMPOSSIBLE where absent), actions (NO_ACTION for
+none), reason codes; and what is counted, uint8[phase, event, counter]."""

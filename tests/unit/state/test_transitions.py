@@ -6,16 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from checkback.state import Action, Counter
 from checkback.state.diagram import BEGIN, END, with_block
 from checkback.state.transitions import (
-    EFFECT,
+    ACTION,
+    COUNTERS,
     IMPOSSIBLE,
     NEXT_PHASE,
     REASON,
     TRANSITIONS,
-    Effect,
     Event,
     Phase,
+    Transition,
 )
 
 ARCHITECTURE = Path(__file__).parents[3] / "ARCHITECTURE.md"
@@ -40,10 +42,12 @@ def test_arrays_are_the_table() -> None:
     for phase in Phase:
         for event in Event:
             transition = TRANSITIONS.get((phase, event))
-            expected = transition or (IMPOSSIBLE, IMPOSSIBLE, None)
-            assert NEXT_PHASE[phase, event] == expected[0]
-            assert EFFECT[phase, event] == expected[1]
-            assert REASON[phase, event] == (expected[2] or 0)
+            expected = transition or Transition(IMPOSSIBLE, "")  # type: ignore[arg-type]
+            assert NEXT_PHASE[phase, event] == expected.phase
+            assert ACTION[phase, event] == (expected.action or 0)
+            assert REASON[phase, event] == (expected.reason or 0)
+            counted = COUNTERS[phase, event].nonzero()[0].tolist()
+            assert counted == sorted(expected.counters)
 
 
 def test_a_verdict_is_never_changed_only_forgotten() -> None:
@@ -54,15 +58,18 @@ def test_a_verdict_is_never_changed_only_forgotten() -> None:
 
 
 def test_every_refusal_has_a_reason_and_nothing_else_has() -> None:
-    refusing = (Effect.REFUSE_HALF, Effect.REFUSE_OP, Effect.REFUSE_DELIVERED, Effect.EXPIRE_OP)
+    refusing = (Action.REFUSE_HALF, Action.REFUSE_OP)
     for transition in TRANSITIONS.values():
-        assert (transition.effect in refusing) == (transition.reason is not None)
+        is_refused = transition.action in refusing
+        assert is_refused == (transition.reason is not None)
+        assert is_refused == (Counter.REFUSALS in transition.counters)
 
 
-def test_every_phase_event_and_effect_is_in_use() -> None:
+def test_every_phase_event_and_action_is_in_use() -> None:
     assert {phase for phase, _ in TRANSITIONS} == set(Phase)
     assert {event for _, event in TRANSITIONS} == set(Event)
-    assert {transition.effect for transition in TRANSITIONS.values()} == set(Effect)
+    actions = {transition.action for transition in TRANSITIONS.values()} - {None}
+    assert actions == set(Action) - {Action.PREPARED}
 
 
 def test_the_diagram_is_current() -> None:
