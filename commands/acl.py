@@ -13,9 +13,7 @@ from checkback.commands.output import (
     CommandOutput,
     output_option,
     table_text,
-    terminal_columns,
     terminal_text,
-    wrapped,
 )
 from checkback.commands.settings import settings_options
 from checkback.protocol.configuration import Settings
@@ -104,7 +102,7 @@ def check(
     access = AccessControl.from_file(file, reads_secrets=False)
     decision = access.decide(request, lambda _: not unsigned)
     assumed = "wrong" if unsigned else "right"
-    text = decision_text(decision, assumed, terminal_columns())
+    text = decision_text(decision, assumed)
     output.show(_decision_data(decision, assumed), text)
     return EXIT_OK if decision.is_allowed else EXIT_FOUND
 
@@ -122,13 +120,12 @@ def _decision_data(decision: AccessDecision, assumed: str) -> dict[str, Any]:
     }
 
 
-def decision_text(decision: AccessDecision, assumed: str, columns: int | None) -> str:
+def decision_text(decision: AccessDecision, assumed: str) -> str:
     """Return the steps and the decision for people.
 
     Args:
         decision: with its steps.
         assumed: what the signature was taken for.
-        columns: of the terminal; None: one line for each step.
     """
     rows = [
         (f"{number}.", step.rule, step.outcome.value, step.says)
@@ -136,8 +133,8 @@ def decision_text(decision: AccessDecision, assumed: str, columns: int | None) -
     ]
     said = "Allowed" if decision.is_allowed else "Denied"
     verdict = f"{said}, if the signature is {assumed}: {decision.says}"
-    table = table_text(("", "rule", "outcome", ""), rows, columns)
-    return f"{table}\n{wrapped(verdict, columns)}"
+    table = table_text(("", "rule", "outcome", ""), rows)
+    return f"{table}\n{terminal_text(verdict)}"
 
 
 @command.command()

@@ -14,9 +14,7 @@ from checkback.commands.output import (
     CommandOutput,
     output_option,
     table_text,
-    terminal_columns,
     terminal_text,
-    wrapped,
 )
 from checkback.commands.settings import settings_options
 from checkback.deploy.jars import pipeline_jars
@@ -52,16 +50,14 @@ def inspect(settings: Settings, output: CommandOutput) -> None:
     require_settings(settings)
     with open_state(settings) as store:
         data = look(settings, store).as_data(now_ms())
-    text = inspection_text(data, terminal_columns())
-    output.show({"checkpoint": settings.checkpoint, **data}, text)
+    output.show({"checkpoint": settings.checkpoint, **data}, inspection_text(data))
 
 
-def inspection_text(data: dict[str, Any], columns: int | None) -> str:
+def inspection_text(data: dict[str, Any]) -> str:
     """Return what a checkpoint holds for people, none wider than the terminal.
 
     Args:
         data: of the inspection.
-        columns: of the terminal; None: one line for each row and problem, however wide.
     """
     oldest, at = data["oldest_pending_ms"], data["committed_at_ms"]
     facts = [
@@ -76,11 +72,11 @@ def inspection_text(data: dict[str, Any], columns: int | None) -> str:
         ("page size", data["page_size"]),
     ]
     tables = [
-        table_text(("", ""), facts, columns),
-        _positions_text(data, columns),
-        _state_text(data, columns),
+        table_text(("", ""), facts),
+        _positions_text(data),
+        _state_text(data),
     ]
-    problems = [wrapped(problem_line(problem), columns) for problem in data["problems"]]
+    problems = [terminal_text(problem_line(problem)) for problem in data["problems"]]
     return "\n\n".join([*tables, *problems])
 
 
@@ -94,17 +90,17 @@ def problem_line(problem: Mapping[str, str]) -> str:
     return f"{at}: {problem['says']} {problem['remedy']}"
 
 
-def _positions_text(data: dict[str, Any], columns: int | None) -> str:
+def _positions_text(data: dict[str, Any]) -> str:
     keys = ("topic", "partition", "committed", "planned", "end", "lag")
     rows = [[_dash(position[key]) for key in keys] for position in data["positions"]]
-    return table_text(keys, rows, columns)
+    return table_text(keys, rows)
 
 
-def _state_text(data: dict[str, Any], columns: int | None) -> str:
+def _state_text(data: dict[str, Any]) -> str:
     headings = ("state partition", "pages", "page bytes", "file bytes", "pending", "next batch")
     keys = ("state_partition", "pages", "page_bytes", "file_bytes", "pending", "next_batch")
     rows = [[_dash(partition[key]) for key in keys] for partition in data["state"]]
-    return table_text(headings, rows, columns)
+    return table_text(headings, rows)
 
 
 def _dash(value: object) -> str:
@@ -130,17 +126,16 @@ def verify(settings: Settings, output: CommandOutput, files_only: bool) -> int:
     )
     found = verify_checkpoint(settings, with_markers=not files_only)
     data = {"checkpoint": settings.checkpoint, **found.as_data()}
-    output.show(data, verification_text(settings.checkpoint, found, terminal_columns()))
+    output.show(data, verification_text(settings.checkpoint, found))
     return EXIT_OK if found.is_whole else EXIT_FOUND
 
 
-def verification_text(path: str, found: Verification, columns: int | None) -> str:
+def verification_text(path: str, found: Verification) -> str:
     """Return what was found for people, none wider than the terminal.
 
     Args:
         path: the checkpoint.
         found: what was found in it.
-        columns: of the terminal; None: one line for each problem, however wide.
     """
     batches = [
         ("planned", found.planned_batch),
@@ -156,7 +151,7 @@ def verification_text(path: str, found: Verification, columns: int | None) -> st
         rows = [(number, at - 1 if at else "-") for number, at in sorted(found.markers.items())]
         lines.append(table_text(("state partition", "last batch written"), rows))
     lines += [problem_line(asdict(problem)) for problem in found.problems]
-    return wrapped("\n".join(lines), columns)
+    return terminal_text("\n".join(lines))
 
 
 @command.command()

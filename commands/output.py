@@ -129,17 +129,17 @@ def terminal_columns() -> int | None:
     return None
 
 
-def table_text(
-    headings: Sequence[str], rows: Sequence[Sequence[object]], columns: int | None = None
-) -> str:
+def table_text(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     """Return the headings and the rows, columns aligned. What would command a terminal is escaped.
+
+    Where a row is wider than the terminal, each row is a block with a line for each cell, so that
+    none is broken: people copy ids. Without a terminal each row is one line.
 
     Args:
         headings: of the columns.
         rows: their cells.
-        columns: of the terminal. Where a row is wider, each row is a block with a line for each
-            cell, so that none is broken: people copy ids. None: one line for each row.
     """
+    columns = terminal_columns()
     cells = [[printable(str(cell).replace("\n", " ")) for cell in row] for row in rows]
     every = [list(headings), *cells] if any(headings) else cells
     widths = [max(map(len, column)) for column in zip(*every, strict=True)]
@@ -147,13 +147,13 @@ def table_text(
     if columns is None or max(map(len, lines), default=0) <= columns:
         return "\n".join(lines)
     if not any(headings):
-        return wrapped("\n".join(lines), columns)
+        return terminal_text("\n".join(lines))
     width = max(map(len, headings))
     blocks = [
         "\n".join(f"{heading:<{width}}{GAP}{cell}".rstrip() for heading, cell in pairs)
         for pairs in (zip(headings, row, strict=True) for row in cells)
     ]
-    return wrapped("\n\n".join(blocks), columns)
+    return terminal_text("\n\n".join(blocks))
 
 
 def list_text(
@@ -168,28 +168,21 @@ def list_text(
         is_filtered: whether filters may have left rows out.
     """
     if rows:
-        return table_text(headings, rows, terminal_columns())
+        return table_text(headings, rows)
     return "Nothing matches." if is_filtered else nothing
 
 
-def wrapped(text: str, columns: int | None) -> str:
-    """Return sentences with lines that fit the terminal; no word is broken, as ids may be copied.
+def terminal_text(text: str) -> str:
+    """Return text with lines that fit the terminal; no word is broken, as ids may be copied."""
+    columns = terminal_columns()
+    return text if columns is None else _wrapped(text, columns)
 
-    Args:
-        text: its lines.
-        columns: of the terminal; None: the text as it is.
-    """
-    if columns is None:
-        return text
+
+def _wrapped(text: str, columns: int) -> str:
     wrapper = textwrap.TextWrapper(
         max(columns, 40), subsequent_indent=GAP, break_long_words=False, break_on_hyphens=False
     )
     return "\n".join(part for line in text.split("\n") for part in wrapper.wrap(line) or [""])
-
-
-def terminal_text(text: str) -> str:
-    """Return sentences with lines that fit the terminal that prints them."""
-    return wrapped(text, terminal_columns())
 
 
 @contextmanager
@@ -236,4 +229,4 @@ def _one_line(text: str) -> str:
 def _for_terminal(line: str) -> str:
     if not sys.stderr.isatty():
         return line
-    return wrapped(line, shutil.get_terminal_size().columns)
+    return _wrapped(line, shutil.get_terminal_size().columns)

@@ -14,9 +14,7 @@ from checkback.commands.output import (
     CommandOutput,
     output_option,
     table_text,
-    terminal_columns,
     terminal_text,
-    wrapped,
 )
 from checkback.commands.settings import settings_options
 from checkback.operations.history import HistoryEvent, TransactionHistory
@@ -59,7 +57,7 @@ def show(
         found = finder.find(transaction, stored_from_ms=_from_ms(newer_than))
     output.show(
         {"transactions": [one.as_data() for one in found]},
-        "\n\n".join(history_text(one, terminal_columns()) for one in found),
+        "\n\n".join(history_text(one) for one in found),
     )
 
 
@@ -180,13 +178,8 @@ def _tell_aftermath(output: CommandOutput, op: Op, verdict: str, aftermath: Afte
     return EXIT_OK if aftermath.is_as_asked(verdict) else EXIT_FOUND
 
 
-def history_text(history: TransactionHistory, columns: int | None) -> str:
-    """Return a history for people.
-
-    Args:
-        history: of one transaction.
-        columns: of the terminal; None: one line for each event.
-    """
+def history_text(history: TransactionHistory) -> str:
+    """Return the history of a transaction for people."""
     head = printable(
         f"transaction {history.transaction_id or '(its half is gone)'}  half {history.half_at}  "
         f"group {history.group}  real topic {history.real_topic}  verdict {history.verdict}"
@@ -195,8 +188,8 @@ def history_text(history: TransactionHistory, columns: int | None) -> str:
         (time_text(event.time_ms), event.kind, _place(event), _facts(event))
         for event in history.events
     ]
-    table = table_text(("time", "what", "where", ""), rows, columns)
-    return f"{wrapped(head, columns)}\n{table}"
+    table = table_text(("time", "what", "where", ""), rows)
+    return f"{terminal_text(head)}\n{table}"
 
 
 def _place(event: HistoryEvent) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from checkback.commands import checkpoint, discarded
 from checkback.commands.acl import command, decision_text
 from checkback.commands.app import execute
 from checkback.commands.checkpoint import inspection_text, verification_text
-from checkback.commands.output import CommandOutput, terminal_text, wrapped
+from checkback.commands.output import CommandOutput, terminal_text
 from checkback.operations.checkpoint.verification import Problem, Verification
 from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.positions import Position
@@ -25,6 +26,18 @@ TOPIC = "production-RMQ_SYS_TRANS_HALF_TOPIC"
 FILE = "state/0/12/1234567_0123456789abcdef-0123456789abcdef.changelog"
 SAYS = "The file is shorter than its checksum says, so that nobody can tell what it held."
 REMEDY = "Run checkback checkpoint rebuild; it moves the damaged folder aside."
+
+
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+def narrow_lines(monkeypatch: pytest.MonkeyPatch, text: Callable[[], str]) -> list[str]:
+    """Return the lines of a text on a terminal of 80 columns."""
+    with monkeypatch.context() as narrow:
+        narrow.setenv("COLUMNS", "80")
+        return text().splitlines()
 
 
 def inspection() -> dict[str, Any]:
@@ -78,8 +91,8 @@ def test_an_error_fits_the_terminal_and_is_a_line_elsewhere(
     assert " ".join(line.strip() for line in lines) == f"checkback: {SAYS} {REMEDY}"
 
 
-def test_what_a_checkpoint_holds_fits_the_terminal() -> None:
-    lines = inspection_text(inspection(), 80).splitlines()
+def test_what_a_checkpoint_holds_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = narrow_lines(monkeypatch, lambda: inspection_text(inspection()))
 
     assert max(map(len, lines)) <= 80
     assert lines.count(f"torn {FILE}: The file is") == 2
@@ -87,17 +100,17 @@ def test_what_a_checkpoint_holds_fits_the_terminal() -> None:
 
 
 def test_without_a_terminal_a_checkpoint_has_a_line_for_each_row_and_problem() -> None:
-    lines = inspection_text(inspection(), None).splitlines()
+    lines = inspection_text(inspection()).splitlines()
 
     assert lines.count(f"torn {FILE}: {SAYS} {REMEDY}") == 2
     assert sum(line.startswith(TOPIC) and line.endswith("2000") for line in lines) == 2
     assert lines[0].startswith("application           orders-and-payments")
 
 
-def test_what_is_wrong_with_a_checkpoint_fits_the_terminal() -> None:
+def test_what_is_wrong_with_a_checkpoint_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     path = "s3a://orders-and-payments/production/checkpoints/of-the-pipeline-in-eu-central"
-    narrow = verification_text(path, verification(), 80).splitlines()
-    wide = verification_text(path, verification(), None).splitlines()
+    narrow = narrow_lines(monkeypatch, lambda: verification_text(path, verification()))
+    wide = verification_text(path, verification()).splitlines()
 
     assert max(map(len, narrow)) <= 80
     assert narrow[:2] == [f"{path}:", "  not whole, its pipeline runs"]
@@ -118,9 +131,9 @@ def test_a_folder_that_is_no_checkpoint_is_told_without_kafka(
     assert "bootstrap_servers is not set" in capsys.readouterr().err
 
 
-def test_an_explained_decision_fits_the_terminal() -> None:
-    narrow = decision_text(decision(), "right", 80).splitlines()
-    wide = decision_text(decision(), "right", None).splitlines()
+def test_an_explained_decision_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = narrow_lines(monkeypatch, lambda: decision_text(decision(), "right"))
+    wide = decision_text(decision(), "right").splitlines()
 
     assert max(map(len, narrow)) <= 80
     assert len(wide) == 4
@@ -144,8 +157,8 @@ def test_mistakes_in_rules_fit_the_terminal(
     ]
 
 
-def test_empty_lines_stay_where_others_are_wrapped() -> None:
-    assert wrapped("a\n\nb", 80) == "a\n\nb"
+def test_empty_lines_stay_where_others_are_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert narrow_lines(monkeypatch, lambda: terminal_text("a\n\nb")) == ["a", "", "b"]
 
 
 PATH = "s3a://orders-and-payments/production/checkpoints/of-the-pipeline-in-eu-central"

@@ -17,8 +17,16 @@ PENDING = [
 ]  # fmt: skip
 
 
-def test_a_row_wider_than_the_terminal_is_a_block_and_every_cell_stays_whole() -> None:
-    blocks = table_text(HEADINGS, PENDING, 80).split("\n\n")
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+def test_a_row_wider_than_the_terminal_is_a_block_and_every_cell_stays_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    blocks = table_text(HEADINGS, PENDING).split("\n\n")
 
     assert len(blocks) == len(PENDING)
     for row, block in zip(PENDING, blocks, strict=True):
@@ -33,10 +41,11 @@ def test_without_a_terminal_a_row_is_a_line() -> None:
     assert [len(line.split("  ")) >= len(HEADINGS) for line in lines] == [True] * 4
 
 
-def test_a_table_that_fits_stays_as_it_is() -> None:
+def test_a_table_that_fits_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     wide = table_text(HEADINGS, PENDING)
+    monkeypatch.setenv("COLUMNS", str(max(map(len, wide.splitlines()))))
 
-    assert table_text(HEADINGS, PENDING, max(map(len, wide.splitlines()))) == wide
+    assert table_text(HEADINGS, PENDING) == wide
 
 
 def test_a_row_is_one_line_and_whole_however_wide() -> None:
@@ -45,9 +54,7 @@ def test_a_row_is_one_line_and_whole_however_wide() -> None:
     assert table_text(("id", "group", "body"), [row]).splitlines()[1].split() == list(row)
 
 
-def test_programs_that_read_the_output_name_no_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("COLUMNS", raising=False)
-
+def test_programs_that_read_the_output_name_no_width() -> None:
     assert terminal_columns() is None  # pytest captures the output
 
 
@@ -57,7 +64,9 @@ def test_columns_of_the_environment_count_as_a_terminal(monkeypatch: pytest.Monk
     assert terminal_columns() == 72
 
 
-def test_a_history_fits_the_terminal_and_is_one_line_for_each_event_elsewhere() -> None:
+def test_a_history_fits_the_terminal_and_is_one_line_for_each_event_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     at = Position(0, 1_234_567)
     refused = {"reason": "OP_WITHOUT_HALF", "says": "no half message came for this op " * 4}
     events = (
@@ -74,8 +83,9 @@ def test_a_history_fits_the_terminal_and_is_one_line_for_each_event_elsewhere() 
         events,
     )
 
-    narrow = history_text(history, 80).splitlines()
-    wide = history_text(history, None).splitlines()
+    wide = history_text(history).splitlines()
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = history_text(history).splitlines()
 
     assert max(map(len, narrow)) <= 80
     assert narrow[0].startswith("transaction 7F0000010A2B18B4AAC217BE00010000  half 0:1234567")
