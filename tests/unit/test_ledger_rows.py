@@ -18,9 +18,9 @@ from checkback.protocol.records import Op, half_headers
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.batch_report import BatchReport
 from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.ledger import rows as ledger_rows
 from checkback.sinks.ledger.rows import (
     LEDGER_SCHEMA,
-    ROWS_PER_BLOB,
     LedgerBatch,
     packed,
     unpacked,
@@ -236,8 +236,9 @@ def test_nothing_that_happened_is_nothing_to_write() -> None:
     assert list(packed(batches)) == []
 
 
-def test_many_rows_are_packed_in_pieces() -> None:
-    count = ROWS_PER_BLOB + 1
+def test_many_rows_are_packed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_rows, "ROWS_PER_BLOB", 3)
+    count = 4
     topic = Topic({(0, offset): half(offset) for offset in range(count)})
     decided = outcome(0, *(of_half(Action.PREPARED, offset) for offset in range(count)))
 
