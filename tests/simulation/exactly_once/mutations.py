@@ -18,6 +18,7 @@ from tests.simulation.exactly_once.spark import Driver
 from tests.simulation.exactly_once.worlds import ONE_DRIVER, TOUCHED, TWO_DRIVERS, World
 
 from checkback.sinks import writer as writer_module
+from checkback.sinks.batch_report import report_of
 from checkback.sinks.kafka import epoch as epoch_module
 from checkback.sinks.kafka import transaction as transaction_module
 from checkback.sinks.kafka.epoch import LATEST_EPOCH
@@ -141,7 +142,7 @@ def _doubt_counts_as_written() -> Any:
         try:
             return honest(self, *arguments)
         except ProducerLostError:
-            return arguments[-1]
+            return report_of(self.state_partition, arguments[0])
 
     return patch.object(BatchWriter, "_try", tried)
 
