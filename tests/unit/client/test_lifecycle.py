@@ -245,3 +245,37 @@ def test_a_message_that_can_not_be_sent_is_refused_before_it_is_traced(
     ):
         producer.send_message_in_transaction(Message("t", b"x", properties=properties))
     assert not kafka[0].halves[0].sent
+
+
+@pytest.mark.parametrize("raised", [ValueError("x"), StopIteration(), StopIteration(7)])
+def test_whatever_a_listener_raises_its_op_says_unknown(
+    kafka: list[Clients], raised: Exception
+) -> None:
+    class Raising(Committing):
+        def execute_local_transaction(self, message: Any, arg: Any) -> LocalTransactionState:
+            del message, arg
+            raise raised
+
+    with TransactionMQProducer(
+        "g", bootstrap_servers="fake", transaction_listener=Raising()
+    ) as producer:
+        result = producer.send_message_in_transaction(Message("t", b"x"))
+
+    assert result.local_transaction_state is LocalTransactionState.UNKNOW
+    assert result.exception is raised
+    assert [dict(op[7])["COMMIT_OR_ROLLBACK"] for op in kafka[0].ops[0].sent] == [b"0"]
+
+
+def test_a_listener_that_ends_its_process_sends_no_op(kafka: list[Clients]) -> None:
+    class Leaving(Committing):
+        def execute_local_transaction(self, message: Any, arg: Any) -> LocalTransactionState:
+            del message, arg
+            raise SystemExit
+
+    with TransactionMQProducer(
+        "g", bootstrap_servers="fake", transaction_listener=Leaving()
+    ) as producer:
+        with pytest.raises(SystemExit):
+            producer.send_message_in_transaction(Message("t", b"x"))
+        assert producer.counters.snapshot()[ClientEvent.SEND_IN_DOUBT] == 0
+    assert not kafka[0].ops[0].sent
