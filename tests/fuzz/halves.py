@@ -86,8 +86,7 @@ class HalfMaker:
         )  # fmt: skip
         self.verdicts: tuple[Callable[[Transaction], Expected], ...] = (
             self._missing_topic, self._illegal_topic, self._too_large_a_final, self._keyless,
-            self._limited_in_time, self._hidden_bad_name, self._hidden_nul, self._hidden_replaced,
-            self._changing_limit, self._vanishing_topic, self._longest_topic,
+            self._limited_in_time, self._changing_limit, self._vanishing_topic, self._longest_topic,
         )  # fmt: skip
 
     def healthy(self) -> Transaction:
@@ -305,18 +304,6 @@ class HalfMaker:
 
     def _limited_in_time(self, made: Transaction) -> Expected:
         self._replace(made.half, b"REAL_TOPIC", self.places.aged.encode())
-        return FINAL
-
-    def _hidden_bad_name(self, made: Transaction) -> Expected:
-        made.half.headers.append((self.chance.choice(NAMES_NO_TEXT), b"x"))
-        return refused(Reason.HALF_UNREADABLE)
-
-    def _hidden_nul(self, made: Transaction) -> Expected:
-        made.half.headers.append((self.chance.choice(NAMES_WITH_NUL), b"x"))
-        return DELIVERED_OR_REFUSED
-
-    def _hidden_replaced(self, made: Transaction) -> Expected:
-        made.half.headers.append((REPLACED, b"x"))
         return FINAL
 
     def _changing_limit(self, made: Transaction) -> Expected:
