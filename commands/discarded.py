@@ -7,22 +7,20 @@ from typing import Final
 
 import click
 
-from checkback.commands.kept_records import (
-    content_data,
-    content_rows,
-    filter_options,
-    not_found,
-    operator_facts,
-)
+from checkback.commands.errors import not_found
 from checkback.commands.options import (
     Decorator,
     DurationType,
+    filter_options,
     open_scanner,
+    operator_facts,
     operator_option,
     yes_option,
 )
 from checkback.commands.output import (
     CommandOutput,
+    content_data,
+    content_rows,
     list_text,
     output_option,
     table_text,

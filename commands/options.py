@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import getpass
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
+from functools import wraps
 from typing import Any
 
 import click
 
 from checkback.commands.output import scan_progress
 from checkback.operations import transactions
+from checkback.operations.record_filter import RecordFilter
 from checkback.operations.scanning import TopicScanner
+from checkback.operations.timestamps import now_ms
 from checkback.operations.transactions import TransactionFinder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_ms
 from checkback.protocol.errors import UsageError
+from checkback.protocol.records import OperatorFacts
 from checkback.protocol.refusals import RefusedReason
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -74,6 +78,49 @@ def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
         is_flag=True,
         help="Do it; without this, only say what would be done.",
     )(function)
+
+
+def filter_options(options: list[Decorator], reasons: Mapping[str, str]) -> Decorator:
+    """Return a decorator that adds options; they reach the command as one filter, ``wanted``.
+
+    Args:
+        options: click's options: group, topic, older_than, reason, and newer_than if there is one.
+        reasons: by the reason as users write it, the reason as the records do.
+    """
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def chosen(*args: Any, group: str, topic: str, reason: str | None, **rest: Any) -> Any:
+            until_ms, from_ms = (_ago(rest.pop(age, None)) for age in ("older_than", "newer_than"))
+            code, name = reasons[reason] if reason else "", rest.get("name", "")
+            wanted = RecordFilter(name, group, topic, code, until_ms, from_ms)
+            return function(*args, wanted=wanted, **rest)
+
+        result: Callable[..., Any] = chosen
+        for option in reversed(options):
+            result = option(result)
+        return result
+
+    return add
+
+
+def _ago(age_ms: int | None) -> int | None:
+    return None if age_ms is None else now_ms() - age_ms
+
+
+def operator_facts(
+    wanted: RecordFilter, operator: str, why: str, *, everything: bool
+) -> OperatorFacts:
+    """Return who acts on the records that a filter chooses, why, and when: now.
+
+    Raises:
+        UsageError: nothing chooses the records, or name or reason is missing.
+    """
+    if wanted.is_open != everything:
+        raise UsageError("Give an ID, filters or --all; --all excludes the others.")
+    if not operator or not why.strip():
+        raise UsageError("Give your name with --operator and the reason with --why.")
+    return OperatorFacts(operator, why, now_ms())
 
 
 @contextmanager

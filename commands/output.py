@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -20,7 +21,7 @@ from checkback.protocol.errors import CheckbackError, UsageError
 from checkback.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from checkback.operations.scanning import Advance
+    from checkback.operations.scanning import Advance, FoundRecord
 
 GAP: Final = "  "
 
@@ -185,6 +186,25 @@ def _wrapped(text: str, columns: int) -> str:
     return "\n".join(part for line in text.split("\n") for part in wrapper.wrap(line) or [""])
 
 
+def content_data(record: FoundRecord) -> dict[str, object]:
+    """Return key and body as plain data."""
+    return {
+        "key_base64": None if record.key is None else _base64(record.key),
+        "body_base64": _base64(record.value or b""),
+    }
+
+
+def content_rows(record: FoundRecord) -> list[tuple[str, str]]:
+    """Return the headers, the key and the body as rows of a table."""
+    rows = [*record.headers, ("(key)", record.key or b""), ("(body)", record.value or b"")]
+    return [(name, content_text(value)) for name, value in rows]
+
+
+def content_text(content: bytes) -> str:
+    """Return bytes as text; those that are not UTF-8 are escaped."""
+    return content.decode("utf-8", "backslashreplace")
+
+
 @contextmanager
 def scan_progress() -> Iterator[Advance]:
     """Yield the callback for a scanner's progress; the bar disappears when the scan ends."""
@@ -230,3 +250,7 @@ def _for_terminal(line: str) -> str:
     if not sys.stderr.isatty():
         return line
     return _wrapped(line, shutil.get_terminal_size().columns)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

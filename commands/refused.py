@@ -7,25 +7,22 @@ from typing import Final
 
 import click
 
-from checkback.commands.errors import EXIT_FOUND
-from checkback.commands.kept_records import (
-    content_data,
-    content_rows,
-    content_text,
-    filter_options,
-    not_found,
-    operator_facts,
-)
+from checkback.commands.errors import EXIT_FOUND, not_found
 from checkback.commands.options import (
     Decorator,
     DurationType,
     ReasonType,
+    filter_options,
     open_scanner,
+    operator_facts,
     operator_option,
     yes_option,
 )
 from checkback.commands.output import (
     CommandOutput,
+    content_data,
+    content_rows,
+    content_text,
     list_text,
     output_option,
     table_text,

@@ -13,7 +13,8 @@ from tests.unit.operations.records import NAMES, discarded, half, record
 from checkback.commands import discarded as discarded_commands
 from checkback.commands import refused as refused_commands
 from checkback.commands.app import execute
-from checkback.commands.kept_records import content_data, content_rows, operator_facts
+from checkback.commands.options import operator_facts
+from checkback.commands.output import content_data, content_rows
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.scanning import FoundRecord
