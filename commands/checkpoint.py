@@ -201,7 +201,7 @@ def repartition(
 @click.option(
     "--from-topics",
     is_flag=True,
-    help="Rebuild from the topics even if the checkpoint is whole or cutting off its end would do.",
+    help="Rebuild from the topics even if the checkpoint is whole.",
 )
 @click.option(
     "--unknown-are",
@@ -220,11 +220,11 @@ def rebuild(
 ) -> None:
     """Rebuild a lost or damaged checkpoint.
 
-    No final message is lost or written twice. The command first verifies the checkpoint. If only
-    its end is torn, it cuts the end off where that is safe. Otherwise it moves the damaged folder
-    aside and reads the topics: the settled marks say what is settled, the halves and ops what is
-    pending. Without --yes it only says what it would do. Stop the pipeline first: the command
-    refuses while it sees a pipeline write, and permanently fences one that is idle.
+    No final message is lost or written twice. The command first verifies the checkpoint. If it is
+    damaged, the command reads the topics: the settled marks say what is settled, the halves and ops
+    what is pending. If they hold enough, it moves the damaged folder aside and writes a new one.
+    Without --yes it only says what it would do. Stop the pipeline first: the command refuses while
+    it sees a pipeline write, and permanently fences one that is idle.
     """
     find_java()
     jars = pipeline_jars(settings)
@@ -243,29 +243,10 @@ def report_text(report: RebuildReport) -> str:
     lines = list(map(": ".join, wrong))
     if report.how == "nothing":
         return f"{report.checkpoint} is whole: there is nothing to rebuild."
-    lines += _cut_lines(report) if report.how == "cut" else _topic_lines(report)
+    lines += _topic_lines(report)
     if report.dry_run:
         lines.append("Nothing was changed. Run again with --yes to do it.")
     return "\n".join(lines)
-
-
-def _cut_lines(report: RebuildReport) -> list[str]:
-    cut = report.cut
-    if cut is None:
-        return []
-    does = "would be cut off" if report.dry_run else "was cut off"
-    last = "none" if cut.last_batch is None else str(cut.last_batch)
-    goes_on = (
-        "Spark plans the next batch again"
-        if cut.replayed is None
-        else f"batch {cut.replayed} runs again as planned, and is not written twice"
-    )
-    return [
-        (
-            f"{', '.join(cut.files)} {does} from {report.checkpoint}: last whole batch {last}; "
-            f"{goes_on}."
-        )
-    ]
 
 
 def _topic_lines(report: RebuildReport) -> list[str]:

@@ -1,6 +1,7 @@
-"""``checkback checkpoint rebuild``: rebuild a checkpoint from the topics, or cut its end off.
+"""``checkback checkpoint rebuild``: rebuild a checkpoint from the topics.
 
-The order of the steps makes it safe. First the rebuild fences every earlier query for good and
+The order of the steps makes it safe. First the rebuild reads the topics and refuses if they do not
+hold enough; nothing is changed by then. Then it fences every earlier query for good and
 aborts its open Kafka transactions. From then on the marks are complete and say what is settled.
 Then the first batch of the new query writes the remaining output as the pipeline does: marks and
 markers are in the same Kafka transactions as the output. So a rebuild that dies can begin again,
@@ -48,7 +49,6 @@ from checkback.operations.rebuild.predecessors import (
     still_running,
 )
 from checkback.operations.rebuild.restored_page import RestoredCounts
-from checkback.operations.rebuild.tail import Cut, find_cut
 from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
 from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
@@ -83,7 +83,7 @@ OPEN_TRANSACTION_MARGIN_S: Final = 30.0
 ROWS: Final = f"{OUR_FOLDER}/restored"
 """The folder of the restored rows until they become state."""
 
-How = Literal["nothing", "cut", "from topics"]
+How = Literal["nothing", "from topics"]
 Unknown = Literal["pending", "settled"]
 
 
@@ -92,15 +92,14 @@ class RebuildReport:
     """What a rebuild did, or would do.
 
     Args:
-        how: "nothing" for a whole checkpoint, "cut" or "from topics".
+        how: "nothing" for a whole checkpoint, or "from topics".
         dry_run: whether nothing was changed.
         checkpoint: the path of the checkpoint.
         problems: what was wrong with it; empty if nothing was.
-        cut: what a cut removes from its end.
         moved_to: the new path of the damaged checkpoint; "" if there was none.
         ended_queries: ids of the queries that were fenced for good.
         query_id: query id of the rebuilt checkpoint; "" if none was rebuilt.
-        counts: counts of what the topics hold; None for a cut.
+        counts: counts of what the topics hold; None for a whole checkpoint.
         first_batch: counts of decisions and output of the first batch.
     """
 
@@ -108,7 +107,6 @@ class RebuildReport:
     dry_run: bool
     checkpoint: str
     problems: tuple[dict[str, str], ...] = ()
-    cut: Cut | None = None
     moved_to: str = ""
     ended_queries: tuple[str, ...] = ()
     query_id: str = ""
@@ -122,7 +120,6 @@ class RebuildReport:
             "dry_run": self.dry_run,
             "checkpoint": self.checkpoint,
             "problems": list(self.problems),
-            "cut": None if self.cut is None else asdict(self.cut),
             "moved_to": self.moved_to,
             "ended_queries": list(self.ended_queries),
             "query_id": self.query_id,
@@ -139,7 +136,7 @@ class Rebuild:
         settings: the pipeline's settings.
         jars: the jars of Spark's Kafka source.
         is_certain: do it; else only report what would be done.
-        from_topics: read the topics even if the checkpoint is whole or a cut would do.
+        from_topics: read the topics even if the checkpoint is whole.
         unknown_are: how to treat halves whose marks may be gone; None: refuse.
     """
 
@@ -198,46 +195,19 @@ class _Work:
                 return RebuildReport("nothing", not is_certain, store.path)
         predecessors = find_predecessors(self._sink(""), self._partitions(self._names.settled))
         self._require_no_job(predecessors)
-        cut = find_cut(found, store.sizes()) if is_there and not from_topics else None
         problems = tuple(asdict(problem) for problem in found.problems)
-        if cut is not None:
-            report = self._cut(cut, is_certain=is_certain)
-        elif is_certain:
-            report = self._from_topics(is_there=is_there)
-        else:
-            report = self._look_at_topics(predecessors)
-        return replace(report, problems=problems)
-
-    def _cut(self, cut: Cut, *, is_certain: bool) -> RebuildReport:
-        report = RebuildReport("cut", not is_certain, self.store.path, cut=cut)
-        if not is_certain:
-            return report
-        query_id = self.store.query_id() or ""
-        # A new epoch first: it fences a job that still runs before files are deleted.
-        partitions = verify_files(self.settings, self.store).state_partitions
-        fitted = replace(self.settings, state_partitions=partitions)
-        fence_older(self._sink(query_id), fitted, self.facts, self.store)
-        # The newest file first: after a crash in between, the rest is still an end that can be cut
-        # off.
-        for name in sorted(cut.files, key=_batch_number, reverse=True):
-            self.store.delete(name)
-        left = verify_files(self.settings, self.store)
-        if not left.is_whole:
-            raise CheckpointError(
-                f"The end of {self.store.path} was cut off, but the checkpoint is still not whole: "
-                f"{left.problems[0].says}",
-                remedy="Run `checkback checkpoint rebuild --from-topics`.",
-                problems=[asdict(problem) for problem in left.problems],
-            )
-        return replace(report, query_id=query_id)
-
-    def _look_at_topics(self, predecessors: list[Predecessor]) -> RebuildReport:
         positions = self._positions()
         counts = counts_of(self._history(positions, now_ms()))
-        ended = tuple(one.query_id for one in predecessors)
-        return RebuildReport(
-            "from topics", True, self.store.path, ended_queries=ended, counts=counts
-        )
+        if is_certain:
+            # Before anything is changed: a rebuild that refuses leaves a deployment as it was.
+            require_sound(counts, positions, self.unknown_are)
+            report = self._from_topics(is_there=is_there)
+        else:
+            ended = tuple(found.query_id for found in predecessors)
+            report = RebuildReport(
+                "from topics", True, store.path, ended_queries=ended, counts=counts
+            )
+        return replace(report, problems=problems)
 
     def _from_topics(self, *, is_there: bool) -> RebuildReport:
         store = self.store
@@ -392,8 +362,3 @@ def _session(settings: Settings, jars: list[Path]) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
-
-
-def _batch_number(name: str) -> tuple[int, str]:
-    log, _, number = name.partition("/")
-    return int(number), log

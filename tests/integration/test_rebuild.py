@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Message, TopicPartition
+from confluent_kafka import OFFSET_END, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 from tests.integration.running import (
@@ -26,7 +26,7 @@ from tests.integration.running import (
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.settings import write_settings
-from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
+from checkback.operations.rebuild.rebuild import Rebuild
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.properties import text_value
@@ -173,67 +173,41 @@ def test_a_checkpoint_without_its_state_is_rebuilt_from_the_topics(
     assert topics.reasons() == ["COMMIT_AFTER_DISCARD", "ROLLBACK_AFTER_COMMIT"]
 
 
-def changed(report: RebuildReport) -> tuple[str, tuple[str, ...], int | None]:
-    if report.cut is None:
-        return report.how, (), None
-    return report.how, report.cut.files, report.cut.replayed
-
-
-def highest(log: Path) -> int:
-    return max(int(one.name) for one in log.iterdir() if one.name.isdigit())
-
-
-@pytest.mark.nightly  # tests/unit/test_rebuild_tail.py cuts each kind of end, without a pipeline
 @pytest.mark.timeout(600)
-def test_a_damaged_end_is_cut_off_once_the_job_is_stopped(
+def test_a_rebuild_that_refuses_changes_nothing(
     topics: Topics, tmp_path: Path, spark: SparkSession, shared_jvm: SharedJvm
 ) -> None:
+    """It had ended the old query for good before it refused, and moved the checkpoint away."""
     checkpoint = tmp_path / "checkpoint"
     settings = topics.settings(checkpoint, trigger_interval_ms=500)
     real = f"{topics.prefix}orders"
     topics.create(settings, [real], ["g"])
     feeder = Feeder(topics, real)
     feeder.send([f"first-{number}" for number in range(10)])
-    waiting = feeder.commit_later("long", properties=NEVER_ASKED)
-
-    def mend(*, is_certain: bool = True, from_topics: bool = False) -> RebuildReport:
-        return Rebuild(settings, [], is_certain, from_topics).run_in(spark)
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
         wait_until(lambda: len(topics.bodies(real)) == 8, SLOW_S, "finals")
         with pytest.raises(CheckpointError, match="still runs"):
-            mend(from_topics=True)
+            Rebuild(settings, [], is_certain=True, from_topics=True).run_in(spark)
         assert pipeline.terminate() == 0
-    planned, committed = highest(checkpoint / "offsets"), highest(checkpoint / "commits")
-    assert planned == committed + 1
-    assert mend().how == "nothing"
-
-    torn_plan = ("cut", (f"offsets/{planned}",), None)
-    tear(checkpoint / "offsets" / str(planned))
-    assert changed(mend(is_certain=False)) == torn_plan
-    assert (checkpoint / "offsets" / str(planned)).exists()
-    assert changed(mend()) == torn_plan
-    tear(checkpoint / "commits" / str(committed))
-    assert changed(mend()) == ("cut", (f"commits/{committed}",), committed)
-    (checkpoint / "commits" / str(committed)).write_text('v1\n{"nextBatchWatermarkMs":0}')
-    for kind in ("changelog", "zip"):
-        (checkpoint / "state" / "0" / "1" / f"{committed + 1}.{kind}").unlink(missing_ok=True)
-    assert changed(mend()) == ("cut", (f"commits/{committed}",), committed)
+    admin = AdminClient(dict(topics.connection))
+    marks = [TopicPartition(topics.names.settled, number, OFFSET_END) for number in range(2)]
+    for deleted in admin.delete_records(marks).values():
+        deleted.result()
+    before = sorted(tmp_path.glob("checkpoint*/**/*"))
+    with shared_jvm.lent() as jvm:
+        code, error = rebuild(settings, tmp_path, "--yes", "--from-topics", jvm=jvm)
+    assert (code, error["error"]["fields"]["unknown"]) == (4, 10), error
+    assert sorted(tmp_path.glob("checkpoint*/**/*")) == before
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
-        topics.send_op(waiting, "long", COMMIT)
-        wait_until(lambda: "long" in topics.bodies(real), SLOW_S, "the last final")
+        feeder.send(["last"])
+        wait_until(lambda: "last" in topics.bodies(real), SLOW_S, "the last final")
         assert pipeline.terminate() == 0
     assert topics.bodies(real) == sorted(feeder.committed)
     assert topics.reasons() == []
-
-
-def tear(file: Path) -> None:
-    """Leave half of it, as a power loss does; its checksum goes, or it would be told from that."""
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-    file.with_name(f".{file.name}.crc").unlink()
 
 
 @pytest.mark.nightly  # three starts of Spark

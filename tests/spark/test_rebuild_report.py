@@ -8,7 +8,6 @@ from checkback.commands.checkpoint import report_text
 from checkback.operations.rebuild.positions import TopicSpans
 from checkback.operations.rebuild.rebuild import RebuildReport, Unknown, require_sound
 from checkback.operations.rebuild.restored_page import RestoredCounts
-from checkback.operations.rebuild.tail import Cut
 from checkback.protocol.errors import CheckpointError
 
 NOWHERE = TopicSpans({}, 5_000)
@@ -19,19 +18,6 @@ def test_a_whole_checkpoint_is_left_alone() -> None:
     text = report_text(RebuildReport("nothing", False, "/c"))
 
     assert text == "/c is whole: there is nothing to rebuild."
-
-
-@pytest.mark.parametrize(
-    ("replayed", "said"),
-    [(None, "plans the next batch again"), (7, "batch 7 runs again as planned")],
-)
-def test_a_cut_says_what_goes_and_what_the_job_does_then(replayed: int | None, said: str) -> None:
-    cut = Cut(("offsets/8",), 6, replayed)
-    text = report_text(RebuildReport("cut", True, "/c", cut=cut))
-
-    assert "offsets/8 would be cut off from /c: last whole batch 6" in text
-    assert said in text
-    assert text.endswith("Run again with --yes to do it.")
 
 
 def test_a_rebuild_says_what_was_found_what_was_done_and_what_is_at_risk() -> None:
