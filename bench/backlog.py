@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bench.latency import ticked_ms
-from bench.measures import MILLION, Measure
+from bench.measures import MILLION, Measure, in_turn
 from bench.result import BenchFindings, Run, run_of
 from bench.runs.batches import Steady, steady_part, touching
 from bench.runs.probe import Visibility, visibility
@@ -49,13 +49,7 @@ OPTIONS: Final = (
 
 @dataclass(slots=True)
 class BacklogBench:
-    """The runs of one call.
-
-    Args:
-        stage: the setting of the runs.
-        options: the options of the call.
-        say: prints progress for a person.
-    """
+    """The runs of one call."""
 
     stage: BenchSetting
     options: argparse.Namespace
@@ -71,8 +65,8 @@ class BacklogBench:
         """
         none, many = self.stage.trial("pending-none").create(), self._with_pending()
         for number in range(self.options.runs):
-            self._work(none, NONE, number)
-            self._work(many, MANY, number)
+            for trial, kind in in_turn([(none, NONE), (many, MANY)], number):
+                self._work(trial, kind, number)
             self._restart(many, number)
         none.delete()
         many.delete()
@@ -186,13 +180,7 @@ def due_after_s(options: argparse.Namespace) -> float:
 
 
 def measures_of(runs: Sequence[Run], first_batch_s: Sequence[float], pending: int) -> list[Measure]:
-    """Return the measures of pending halves; those that compare divide runs of the same number.
-
-    Args:
-        runs: the runs of both kinds, in the order of their numbers.
-        first_batch_s: from the start of a process to the end of its first batch, per restart.
-        pending: the number of pending halves.
-    """
+    """Return the measures of pending halves; those that compare divide runs of the same number."""
     none, many = ([run for run in runs if run.kind == kind] for kind in KINDS)
     idle = [
         above / below
@@ -213,12 +201,7 @@ def measures_of(runs: Sequence[Run], first_batch_s: Sequence[float], pending: in
 
 
 def asked_ms(progress: Sequence[tuple[float, Mapping[str, Any]]], pending: int) -> float:
-    """Return when the job reported the last request, in ms since 1970.
-
-    Args:
-        progress: the job's progress lines, each with its arrival time in ms since 1970.
-        pending: the number of requests.
-    """
+    """Return when the job reported the last request, in ms since 1970."""
     asked = 0
     for at_ms, line in progress:
         asked += line["counts"].get("checks", 0)

@@ -13,14 +13,14 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
 from bench import client_process
-from bench.client_process import ASYNCIO, BEFORE, CLIENT, FLOOR, ClientMeasurement, ClientRun
-from bench.result import table
+from bench.client_process import ASYNCIO, BEFORE, CLIENT, FLOOR, ClientRun
+from bench.measures import in_turn
 from bench.setting import Option, count
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
@@ -29,8 +29,6 @@ from checkback.testing.topics import create_plain_topics
 
 PER_THREAD_MAX: Final = 4_000
 """A single thread would take minutes for what 64 do in a second."""
-HEADINGS: Final = ("", "threads", "transactions/s", "processor µs", "p50 ms", "p99 ms", "max ms")
-RATIO_HEADINGS: Final = ("measure", "threads", "median", "least", "most")
 
 
 OPTIONS: Final = (
@@ -41,17 +39,6 @@ OPTIONS: Final = (
     Option("in_flight", int, 512, None, "Under way at once with asyncio; 0: without asyncio."),
     Option("before_dir", Path, None, None, "Folder src of another checkout, measured in turn."),
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClientRatio:
-    """A measure: the median of the ratios of neighbours, and the smallest and largest."""
-
-    measure: str
-    threads: int
-    median: float
-    least: float
-    most: float
 
 
 def planned_runs(options: argparse.Namespace, servers: str) -> list[ClientRun]:
@@ -93,72 +80,57 @@ def measure_client(options: argparse.Namespace, servers: str) -> dict[str, Any]:
     most = max(run.threads for run in runs)
     measured = []
     for run in runs:
-        for _ in range(options.rounds):
-            measured.append(_in_process(replace(run, kind=FLOOR)))
-            measured.append(_in_process(run))
-            if options.in_flight and run.threads == most:
-                share = max(1, run.threads * run.transactions // options.in_flight)
-                loop = replace(run, kind=ASYNCIO, threads=options.in_flight, transactions=share)
-                measured.append(_in_process(loop))
-            if options.before_dir is not None:
-                measured.append(_in_process(replace(run, kind=BEFORE), options.before_dir))
-    found = ratios(measured)
-    return {"runs": [asdict(run) for run in measured], "ratios": [asdict(part) for part in found]}
+        kinds = [replace(run, kind=FLOOR), run]
+        if options.in_flight and run.threads == most:
+            share = max(1, run.threads * run.transactions // options.in_flight)
+            kinds.append(replace(run, kind=ASYNCIO, threads=options.in_flight, transactions=share))
+        if options.before_dir is not None:
+            kinds.append(replace(run, kind=BEFORE))
+        for number in range(options.rounds):
+            for kind in in_turn(kinds, number):
+                checkout = options.before_dir if kind.kind == BEFORE else None
+                measured.append(_in_process(kind, checkout))
+    return {"runs": measured, "ratios": ratios(measured)}
 
 
-def ratios(measured: Sequence[ClientMeasurement]) -> list[ClientRatio]:
-    """Return the measures of what was measured in turn."""
-    found: list[ClientRatio] = []
-    for threads in dict.fromkeys(run.threads for run in measured if run.kind == CLIENT):
-        for name, kind, value in (
-            ("client_to_floor", FLOOR, _rate),
-            ("time_to_floor", FLOOR, _p50_ms),
-            ("client_to_before", BEFORE, _rate),
+def ratios(measured: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the measures of what was measured in turn: medians of the ratios of neighbours."""
+    found = []
+    for threads in dict.fromkeys(run["threads"] for run in measured if run["kind"] == CLIENT):
+        for name, kind, key in (
+            ("client_to_floor", FLOOR, "transactions_per_s"),
+            ("time_to_floor", FLOOR, "latency_p50_ms"),
+            ("client_to_before", BEFORE, "transactions_per_s"),
         ):
             own, others = (
-                [value(run) for run in measured if (run.kind, run.threads) == (wanted, threads)]
+                [run[key] for run in measured if (run["kind"], run["threads"]) == (wanted, threads)]
                 for wanted in (CLIENT, kind)
             )
             if values := [ours / other for ours, other in zip(own, others, strict=False)]:
-                found.append(
-                    ClientRatio(
-                        measure=name,
-                        threads=threads,
-                        median=round(statistics.median(values), 2),
-                        least=round(min(values), 2),
-                        most=round(max(values), 2),
-                    )
-                )
+                spread = {"median": statistics.median(values), "least": min(values)}
+                spread["most"] = max(values)
+                rounded = {key: round(value, 2) for key, value in spread.items()}
+                found.append({"measure": name, "threads": threads, **rounded})
     return found
 
 
 def client_text(result: dict[str, Any]) -> str:
-    """Return the document's runs and ratios as tables."""
+    """Return the document's runs and ratios as lines."""
     runs = [
-        (
-            run["kind"],
-            str(run["threads"]),
-            f"{run['transactions_per_s']:,.0f}",
-            f"{run['processor_us']:.0f}",
-            f"{run['latency_p50_ms']:.2f}",
-            f"{run['latency_p99_ms']:.1f}",
-            f"{run['latency_max_ms']:.1f}",
-        )
+        f"{run['kind']}, {run['threads']} threads: {run['transactions_per_s']:,.0f} transactions/s,"
+        f" {run['processor_us']:.0f} µs of processor time, p50 {run['latency_p50_ms']} ms,"
+        f" p99 {run['latency_p99_ms']} ms"
         for run in result["runs"]
     ]
-    shares = [tuple(f"{value}" for value in ratio.values()) for ratio in result["ratios"]]
-    return f"{table([HEADINGS, *runs])}\n\n{table([RATIO_HEADINGS, *shares])}"
+    shares = [
+        f"{ratio['measure']}, {ratio['threads']} threads: {ratio['median']}"
+        f" ({ratio['least']} to {ratio['most']})"
+        for ratio in result["ratios"]
+    ]
+    return "\n".join([*runs, *shares])
 
 
-def _rate(run: ClientMeasurement) -> float:
-    return run.transactions_per_s
-
-
-def _p50_ms(run: ClientMeasurement) -> float:
-    return run.latency_p50_ms
-
-
-def _in_process(run: ClientRun, checkout: Path | None = None) -> ClientMeasurement:
+def _in_process(run: ClientRun, checkout: Path | None = None) -> dict[str, Any]:
     environment = {**os.environ, **({"PYTHONPATH": str(checkout)} if checkout else {})}
     command = [sys.executable, "-P", client_process.__file__, json.dumps(asdict(run))]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -167,4 +139,5 @@ def _in_process(run: ClientRun, checkout: Path | None = None) -> ClientMeasureme
             f"A run of the client failed: {done.stderr[-2_000:]}",
             remedy="See what it says, and run it again.",
         )
-    return ClientMeasurement(**json.loads(done.stdout.splitlines()[-1]))
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

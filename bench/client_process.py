@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import Producer
@@ -59,20 +60,6 @@ class ClientRun:
         return self.topic_prefix + REAL_TOPIC
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClientMeasurement:
-    """What came of a run: all threads together, and the processor time of a transaction."""
-
-    kind: str
-    threads: int
-    transactions: int
-    transactions_per_s: float
-    processor_us: float
-    latency_p50_ms: float
-    latency_p99_ms: float
-    latency_max_ms: float
-
-
 class _Committing(TransactionListener):
     """An empty local transaction."""
 
@@ -93,7 +80,7 @@ class _CommittingInLoop(AsyncTransactionListener):
         return COMMIT
 
 
-def run_client(run: ClientRun) -> ClientMeasurement:
+def run_client(run: ClientRun) -> dict[str, Any]:
     """Do one run in this process.
 
     Raises:
@@ -117,7 +104,7 @@ def _message(run: ClientRun) -> Message:
     return Message(run.real_topic, b"x" * run.body_bytes)
 
 
-def _run_floor(run: ClientRun) -> ClientMeasurement:
+def _run_floor(run: ClientRun) -> dict[str, Any]:
     """Produce and wait, with the producer of halves but without anything of Checkback's."""
     settings: dict[str, Any] = {
         "bootstrap.servers": run.bootstrap_servers,
@@ -154,7 +141,7 @@ def _run_floor(run: ClientRun) -> ClientMeasurement:
         polling.join()
 
 
-async def _run_asyncio(run: ClientRun) -> ClientMeasurement:
+async def _run_asyncio(run: ClientRun) -> dict[str, Any]:
     message = _message(run)
     latencies_ms: list[float] = []
     async with AsyncTransactionMQProducer(
@@ -181,36 +168,25 @@ async def _run_asyncio(run: ClientRun) -> ClientMeasurement:
         return _measurement(run, took_s, time.process_time() - processor_s, latencies_ms)
 
 
-def _measure(run: ClientRun, call: Callable[[], Any]) -> ClientMeasurement:
+def _measure(run: ClientRun, call: Callable[[], Any]) -> dict[str, Any]:
     """Call something in threads, as fast as that many can."""
     latencies_ms: list[float] = []
-    failures: list[Exception] = []
+    together = threading.Barrier(run.threads)
 
     def repeat(times: int) -> None:
-        try:
-            for _ in range(times):
-                started_s = time.perf_counter()
-                call()
-                latencies_ms.append((time.perf_counter() - started_s) * 1000)
-        except Exception as error:
-            failures.append(error)
+        together.wait()  # else a thread that is done early would do another one's share
+        for _ in range(times):
+            started_s = time.perf_counter()
+            call()
+            latencies_ms.append((time.perf_counter() - started_s) * 1000)
 
-    def all_of(times: int) -> float:
-        workers = [threading.Thread(target=repeat, args=(times,)) for _ in range(run.threads)]
-        started_s = time.perf_counter()
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        if failures:
-            raise failures[0]
-        return time.perf_counter() - started_s
-
-    all_of(_warm_up(run))
-    latencies_ms.clear()
-    processor_s = time.process_time()
-    took_s = all_of(run.transactions)
-    return _measurement(run, took_s, time.process_time() - processor_s, latencies_ms)
+    with ThreadPoolExecutor(run.threads) as pool:
+        list(pool.map(repeat, [_warm_up(run)] * run.threads))
+        latencies_ms.clear()
+        started_s, processor_s = time.perf_counter(), time.process_time()
+        list(pool.map(repeat, [run.transactions] * run.threads))
+        took_s = time.perf_counter() - started_s
+        return _measurement(run, took_s, time.process_time() - processor_s, latencies_ms)
 
 
 def _warm_up(run: ClientRun) -> int:
@@ -219,19 +195,20 @@ def _warm_up(run: ClientRun) -> int:
 
 def _measurement(
     run: ClientRun, took_s: float, processor_s: float, latencies_ms: Sequence[float]
-) -> ClientMeasurement:
+) -> dict[str, Any]:
+    """Return what came of a run, of all threads together."""
     shares = statistics.quantiles(latencies_ms, n=100, method="inclusive")
-    return ClientMeasurement(
-        kind=run.kind,
-        threads=run.threads,
-        transactions=len(latencies_ms),
-        transactions_per_s=round(len(latencies_ms) / took_s, 1),
-        processor_us=round(processor_s / len(latencies_ms) * 1_000_000, 1),
-        latency_p50_ms=round(shares[49], 3),
-        latency_p99_ms=round(shares[98], 2),
-        latency_max_ms=round(max(latencies_ms), 2),
-    )
+    return {
+        "kind": run.kind,
+        "threads": run.threads,
+        "transactions": len(latencies_ms),
+        "transactions_per_s": round(len(latencies_ms) / took_s, 1),
+        "processor_us": round(processor_s / len(latencies_ms) * 1_000_000, 1),
+        "latency_p50_ms": round(shares[49], 3),
+        "latency_p99_ms": round(shares[98], 2),
+        "latency_max_ms": round(max(latencies_ms), 2),
+    }
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(run_client(ClientRun(**json.loads(sys.argv[1]))))))
+    print(json.dumps(run_client(ClientRun(**json.loads(sys.argv[1])))))

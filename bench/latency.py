@@ -1,8 +1,8 @@
 """``python -m bench latency``: the time from commit to visible message, at a steady rate.
 
 The unit is a batch: times differ between machines, but their ratio to the batch time hardly does.
-Then the run sends nothing, and compares empty batches with those of a stateless query. At last it
-has little to do: asleep, at ten transactions per second, and with single commits.
+Then the run sends nothing and measures empty batches. At last it has little to do: asleep, at ten
+transactions per second, and with single commits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.measures import Measure
 from bench.result import BenchFindings, Run, run_of
 from bench.runs.batches import MeasuredBatch, Steady, median_ms, touching, within
 from bench.runs.probe import Visibility, visibility
-from bench.runs.query import MonitoredProcess, Query, stateless_query
+from bench.runs.query import MonitoredProcess, Query
 from bench.runs.trial import BenchSetting, Trial
 from bench.setting import Option, count, seconds
 from checkback.protocol.errors import UsageError
@@ -44,19 +44,12 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """A pipeline that has little to do: what sleeping costs, and what waking does.
-
-    Args:
-        idle_cores: processor time per second with nothing to do, the broker's left out.
-        low_rate_cores: the same at LOW_RATE transactions per second.
-        lone: visibility of commits that each wake the pipeline.
-        awake: visibility of the same while ticks keep it from sleeping.
-    """
+    """A pipeline that has little to do: what sleeping costs, and what waking does."""
 
     idle_cores: float
     low_rate_cores: float
-    lone: Visibility
-    awake: Visibility
+    lone: Visibility  # of commits that each wake the pipeline
+    awake: Visibility  # the same while ticks keep it from sleeping
 
     @property
     def lone_to_awake(self) -> float:
@@ -66,30 +59,17 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One repetition.
-
-    Args:
-        visibility: visibility of the repetition's transactions.
-        batch_ms: median batch time at the rate.
-        empty_ms: median time of a batch with only ticks, like those of the stateless query.
-        quiet: the pipeline with little to do.
-    """
+    """One repetition."""
 
     visibility: Visibility
     batch_ms: float
-    empty_ms: float
+    empty_ms: float  # of a batch with only ticks
     quiet: Quiet
 
 
 @dataclass(slots=True)
 class LatencyBench:
-    """The runs of one call: the job and the stateless query, each measured after a warm-up.
-
-    Args:
-        stage: the setting of the runs.
-        options: the options of the call.
-        say: prints progress for a person.
-    """
+    """The runs of one call, after a warm-up."""
 
     stage: BenchSetting
     options: argparse.Namespace
@@ -107,7 +87,6 @@ class LatencyBench:
             raise UsageError(f"--quiet-seconds is less than {QUIET_SECONDS_MIN}.")
         trial = self.stage.trial("latency").create()
         windows = self._job(trial)
-        stateless_ms = self._stateless(trial)
         trial.delete()
         seen, quiet = [w.visibility for w in windows], [w.quiet for w in windows]
         facts = {
@@ -115,11 +94,10 @@ class LatencyBench:
             "commit_to_visible_p99_ms": [times.quantile_ms(0.99) for times in seen],
             "batch_ms": [window.batch_ms for window in windows],
             "empty_batch_ms": [window.empty_ms for window in windows],
-            "stateless_ticked_batch_ms": stateless_ms,
             "lone_commit_p50_ms": [part.lone.quantile_ms(0.5) for part in quiet],
             "awake_commit_p50_ms": [part.awake.quantile_ms(0.5) for part in quiet],
         }
-        return BenchFindings(self._measures(windows, stateless_ms), self.runs, facts)
+        return BenchFindings(self._measures(windows), self.runs, facts)
 
     def _job(self, trial: Trial) -> list[Window]:
         with Query(trial, "job") as query:
@@ -154,30 +132,11 @@ class LatencyBench:
         )
         return found
 
-    def _stateless(self, trial: Trial) -> list[float]:
-        found = []
-        with (
-            trial.other_real_topic("stateless-orders") as topic,
-            stateless_query(trial, topic) as query,
-            trial.ticking(),
-        ):
-            query.wait_for_batch()
-            query.run_for(self.options.warm_up_seconds)
-            for number in range(self.options.runs):
-                found.append(ticked_ms(query, self.options.idle_seconds))
-                self.say(f"stateless {number}: empty {found[-1]:,.0f} ms")
-            query.stop()
-        return found
-
-    def _measures(self, windows: list[Window], stateless_ms: list[float]) -> list[Measure]:
+    def _measures(self, windows: list[Window]) -> list[Measure]:
         values = {
             "visible_p50_to_batch": [w.visibility.quantile_ms(0.5) / w.batch_ms for w in windows],
             "visible_p99_to_batch": [w.visibility.quantile_ms(0.99) / w.batch_ms for w in windows],
             "batch_to_empty_batch": [w.batch_ms / w.empty_ms for w in windows],
-            "empty_batch_to_stateless": _ratios([w.empty_ms for w in windows], stateless_ms),
-            "checkpoint_bytes_per_transaction": [
-                run.checkpoint_bytes_per_transaction for run in self.runs
-            ],
             **quiet_values([window.quiet for window in windows]),
         }
         size = int(self.options.rate * self.options.seconds * self.options.runs)
@@ -220,12 +179,7 @@ def cores_while(query: MonitoredProcess, run: Callable[[], object]) -> float:
 
 
 def ticked_ms(query: MonitoredProcess, duration_s: float) -> float:
-    """Return the median batch with only ticks, of that many seconds, or of more until enough ran.
-
-    Args:
-        query: a running query with nothing else to do; the caller lets `ticking` write the ticks.
-        duration_s: how long it is watched at least.
-    """
+    """Return the median batch with only ticks, after at least that time and until enough ran."""
     from_ms, _ = query.run_for(duration_s)
     deadline_s = time.monotonic() + PATIENCE_S
 
@@ -236,7 +190,3 @@ def ticked_ms(query: MonitoredProcess, duration_s: float) -> float:
         lambda: len(found()) >= BATCHES_LEAST or time.monotonic() > deadline_s, 2 * PATIENCE_S
     )
     return median_ms(found())
-
-
-def _ratios(own_ms: list[float], other_ms: list[float]) -> list[float]:
-    return [own / other for own, other in zip(own_ms, other_ms, strict=True)]

@@ -5,31 +5,22 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 
+Kind = TypeVar("Kind")
 Result = Literal["ok", "missed", "not judged"]
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A measure's meaning and bound.
-
-    Args:
-        command: the verb that measures it.
-        meaning: the measure in words.
-        unit: "ratio", "bytes", "MiB", "cores" or "s".
-        least: the least good value, None if less is better.
-        most: the largest good value, None if more is better.
-        transactions: the bound is for runs with at least this many transactions; smaller runs are
-            not judged.
-    """
+    """A measure's meaning and bound."""
 
     command: str
     meaning: str
     unit: str = "ratio"
     least: float | None = None
     most: float | None = None
-    transactions: int = 0
+    transactions: int = 0  # smaller runs are not judged
 
     def met_by(self, value: float) -> bool:
         """Return whether a value is good enough."""
@@ -67,12 +58,6 @@ BOUNDS: Final[Mapping[str, Bound]] = {
     "visible_p50_to_batch": _latency("commit → visible, p50 ÷ median batch time", 1.8),
     "visible_p99_to_batch": _latency("commit → visible, p99 ÷ median batch time", 3),
     "batch_to_empty_batch": _latency("median batch time ÷ empty stateful batch", 1.5),
-    "empty_batch_to_stateless": _latency(
-        "empty stateful batch ÷ empty batch of a stateless Kafka to Kafka query", 2
-    ),
-    "checkpoint_bytes_per_transaction": _latency(
-        "checkpoint bytes written per transaction that commits within two batches", 120, "bytes"
-    ),
     "idle_cores": _latency("cores that a pipeline with nothing to do takes", 0.05, "cores"),
     "low_rate_cores": _latency("cores at ten transactions per second", 0.5, "cores"),
     "lone_commit_to_awake": _latency(
@@ -100,13 +85,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One measure of one call of the bench.
-
-    Args:
-        name: name in BOUNDS.
-        runs: the value of each repetition; the measure's value is their median.
-        transactions: number of transactions per run, for the bound.
-    """
+    """One measure of one call of the bench."""
 
     name: str
     runs: Sequence[float]
@@ -146,3 +125,11 @@ class Measure:
 def names_of(command: str) -> list[str]:
     """Return the names of a verb's measures."""
     return [name for name, bound in BOUNDS.items() if bound.command == command]
+
+
+def in_turn(kinds: list[Kind], number: int) -> list[Kind]:
+    """Return the kinds of run in the order of this repetition.
+
+    What runs later meets a warmer broker, so every second repetition goes the other way round.
+    """
+    return kinds if number % 2 == 0 else kinds[::-1]

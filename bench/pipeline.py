@@ -11,9 +11,9 @@ import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
-from bench.measures import Measure
+from bench.measures import Measure, in_turn
 from bench.result import BenchFindings, Run, run_of
 from bench.runs.batches import steady_part
 from bench.runs.kafka_streams import StreamsRun
@@ -23,8 +23,6 @@ from bench.runs.trial import BenchSetting, Trial
 from bench.runs.workload import commits_among
 from bench.setting import Option, count
 from checkback.protocol.errors import OperationalError, UsageError
-
-Kind = TypeVar("Kind")
 
 STATELESS: Final = "stateless"
 LEDGER: Final = "ledger"
@@ -60,13 +58,7 @@ def comparisons_of(compare: str) -> list[str]:
 
 @dataclass(slots=True)
 class PipelineBench:
-    """The runs of one call; their order alternates, because a machine's speed changes.
-
-    Args:
-        stage: the setting of the runs.
-        options: the options of the call.
-        say: prints progress for a person.
-    """
+    """The runs of one call; their order alternates, because a machine's speed changes."""
 
     stage: BenchSetting
     options: argparse.Namespace
@@ -83,7 +75,7 @@ class PipelineBench:
         chosen = comparisons_of(self.options.compare)
         variants = [partial(self._variant, name) for name in (ACCESS, LEDGER) if name in chosen]
         for number in range(self.options.runs):
-            for run in _in_turn([partial(self._usual, chosen), *variants], number):
+            for run in in_turn([partial(self._usual, chosen), *variants], number):
                 run(number)
         return BenchFindings(self._measures(), self.runs)
 
@@ -95,7 +87,7 @@ class PipelineBench:
             kinds.insert(0, self._stateless)
         if STREAMS in chosen:
             kinds.append(self._kafka_streams)
-        for run in _in_turn(kinds, number):
+        for run in in_turn(kinds, number):
             run(trial, number)
         trial.delete()
 
@@ -171,11 +163,3 @@ class PipelineBench:
             if ratios := [above[number] / below[number] for number in above if number in below]:
                 found.append(Measure(name, ratios, self.options.transactions))
         return found
-
-
-def _in_turn(kinds: list[Kind], number: int) -> list[Kind]:
-    """Return the kinds of run in the order of this time.
-
-    What runs later meets a warmer broker, so every second time goes the other way round.
-    """
-    return kinds if number % 2 == 0 else kinds[::-1]

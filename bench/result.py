@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,26 +25,11 @@ PACKAGES: Final = (
     "checkback", "pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "numpy",
     "pandas",
 )  # fmt: skip
-MEASURE_HEADINGS: Final = ("measure", "median", "min..max", "bound", "result")
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run.
-
-    Args:
-        kind: what ran: "job", "stateless", "ledger" and so on.
-        number: number of the repetition, from 0.
-        transactions_per_s: rate of the steady part.
-        batch_ms: median batch time of the steady part.
-        cpu_us_per_transaction: processor time by kind of process, in microseconds.
-        rss_mib: memory of the largest process of each kind, in MiB.
-        checkpoint_bytes_per_transaction: bytes written in the steady part.
-        work_us: processor time of a fixed piece of work in the bench's own process during the run;
-            it shows whether the machine had the same speed in two runs.
-        batches: the batches; for a run over loaded transactions with the warm-up.
-        facts: further facts by name.
-    """
+    """One run."""
 
     kind: str
     number: int
@@ -52,8 +37,7 @@ class Run:
     batch_ms: float
     cpu_us_per_transaction: Mapping[str, float]
     rss_mib: Mapping[str, float]
-    checkpoint_bytes_per_transaction: float
-    work_us: float
+    work_us: float  # of a fixed piece of work meanwhile, which shows the machine's speed
     batches: Sequence[MeasuredBatch]
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -81,20 +65,9 @@ def run_of(
     batches: Sequence[MeasuredBatch],
     facts: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Return the result of a run.
-
-    Args:
-        query: the query, ended or not.
-        kind: what ran.
-        number: number of the repetition.
-        steady: the measured part.
-        transactions: number of transactions in the measured part.
-        batches: the batches to list in the result.
-        facts: further facts by name.
-    """
+    """Return the result of a run."""
     from_ms, to_ms = steady.from_ms, steady.to_ms
     cpu_s = query.watch.cpu_s_between(from_ms, to_ms)
-    written = query.checkpoint.bytes_between(from_ms, to_ms)
     return Run(
         kind,
         number,
@@ -102,7 +75,6 @@ def run_of(
         median_ms(steady.batches),
         {kind: round(cpu_s[kind] * 1e6 / transactions, 2) for kind in KINDS if kind in cpu_s},
         {kind: query.watch.rss_mib_max(kind) for kind in KINDS if kind in cpu_s},
-        round(written / transactions, 1),
         query.speed.work_us_between(from_ms, to_ms),
         list(batches),
         facts or {},
@@ -115,14 +87,7 @@ def document(
     findings: BenchFindings,
     machine: Mapping[str, object],
 ) -> dict[str, Any]:
-    """Return the result as a JSON document.
-
-    Args:
-        command: the verb.
-        options: the verb's options, including defaults.
-        findings: what the runs found.
-        machine: the machine, as it was before the runs.
-    """
+    """Return the result as a JSON document."""
     return {
         "format": FORMAT,
         "command": command,
@@ -138,17 +103,11 @@ def document(
 
 
 def result_text(result: Mapping[str, Any]) -> str:
-    """Return a document's measures as a table; its runs were told while they ended."""
-    return table([MEASURE_HEADINGS, *map(_measure_row, result["measures"])])
-
-
-def table(rows: Iterable[Sequence[str]]) -> str:
-    """Return rows of cells as text, in columns as wide as they need."""
-    lines = list(rows)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    """Return a document's measures as lines; its runs were told while they ended."""
     return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in lines
+        f"{measure['name']}: {measure['value']:g} ({measure['min']:g} to {measure['max']:g}),"
+        f" {measure['result']}"
+        for measure in result["measures"]
     )
 
 
@@ -185,16 +144,3 @@ def _first(file: Path, pattern: str) -> str | None:
     except OSError:
         return None
     return found[1].strip() if found else None
-
-
-def _measure_row(measure: Mapping[str, Any]) -> tuple[str, ...]:
-    least, most = measure["at_least"], measure["at_most"]
-    sign, value = ("≥", least) if least is not None else ("≤", most)
-    unit = "" if measure["unit"] == "ratio" else f" {measure['unit']}"
-    return (
-        measure["name"],
-        f"{measure['value']:g}",
-        f"{measure['min']:g}..{measure['max']:g}",
-        f"{sign} {value:g}{unit}",
-        measure["result"],
-    )

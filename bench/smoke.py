@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench.measures import BOUNDS, names_of
+from bench.measures import names_of
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 
 VERBS: Final = ("pipeline", "latency")
@@ -35,20 +35,12 @@ ON_REQUEST: Final = frozenset(
 
 def problems_of(verb: str, result: Mapping[str, Any]) -> list[str]:
     """Return what is missing in a result."""
-    measured = {measure["name"]: measure for measure in result["measures"]}
-    problems = [f"no {name}" for name in names_of(verb) if name not in measured.keys() | ON_REQUEST]
-    problems += [f"{name} is unknown" for name in measured if name not in BOUNDS]
-    problems += [
-        f"{name} is {measure['value']}"
-        for name, measure in measured.items()
-        if not measure["value"] > 0
-    ]
+    values = {measure["name"]: measure["value"] for measure in result["measures"]}
+    problems = [f"no {name}" for name in names_of(verb) if name not in values.keys() | ON_REQUEST]
+    problems += [f"{name} is {value}" for name, value in values.items() if not value > 0]
     problems += [f"no {key}" for key in ("machine", "versions", "runs") if not result[key]]
-    return problems + [
-        f"the run {run['kind']} {run['number']} has no batches"
-        for run in result["runs"]
-        if not run["batches"]
-    ]
+    kinds = [run["kind"] for run in result["runs"] if not run["batches"]]
+    return problems + [f"the run {kind} has no batches" for kind in kinds]
 
 
 def run_verb(verb: str, bootstrap_servers: str, folder: Path, *options: str) -> dict[str, Any]:

@@ -39,10 +39,8 @@ public final class TransactionStreams {
     private static final String COMMIT = "8";
     private static final Set<String> KEPT = Set.of("PGROUP", "UNIQ_KEY", "TAGS");
     private static final Duration CLOSE_WAIT = Duration.ofSeconds(60);
-
     private static final LongAdder records = new LongAdder();
     private static final LongAdder finals = new LongAdder();
-
     private static long toldMs = System.currentTimeMillis();
     private static long toldRecords;
 
@@ -66,11 +64,9 @@ public final class TransactionStreams {
     private static Topology topology(String halfTopic, String opTopic, String realTopic) {
         var bytes = new ByteArrayDeserializer();
         var written = new ByteArraySerializer();
+        var kept = Stores.persistentKeyValueStore(PENDING);
         var store =
-                Stores.keyValueStoreBuilder(
-                                Stores.persistentKeyValueStore(PENDING),
-                                Serdes.Long(),
-                                Serdes.ByteArray())
+                Stores.keyValueStoreBuilder(kept, Serdes.Long(), Serdes.ByteArray())
                         .withCachingEnabled();
         return new Topology()
                 .addSource("halves", bytes, bytes, halfTopic)

@@ -33,15 +33,7 @@ def event_log_settings(folder: Path) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredBatch:
-    """One batch of a query.
-
-    Args:
-        batch_id: its number.
-        started_ms: milliseconds since 1970.
-        took_ms: duration from its trigger to its end.
-        rows: number of records read, without control records of transactions.
-        parts_ms: duration of each part, by Spark's names.
-    """
+    """One batch of a query."""
 
     batch_id: int
     started_ms: int
@@ -57,11 +49,7 @@ class MeasuredBatch:
 
 @dataclass(slots=True)
 class EventLog:
-    """The batches in an event log that Spark is still writing.
-
-    Args:
-        folder: the event log's folder.
-    """
+    """The batches in an event log that Spark is still writing."""
 
     folder: Path
     batches: list[MeasuredBatch] = field(default_factory=list)
@@ -117,10 +105,6 @@ class Steady:
 
 def steady_part(batches: Sequence[MeasuredBatch], warm_up: float) -> Steady:
     """Return the part of a run after its warm-up.
-
-    Args:
-        batches: all batches of the run, ascending, with rows in more than one of them.
-        warm_up: share of the records that belongs to the warm-up, at least one batch.
 
     Raises:
         UsageError: there are too few batches to leave one out.

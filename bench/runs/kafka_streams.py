@@ -42,13 +42,7 @@ SETTINGS: Final[Mapping[str, object]] = {
 
 @dataclass(slots=True)
 class StreamsRun(MonitoredProcess):
-    """One process of Kafka Streams; a context manager that ends it.
-
-    Args:
-        trial: its topics.
-        name: name of its folder, and its application id.
-        real_topic: the topic for final messages.
-    """
+    """One process of Kafka Streams; a context manager that ends it."""
 
     trial: Trial
     name: str
@@ -75,7 +69,6 @@ class StreamsRun(MonitoredProcess):
             ],
             folder / "errors.log",
             os.environ,
-            state,
             broker_pid=self.trial.stage.broker_pid,
         )  # fmt: skip
 

@@ -32,22 +32,13 @@ QUEUE: Final[Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The work of one process.
-
-    Args:
-        connection: librdkafka's settings for the connection.
-        topics: Checkback's topics.
-        workload: the transactions to write.
-        first: offset of the first half, by half partition.
-        count: number of transactions in each of these partitions.
-        has_ops: whether each half is followed by its op.
-    """
+    """The work of one process."""
 
     connection: Mapping[str, Any]
     topics: TopicNames
     workload: Workload
-    first: Mapping[int, int]
-    count: int
+    first: Mapping[int, int]  # offset of the first half, by half partition
+    count: int  # of transactions in each of these partitions
     has_ops: bool = True
 
 

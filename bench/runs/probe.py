@@ -53,12 +53,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Visibility:
-    """When transactions were committed, and when their final messages were seen.
-
-    Args:
-        sent_ms: float64[n], when the producer got the op, milliseconds since 1970.
-        seen_ms: float64[n], when the final message was read; NaN if it never was.
-    """
+    """When transactions were committed, and when their final messages were seen."""
 
     sent_ms: NDArray[np.float64]
     seen_ms: NDArray[np.float64]

@@ -14,7 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Self
 
 from bench.runs.batches import EventLog, MeasuredBatch, event_log_settings
-from bench.runs.samples import FolderWatch, ProcessWatch, SpeedWatch
+from bench.runs.samples import ProcessWatch, SpeedWatch
 from bench.runs.trial import Trial
 from checkback.deploy.settings import environment_without_settings, write_settings
 from checkback.protocol.configuration import Settings
@@ -30,22 +30,12 @@ POLL_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a process, and what to watch.
-
-    Args:
-        name: the process's name.
-        command: the command to run.
-        log: file for its standard error.
-        environment: the process's whole environment.
-        written: the folder whose written bytes count; need not exist yet.
-        broker_pid: process id of the embedded broker, None for a foreign one.
-    """
+    """How to start a process, and what to watch."""
 
     name: str
     command: Sequence[str]
     log: Path
     environment: Mapping[str, str]
-    written: Path
     broker_pid: int | None = None
 
 
@@ -56,7 +46,6 @@ class MonitoredProcess(ABC):
     notices: list[tuple[float, Notice]] = field(default_factory=list, init=False)
     launched_ms: float = field(default=0.0, init=False)
     watch: ProcessWatch = field(default_factory=lambda: ProcessWatch(()), init=False)
-    checkpoint: FolderWatch = field(default_factory=lambda: FolderWatch(Path()), init=False)
     speed: SpeedWatch = field(default_factory=SpeedWatch, init=False)
     _inbox: SimpleQueue[Notice] = field(default_factory=SimpleQueue, init=False)
     _child: Child | None = field(default=None, init=False)
@@ -78,15 +67,12 @@ class MonitoredProcess(ABC):
         broker = {} if launch.broker_pid is None else {"broker": launch.broker_pid}
         self.watch = ProcessWatch([self._child.pid], broker)
         self.watch.__enter__()
-        self.checkpoint = FolderWatch(launch.written)
-        self.checkpoint.__enter__()
         self.speed.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.speed.__exit__()
         self.watch.__exit__()
-        self.checkpoint.__exit__()
         if self._child is not None:
             self._child.stop()
 
@@ -151,15 +137,7 @@ class MonitoredProcess(ABC):
 
 @dataclass(slots=True)
 class Query(MonitoredProcess):
-    """One process with one Spark query: the job's, or the baseline's.
-
-    Args:
-        trial: its topics and settings.
-        name: name of its log folder; no other query of the trial has it.
-        program: the command to run; ``--config`` and ``--output json`` are appended.
-        settings: its settings; default: the trial's.
-        options: further arguments.
-    """
+    """One process with one Spark query: the job's, or the baseline's."""
 
     trial: Trial
     name: str
@@ -183,7 +161,6 @@ class Query(MonitoredProcess):
             pipeline_command(config, self.program, self.options),
             folder / "errors.log",
             environment_without_settings(),
-            Path(settings.checkpoint),
             self.trial.stage.broker_pid,
         )
 

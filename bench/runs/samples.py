@@ -1,4 +1,4 @@
-"""Samples taken at an interval: processor time, memory, written bytes, the machine's speed.
+"""Samples taken at an interval: processor time, memory, the machine's speed.
 
 Processor time and memory come from Linux's /proc. Without it nothing is counted, and results that
 need it are left out.
@@ -11,7 +11,7 @@ import statistics
 import threading
 import time
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -91,46 +91,6 @@ class SpeedWatch(Sampler):
         return round(statistics.median(found), 1) if found else 0.0
 
 
-class FolderWatch(Sampler):
-    """Counts all bytes ever written to a folder, which may not exist yet.
-
-    A file counts with its largest size, even after its deletion; Spark keeps the files of a hundred
-    batches before it deletes any. Names that begin with a dot do not count: they are Hadoop's
-    checksums of local files, and unfinished files.
-    """
-
-    every_s: ClassVar[float] = 2.0
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self.folder = folder
-        self.samples: list[tuple[float, int]] = []
-        self._sizes: dict[str, int] = {}
-
-    def __exit__(self, *_: object) -> None:
-        super().__exit__()
-        self.look()
-
-    def look(self) -> None:
-        """Take a sample now."""
-        for file in self.folder.rglob("[!.]*"):
-            try:
-                size = file.stat().st_size if file.is_file() else 0
-            except OSError:
-                continue  # the file is already deleted
-            path = str(file)
-            self._sizes[path] = max(size, self._sizes.get(path, 0))
-        self.samples.append((time.time() * 1_000, sum(self._sizes.values())))
-
-    def bytes_between(self, from_ms: float, to_ms: float) -> int:
-        """Return how many bytes were written in a span of time, by the samples around it."""
-        return self._until(to_ms) - self._until(from_ms)
-
-    def _until(self, time_ms: float) -> int:
-        at = bisect_right(self.samples, time_ms, key=lambda sample: sample[0])
-        return self.samples[at - 1][1] if at else 0
-
-
 class Process(NamedTuple):
     """One process at one moment; pid and start together identify it."""
 
@@ -149,12 +109,7 @@ class CpuSample(NamedTuple):
 
 
 class ProcessWatch(Sampler):
-    """Samples processor time and memory of a tree of processes, by kind.
-
-    Args:
-        roots: processes to watch with their descendants.
-        others: further processes to watch, by kind, without their descendants.
-    """
+    """Samples processor time and memory of a tree of processes, by kind."""
 
     def __init__(self, roots: Sequence[int], others: Mapping[str, int] | None = None) -> None:
         super().__init__()

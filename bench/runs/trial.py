@@ -26,23 +26,14 @@ TICK_INTERVAL_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class BenchSetting:
-    """The settings and folders that all runs share.
-
-    Args:
-        settings: settings of every run, except checkpoint and topic prefix.
-        folder: folder for all files.
-        seed: seed of the workload.
-        body_bytes: size of a message.
-        broker_pid: process id of the embedded broker, None for a foreign one.
-        small: whether this is a smoke run.
-    """
+    """The settings and folders that all runs share."""
 
     settings: Settings
     folder: Path
     seed: int
     body_bytes: int
-    broker_pid: int | None = None
-    small: bool = False
+    broker_pid: int | None = None  # of the embedded broker
+    small: bool = False  # a smoke run
 
     @property
     def connection(self) -> dict[str, str]:
@@ -50,12 +41,7 @@ class BenchSetting:
         return self.settings.connection()
 
     def trial(self, name: str, **changes: Any) -> Trial:
-        """Return a trial with its own topics and checkpoint.
-
-        Args:
-            name: name for folder, topics and application; no other trial has it.
-            changes: changed settings by name.
-        """
+        """Return a trial with its own topics and checkpoint."""
         folder = self.folder / name
         folder.mkdir(parents=True)
         prefix = f"{self.settings.topic_prefix}{name}-"
@@ -71,20 +57,12 @@ class BenchSetting:
 
 @dataclass(slots=True)
 class Trial:
-    """Topics and a checkpoint for one run, or for several consecutive runs.
-
-    Args:
-        stage: the setting that all trials share.
-        settings: the trial's settings.
-        folder: folder for checkpoint, logs and configuration.
-        next_offset: offset of the next half, by half partition.
-        accounts: how many accounts sign the records; 0 for no access control.
-    """
+    """Topics and a checkpoint for one run, or for several consecutive runs."""
 
     stage: BenchSetting
     settings: Settings
     folder: Path
-    next_offset: dict[int, int] = field(default_factory=dict)
+    next_offset: dict[int, int] = field(default_factory=dict)  # by half partition
     accounts: int = 0
 
     @property

@@ -24,23 +24,14 @@ POOL_BYTES: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Transactions whose every byte follows from the seed and the half's position.
-
-    Args:
-        seed: chooses bodies, and which transactions are rolled back.
-        body_bytes: size of a message; the bytes are random, so compression does not shrink them.
-        real_topic: topic for committed messages.
-        due_at_s: time of the check requests, seconds since 1970; None: as the settings say.
-        has_rollbacks: whether some transactions are rolled back; else all are committed.
-        accounts: how many accounts sign the records by turns; 0 for no signatures.
-    """
+    """Transactions whose every byte follows from the seed and the half's position."""
 
     seed: int
     body_bytes: int
     real_topic: str
-    due_at_s: float | None = None
+    due_at_s: float | None = None  # time of the check requests; None: as the settings say
     has_rollbacks: bool = True
-    accounts: int = 0
+    accounts: int = 0  # sign the records by turns; 0 for no signatures
 
     def transaction_id(self, partition: int, offset: int) -> str:
         """Return a transaction id: 32 characters, like the client's."""

@@ -20,7 +20,7 @@ from bench.result import Run
 
 def run(kind: str, number: int, per_s: float, idle_ms: float, mib: float = 0.0) -> Run:
     rss = {"jvm": 9_999.0, "python_worker": mib, "sink": mib - 1}
-    return Run(kind, number, per_s, 0, {}, rss, 0, 0, [], {EMPTY_BATCH_MS: idle_ms})
+    return Run(kind, number, per_s, 0, {}, rss, 0, [], {EMPTY_BATCH_MS: idle_ms})
 
 
 RUNS = [

@@ -30,7 +30,7 @@ class Ticked(MonitoredProcess):
     def prepare(self) -> Launch:
         command = [sys.executable, "-c", "import time; time.sleep(60)"]
         log = self.folder / "errors.log"
-        return Launch("ticked", command, log, dict(os.environ), self.folder)
+        return Launch("ticked", command, log, dict(os.environ))
 
     def batches(self) -> list[MeasuredBatch]:
         ran_ms = time.time() * 1_000 - self.launched_ms

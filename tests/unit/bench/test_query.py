@@ -47,7 +47,6 @@ def test_a_query_is_started_with_the_trial_s_settings_and_its_own_event_log(tria
     assert str(config) in launch.command
     assert list(launch.command)[-2:] == ["--seed", "7"]
     assert launch.broker_pid == 123
-    assert launch.written == Path(trial.settings.checkpoint)
 
 
 def test_settings_in_the_environment_do_not_reach_the_query(
@@ -96,7 +95,7 @@ class Script(MonitoredProcess):
     def prepare(self) -> Launch:
         command = [sys.executable, "-c", self.text]
         log = self.folder / "errors.log"
-        return Launch("script", command, log, dict(os.environ), self.folder / "written")
+        return Launch("script", command, log, dict(os.environ))
 
     def batches(self) -> list[MeasuredBatch]:
         return [MeasuredBatch(number, 0, 10, rows=4) for number in range(len(self.notices))]
