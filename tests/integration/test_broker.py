@@ -111,7 +111,15 @@ def test_everything_listens_on_one_loopback_address_alone(broker: EmbeddedBroker
             socket.create_connection(("127.0.0.2", port), timeout=2).close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        # The watcher that SIGKILL shows acts whatever ends its parent.
+        pytest.param(signal.SIGTERM, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGINT, marks=pytest.mark.nightly),
+    ],
+)
 def test_broker_ends_with_its_parent_however_that_ends(tmp_path: Path, number: int) -> None:
     program = (
         "import signal, sys, time; from checkback.deploy import broker as brokers\n"
