@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from checkback.commands.errors import not_found
 from checkback.commands.options import (
     Decorator,
     DurationType,
@@ -29,11 +27,8 @@ from checkback.commands.output import (
 from checkback.commands.settings import settings_options
 from checkback.operations.discarded import REASONS, DiscardedHalf
 from checkback.operations.record_filter import RecordFilter
-from checkback.operations.resuming import (
-    Resumed,
-    chosen_halves,
-    resume_chosen,
-)
+from checkback.operations.resuming import Resumption, chosen_halves
+from checkback.operations.resuming import resume as resume_chosen
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.printable import printable
@@ -84,9 +79,9 @@ def show(settings: Settings, output: CommandOutput, name: str) -> None:
     ID is partition:offset of the record on the discarded topic, or the transaction id.
     """
     with open_scanner(settings) as scanner:
-        found = chosen_halves(scanner, settings.topics, RecordFilter(name=name))
-    if not found:
-        raise not_found(settings.topics.discarded, name, "discarded")
+        wanted = RecordFilter(name=name)
+        found = chosen_halves(scanner, settings.topics, wanted)
+    wanted.require_found(settings.topics.discarded, "discarded", found)
     output.show(
         {"discarded": [_whole(one) for one in found]},
         "\n\n".join(_whole_text(one) for one in found),
@@ -108,7 +103,7 @@ def resume(
     settings: Settings,
     output: CommandOutput,
     wanted: RecordFilter,
-    name: str,
+    name: str,  # noqa: ARG001 - part of the filter
     everything: bool,
     why: str,
     operator: str,
@@ -123,42 +118,28 @@ def resume(
     """
     facts = operator_facts(wanted, operator, why, everything=everything)
     with open_scanner(settings) as scanner:
-        if is_certain:
-            before, resumed = resume_chosen(scanner, settings, wanted, facts)
-        else:
-            before, resumed = chosen_halves(scanner, settings.topics, wanted), []
-    if name and not before:
-        raise not_found(settings.topics.discarded, name, "discarded")
-    _tell(output, before, resumed, is_certain=is_certain)
+        done = resume_chosen(scanner, settings, wanted, facts, is_certain=is_certain)
+    _tell(output, done, is_certain=is_certain)
 
 
-def _tell(
-    output: CommandOutput,
-    before: Sequence[DiscardedHalf],
-    resumed: Sequence[Resumed],
-    *,
-    is_certain: bool,
-) -> None:
-    already = [one for one in before if one.resumed_to]
-    planned = [one for one in before if not one.resumed_to]
-    to = {one.half.record.at: str(one.to) for one in resumed}
-    rows = [{**one.as_data(), "resumed_to": to.get(one.record.at, "")} for one in planned]
-    lines = [_line(one, to.get(one.record.at)) for one in planned]
-    lines += [f"{_name(one)}: already resumed to {one.resumed_to}" for one in already]
-    if not is_certain and planned:
+def _tell(output: CommandOutput, done: Resumption, *, is_certain: bool) -> None:
+    rows = [{**one.half.as_data(), "resumed_to": one.to} for one in done.resumed]
+    lines = [_line(one.half, one.to) for one in done.resumed]
+    lines += [f"{_name(one)}: already resumed to {one.resumed_to}" for one in done.already]
+    if not is_certain and done.resumed:
         lines.append("Run again with --yes to do it.")
     output.show(
         {
             "dry_run": not is_certain,
             "resumed": rows if is_certain else [],
             "would_resume": [] if is_certain else rows,
-            "already_resumed": [one.as_data() for one in already],
+            "already_resumed": [one.as_data() for one in done.already],
         },
         terminal_text("\n".join(lines) or "No discarded message matches."),
     )
 
 
-def _line(half: DiscardedHalf, to: str | None) -> str:
+def _line(half: DiscardedHalf, to: str) -> str:
     return f"{_name(half)}: {f'resumed to {to}' if to else 'would be resumed'}"
 
 

@@ -20,7 +20,6 @@ from checkback.protocol.errors import (
     BrokerError,
     CheckbackError,
     ConfigurationError,
-    NotFoundError,
     OperationalError,
     PrerequisiteError,
 )
@@ -77,21 +76,6 @@ def error_document(error: CheckbackError, *, kind: str = "", exit_code: int | No
         "exit_code": error.exit_code if exit_code is None else exit_code,
     }
     return json.dumps({"error": document}, default=str)
-
-
-def not_found(topic: str, name: str, noun: str) -> NotFoundError:
-    """Return the error that a topic has no such record.
-
-    Args:
-        topic: the topic.
-        name: what the user asked for.
-        noun: the command that lists the topic's records.
-    """
-    return NotFoundError(
-        f"{topic} has no record {name}.",
-        remedy=f"Run `checkback {noun} list` to see the records.",
-        name=name,
-    )
 
 
 def explained(error: BaseException) -> CheckbackError | None:

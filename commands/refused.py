@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from checkback.commands.errors import EXIT_FOUND, not_found
+from checkback.commands.errors import EXIT_FOUND
 from checkback.commands.options import (
     Decorator,
     DurationType,
@@ -31,12 +30,8 @@ from checkback.commands.output import (
 from checkback.commands.settings import settings_options
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
-from checkback.operations.resending import (
-    Resent,
-    chosen_records,
-    open_resender,
-    resend_records,
-)
+from checkback.operations.resending import Resending, chosen_records
+from checkback.operations.resending import resend as resend_chosen
 from checkback.operations.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.printable import printable
@@ -94,9 +89,9 @@ def show(settings: Settings, output: CommandOutput, name: str) -> None:
     ID is partition:offset of the record on the refused topic, or the transaction id.
     """
     with open_scanner(settings) as scanner:
-        found = chosen_records(scanner, settings, RecordFilter(name=name))
-    if not found:
-        raise not_found(settings.topics.refused, name, "refused")
+        wanted = RecordFilter(name=name)
+        found = chosen_records(scanner, settings, wanted)
+    wanted.require_found(settings.topics.refused, "refused", found)
     output.show(
         {"refused": [_whole(one, settings) for one in found]},
         "\n\n".join(_whole_text(one) for one in found),
@@ -117,7 +112,7 @@ def resend(
     settings: Settings,
     output: CommandOutput,
     wanted: RecordFilter,
-    name: str,
+    name: str,  # noqa: ARG001 - part of the filter
     everything: bool,
     force: bool,
     why: str,
@@ -133,54 +128,34 @@ def resend(
     secret_key must be those of an admin account.
     """
     facts = operator_facts(wanted, operator, why, everything=everything)
-    # Before reading the records: this ends what another operator has begun to send.
-    sender = open_resender(settings, is_certain=is_certain)
     with open_scanner(settings) as scanner:
-        found = chosen_records(scanner, settings, wanted)
-        if name and not found:
-            raise not_found(settings.topics.refused, name, "refused")
-        already = [one for one in found if one.resent_to and not force]
-        left = [one for one in found if force or not one.resent_to]
-        done = resend_records(scanner, settings, left, facts, sender)
-    # Who chooses by a filter means what has a final; a refused op never does.
-    half_topic, is_named = settings.topics.half, bool(name)
-    stuck = [
-        one for one in done if one.obstacle and (is_named or not one.refused.obstacle(half_topic))
-    ]
-    _tell(output, settings, done, already, stuck, is_certain=is_certain)
-    return EXIT_FOUND if stuck else 0
+        done = resend_chosen(
+            scanner, settings, wanted, facts, is_certain=is_certain, is_forced=force
+        )
+    _tell(output, settings, done, is_certain=is_certain)
+    return EXIT_FOUND if done.stuck else 0
 
 
-def _tell(
-    output: CommandOutput,
-    settings: Settings,
-    done: Sequence[Resent],
-    already: Sequence[RefusedRecord],
-    stuck: Sequence[Resent],
-    *,
-    is_certain: bool,
-) -> None:
-    sent = [one for one in done if not one.obstacle]
-    rows = [{**_row(one.refused, settings), "resent_to": one.to} for one in sent]
-    skipped = len(done) - len(sent) - len(stuck)
+def _tell(output: CommandOutput, settings: Settings, done: Resending, *, is_certain: bool) -> None:
+    rows = [{**_row(one.refused, settings), "resent_to": one.to} for one in done.resent]
     verb = "resent to {}" if is_certain else "would be resent"
-    lines = [f"{name_of(one.refused)}: {verb.format(one.to)}" for one in sent]
-    lines += [f"{name_of(one)}: already resent to {one.resent_to}" for one in already]
-    lines += [f"{name_of(one.refused)}: can't be resent: {one.obstacle}" for one in stuck]
-    if skipped:
-        lines.append(f"{skipped:,} skipped: there is no final message of them to send.")
-    if sent and not is_certain:
+    lines = [f"{name_of(one.refused)}: {verb.format(one.to)}" for one in done.resent]
+    lines += [f"{name_of(one)}: already resent to {one.resent_to}" for one in done.already]
+    lines += [f"{name_of(one.refused)}: can't be resent: {one.obstacle}" for one in done.stuck]
+    if done.skipped:
+        lines.append(f"{done.skipped:,} skipped: there is no final message of them to send.")
+    if done.resent and not is_certain:
         lines.append("Run again with --yes to do it.")
     output.show(
         {
             "dry_run": not is_certain,
             "resent": rows if is_certain else [],
             "would_resend": [] if is_certain else rows,
-            "already_resent": [_row(one, settings) for one in already],
+            "already_resent": [_row(one, settings) for one in done.already],
             "cannot_resend": [
-                {**_row(one.refused, settings), "obstacle": one.obstacle} for one in stuck
+                {**_row(one.refused, settings), "obstacle": one.obstacle} for one in done.stuck
             ],
-            "skipped": skipped,
+            "skipped": done.skipped,
         },
         terminal_text("\n".join(lines) or "No refused record matches."),
     )

@@ -18,8 +18,8 @@ from checkback.commands.output import (
 )
 from checkback.commands.settings import settings_options
 from checkback.operations.history import HistoryEvent, TransactionHistory
+from checkback.operations.operator_account import operator_signer
 from checkback.operations.resolving import Aftermath, Resolver, manual_op, pending_one
-from checkback.operations.signing import operator_signer
 from checkback.operations.timestamps import now_ms, time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError

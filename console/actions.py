@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Final, Protocol
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.history import TransactionHistory
+from checkback.operations.operator_account import operator_signer
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
-from checkback.operations.resending import Resent, chosen_records, open_resender, resend_records
+from checkback.operations.resending import Resent, resend
 from checkback.operations.resolving import STATES, Resolver, manual_op, pending_one
-from checkback.operations.resuming import chosen_halves, resume_chosen
-from checkback.operations.signing import operator_signer
+from checkback.operations.resuming import Resumed, resume
 from checkback.operations.transactions import open_finder
-from checkback.protocol.errors import NotFoundError, UsageError
+from checkback.protocol.errors import UsageError
 from checkback.protocol.records import OperatorFacts
 
 VERDICT_WAIT_S: Final = 15.0
@@ -162,28 +162,28 @@ class Resume:
 
     def preview(self, wish: Wish) -> Preview:
         """Return which record would be resumed."""
-        at = _position(wish.target)
-        with self.facts.scanner() as scanner:
-            found = chosen_halves(scanner, self.facts.settings.topics, RecordFilter(name=str(at)))
-        half = _not_resumed(found, wish.target)
         return Preview(
             "Writes the message as a new half whose check requests count from zero. The discarded"
             " record stays, and a note beside it names the new half.",
-            _discarded_facts(half),
+            _discarded_facts(self._resumed(wish, is_certain=False).half),
         )
 
     def perform(self, wish: Wish) -> Deed:
         """Write the new half and the note."""
-        wanted = RecordFilter(name=str(_position(wish.target)))
-        told = OperatorFacts(wish.operator, wish.reason, self.facts.now_ms())
-        with self.facts.scanner() as scanner:
-            before, resumed = resume_chosen(scanner, self.facts.settings, wanted, told)
-        if not resumed:
-            _not_resumed(before, wish.target)
-        [one] = resumed
+        one = self._resumed(wish, is_certain=True)
         says = f"Resumed: the new half is {one.to}."
         return Deed(is_as_wished=True, says=says, facts=_discarded_facts(one.half),
-                    transaction=str(one.to))  # fmt: skip
+                    transaction=one.to)  # fmt: skip
+
+    def _resumed(self, wish: Wish, *, is_certain: bool) -> Resumed:
+        wanted, told = _chosen(wish, self.facts)
+        with self.facts.scanner() as scanner:
+            done = resume(scanner, self.facts.settings, wanted, told, is_certain=is_certain)
+        if done.already:
+            to = done.already[0].resumed_to
+            raise UsageError(f"It was resumed already: the new half is {to}.")
+        [one] = done.resumed
+        return one
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,16 +221,17 @@ class Resend:
         )
 
     def _resent(self, wish: Wish, *, is_certain: bool) -> Resent:
-        settings, at = self.facts.settings, _position(wish.target)
-        told = OperatorFacts(wish.operator, wish.reason, self.facts.now_ms())
-        # Before reading the record: this ends what another operator has begun to send.
-        sender = open_resender(settings, is_certain=is_certain)
+        wanted, told = _chosen(wish, self.facts)
         with self.facts.scanner() as scanner:
-            found = chosen_records(scanner, settings, RecordFilter(name=str(at)))
-            record = _not_resent(found, wish.target)
-            [one] = resend_records(scanner, settings, [record], told, sender)
-        if one.obstacle:
-            raise UsageError(f"It can't be sent: {one.obstacle}.", remedy="Mend that first.")
+            done = resend(scanner, self.facts.settings, wanted, told, is_certain=is_certain)
+        if done.already:
+            to = done.already[0].resent_to
+            raise UsageError(f"It was sent already: the final message is {to}.")
+        if done.stuck:
+            raise UsageError(
+                f"It can't be sent: {done.stuck[0].obstacle}.", remedy="Mend that first."
+            )
+        [one] = done.resent
         return one
 
 
@@ -277,27 +278,12 @@ def _pending(found: Sequence[TransactionHistory]) -> TransactionHistory:
     return history
 
 
-def _position(target: str) -> Position:
-    at = Position.parse(target)
+def _chosen(wish: Wish, facts: KafkaFacts) -> tuple[RecordFilter, OperatorFacts]:
+    at = Position.parse(wish.target)
     if at is None:
-        raise UsageError(f"{target!r} is not a position.", remedy="Write partition:offset.")
-    return at
-
-
-def _not_resumed(found: Sequence[DiscardedHalf], name: str) -> DiscardedHalf:
-    if not found:
-        raise NotFoundError(f"No discarded record {name} was found.", remedy="Look at the list.")
-    if found[0].resumed_to:
-        raise UsageError(f"It was resumed already: the new half is {found[0].resumed_to}.")
-    return found[0]
-
-
-def _not_resent(found: Sequence[RefusedRecord], name: str) -> RefusedRecord:
-    if not found:
-        raise NotFoundError(f"No refused record {name} was found.", remedy="Look at the list.")
-    if found[0].resent_to:
-        raise UsageError(f"It was sent already: the final message is {found[0].resent_to}.")
-    return found[0]
+        raise UsageError(f"{wish.target!r} is not a position.", remedy="Write partition:offset.")
+    told = OperatorFacts(wish.operator, wish.reason, facts.now_ms())
+    return RecordFilter(name=str(at)), told
 
 
 def _transaction_facts(history: TransactionHistory) -> Facts:

@@ -1,15 +1,17 @@
-"""Chooses among the records that a topic keeps for operators: discarded halves, refused records."""
+"""Chooses among parked records: discarded halves, refused records."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord
+from checkback.protocol.errors import NotFoundError
 
 
-class KeptRecord(Protocol):
+class ParkedRecord(Protocol):
     """What a filter asks of a record."""
 
     @property
@@ -64,16 +66,36 @@ class RecordFilter:
         """Whether the filter chooses every record."""
         return self == RecordFilter()
 
-    def takes(self, kept: KeptRecord) -> bool:
+    def require_found(self, topic: str, noun: str, found: Sequence[ParkedRecord]) -> None:
+        """Refuse a name that no record has.
+
+        Args:
+            topic: the topic.
+            noun: the command that lists its records.
+            found: the records that the filter chose.
+
+        Raises:
+            NotFoundError: the filter names a record, and none was found.
+        """
+        if self.name and not found:
+            raise NotFoundError(
+                f"{topic} has no record {self.name}.",
+                remedy=f"Run `checkback {noun} list` to see the records.",
+                name=self.name,
+            )
+
+    def takes(self, parked: ParkedRecord) -> bool:
         """Return whether the filter chooses the record."""
         at = Position.parse(self.name)
-        if self.name and (kept.transaction_id != self.name if at is None else kept.record.at != at):
+        if at is not None and parked.record.at != at:
             return False
-        time_ms = kept.record.time_ms
+        if at is None and self.name not in ("", parked.transaction_id):
+            return False
+        time_ms = parked.record.time_ms
         return (
-            self.group in ("", kept.group)
-            and self.topic in ("", kept.real_topic)
-            and self.reason in ("", kept.reason)
+            self.group in ("", parked.group)
+            and self.topic in ("", parked.real_topic)
+            and self.reason in ("", parked.reason)
             and (self.until_ms is None or time_ms <= self.until_ms)
             and (self.from_ms is None or time_ms >= self.from_ms)
         )

@@ -1,21 +1,24 @@
 """Sends the finals of committed halves that were refused because of their real topic.
 
-The sink's own function makes the final. Final and note on the refused topic are one Kafka
-transaction, so that a second operator sees what the first one sent.
+The sink's own function makes the final.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from checkback.operations.admin_account import require_admin
-from checkback.operations.operator_producer import TIMEOUT_S, abort, explained, open_producer
+from checkback.operations.noted_transaction import (
+    RECORDS_PER_TRANSACTION,
+    NotedTransaction,
+    Successor,
+    Written,
+)
+from checkback.operations.operator_account import require_admin
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord, refused_records
@@ -25,16 +28,13 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckbackError
 from checkback.protocol.properties import Headers, text_value
 from checkback.protocol.record_size import record_bytes_max
-from checkback.protocol.records import OperatorFacts, action_headers, note_headers
+from checkback.protocol.records import OperatorFacts, action_headers
 from checkback.protocol.topics import HEADER_ROOM_BYTES
-from checkback.sinks.kafka.errors import FENCED_CODES, PURGED_CODES, cause_of
 from checkback.sinks.kafka.lookup import RecordReader, RecordSource
 from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.routing import Refusal, Router, as_target
-from checkback.sinks.kafka.sink_record import SinkRecord, sent_headers
+from checkback.sinks.kafka.sink_record import SinkRecord
 from checkback.sinks.kafka.source_record import SourceRecord
-
-FINALS_PER_TRANSACTION: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,23 @@ class Resent:
     refused: RefusedRecord
     to: str = ""
     obstacle: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resending:
+    """What was sent, or would be.
+
+    Args:
+        resent: the records that have a final.
+        already: those that had been sent again before.
+        stuck: those that can't be sent, each with its obstacle.
+        skipped: how many others the filter chose that never have a final.
+    """
+
+    resent: tuple[Resent, ...]
+    already: tuple[RefusedRecord, ...]
+    stuck: tuple[Resent, ...]
+    skipped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,134 +174,6 @@ class FinalPlanner:
         return f"{final.topic} takes {known.record_batch_bytes_max} bytes, this may need {size}"
 
 
-class Resender:
-    """Sends finals. Creating a Resender aborts what another operator has begun to send.
-
-    Args:
-        settings: topic names, sizes and the deployment's name.
-        connection: librdkafka's settings for the connection.
-
-    Raises:
-        BrokerError: the brokers do not answer, or do not allow this.
-    """
-
-    def __init__(self, settings: Settings, connection: dict[str, Any]) -> None:
-        self._topic = settings.topics.refused
-        self._open: Callable[[], Producer] = lambda: open_producer(settings, connection, "resend")
-        self._producer = self._open()
-
-    def resend(self, planned: Sequence[PlannedFinal], facts: OperatorFacts) -> list[Resent]:
-        """Write a final and a note for each record that can be sent.
-
-        When the broker rejects one of several, each is tried by itself.
-
-        Args:
-            planned: at most FINALS_PER_TRANSACTION.
-            facts: who, why and when.
-
-        Raises:
-            FencedError: another operator sends at the same time.
-            BrokerError: Kafka did not confirm in time. The next Resender ends the transaction, and
-                then the notes show whether it was committed.
-        """
-        sendable = [one for one in planned if one.final is not None and not one.obstacle]
-        left = [Resent(one.refused, obstacle=one.obstacle) for one in planned if one.obstacle]
-        rejections = self._try(sendable, facts)
-        if isinstance(rejections, list):
-            return rejections + left
-        if len(sendable) == 1:
-            return [Resent(sendable[0].refused, obstacle=rejections), *left]
-        return [sent for one in sendable for sent in self.resend([one], facts)] + left
-
-    def _try(self, planned: Sequence[PlannedFinal], facts: OperatorFacts) -> list[Resent] | str:
-        """Write all of these, or none; then return what the broker said of one that it rejected."""
-        if not planned:
-            return []
-        rejections: list[str] = []
-        try:
-            self._producer.begin_transaction()
-            sent = self._write(planned, facts, rejections)
-            if not rejections:
-                self._producer.commit_transaction(TIMEOUT_S)
-                return sent
-        except KafkaException as error:
-            if not rejections:
-                abort(self._producer)
-                raise explained(error, "resend") from error
-        # A producer that was rejected can't be used again: the next one ends its transaction.
-        self._producer.purge()
-        self._producer = self._open()
-        return rejections[0]
-
-    def _write(
-        self, planned: Sequence[PlannedFinal], facts: OperatorFacts, rejections: list[str]
-    ) -> list[Resent]:
-        stored: dict[int, str] = {}
-        for number, one in enumerate(planned):
-            if one.final is not None:
-                self._produce(one.final, number, stored, rejections)
-        self._producer.flush(TIMEOUT_S)
-        if rejections:
-            return []
-        if len(stored) < len(planned):
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "not all finals were stored"))
-        sent = [Resent(one.refused, stored[number]) for number, one in enumerate(planned)]
-        for written in sent:
-            self._produce_note(written, facts)
-        return sent
-
-    def _produce(
-        self, final: SinkRecord, number: int, stored: dict[int, str], rejections: list[str]
-    ) -> None:
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is None:
-                stored[number] = f"{message.topic()}:{message.partition()}:{message.offset()}"
-            elif error.code() not in PURGED_CODES | FENCED_CODES:
-                rejections.append(f"{final.topic}: {error.str()}")
-
-        try:
-            self._producer.produce(
-                final.topic, final.value, final.key, final.partition,
-                headers=sent_headers(final.headers), timestamp=final.timestamp_ms,
-                on_delivery=delivered,
-            )  # fmt: skip
-        except KafkaException as error:
-            if cause_of(error).code() in FENCED_CODES:
-                raise
-            rejections.append(f"{final.topic}: {cause_of(error).str()}")
-        except (ValueError, TypeError, OverflowError) as error:
-            rejections.append(f"{final.topic}: {error}")
-
-    def _produce_note(self, resent: Resent, facts: OperatorFacts) -> None:
-        refused = resent.refused
-        source = str(refused.record.at)
-        headers = note_headers(refused.told.original, names.RESEND, source, resent.to, facts)
-        self._producer.produce(
-            self._topic, None, refused.record.key, refused.record.at.partition,
-            headers=sent_headers(headers),
-        )  # fmt: skip
-
-
-def open_resender(settings: Settings, *, is_certain: bool) -> Resender | None:
-    """Return what sends finals; None for a command that only shows what it would send.
-
-    Both take an admin account where access is controlled: the pipeline verifies the records that
-    other commands write, but never sees these finals.
-
-    Args:
-        settings: the account, the rules, topic names, sizes and the deployment's name.
-        is_certain: whether finals are to be sent.
-
-    Raises:
-        ConfigurationError: access control is on, and no admin account is set.
-        BrokerError: the brokers do not answer, or do not allow this.
-    """
-    require_admin(settings)
-    if not is_certain:
-        return None
-    return Resender(settings, settings.connection())
-
-
 def chosen_records(
     scanner: TopicScanner, settings: Settings, wanted: RecordFilter
 ) -> list[RefusedRecord]:
@@ -297,42 +186,86 @@ def chosen_records(
     return [one for one in found if wanted.takes(one)]
 
 
-def resend_records(
+def resend(
     scanner: TopicScanner,
     settings: Settings,
-    records: Sequence[RefusedRecord],
+    wanted: RecordFilter,
     facts: OperatorFacts,
-    sender: Resender | None,
-) -> list[Resent]:
-    """Send what can be sent.
+    *,
+    is_certain: bool,
+    is_forced: bool = False,
+) -> Resending:
+    """Send the refused finals that a filter chooses and that were not sent again yet.
+
+    It takes an admin account where access is controlled, also only to say what would be sent: the
+    pipeline verifies the records that other commands write, but never sees these finals.
 
     Args:
         scanner: reads topics.
-        settings: brokers, topic names and sizes.
-        records: the refused records.
+        settings: brokers, topic names, sizes, the account and the rules.
+        wanted: chooses the records.
         facts: who, why and when.
-        sender: sends them; None only says what would be sent.
+        is_certain: False only says what would be sent.
+        is_forced: whether finals that were sent again are sent once more.
 
     Raises:
+        NotFoundError: the filter names a record that is not there.
+        ConfigurationError: access control is on, and no admin account is set.
         FencedError: another operator sends at the same time.
         BrokerError: Kafka refused, or did not confirm in time.
     """
-    connection = settings.connection()
+    require_admin(settings)
+    # Before reading the records: this ends what another operator has begun to send.
+    transaction = NotedTransaction(settings, names.RESEND, "resend") if is_certain else None
+    found = chosen_records(scanner, settings, wanted)
+    wanted.require_found(settings.topics.refused, "refused", found)
+    already = [record for record in found if record.resent_to and not is_forced]
+    left = [record for record in found if is_forced or not record.resent_to]
     half_topic = settings.topics.half
     ends = {one.partition: one.offset for one in scanner.ends([half_topic])}
+    connection = settings.connection()
     halves = RecordReader(connection, half_topic)
     done: list[Resent] = []
     try:
         planner = FinalPlanner(settings, connection, halves, ends, facts)
-        for first in range(0, len(records), FINALS_PER_TRANSACTION):
-            planned = [planner.plan(one) for one in records[first : first + FINALS_PER_TRANSACTION]]
-            if sender is None:
-                done += [Resent(one.refused, obstacle=one.obstacle) for one in planned]
-            else:
-                done += sender.resend(planned, facts)
+        for first in range(0, len(left), RECORDS_PER_TRANSACTION):
+            some = left[first : first + RECORDS_PER_TRANSACTION]
+            done += _send([planner.plan(record) for record in some], transaction, facts)
     finally:
         halves.close()
-    return done
+    # Who chooses by a filter means what has a final; a refused op never does.
+    has_final = [one for one in done if wanted.name or not one.refused.obstacle(half_topic)]
+    return Resending(
+        tuple(one for one in done if not one.obstacle),
+        tuple(already),
+        tuple(one for one in has_final if one.obstacle),
+        len(done) - len(has_final),
+    )
+
+
+def _send(
+    planned: Sequence[PlannedFinal], transaction: NotedTransaction | None, facts: OperatorFacts
+) -> list[Resent]:
+    done = [Resent(one.refused, obstacle=one.obstacle) for one in planned]
+    if transaction is None:
+        return done
+    finals = {
+        one.refused.record.at: Successor(one.refused.record, one.refused.told.original, one.final)
+        for one in planned
+        if one.final is not None and not one.obstacle
+    }
+    written = {
+        one.successor.parked.at: one for one in transaction.write(list(finals.values()), facts)
+    }
+    return [
+        one if (sent := written.get(one.refused.record.at)) is None else _resent(one.refused, sent)
+        for one in done
+    ]
+
+
+def _resent(refused: RefusedRecord, sent: Written) -> Resent:
+    rejected = f"{sent.successor.record.topic}: {sent.rejection}" if sent.rejection else ""
+    return Resent(refused, sent.to, rejected)
 
 
 def _is_same(half: SourceRecord, refused: RefusedRecord) -> bool:

@@ -19,6 +19,7 @@ from checkback.operations.checkpoint.verification import Problem, Verification
 from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.positions import Position
 from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
+from checkback.operations.resuming import Resumed, Resumption
 from checkback.protocol.errors import CheckbackError
 from checkback.security.decision import AccessDecision, DecisionStep, StepOutcome
 
@@ -200,7 +201,8 @@ def test_what_would_be_resumed_fits_the_terminal(
     )
     given_up = DiscardedHalf(discarded_record(of, at=Position(0, 4)))
 
-    discarded._tell(CommandOutput(False), [given_up], [], is_certain=False)
+    planned = Resumption((Resumed(given_up),), ())
+    discarded._tell(CommandOutput(False), planned, is_certain=False)
 
     assert capsys.readouterr().out.splitlines() == [
         "0:4 (payments-service-0000000000000042, group payments-of-a-long-name): would be",

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError
 from tests.unit.operations.records import NAMES, discarded, half, record
 
-from checkback.operations import resuming
+from checkback.operations import noted_transaction
 from checkback.operations.discarded import DiscardedHalf, discarded_halves
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
-from checkback.operations.resuming import Resumer, chosen_halves, resume_chosen
+from checkback.operations.resuming import chosen_halves, resume
 from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties, records
 from checkback.protocol.configuration import Settings
@@ -109,13 +109,16 @@ def test_whose_new_half_was_not_taken_was_not_resumed(
 
 def test_what_a_wrong_clock_signs_is_not_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     kafka = TransactionOf(stored_at_ms=time.time() * 1_000 + 400_000)
-    monkeypatch.setattr(resuming, "open_producer", lambda *_: kafka)
+    monkeypatch.setattr(noted_transaction, "open_producer", lambda *_: kafka)
     secret = "secret-of-operators"  # noqa: S105 - of nobody
-    settings = Settings(bootstrap_servers="b:1", access_key="operators", secret_key=secret)
-    resumer = Resumer(settings, {}, 4)
+    settings = Settings(
+        topic_prefix="t-", bootstrap_servers="b:1", access_key="operators", secret_key=secret
+    )
+    scanner: Any = Scanned(discarded=[given_up().record])
+    scanner.partitions = lambda _: [0, 1]
 
     with pytest.raises(PrerequisiteError, match="clock of this machine"):
-        resumer.resume([given_up()], FACTS)
+        resume(scanner, settings, RecordFilter(), FACTS, is_certain=True)
 
     assert kafka.steps == ["begin", "half", "abort"]
 
@@ -130,7 +133,7 @@ def test_one_half_that_the_brokers_reject_keeps_no_other_from_being_resumed(
         opened.append(Rejecting(b"large"))
         return opened[-1]
 
-    monkeypatch.setattr(resuming, "open_producer", reopened)
+    monkeypatch.setattr(noted_transaction, "open_producer", reopened)
     large = replace(discarded(half("b", at=Position(1, 8)), at=Position(0, 5)), value=b"large")
     kept = [
         discarded(half("a", at=Position(1, 7)), at=Position(0, 4)),
@@ -140,9 +143,10 @@ def test_one_half_that_the_brokers_reject_keeps_no_other_from_being_resumed(
     scanner: Any = Scanned(discarded=kept)
     scanner.partitions = lambda _: [0, 1]
 
+    settings = Settings(topic_prefix="t-", bootstrap_servers="b:1")
+
     with pytest.raises(BrokerError, match=r"1 .*0:5.*too large.* 2 others were resumed") as raised:
-        resume_chosen(scanner, Settings(topic_prefix="t-", bootstrap_servers="b:1"),
-                      RecordFilter(), FACTS)  # fmt: skip
+        resume(scanner, settings, RecordFilter(), FACTS, is_certain=True)
 
     assert raised.value.fields["rejected"] == ["0:5"]
     assert [one.committed for one in opened] == [0, 1, 1]

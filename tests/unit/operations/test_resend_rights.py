@@ -18,8 +18,8 @@ from checkback.commands.app import execute
 from checkback.console.actions import Resend, Wish
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.pending_view import PendingView
-from checkback.operations import resending
-from checkback.operations.admin_account import require_admin
+from checkback.operations import noted_transaction, resending
+from checkback.operations.operator_account import require_admin
 from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord
 from checkback.protocol.configuration import Settings
@@ -119,7 +119,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     def scanner(*_: Any) -> Iterator[Brokers]:
         yield found
 
-    monkeypatch.setattr(resending, "open_producer", found.open_producer)
+    monkeypatch.setattr(noted_transaction, "open_producer", found.open_producer)
     for name in ("TopicDirectory", "RecordReader"):
         monkeypatch.setattr(resending, name, lambda *_: found)
     monkeypatch.setattr(refused, "open_scanner", scanner)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.unit.operations.records import NAMES, half, record
 
-from checkback.operations.operator_producer import explained
+from checkback.operations.noted_transaction import explained
 from checkback.operations.positions import Position
 from checkback.operations.refused import RefusedRecord, refused_records
 from checkback.operations.resending import FinalPlanner

@@ -11,7 +11,7 @@ import pytest
 
 from checkback.client.options import ProducerOptions
 from checkback.deploy.settings import load_settings
-from checkback.operations.signing import operator_signer
+from checkback.operations.operator_account import operator_signer
 from checkback.protocol.configuration import MASK, Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.record_size import headers_bytes_max

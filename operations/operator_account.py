@@ -1,15 +1,18 @@
-"""Asks the rules of access whether an operator's account is an admin.
+"""An operator's account: signs the records of commands, and must be an admin.
 
-The pipeline asks that of every record that it reads. This is for what it never sees.
+It signs what the pipeline verifies. Of what the pipeline never sees, the rules of access are asked
+here whether the account is an admin.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from checkback.operations.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.security.decision import AccessRequest, Denial
+from checkback.security.record_signer import RecordSigner, algorithm_of
 from checkback.streaming.rule_source import present_rules
 
 _SAYS: Final = {
@@ -45,3 +48,23 @@ def require_admin(settings: Settings) -> None:
         " CHECKBACK_SECRET_KEY in the environment.",
         key="secret_key" if decision.denial is Denial.WRONG_SIGNATURE else "access_key",
     )
+
+
+def operator_signer(settings: Settings) -> RecordSigner | None:
+    """Return what signs an operator's records, None where access control is off.
+
+    Raises:
+        ConfigurationError: access control is on, and no account is set; or there is no such
+            signature_algorithm.
+    """
+    if settings.access_key:
+        algorithm = algorithm_of(settings.signature_algorithm)
+        return RecordSigner(settings.access_key, settings.secret_key, now_ms, algorithm=algorithm)
+    if settings.acl_file:
+        raise ConfigurationError(
+            "Access control is on: the pipeline refuses a record that no admin account signed.",
+            remedy="Set access_key and secret_key, best as CHECKBACK_ACCESS_KEY and "
+            "CHECKBACK_SECRET_KEY in the environment.",
+            key="access_key",
+        )
+    return None
