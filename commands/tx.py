@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,13 +17,12 @@ from checkback.commands.output import (
 )
 from checkback.commands.settings import settings_options
 from checkback.operations.history import HistoryEvent, TransactionHistory
-from checkback.operations.operator_account import operator_signer
-from checkback.operations.resolving import Aftermath, Resolver, manual_op, pending_one
+from checkback.operations.resolving import Aftermath, decide
 from checkback.operations.timestamps import now_ms, time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError
 from checkback.protocol.printable import printable
-from checkback.protocol.records import Op
+from checkback.protocol.records import Op, OperatorFacts
 
 newer_than_option = click.option(
     "--newer-than",
@@ -99,28 +97,18 @@ def resolve(
     if is_commit == is_rollback or not operator or not why.strip():
         raise UsageError(_what_is_missing(operator, has_verdict=is_commit != is_rollback))
     verdict = "commit" if is_commit else "rollback"
-    signer = operator_signer(settings)
+    facts = OperatorFacts(operator, why, now_ms())
     with open_finder(settings) as finder:
-        found = finder.find(transaction, stored_from_ms=_from_ms(newer_than))
-        op = aftermath = None
-        if (history := pending_one(found)) is not None:
-            op = manual_op(history, verdict, operator=operator, reason=why)
-            if is_certain:
-                resolver = Resolver(
-                    finder.scanner,
-                    settings.connection(),
-                    settings.topics,
-                    history.real_topic,
-                    signer,
-                )
-                deadline_s = time.monotonic() + wait_s
-                aftermath = resolver.resolve(op, lambda: time.monotonic() > deadline_s)
+        done = decide(
+            finder, settings, transaction, verdict, facts,
+            wait_s=wait_s if is_certain else None, stored_from_ms=_from_ms(newer_than),
+        )  # fmt: skip
     # Told after the search: on a terminal its progress bar stands where the text goes.
-    if op is None:
-        return _tell_settled(output, found, verdict)
-    if aftermath is None:
-        return _tell_plan(output, op, verdict)
-    return _tell_aftermath(output, op, verdict, aftermath)
+    if done.op is None:
+        return _tell_settled(output, done.found, verdict)
+    if done.outcome is None:
+        return _tell_plan(output, done.op, verdict)
+    return _tell_aftermath(output, done.op, verdict, done.outcome)
 
 
 def _from_ms(newer_than: int | None) -> int | None:

@@ -7,7 +7,6 @@ operator's name, with the reason, and never edits state. A further one is one mo
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
@@ -15,12 +14,11 @@ from typing import Any, ClassVar, Final, Protocol
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.operations.discarded import DiscardedHalf
 from checkback.operations.history import TransactionHistory
-from checkback.operations.operator_account import operator_signer
 from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
 from checkback.operations.resending import Resent, resend
-from checkback.operations.resolving import STATES, Resolver, manual_op, pending_one
+from checkback.operations.resolving import STATES, Decision, decide
 from checkback.operations.resuming import Resumed, resume
 from checkback.operations.transactions import open_finder
 from checkback.protocol.errors import UsageError
@@ -115,8 +113,7 @@ class Resolve:
 
     def preview(self, wish: Wish) -> Preview:
         """Return which op would be appended."""
-        with open_finder(self.facts.settings) as finder:
-            history = _pending(finder.find(wish.target))
+        history = self._decided(wish, None).found[0]
         become = (
             f"Its message is delivered to {history.real_topic}."
             if wish.choice == "commit"
@@ -127,23 +124,27 @@ class Resolve:
 
     def perform(self, wish: Wish) -> Deed:
         """Append the op and wait for the verdict."""
-        settings = self.facts.settings
-        connection = settings.connection()
-        signer = operator_signer(settings)
-        with open_finder(settings) as finder:
-            history = _pending(finder.find(wish.target))
-            op = manual_op(history, wish.choice, operator=wish.operator, reason=wish.reason)
-            resolver = Resolver(
-                finder.scanner, connection, settings.topics, history.real_topic, signer
-            )
-            until_s = time.monotonic() + self.wait_s
-            aftermath = resolver.resolve(op, lambda: time.monotonic() > until_s)
+        done = self._decided(wish, self.wait_s)
+        outcome, [history] = done.outcome, done.found
+        assert outcome is not None  # noqa: S101 - it was waited for
         return Deed(
-            aftermath.is_as_asked(wish.choice),
-            aftermath.as_text(),
-            [*_transaction_facts(history), ("Op", str(aftermath.op_at))],
+            outcome.is_as_asked(wish.choice),
+            outcome.as_text(),
+            [*_transaction_facts(history), ("Op", str(outcome.op_at))],
             str(history.half_at),
         )
+
+    def _decided(self, wish: Wish, wait_s: float | None) -> Decision:
+        settings = self.facts.settings
+        told = OperatorFacts(wish.operator, wish.reason, self.facts.now_ms())
+        with open_finder(settings) as finder:
+            done = decide(finder, settings, wish.target, wish.choice, told, wait_s=wait_s)
+        if done.op is None:
+            said = ", ".join(f"{one.half_at}: {one.verdict}" for one in done.found)
+            raise UsageError(
+                f"The transaction has its verdict already ({said}); nothing is appended."
+            )
+        return done
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,14 +269,6 @@ def checked_wish(action: OperatorAction, form: Mapping[str, str], operator: str)
 
 
 assert set(Resolve.choices) == set(STATES)  # noqa: S101 - one list of verdicts
-
-
-def _pending(found: Sequence[TransactionHistory]) -> TransactionHistory:
-    history = pending_one(found)
-    if history is None:
-        said = ", ".join(f"{one.half_at}: {one.verdict}" for one in found)
-        raise UsageError(f"The transaction has its verdict already ({said}); nothing is appended.")
-    return history
 
 
 def _chosen(wish: Wish, facts: KafkaFacts) -> tuple[RecordFilter, OperatorFacts]:

@@ -5,6 +5,7 @@ Nothing edits the state: the pipeline checks this op against its half like every
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,12 +22,15 @@ from checkback.operations.history import (
     mark_event,
     refused_event,
 )
+from checkback.operations.operator_account import operator_signer
 from checkback.operations.positions import Position
 from checkback.operations.scanning import FoundRecord, TopicScanner
+from checkback.operations.transactions import TransactionFinder
 from checkback.operations.writing import append
 from checkback.protocol import properties as names
+from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import NotFoundError, UsageError
-from checkback.protocol.records import Op
+from checkback.protocol.records import Op, OperatorFacts
 from checkback.protocol.topics import TopicNames
 from checkback.security.record_signer import RecordSigner
 
@@ -80,6 +84,64 @@ def manual_op(history: TransactionHistory, verdict: str, *, operator: str, reaso
         remark=reason,
         operator=operator,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A verdict by hand, planned or made.
+
+    Args:
+        found: the transactions with the name; all of them have their verdict if there is no op.
+        op: the op that was appended, or would be.
+        outcome: what became of it, None if it was not appended.
+    """
+
+    found: tuple[TransactionHistory, ...]
+    op: Op | None = None
+    outcome: Aftermath | None = None
+
+
+def decide(
+    finder: TransactionFinder,
+    settings: Settings,
+    name: str,
+    verdict: str,
+    facts: OperatorFacts,
+    *,
+    wait_s: float | None,
+    stored_from_ms: int | None = None,
+) -> Decision:
+    """Append an op for the pending transaction with a name, and wait for the verdict.
+
+    Args:
+        finder: finds transactions.
+        settings: brokers, topic names and the account.
+        name: the transaction id, or the position of the half.
+        verdict: commit or rollback.
+        facts: who, why and when.
+        wait_s: how long to wait for the verdict; None only plans the op.
+        stored_from_ms: search only among halves that were stored since.
+
+    Raises:
+        NotFoundError: there is no such transaction, or its half is gone.
+        UsageError: several pending transactions have this id.
+        ConfigurationError: access control is on, and no account is set.
+        BrokerError: the op may not be stored, or the brokers do not answer.
+    """
+    signer = operator_signer(settings)
+    found = finder.find(name, stored_from_ms=stored_from_ms)
+    history = pending_one(found)
+    if history is None:
+        return Decision(tuple(found))
+    op = manual_op(history, verdict, operator=facts.operator, reason=facts.reason)
+    if wait_s is None:
+        return Decision((history,), op)
+    resolver = Resolver(
+        finder.scanner, settings.connection(), settings.topics, history.real_topic, signer
+    )
+    until_s = time.monotonic() + wait_s
+    outcome = resolver.resolve(op, lambda: time.monotonic() > until_s)
+    return Decision((history,), op, outcome)
 
 
 @dataclass(slots=True)

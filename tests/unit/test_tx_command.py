@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from checkback.commands import tx
 from checkback.commands.app import execute
 from checkback.commands.output import CommandOutput
+from checkback.operations import resolving
 from checkback.operations.history import TransactionHistory
 from checkback.operations.positions import Position
 from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE as COMMIT
@@ -48,8 +49,8 @@ def test_the_outcome_is_told_after_the_progress_bar_is_gone(
         steps.append("the bar is gone")
 
     monkeypatch.setattr(tx, "open_finder", finder)
-    monkeypatch.setattr(tx, "pending_one", pending)
-    monkeypatch.setattr(tx, "manual_op", lambda *_, **__: Op(1, 7, "g", "id", COMMIT))
+    monkeypatch.setattr(resolving, "pending_one", pending)
+    monkeypatch.setattr(resolving, "manual_op", lambda *_, **__: Op(1, 7, "g", "id", COMMIT))
     monkeypatch.setattr(CommandOutput, "show", lambda *_: steps.append("told"))
 
     CliRunner().invoke(tx.command, GIVEN)
