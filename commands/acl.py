@@ -176,7 +176,7 @@ def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
     the rules over within seconds.
     """
     # Imported late: what reads Kafka loads slowly.
-    from checkback.operations.publishing import publish_rules
+    from checkback.operations.writing import publish_rules
 
     topic = rules_topic(settings.acl_file)
     if not topic:

@@ -93,9 +93,9 @@ def command(
     import uvicorn
 
     from checkback.console.application import new_application
-    from checkback.console.history import FigureSampler
+    from checkback.console.context import new_console, open_sources
     from checkback.console.live import ConsoleServer
-    from checkback.console.opening import new_console, open_sources
+    from checkback.console.overview import FigureSampler
 
     chosen = access_rules(host, **rules)
     sources = open_sources(settings, metrics_url)

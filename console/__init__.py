@@ -1,5 +1,5 @@
-"""The console: what operators see and do, as web pages, in a terminal, and as one static file.
+"""The console: what operators see and do, as web pages.
 
-It needs no Spark. It reads the ledger by SQL, records from Kafka, and live figures from the
-pipeline's metrics endpoint; what it does to transactions, ``operations`` does.
+It needs no Spark. It reads the checkpoint, records from Kafka, and the running job's metrics; what
+it does to transactions, ``operations`` does.
 """

@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from checkback.console.access import SESSION_S, TooManyFailuresError, Visitor
 from checkback.console.actions import REASON_CHARACTERS_MAX, OperatorAction, Wish, checked_wish
-from checkback.console.serving import (
+from checkback.console.context import (
     NOTED_CHARACTERS_MAX,
     SESSION_COOKIE,
     Form,

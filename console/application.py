@@ -16,10 +16,10 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from checkback.console import acting_pages, live, part_pages, reading_pages
-from checkback.console.history import FigureSampler
+from checkback.console import acting_pages, live, pages
+from checkback.console.context import Console, SignInNeededError, page, visitor_of
+from checkback.console.overview import FigureSampler
 from checkback.console.rendering import STATIC
-from checkback.console.serving import Console, SignInNeededError, page, visitor_of
 from checkback.protocol.errors import CheckbackError, NotFoundError, UsageError
 
 SECURITY_HEADERS: Final = {
@@ -87,8 +87,8 @@ def new_application(
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(hosts), www_redirect=False)
     app.add_middleware(SecurityHeaders)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    for routes in (reading_pages, live, part_pages, acting_pages):
-        app.include_router(routes.router)
+    for router in (pages.router, pages.parts, live.router, acting_pages.router):
+        app.include_router(router)
     app.add_api_route("/healthz", _alive, methods=["GET"])
     handlers: dict[type[Exception], Callable[..., Response]] = {
         SignInNeededError: _ask_to_sign_in,

@@ -12,8 +12,8 @@ import uvicorn
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 
+from checkback.console.context import Console, Reader, console_of, part
 from checkback.console.rendering import rendered
-from checkback.console.serving import Console, Reader, console_of, part
 
 LISTENERS_MAX: Final = 100
 POLL_S: Final = 0.5

@@ -1,11 +1,15 @@
-"""Appends an operator's single records, and says where and when Kafka stored them."""
+"""Appends single records of operators, among them access rules."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
+from checkback.deploy.admin import admin_client
+from checkback.deploy.topics import create_missing, find_topics
 from checkback.operations.positions import Position
+from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import Headers
+from checkback.protocol.topics import TopicPlan
 from checkback.streaming.announce import append_one
 
 
@@ -39,3 +43,25 @@ def append_timed(
         BrokerError: the record may not be stored.
     """
     return append_one(connection, topic, value, headers=headers).timestamp()
+
+
+KEY: Final = b"plain_acl.yml"
+"""One key, so that compaction leaves the newest rules."""
+CONFIGS: Final = {"cleanup.policy": "compact"}
+
+
+def publish_rules(settings: Settings, topic: str, rules: bytes) -> Position:
+    """Append rules to a topic and return where they are.
+
+    Args:
+        settings: brokers and security.
+        topic: its name; made if it is missing, with one partition and compacted.
+        rules: the text of a plain_acl.yml.
+
+    Raises:
+        BrokerError: Kafka can't be reached, or refuses.
+    """
+    with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
+        if topic not in find_topics(admin, [topic]):
+            create_missing(admin, [TopicPlan(topic, 1, CONFIGS, settings.replication_factor)])
+    return append(settings.connection(), topic, 0, KEY, rules, [])

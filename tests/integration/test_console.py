@@ -16,11 +16,10 @@ from checkback.console.access import AccessRules, digest
 from checkback.console.actions import Resend, Resolve, Resume, checked_wish
 from checkback.console.application import new_application
 from checkback.console.audit import AuditEntry
-from checkback.console.history import FigureSampler
+from checkback.console.context import new_console, open_sources
 from checkback.console.kafka_facts import KafkaFacts
-from checkback.console.opening import new_console, open_sources
+from checkback.console.overview import UNKNOWN, FigureSampler
 from checkback.console.pending_view import PendingView
-from checkback.console.plots import UNKNOWN
 from checkback.console.rendering import breakable
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings

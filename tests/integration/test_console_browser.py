@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests.unit.console.console_stage import TOKEN, Stage, make_stage
 
 from checkback.console.application import new_application
-from checkback.console.snapshot import Snapshot
+from checkback.console.overview import Snapshot
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM: Final = next(filter(None, map(shutil.which, BROWSERS)), None)

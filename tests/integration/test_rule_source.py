@@ -13,7 +13,7 @@ from tests.integration.running import Topics, wait_until
 from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import find_topics
-from checkback.operations.publishing import publish_rules
+from checkback.operations.writing import publish_rules
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.streaming.access_watch import AccessWatch

@@ -19,11 +19,10 @@ from checkback.console.access import AccessRules, digest
 from checkback.console.actions import Deed, OperatorAction, Preview, Wish
 from checkback.console.application import new_application
 from checkback.console.audit import AuditEntry
+from checkback.console.context import Console, Sources, new_console
 from checkback.console.kafka_facts import GroupRow, KafkaFacts
-from checkback.console.opening import Sources, new_console
+from checkback.console.overview import SnapshotReader
 from checkback.console.pending_view import PendingView, Reading
-from checkback.console.serving import Console
-from checkback.console.snapshot import SnapshotReader
 from checkback.operations.checkpoint.inspection import Inspection, StateFigures
 from checkback.operations.checkpoint.verification import Verification
 from checkback.operations.diagnosis import Diagnosis, GroupFacts, Result, judge_group

@@ -11,14 +11,19 @@ from tests.unit.console.console_stage import NOW_MS, make_stage
 
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.running import told_as_running
-from checkback.console import snapshot as figures
-from checkback.console.history import DRAWN_MAX, History, batch_times_ms, rates_of
-from checkback.console.plots import nice_top, number_text, plot
-from checkback.console.snapshot import (
+from checkback.console import overview as figures
+from checkback.console.overview import (
+    DRAWN_MAX,
+    History,
     MetricSamples,
     Snapshot,
     announced_metrics,
+    batch_times_ms,
     figures_of,
+    nice_top,
+    number_text,
+    plot,
+    rates_of,
     read_samples,
 )
 from checkback.protocol.configuration import Settings

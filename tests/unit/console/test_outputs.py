@@ -20,8 +20,8 @@ from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.commands.console import audit_text
 from checkback.console import kafka_facts
 from checkback.console.audit import Audit, AuditEntry
-from checkback.console.history import FigureSampler, History
 from checkback.console.kafka_facts import GroupRow, KafkaFacts
+from checkback.console.overview import FigureSampler, History
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text, rendered
 from checkback.operations.broker_checks import BrokerChecks

@@ -13,14 +13,14 @@ from zipfile import ZipFile
 import pytest
 from tests.unit.console.console_stage import NOW_MS, OPERATOR, Stage, make_stage
 
-from checkback.console import part_pages, reading_pages
+from checkback.console import pages
 from checkback.console.access import AccessRules
 from checkback.console.acting_pages import _own_path
 from checkback.console.application import SECURITY_HEADERS, new_application
+from checkback.console.context import FORM_BYTES_MAX, SESSION_COOKIE
 from checkback.console.live import event
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import FOLDER, breakable
-from checkback.console.serving import FORM_BYTES_MAX, SESSION_COOKIE
 from checkback.operations.timestamps import time_text
 
 ROOT = Path(__file__).parents[3]
@@ -298,7 +298,7 @@ def test_nobody_is_sent_to_another_site_after_signing_in(path: str) -> None:
 
 
 def test_every_page_and_part_wants_a_reader() -> None:
-    for routes in (reading_pages.router, part_pages.router):
+    for routes in (pages.router, pages.parts):
         for route in routes.routes:
             assert "visitor" in route.endpoint.__annotations__, route  # type: ignore[attr-defined]
 

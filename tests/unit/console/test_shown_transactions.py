@@ -17,7 +17,7 @@ from checkback.console.access import Visitor
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import rendered
-from checkback.console.timeline import half_properties
+from checkback.console.words import half_properties
 from checkback.operations.history import HistoryEvent
 from checkback.operations.positions import Position
 from checkback.protocol.configuration import Settings

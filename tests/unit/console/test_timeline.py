@@ -9,7 +9,7 @@ from tests.unit.console.console_stage import (
     pending_history,
 )
 
-from checkback.console.timeline import _WORDS, half_properties, timeline
+from checkback.console.words import _WORDS, half_properties, timeline
 from checkback.operations.history import KINDS
 
 

@@ -11,7 +11,7 @@ from tests.unit.console.console_stage import half, make_stage, pending_history
 
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.pending_view import PendingView
-from checkback.console.waiting import waiting
+from checkback.console.words import waiting
 from checkback.operations.diagnosis import GroupFacts
 from checkback.operations.history import TransactionHistory
 from checkback.protocol.configuration import Settings

@@ -1,11 +1,15 @@
-"""What the pipeline is doing now, from its checkpoint and the running job's metrics."""
+"""What the overview shows: the pipeline's figures now and in the last hour, as plots."""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Mapping
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
+from itertools import pairwise
 from typing import Any, Final
 from urllib.error import URLError
 from urllib.request import Request, urlopen
@@ -16,7 +20,114 @@ from checkback.checkpoints.running import announced_url, is_pipeline_running
 from checkback.console.pending_view import PendingView
 from checkback.operations.diagnosis import Result, judge_running
 from checkback.protocol.configuration import Settings
+from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import CheckbackError, PrerequisiteError
+
+WIDTH: Final = 320
+HEIGHT: Final = 72
+PAD: Final = 4
+UNKNOWN: Final = "\N{EN DASH}"
+
+SECONDS: Final = "s"
+AGES_S: Final = (
+    1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 18_000, 43_200, 86_400, 172_800,
+    432_000,
+)  # fmt: skip
+"""Ages that are round in the units of durations."""
+
+Point = tuple[int, float | None]
+"""Time in milliseconds, and the value; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One line over time.
+
+    Args:
+        title: what it shows.
+        latest: the newest value as text.
+        unit: what the value counts.
+        lines: the line's parts, as the points of SVG polylines; a gap begins a new part.
+        top: the largest value of the axis, as text.
+        span: how much time it shows, as text.
+    """
+
+    title: str
+    latest: str
+    unit: str
+    lines: tuple[str, ...]
+    top: str
+    span: str
+
+    @property
+    def latest_unit(self) -> str:
+        """The unit of the newest value; none where the value is not known."""
+        return "" if self.latest == UNKNOWN else self.unit
+
+    @property
+    def says(self) -> str:
+        """The plot in words, for those who do not see it."""
+        if not self.lines:
+            return f"{self.title}: no values yet"
+        return (
+            f"{self.title}: now {self.latest} {self.latest_unit}, "
+            f"on a scale up to {self.top} {self.unit}, over {self.span}"
+        )
+
+
+def plot(title: str, unit: str, points: Sequence[Point], span: str) -> Plot:
+    """Return the plot of a series.
+
+    Args:
+        title: what it shows.
+        unit: what the values count; SECONDS for ages, which are written as durations.
+        points: in the order of time.
+        span: how much time they cover, as text.
+    """
+    known = [value for _, value in points if value is not None]
+    most = max(known, default=0.0)
+    is_age = unit == SECONDS
+    top = next((one for one in AGES_S if one >= most), nice_top(most)) if is_age else nice_top(most)
+    text = _age_text if is_age else number_text
+    latest = text(known[-1]) if points and points[-1][1] is not None else UNKNOWN
+    return Plot(title, latest, "" if is_age else unit, tuple(_lines(points, top)), text(top), span)
+
+
+def _age_text(seconds: float) -> str:
+    return duration_text(round(seconds) * 1_000)
+
+
+def nice_top(value: float) -> float:
+    """Return a round number that is not less: 1, 2 or 5 times a power of ten."""
+    if value <= 0 or not math.isfinite(value):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(step * power for step in (1.0, 2.0, 5.0, 10.0) if step * power >= value * 0.9999)
+
+
+def number_text(value: float) -> str:
+    """Return a number as people read it: three digits, with k, M or G."""
+    for limit, sign in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= limit:
+            scaled = value / (1e3 if sign == "k" else limit)
+            return f"{scaled:.3g}{sign}" if abs(scaled) < 1_000 else f"{scaled:.0f}{sign}"
+    return f"{value:.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.2g}"
+
+
+def _lines(points: Sequence[Point], top: float) -> list[str]:
+    if len(points) < 2:
+        return []
+    first, last = points[0][0], points[-1][0]
+    parts: list[list[str]] = [[]]
+    for time_ms, value in points:
+        if value is None or not math.isfinite(value):
+            parts.append([])
+            continue
+        x = (time_ms - first) / max(1, last - first) * WIDTH
+        y = HEIGHT - PAD - min(1.0, max(0.0, value / top)) * (HEIGHT - 2 * PAD)
+        parts[-1].append(f"{x:.1f},{y:.1f}")
+    return [" ".join(part) for part in parts if len(part) > 1]
+
 
 TOTALS: Final[Mapping[str, str]] = {
     "committed": "checkback_commit_messages_total",
@@ -235,3 +346,130 @@ def _answer(url: str) -> str:
     with urlopen(Request(url), timeout=TIMEOUT_S) as answer:  # noqa: S310 - checked above
         text: str = answer.read(ANSWER_BYTES_MAX).decode()
     return text
+
+
+INTERVAL_S: Final = 2.0
+KEPT: Final = 1_800
+DRAWN_MAX: Final = 240
+"""Points of a plot, which is 320 units wide; more would only be sent."""
+RATES: Final = {
+    "prepared": "Half messages",
+    "committed": "Committed",
+    "rolled_back": "Rolled back",
+    "checked": "Asked back",
+}
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class History:
+    """The latest snapshots, oldest first. One thread adds, others read."""
+
+    _kept: deque[Snapshot] = field(default_factory=lambda: deque(maxlen=KEPT))
+    taken: int = 0
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Add the newest."""
+        self._kept.append(snapshot)
+        self.taken += 1
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """The newest, None before the first."""
+        kept = self.snapshots()
+        return kept[-1] if kept else None
+
+    def snapshots(self) -> list[Snapshot]:
+        """Return them, oldest first."""
+        return list(self._kept)
+
+    def plots(self) -> list[Plot]:
+        """Return the overview's plots."""
+        kept = self.snapshots()
+        step = -(-len(kept) // DRAWN_MAX)
+        if step > 1:
+            # By their numbers, so that the same ones are drawn again when a new one has come.
+            first = self.taken - len(kept)
+            kept = [one for number, one in enumerate(kept[:-1], first) if not number % step]
+            kept.append(self.snapshots()[-1])
+        span = duration_text(kept[-1].time_ms - kept[0].time_ms) if kept else "0s"
+        pending: list[Point] = [(one.time_ms, one.pending) for one in kept]
+        oldest: list[Point] = [(one.time_ms, _seconds(one)) for one in kept]
+        rates = [plot(title, "/s", rates_of(kept, event), span) for event, title in RATES.items()]
+        batches = plot("Batch time", "ms", batch_times_ms(kept), span)
+        return [
+            plot("Pending", "", pending, span), plot("Oldest pending", SECONDS, oldest, span),
+            *rates, batches,
+        ]  # fmt: skip
+
+
+def rates_of(kept: Sequence[Snapshot], event: str) -> list[Point]:
+    """Return how often an event happened per second, between each two snapshots."""
+    points: list[Point] = []
+    for before, after in pairwise(kept):
+        had, has = before.totals.get(event, 0.0), after.totals.get(event, 0.0)
+        seconds = (after.time_ms - before.time_ms) / 1_000
+        # A pipeline that was started again counts from zero.
+        is_known = event in before.totals and event in after.totals and has >= had
+        points.append((after.time_ms, (has - had) / seconds if is_known and seconds > 0 else None))
+    return points
+
+
+def batch_times_ms(kept: Sequence[Snapshot]) -> list[Point]:
+    """Return how long the batches between each two snapshots took on average.
+
+    Where no batch ended, the value before it stays.
+    """
+    points: list[Point] = []
+    latest: float | None = None
+    for before, after in pairwise(kept):
+        if before.batch_s is None or after.batch_s is None:
+            latest = None
+        else:
+            took_s, batches = (b - a for a, b in zip(before.batch_s, after.batch_s, strict=True))
+            if batches > 0 and took_s >= 0:
+                latest = took_s / batches * 1_000
+        points.append((after.time_ms, latest))
+    return points
+
+
+class FigureSampler:
+    """Takes a snapshot every INTERVAL_S in a thread of its own.
+
+    Args:
+        reader: reads snapshots.
+        history: takes them.
+        interval_s: time between two.
+    """
+
+    def __init__(
+        self, reader: SnapshotReader, history: History, interval_s: float = INTERVAL_S
+    ) -> None:
+        self._reader, self._history, self._interval_s = reader, history, interval_s
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, once the snapshot that is being read is there."""
+        self._stopping.set()
+        self._thread.join(timeout=self._interval_s + 5)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._history.add(self._reader.read())
+            except Exception:
+                # The pages go on with the last snapshot; the next one may succeed.
+                log.exception("No snapshot could be read")
+            self._stopping.wait(self._interval_s)
+
+
+def _seconds(one: Snapshot) -> float | None:
+    if one.pending is None:
+        return None
+    return 0.0 if one.oldest_age_ms is None else one.oldest_age_ms / 1_000
