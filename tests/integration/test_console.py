@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
+from tests.integration.browsing import NEEDS_BROWSER, loaded, opened, served, started
 from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
@@ -182,3 +184,22 @@ def test_with_default_settings_the_overview_knows_every_figure(stage: Stage) -> 
     row = next(one for one in stage.text("/parts/groups").split("<tr>") if ">g<" in one)
     assert UNKNOWN not in row
     assert "not known" not in stage.text("/parts/groups")
+
+
+@NEEDS_BROWSER
+def test_with_default_settings_no_cell_of_a_page_is_a_dash(stage: Stage) -> None:
+    stage.topics.send_half(b"left", stage.real, properties=NEVER_ASKED)
+    wait_until(lambda: UNKNOWN not in stage.text("/parts/live"), what="two looks at the job")
+    app = new_application(stage.client.app.state.console)  # type: ignore[attr-defined]
+    with served(app) as address, started() as browser:
+        page, complaints = opened(browser, 1280)
+        for path in ("/", "/pending", "/checkpoint"):
+            page.goto(f"{address}{path}")
+            loaded(page)
+            cells = page.locator("dd, td, figcaption strong").all_text_contents()
+            assert cells, path
+            assert UNKNOWN not in {cell.strip() for cell in cells}, path
+            if folder := os.environ.get("CONSOLE_SCREENSHOTS"):
+                name = f"defaults{path.replace('/', '-')}.png"
+                page.screenshot(path=f"{folder}/{name}", full_page=True)
+        assert complaints == []
