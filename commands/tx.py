@@ -17,7 +17,7 @@ from checkback.commands.output import (
 )
 from checkback.commands.settings import settings_options
 from checkback.operations.history import HistoryEvent, TransactionHistory
-from checkback.operations.resolving import Aftermath, decide
+from checkback.operations.resolving import OpOutcome, decide
 from checkback.operations.timestamps import now_ms, time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError
@@ -108,7 +108,7 @@ def resolve(
         return _tell_settled(output, done.found, verdict)
     if done.outcome is None:
         return _tell_plan(output, done.op, verdict)
-    return _tell_aftermath(output, done.op, verdict, done.outcome)
+    return _tell_outcome(output, done.op, verdict, done.outcome)
 
 
 def _from_ms(newer_than: int | None) -> int | None:
@@ -154,16 +154,16 @@ def _tell_plan(output: CommandOutput, op: Op, verdict: str) -> int:
     return EXIT_OK
 
 
-def _tell_aftermath(output: CommandOutput, op: Op, verdict: str, aftermath: Aftermath) -> int:
-    at = aftermath.op_at
+def _tell_outcome(output: CommandOutput, op: Op, verdict: str, outcome: OpOutcome) -> int:
+    at = outcome.op_at
     data = {
         "appended": True,
         "dry_run": False,
         "op": {**_op_data(op, verdict), "partition": at.partition, "offset": at.offset},
-        **aftermath.as_data(),
+        **outcome.as_data(),
     }
-    output.show(data, terminal_text(aftermath.as_text()))
-    return EXIT_OK if aftermath.is_as_asked(verdict) else EXIT_FOUND
+    output.show(data, terminal_text(outcome.as_text()))
+    return EXIT_OK if outcome.matches(verdict) else EXIT_FOUND
 
 
 def history_text(history: TransactionHistory) -> str:

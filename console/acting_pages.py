@@ -8,7 +8,12 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from checkback.console.access import SESSION_S, TooManyFailuresError, Visitor
-from checkback.console.actions import REASON_CHARACTERS_MAX, OperatorAction, Wish, checked_wish
+from checkback.console.actions import (
+    REASON_CHARACTERS_MAX,
+    ActionRequest,
+    OperatorAction,
+    parse_request,
+)
 from checkback.console.context import (
     NOTED_CHARACTERS_MAX,
     SESSION_COOKIE,
@@ -70,9 +75,11 @@ def sign_out(request: Request, visitor: Operator) -> Response:
 def preview(request: Request, visitor: Operator, form: Form, name: str) -> HTMLResponse:
     """Show what an action would do; it changes nothing."""
     action = _action(request, name)
-    wish = checked_wish(action, form, visitor.name)
-    shown = action.preview(wish)
-    return page(request, visitor, "preview.html", name=name, action=action, wish=wish, shown=shown)
+    asked = parse_request(action, form, visitor.name)
+    shown = action.preview(asked)
+    return page(
+        request, visitor, "preview.html", name=name, action=action, asked=asked, shown=shown
+    )
 
 
 @router.post("/actions/{name}")
@@ -80,24 +87,24 @@ def perform(request: Request, visitor: Operator, form: Form, name: str) -> HTMLR
     """Do what was previewed and confirmed, and show what became of it."""
     action = _action(request, name)
     try:
-        wish = _confirmed_wish(action, form, visitor.name)
-        deed = action.perform(wish)
+        asked = _confirmed_request(action, form, visitor.name)
+        result = action.perform(asked)
     except CheckbackError as error:
-        _note_wish(request, visitor, name, form, result="refused", says=error.message)
+        _note_request(request, visitor, name, form, result="refused", says=error.message)
         raise
     except Exception:
-        _note_wish(request, visitor, name, form, result="failed", says="see the console's log")
+        _note_request(request, visitor, name, form, result="failed", says="see the console's log")
         raise
-    result = "done" if deed.is_as_wished else "not as wished"
-    _note_wish(request, visitor, name, form, result=result, says=deed.says)
-    return page(request, visitor, "deed.html", action=action, wish=wish, deed=deed)
+    noted = "done" if result.is_as_asked else "not as wished"
+    _note_request(request, visitor, name, form, result=noted, says=result.says)
+    return page(request, visitor, "result.html", action=action, asked=asked, result=result)
 
 
-def _confirmed_wish(action: OperatorAction, form: Form, operator: str) -> Wish:
-    wish = checked_wish(action, form, operator)
+def _confirmed_request(action: OperatorAction, form: Form, operator: str) -> ActionRequest:
+    asked = parse_request(action, form, operator)
     if form.get("confirmed") != "yes":
         raise UsageError("The action was not confirmed.", remedy="Tick the box of the preview.")
-    return wish
+    return asked
 
 
 def _action(request: Request, name: str) -> OperatorAction:
@@ -113,7 +120,7 @@ def _own_path(path: str) -> str:
     return path if is_own else "/"
 
 
-def _note_wish(
+def _note_request(
     request: Request, visitor: Visitor, action: str, form: Form, *, result: str, says: str
 ) -> None:
     asked = {

@@ -32,7 +32,7 @@ Facts = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ActionRequest:
     """What an operator wants done.
 
     Args:
@@ -62,17 +62,17 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class ActionResult:
     """What an action did.
 
     Args:
-        is_as_wished: whether the wish came true; else it was refused, or is not yet known.
+        is_as_asked: whether what was asked came true; else it was refused, or is not yet known.
         says: what happened, in one sentence.
         facts: what it is about.
         transaction: position of the half to look at next.
     """
 
-    is_as_wished: bool
+    is_as_asked: bool
     says: str
     facts: Facts
     transaction: str = ""
@@ -86,11 +86,11 @@ class OperatorAction(Protocol):
     back: ClassVar[str]
     """The page to go back to, with {} for the target where the page has it in its address."""
 
-    def preview(self, wish: Wish) -> Preview:
+    def preview(self, asked: ActionRequest) -> Preview:
         """Return what would be done, or raise a CheckbackError if it can't be."""
         ...
 
-    def perform(self, wish: Wish) -> Deed:
+    def perform(self, asked: ActionRequest) -> ActionResult:
         """Do it, and return what became of it."""
         ...
 
@@ -111,34 +111,34 @@ class Resolve:
     choices: ClassVar[Mapping[str, str]] = {"commit": "Commit", "rollback": "Roll back"}
     back: ClassVar[str] = "/transactions/{}"
 
-    def preview(self, wish: Wish) -> Preview:
+    def preview(self, asked: ActionRequest) -> Preview:
         """Return which op would be appended."""
-        history = self._decided(wish, None).found[0]
+        history = self._decided(asked, None).found[0]
         become = (
             f"Its message is delivered to {history.real_topic}."
-            if wish.choice == "commit"
+            if asked.choice == "commit"
             else f"Its message never reaches {history.real_topic}."
         )
-        says = f"Appends an op that says {wish.choice}, in the name of {wish.operator}. {become}"
+        says = f"Appends an op that says {asked.choice}, in the name of {asked.operator}. {become}"
         return Preview(f"{says} A verdict is final.", _transaction_facts(history))
 
-    def perform(self, wish: Wish) -> Deed:
+    def perform(self, asked: ActionRequest) -> ActionResult:
         """Append the op and wait for the verdict."""
-        done = self._decided(wish, self.wait_s)
+        done = self._decided(asked, self.wait_s)
         outcome, [history] = done.outcome, done.found
         assert outcome is not None  # noqa: S101 - it was waited for
-        return Deed(
-            outcome.is_as_asked(wish.choice),
+        return ActionResult(
+            outcome.matches(asked.choice),
             outcome.as_text(),
             [*_transaction_facts(history), ("Op", str(outcome.op_at))],
             str(history.half_at),
         )
 
-    def _decided(self, wish: Wish, wait_s: float | None) -> Decision:
+    def _decided(self, asked: ActionRequest, wait_s: float | None) -> Decision:
         settings = self.facts.settings
-        told = OperatorFacts(wish.operator, wish.reason, self.facts.now_ms())
+        told = OperatorFacts(asked.operator, asked.reason, self.facts.now_ms())
         with open_finder(settings) as finder:
-            done = decide(finder, settings, wish.target, wish.choice, told, wait_s=wait_s)
+            done = decide(finder, settings, asked.target, asked.choice, told, wait_s=wait_s)
         if done.op is None:
             said = ", ".join(f"{one.half_at}: {one.verdict}" for one in done.found)
             raise UsageError(
@@ -161,23 +161,23 @@ class Resume:
     choices: ClassVar[Mapping[str, str]] = {"resume": "Resume"}
     back: ClassVar[str] = "/discarded"
 
-    def preview(self, wish: Wish) -> Preview:
+    def preview(self, asked: ActionRequest) -> Preview:
         """Return which record would be resumed."""
         return Preview(
             "Writes the message as a new half whose check requests count from zero. The discarded"
             " record stays, and a note beside it names the new half.",
-            _discarded_facts(self._resumed(wish, is_certain=False).half),
+            _discarded_facts(self._resumed(asked, is_certain=False).half),
         )
 
-    def perform(self, wish: Wish) -> Deed:
+    def perform(self, asked: ActionRequest) -> ActionResult:
         """Write the new half and the note."""
-        one = self._resumed(wish, is_certain=True)
+        one = self._resumed(asked, is_certain=True)
         says = f"Resumed: the new half is {one.to}."
-        return Deed(is_as_wished=True, says=says, facts=_discarded_facts(one.half),
+        return ActionResult(is_as_asked=True, says=says, facts=_discarded_facts(one.half),
                     transaction=one.to)  # fmt: skip
 
-    def _resumed(self, wish: Wish, *, is_certain: bool) -> Resumed:
-        wanted, told = _chosen(wish, self.facts)
+    def _resumed(self, asked: ActionRequest, *, is_certain: bool) -> Resumed:
+        wanted, told = _chosen(asked, self.facts)
         with self.facts.scanner() as scanner:
             done = resume(scanner, self.facts.settings, wanted, told, is_certain=is_certain)
         if done.already:
@@ -201,28 +201,28 @@ class Resend:
     choices: ClassVar[Mapping[str, str]] = {"resend": "Send"}
     back: ClassVar[str] = "/refused"
 
-    def preview(self, wish: Wish) -> Preview:
+    def preview(self, asked: ActionRequest) -> Preview:
         """Return which final would be sent."""
-        one = self._resent(wish, is_certain=False)
+        one = self._resent(asked, is_certain=False)
         return Preview(
             f"Writes the final message to {one.refused.real_topic}, as the pipeline would have. The"
             " refused record stays, and a note beside it names the final.",
             _refused_facts(one.refused),
         )
 
-    def perform(self, wish: Wish) -> Deed:
+    def perform(self, asked: ActionRequest) -> ActionResult:
         """Write the final and the note."""
-        one = self._resent(wish, is_certain=True)
+        one = self._resent(asked, is_certain=True)
         at = one.refused.origin
-        return Deed(
-            is_as_wished=True,
+        return ActionResult(
+            is_as_asked=True,
             says=f"Sent: the final message is {one.to}.",
             facts=_refused_facts(one.refused),
             transaction="" if at is None else f"{at.partition}:{at.offset}",
         )
 
-    def _resent(self, wish: Wish, *, is_certain: bool) -> Resent:
-        wanted, told = _chosen(wish, self.facts)
+    def _resent(self, asked: ActionRequest, *, is_certain: bool) -> Resent:
+        wanted, told = _chosen(asked, self.facts)
         with self.facts.scanner() as scanner:
             done = resend(scanner, self.facts.settings, wanted, told, is_certain=is_certain)
         if done.already:
@@ -241,7 +241,7 @@ def all_actions(facts: KafkaFacts) -> dict[str, OperatorAction]:
     return {"resolve": Resolve(facts), "resume": Resume(facts), "resend": Resend(facts)}
 
 
-def checked_wish(action: OperatorAction, form: Mapping[str, str], operator: str) -> Wish:
+def parse_request(action: OperatorAction, form: Mapping[str, str], operator: str) -> ActionRequest:
     """Return what a form asks for.
 
     Args:
@@ -265,17 +265,17 @@ def checked_wish(action: OperatorAction, form: Mapping[str, str], operator: str)
         raise UsageError(
             "Give a reason of at most 500 characters.", remedy="The records keep it, for others."
         )
-    return Wish(target, choice, reason, operator)
+    return ActionRequest(target, choice, reason, operator)
 
 
 assert set(Resolve.choices) == set(STATES)  # noqa: S101 - one list of verdicts
 
 
-def _chosen(wish: Wish, facts: KafkaFacts) -> tuple[RecordFilter, OperatorFacts]:
-    at = Position.parse(wish.target)
+def _chosen(asked: ActionRequest, facts: KafkaFacts) -> tuple[RecordFilter, OperatorFacts]:
+    at = Position.parse(asked.target)
     if at is None:
-        raise UsageError(f"{wish.target!r} is not a position.", remedy="Write partition:offset.")
-    told = OperatorFacts(wish.operator, wish.reason, facts.now_ms())
+        raise UsageError(f"{asked.target!r} is not a position.", remedy="Write partition:offset.")
+    told = OperatorFacts(asked.operator, asked.reason, facts.now_ms())
     return RecordFilter(name=str(at)), told
 
 

@@ -98,7 +98,7 @@ class Decision:
 
     found: tuple[TransactionHistory, ...]
     op: Op | None = None
-    outcome: Aftermath | None = None
+    outcome: OpOutcome | None = None
 
 
 def decide(
@@ -145,7 +145,7 @@ def decide(
 
 
 @dataclass(slots=True)
-class Aftermath:
+class OpOutcome:
     """What became of an op, read from the records after it.
 
     Args:
@@ -198,12 +198,12 @@ class Aftermath:
         elif (facts["origin_topic"], origin) == (self.topics.half, self.half_at):
             self.final_refused = event
 
-    def is_as_asked(self, verdict: str) -> bool:
+    def matches(self, verdict: str) -> bool:
         """Return whether the transaction got that verdict and nothing was refused."""
         return self.is_complete and self.verdict == verdict and self.final_refused is None
 
     def as_text(self) -> str:
-        """Return the aftermath as one sentence."""
+        """Return the outcome as one sentence."""
         if self.op_refused is not None:
             return f"The op was refused: {self.op_refused.facts['says']}."
         if self.final_refused is not None:
@@ -220,7 +220,7 @@ class Aftermath:
         return f"The verdict is {self.verdict}."
 
     def as_data(self) -> dict[str, Any]:
-        """Return the aftermath as plain data."""
+        """Return the outcome as plain data."""
         told = {"final": self.final, "final_refused": self.final_refused}
         told["op_refused"] = self.op_refused
         return {
@@ -253,7 +253,7 @@ class Resolver:
         followed = [self.topics.settled, self.topics.refused, self.real_topic]
         self._starts = self.scanner.ends(dict.fromkeys(followed))
 
-    def resolve(self, op: Op, is_over: Callable[[], bool]) -> Aftermath:
+    def resolve(self, op: Op, is_over: Callable[[], bool]) -> OpOutcome:
         """Append the op and follow it; return what became of it.
 
         Raises:
@@ -266,7 +266,7 @@ class Resolver:
         if self.signer is not None:
             headers = self.signer.op(topic, partition, key, value, headers)
         op_at = append(self.connection, topic, partition, key, value, headers)
-        aftermath = Aftermath(self.topics, half_at, op_at)
-        for record in self.scanner.follow(self._starts, lambda: aftermath.is_complete or is_over()):
-            aftermath.take(record)
-        return aftermath
+        outcome = OpOutcome(self.topics, half_at, op_at)
+        for record in self.scanner.follow(self._starts, lambda: outcome.is_complete or is_over()):
+            outcome.take(record)
+        return outcome

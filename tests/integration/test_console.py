@@ -15,7 +15,7 @@ from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.console.access import AccessRules, digest
-from checkback.console.actions import Resend, Resolve, Resume, checked_wish
+from checkback.console.actions import Resend, Resolve, Resume, parse_request
 from checkback.console.application import new_application
 from checkback.console.audit import AuditEntry
 from checkback.console.context import new_console, open_sources
@@ -121,12 +121,12 @@ def test_a_discarded_message_is_resumed_once(stage: Stage) -> None:
 
     assert "Resumed: the new half is" in said
     facts = KafkaFacts(stage.settings, PendingView(stage.settings), lambda: 0)
-    wish = checked_wish(
+    wish = parse_request(
         Resume(facts), {"target": record, "choice": "resume", "reason": "again"}, "kim"
     )
     with pytest.raises(UsageError, match="resumed already"):
         Resume(facts).perform(wish)
-    decided = checked_wish(
+    decided = parse_request(
         Resolve(facts),
         {"target": stage.at("paid"), "choice": "rollback", "reason": "too late"},
         "kim",
@@ -140,7 +140,7 @@ def test_a_refused_final_is_sent_once_when_its_topic_is_there(stage: Stage) -> N
     wait_until(lambda: "REAL_TOPIC_MISSING" in stage.text("/parts/refused"), what="the refusal")
     record = stage.text("/parts/refused").split("/records/refused/")[1].split('"')[0]
     facts = KafkaFacts(stage.settings, PendingView(stage.settings), lambda: 0)
-    wish = checked_wish(
+    wish = parse_request(
         Resend(facts), {"target": record, "choice": "resend", "reason": "it is there"}, "kim"
     )
     with pytest.raises(UsageError, match=r"can't be sent: REAL_TOPIC_MISSING"):
@@ -193,7 +193,7 @@ def test_with_default_settings_no_cell_of_a_page_is_a_dash(stage: Stage) -> None
     app = new_application(stage.client.app.state.console)  # type: ignore[attr-defined]
     with served(app) as address, started() as browser:
         page, complaints = opened(browser, 1280)
-        for path in ("/", "/pending", "/checkpoint"):
+        for path in ("/", "/pending"):
             page.goto(f"{address}{path}")
             loaded(page)
             cells = page.locator("dd, td, figcaption strong").all_text_contents()

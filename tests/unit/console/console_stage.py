@@ -16,7 +16,7 @@ from tests.unit.state.building import RULES
 from checkback.checkpoints.pending_halves import PendingTable, group_tag
 from checkback.checkpoints.state_rows import StoredPage
 from checkback.console.access import AccessRules, digest
-from checkback.console.actions import Deed, OperatorAction, Preview, Wish
+from checkback.console.actions import ActionRequest, ActionResult, OperatorAction, Preview
 from checkback.console.application import new_application
 from checkback.console.audit import AuditEntry
 from checkback.console.context import Console, Sources, new_console
@@ -257,14 +257,16 @@ class MadeUpAction:
     title: ClassVar[str] = "Decide a transaction"
     choices: ClassVar[Mapping[str, str]] = {"commit": "Commit", "rollback": "Roll back"}
     back: ClassVar[str] = "/transactions/{}"
-    performed: list[Wish] = field(default_factory=list)
+    performed: list[ActionRequest] = field(default_factory=list)
 
-    def preview(self, wish: Wish) -> Preview:
+    def preview(self, wish: ActionRequest) -> Preview:
         return Preview(f"Appends an op that says {wish.choice}.", [("Half", wish.target)])
 
-    def perform(self, wish: Wish) -> Deed:
+    def perform(self, wish: ActionRequest) -> ActionResult:
         self.performed.append(wish)
-        return Deed(True, "Committed; the final message is orders-paid 1:78.", [], wish.target)
+        return ActionResult(
+            True, "Committed; the final message is orders-paid 1:78.", [], wish.target
+        )
 
 
 @dataclass

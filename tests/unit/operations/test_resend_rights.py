@@ -15,7 +15,7 @@ from tests.unit.operations.records import NAMES, half, record
 
 from checkback.commands import refused
 from checkback.commands.app import execute
-from checkback.console.actions import Resend, Wish
+from checkback.console.actions import ActionRequest, Resend
 from checkback.console.kafka_facts import KafkaFacts
 from checkback.console.pending_view import PendingView
 from checkback.operations import noted_transaction, resending
@@ -41,7 +41,7 @@ accounts:
 """
 SECRETS = {"new": "the-new-secret", "old": "the-old-secret", "orders": "secret-of-orders"}
 BROKERS = "127.0.0.1:1"
-WISH = Wish("0:0", "resend", "the topic is there now", "ann")
+WISH = ActionRequest("0:0", "resend", "the topic is there now", "ann")
 ADMINS = [("operators", SECRETS["new"]), ("operators", SECRETS["old"])]
 OTHERS = [
     ("", "", "access_key is not set"),
@@ -180,7 +180,7 @@ def test_the_console_refuses_everybody_but_admins(
 
     for act in (action.preview, action.perform):
         with pytest.raises(ConfigurationError, match=says):
-            cast("Callable[[Wish], object]", act)(WISH)
+            cast("Callable[[ActionRequest], object]", act)(WISH)
     assert brokers.done == []
 
 

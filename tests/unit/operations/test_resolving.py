@@ -8,7 +8,7 @@ from tests.unit.operations.records import NAMES, half, record
 
 from checkback.operations.history import TransactionHistory, assemble
 from checkback.operations.positions import Position
-from checkback.operations.resolving import Aftermath, manual_op, pending_one
+from checkback.operations.resolving import OpOutcome, manual_op, pending_one
 from checkback.operations.scanning import FoundRecord
 from checkback.protocol import records
 from checkback.protocol.errors import NotFoundError, UsageError
@@ -87,9 +87,9 @@ def test_a_manual_op_is_a_producers_with_who_and_why() -> None:
 def test_what_follows_is_known_when_verdict_and_message_are(
     seen: list[FoundRecord], verdict: str, is_complete: bool
 ) -> None:
-    aftermath = Aftermath(NAMES, AT, OP_AT)
+    outcome = OpOutcome(NAMES, AT, OP_AT)
 
     for one in seen:
-        aftermath.take(one)
+        outcome.take(one)
 
-    assert (aftermath.verdict, aftermath.is_complete) == (verdict, is_complete)
+    assert (outcome.verdict, outcome.is_complete) == (verdict, is_complete)
