@@ -18,7 +18,7 @@ from checkback.operations.positions import Position
 from checkback.operations.record_filter import RecordFilter
 from checkback.operations.refused import RefusedRecord
 from checkback.operations.resending import Resent, resend
-from checkback.operations.resolving import STATES, Decision, decide
+from checkback.operations.resolving import STATES, ManualVerdict, decide
 from checkback.operations.resuming import Resumed, resume
 from checkback.operations.transactions import open_finder
 from checkback.protocol.errors import UsageError
@@ -134,7 +134,7 @@ class Resolve:
             str(history.half_at),
         )
 
-    def _decided(self, asked: ActionRequest, wait_s: float | None) -> Decision:
+    def _decided(self, asked: ActionRequest, wait_s: float | None) -> ManualVerdict:
         settings = self.facts.settings
         told = OperatorFacts(asked.operator, asked.reason, self.facts.now_ms())
         with open_finder(settings) as finder:

@@ -87,7 +87,7 @@ def manual_op(history: TransactionHistory, verdict: str, *, operator: str, reaso
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ManualVerdict:
     """A verdict by hand, planned or made.
 
     Args:
@@ -110,7 +110,7 @@ def decide(
     *,
     wait_s: float | None,
     stored_from_ms: int | None = None,
-) -> Decision:
+) -> ManualVerdict:
     """Append an op for the pending transaction with a name, and wait for the verdict.
 
     Args:
@@ -132,16 +132,16 @@ def decide(
     found = finder.find(name, stored_from_ms=stored_from_ms)
     history = pending_one(found)
     if history is None:
-        return Decision(tuple(found))
+        return ManualVerdict(tuple(found))
     op = manual_op(history, verdict, operator=facts.operator, reason=facts.reason)
     if wait_s is None:
-        return Decision((history,), op)
+        return ManualVerdict((history,), op)
     resolver = Resolver(
         finder.scanner, settings.connection(), settings.topics, history.real_topic, signer
     )
     until_s = time.monotonic() + wait_s
     outcome = resolver.resolve(op, lambda: time.monotonic() > until_s)
-    return Decision((history,), op, outcome)
+    return ManualVerdict((history,), op, outcome)
 
 
 @dataclass(slots=True)
