@@ -67,12 +67,12 @@ def ask_and_discard(
         builder.apply(event, rows, halves.check_times[rows])
     wanted = np.flatnonzero(due)
     if len(wanted):
-        rows = _whose_turn_it_is(builder, wanted, budget, asked, of_group)
+        rows = _within_shares(builder, wanted, budget, asked, of_group)
         builder.count_deferred(len(wanted) - len(rows))
         _ask(builder, rows)
 
 
-def _whose_turn_it_is(
+def _within_shares(
     builder: PageBuilder, due: Rows, budget: int, asked: Mapping[int, int], of_group: int
 ) -> Rows:
     """Return the halves to be asked about, oldest first within what each group may have."""

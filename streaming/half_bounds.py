@@ -108,7 +108,7 @@ class HalfBounds:
             PrerequisiteError: it can't be written.
             BrokerError: the markers can't be read.
         """
-        if not plans.reads_any_of((self.topics.op,)):
+        if not plans.reads(self.topics.op):
             return {}
         planned_ms, known = plans.batch.timestamp_ms, self._noted
         if known is None and plans.is_first and self.is_begun(batch_id):

@@ -81,10 +81,10 @@ class BatchPlans:
         """Whether no record is in the batch."""
         return self.before is not None and self.before.ends == self.batch.ends
 
-    def reads_any_of(self, topics: Iterable[str]) -> bool:
-        """Tell whether a record of one of these topics may be in the batch."""
+    def reads(self, topic: str) -> bool:
+        """Tell whether a record of this topic may be in the batch."""
         before = {} if self.before is None else self.before.ends
-        return any(before.get(topic, {}) != self.batch.ends.get(topic, {}) for topic in topics)
+        return before.get(topic, {}) != self.batch.ends.get(topic, {})
 
 
 @dataclass(slots=True)

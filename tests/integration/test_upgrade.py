@@ -23,22 +23,19 @@ from tests.upgrade.store_release import RELEASES, check_counts, settings_of
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
-from checkback.protocol.records import Op
 from checkback.sinks.kafka.errors import cause_of
 from checkback.sinks.kafka.marker import UNREAD
 from checkback.testing.topics import create_plain_topics
 
 PATIENCE_S = 240.0
 STORED = sorted(path.name for path in RELEASES.iterdir())
-DIRECT_OP_TOPIC = "RMQ_SYS_TRANS_DIRECT_OP_TOPIC"
-"""A topic of releases in which clients delivered messages themselves."""
 
 
 def restore(stored: Mapping[str, Any], release: Path, topics: Topics, settings: Settings) -> None:
     """Put a release's topics, markers and checkpoint back."""
     topics.create(settings, [], [stored["group"]])
     create_plain_topics(settings, stored["records"])
-    exact = {topics.names.half, topics.names.op, topics.names.feedback, topic_of_direct_ops(topics)}
+    exact = {topics.names.half, topics.names.op, topics.names.feedback, topics.names.direct_op}
     for topic, records in stored["records"].items():
         send_again(topics, topic, records, is_exact=topic in exact)
     restore_markers(stored["markers"], settings)
@@ -46,10 +43,6 @@ def restore(stored: Mapping[str, Any], release: Path, topics: Topics, settings: 
     with zipfile.ZipFile(release / "checkpoint.zip") as archive:
         archive.extractall(checkpoint)
     rebind(checkpoint / "checkback" / "identity.json", settings)
-
-
-def topic_of_direct_ops(topics: Topics) -> str:
-    return topics.prefix + DIRECT_OP_TOPIC
 
 
 def send_again(
@@ -137,13 +130,6 @@ class Answers:
         half = self.halves[name]
         at = half["partition"], half["offset"]
         self.topics.send_op(at, name, state, group=self.group)
-        session = dict(half["headers"]).get("DIRECT_ID")
-        if session is not None:
-            # What a client of such a release sends: it fenced the session before it answered.
-            op = Op(*at, self.group, name, state)
-            headers = [*op.headers(), ("DIRECT_CLOSED", decoded(session))]
-            topic = topic_of_direct_ops(self.topics)
-            self.topics.send_raw(topic, op.value(), headers, at[0], op.key())
 
 
 @pytest.mark.nightly  # tests/unit/state/test_page.py reads older pages
@@ -187,6 +173,16 @@ def test_a_release_is_taken_over_with_all_it_remembers(
         finals |= {name, committed, *others}
         wait_until(lambda: topics.bodies(real) == sorted(finals), PATIENCE_S, what="the answers")
         wait_until(topics.reasons, PATIENCE_S, what="the refused verdict")
+        assert pipeline.terminate(PATIENCE_S) == 0, pipeline.errors()
+
+    # The checkpoint does not know the former direct op topic any more: it may go.
+    admin = AdminClient(topics.connection)
+    admin.delete_topics([topics.names.direct_op])[topics.names.direct_op].result(PATIENCE_S)
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        last = topics.send_half(b"last", real, group=group)
+        topics.send_op(last, "last", COMMIT, group=group)
+        finals |= {"last"}
+        wait_until(lambda: topics.bodies(real) == sorted(finals), PATIENCE_S, what="the last one")
         assert pipeline.terminate(PATIENCE_S) == 0, pipeline.errors()
 
     for asked, counts in check_counts(topics, group).items():
