@@ -60,11 +60,11 @@ Words = tuple[int, int]
 
 
 @dataclass(slots=True)
-class _Room:
-    """How much waits to be sent to a topic whose batches have to be cut.
+class OpenRecordBatch:
+    """The record batch that waits to be sent to a topic; it must not grow beyond a limit.
 
     Args:
-        bytes_max: what a batch may have.
+        bytes_max: the limit.
     """
 
     bytes_max: int
@@ -99,16 +99,17 @@ class BatchOutputs:
     _names: TopicNames = field(init=False)
     _router: Router = field(init=False)
     _topics: dict[str, KnownTopic] = field(default_factory=dict)
-    _rooms: dict[str, _Room] = field(default_factory=dict)
+    _open_batches: dict[str, OpenRecordBatch] = field(default_factory=dict)
     _copied_of_group: Counter[str] = field(default_factory=Counter)
     _copied_bytes: int = 0
 
     def __post_init__(self) -> None:
         self._names = self.settings.topics
-        interval_ms, wary = self.settings.pipeline.check_interval_ms, self.known.is_wary
-        self._router = Router(self._names, self._find, self.now_ms, interval_ms, wary)
+        interval_ms = self.settings.pipeline.check_interval_ms
+        measures = self.known.tracks_each_record
+        self._router = Router(self._names, self._find, self.now_ms, interval_ms, measures)
 
-    def of(
+    def records_for(
         self, outcomes: Sequence[Outcome], batch_id: int, state_partition: int
     ) -> Iterator[SinkRecord]:
         """Yield the outputs: what halves become, refused ops, then a settled mark per page.
@@ -128,7 +129,7 @@ class BatchOutputs:
             found = self.ops.read(lookup.partition, lookup.offset)
             for (offset, op), (_, _, detail) in zip(found, lookup, strict=True):
                 origin = RecordOrigin(self._names.op, lookup.partition, offset)
-                yield self._with_room(self._of_op(op, origin, detail))
+                yield self._flush_before(self._of_op(op, origin, detail))
         for outcome in outcomes:
             if len(outcome.action):
                 yield self._settled_mark(outcome, batch_id, state_partition)
@@ -138,12 +139,12 @@ class BatchOutputs:
         decided = map(tuple, lookup.identity.tolist())
         for (offset, half), (_, action, detail), words in zip(found, lookup, decided, strict=True):
             if half is None and action == CHECK:
-                # Nobody can be asked. The verdict or the discard refuses it, once; and it comes
-                # soon, since the check counts.
+                # There is nothing to ask about. The verdict or the discard refuses it, once; and
+                # it comes soon, since the check counts.
                 self.report.counts["halves_lost"] += 1
                 continue
             origin = RecordOrigin(self._names.half, lookup.partition, offset)
-            yield self._with_room(self._of_half(half, origin, action, detail, words))
+            yield self._flush_before(self._of_half(half, origin, action, detail, words))
 
     def _forwarded(self, lookup: Lookup) -> Lookup:
         """Send the finals of plain halves on, and return what is left to do."""
@@ -157,7 +158,7 @@ class BatchOutputs:
 
     def _find_plain(self, topic: str) -> KnownTopic | None:
         known = self._find(topic)
-        if known is None or known.is_system or topic in self._rooms:
+        if known is None or known.is_system or topic in self._open_batches:
             return None
         return None if known.marker_bounds or known.shortage else known
 
@@ -242,8 +243,10 @@ class BatchOutputs:
         self._count_for_its_group(record)
         if _log.isEnabledFor(logging.INFO):
             _log_refusal(record, origin, refusal)
-        is_bare = origin in self.known.bare or self._is_over_its_share(record, refusal)
-        return self._router.refused(record, origin, refusal, is_bare=is_bare)
+        without_content = origin in self.known.without_content or self._is_over_its_share(
+            record, refusal
+        )
+        return self._router.refused(record, origin, refusal, without_content=without_content)
 
     def _count_for_its_group(self, record: SourceRecord | None) -> None:
         if record is not None:
@@ -281,21 +284,21 @@ class BatchOutputs:
         bytes_max = known.record_batch_bytes_max
         cut_bytes = min(known.batch_cut_bytes or bytes_max, bytes_max)
         if cut_bytes < LIBRDKAFKA_BATCH_BYTES or topic in self.known.alone:
-            self._rooms[topic] = _Room(cut_bytes)
+            self._open_batches[topic] = OpenRecordBatch(cut_bytes)
         return known
 
-    def _with_room(self, output: SinkRecord) -> SinkRecord:
+    def _flush_before(self, output: SinkRecord) -> SinkRecord:
         """Flush if this output must not share a record batch with the queued ones."""
-        room = self._rooms.get(output.topic) if self._rooms else None
-        if room is None:
+        batch = self._open_batches.get(output.topic) if self._open_batches else None
+        if batch is None:
             return output
         size = record_bytes_max(output.key, output.value, output.headers)
         is_alone = output.origin in self.known.alone.get(output.topic, ())
-        is_full = room.waiting_bytes + size > room.bytes_max
-        if room.waiting_bytes and (is_alone or is_full):
+        is_full = batch.waiting_bytes + size > batch.bytes_max
+        if batch.waiting_bytes and (is_alone or is_full):
             self.flush()
-            room.waiting_bytes = 0
-        room.waiting_bytes = room.bytes_max if is_alone else room.waiting_bytes + size
+            batch.waiting_bytes = 0
+        batch.waiting_bytes = batch.bytes_max if is_alone else batch.waiting_bytes + size
         return output
 
     def _settled_mark(self, outcome: Outcome, batch_id: int, state_partition: int) -> SinkRecord:

@@ -91,8 +91,8 @@ class BatchWriter:
             FencedError: another job writes for the same state partition.
             BrokerError: Kafka did not take what it must take.
         """
-        self._known = KnownRejections(is_wary=self._has_stumbled)
-        self.directory.expect_change()
+        self._known = KnownRejections(tracks_each_record=self._has_stumbled)
+        self.directory.allow_refresh()
         self._lost, self._in_parts = 0, None
         for self._tries in range(1, TRIES + 1):
             try:
@@ -106,8 +106,8 @@ class BatchWriter:
             except ProducerLostError as error:
                 self.close()
                 _log.warning("The producer is lost, trying again: %s", error)
-                self.directory.expect_change()  # hours may have passed
-                self._known.is_wary |= error.was_rejected
+                self.directory.allow_refresh()  # hours may have passed
+                self._known.tracks_each_record |= error.was_rejected
                 self._lost += 1
                 if self._lost == LOST_TRIES:
                     raise explain_loss(error, self.settings, batch_id, self._open_ms()) from error
@@ -141,7 +141,7 @@ class BatchWriter:
         if not has_output and marker is not None and not marker.is_due_for_renewal(now_ms):
             return report
         outputs = self._outputs(producer, report, now_ms)
-        producer.tracks_records = self._known.is_wary
+        producer.tracks_records = self._known.tracks_each_record
         rows_done = rows_written(marker, batch_id)
         with self._forwarding(producer, outputs.report) as outputs.forwarding:
             for step in Steps(outcomes, rows_done, self.settings.transaction_rows_max):
@@ -155,7 +155,7 @@ class BatchWriter:
     ) -> None:
         producer.begin()
         self._begun_s = time.monotonic()
-        for output in outputs.of(step.outcomes, batch_id, self.state_partition):
+        for output in outputs.records_for(step.outcomes, batch_id, self.state_partition):
             producer.send(output)
         if step.is_last:
             producer.commit(batch_id, outputs.now_ms)
@@ -169,7 +169,12 @@ class BatchWriter:
     ) -> Iterator[Forwarding | None]:
         # Kafka does not say which of the forwarded finals it rejected: only the commit fails. The
         # next try sends them in Python, and learns which they were.
-        if self.forwarder is None or not self.is_native or self._tries > 1 or self._known.is_wary:
+        if (
+            self.forwarder is None
+            or not self.is_native
+            or self._tries > 1
+            or self._known.tracks_each_record
+        ):
             if self.settings.pipeline.native_sink:
                 report.counts["native_fallbacks"] += 1
             yield None
@@ -248,4 +253,4 @@ def _is_within_a_batch(marker: Marker | None) -> bool:
 
 def _is_refusing(known: KnownRejections, written: BatchReport) -> bool:
     """Tell whether a batch that was measured would have been rejected otherwise."""
-    return known.is_wary and bool(written.counts["finals_refused"])
+    return known.tracks_each_record and bool(written.counts["finals_refused"])

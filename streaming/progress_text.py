@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from checkback.protocol.durations import duration_text
 from checkback.protocol.printable import printable
-from checkback.sinks.kafka.unended import what_brings_back
+from checkback.sinks.kafka.unended import replica_remedy
 from checkback.streaming.progress import ProgressLine
 
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
@@ -108,7 +108,7 @@ def _warnings(line: ProgressLine) -> list[str]:
         parts.append(f"nobody answers for {_named(line.groups_without_members)}")
     parts += [f"{stall.says()}. {stall.remedy('')}" for stall in line.stalls]
     if line.short_topics:
-        parts.append(f"waits for replicas: {what_brings_back(line.short_topics)}")
+        parts.append(f"waits for replicas: {replica_remedy(line.short_topics)}")
     return parts
 
 

@@ -106,7 +106,7 @@ class TopicDirectory:
     _waited_s: float = 0.0
     _sought_s: float | None = None
 
-    def expect_change(self) -> None:
+    def allow_refresh(self) -> None:
         """Allow one new look at the cluster: call it once per task."""
         self._is_fresh = False
         self._waited_s = 0.0
@@ -118,7 +118,7 @@ class TopicDirectory:
         self._partitions.clear()
         self._is_fresh = False
 
-    def teach(
+    def learn_limit(
         self, topic: str, *, bytes_max: int | None = None, cut_bytes: int | None = None
     ) -> None:
         """Note limits from a rejection, which are lower than the known ones.

@@ -69,19 +69,19 @@ class KnownRejections:
     """What one batch has shown; the next batch begins without it.
 
     Args:
-        is_wary: whether every record is measured and tracked.
+        tracks_each_record: whether every record is measured and tracked.
         closed_topics: topics that take nothing, and why.
         rejected: the origins of records that were not taken, and why.
-        bare: the origins of refused records that were not taken either.
+        without_content: the origins of refused records that were not taken either.
         alone: by topic, the origins of records that go in a record batch of their own: one of them
             was rejected, and the broker named none.
         timeouts: tries that ended because records were not taken in time.
     """
 
-    is_wary: bool = False
+    tracks_each_record: bool = False
     closed_topics: dict[str, Refusal] = field(default_factory=dict)
     rejected: dict[RecordOrigin, Refusal] = field(default_factory=dict)
-    bare: set[RecordOrigin] = field(default_factory=set)
+    without_content: set[RecordOrigin] = field(default_factory=set)
     alone: dict[str, set[RecordOrigin | None]] = field(default_factory=dict)
     timeouts: int = 0
     _tries: Counter[str] = field(default_factory=Counter)
@@ -109,14 +109,14 @@ class KnownRejections:
         Raises:
             BrokerError: a broker rejected what it takes only after a change of its settings.
         """
-        self.is_wary = True
+        self.tracks_each_record = True
         directory.forget_all()
-        told = _telling(rejections)
-        if not told:
+        causes = _causes_in(rejections)
+        if not causes:
             self._look_again(rejections[0])
             return
-        for topic in dict.fromkeys(one.topic for one in told):
-            of_topic = [one for one in rejections if one.topic == topic]
+        for topic in dict.fromkeys(cause.topic for cause in causes):
+            of_topic = [other for other in rejections if other.topic == topic]
             self._learn_of(topic, of_topic, names, directory)
 
     def _learn_of(
@@ -126,36 +126,36 @@ class KnownRejections:
         names: TopicNames,
         directory: TopicDirectory,
     ) -> None:
-        told = _telling(rejections)
-        first = told[0]
+        causes = _causes_in(rejections)
+        first = causes[0]
         # Of these nothing can be refused: no sender has a part in them, and no other topic takes
         # them.
         takes_all = topic in {names.settled, names.feedback}
-        is_ours = takes_all or topic in {names.refused, names.discarded}
+        is_own_topic = takes_all or topic in {names.refused, names.discarded}
         self._tries[topic] += 1
         if first.code in TOPIC_REASONS:
-            self._learn_of_topic(first, is_ours=is_ours)
+            self._learn_of_topic(first, is_own_topic=is_own_topic)
         elif first.code not in RECORD_REASONS or takes_all:
             raise _hopeless(first)
         elif topic == names.refused:
-            self._learn_of_refused(told, directory)
+            self._learn_of_refused(causes, directory)
         else:
-            for partition in dict.fromkeys(one.partition for one in told):
-                there = [one for one in rejections if one.partition == partition]
+            for partition in dict.fromkeys(cause.partition for cause in causes):
+                there = [other for other in rejections if other.partition == partition]
                 self._learn_of_records(there, names, directory)
         is_spent = self._tries[topic] > TOPIC_TRIES_MAX
-        if not is_ours and (is_spent or self._tries.total() > TRIES_MAX):
+        if not is_own_topic and (is_spent or self._tries.total() > TRIES_MAX):
             detail = f"{topic} rejected too many records of this batch, lastly: {first.text}"
             self.closed_topics.setdefault(topic, Refusal(RefusedReason.FINAL_REJECTED, detail))
         elif is_spent:
             raise _hopeless(first)
 
-    def _learn_of_topic(self, rejection: Rejection, *, is_ours: bool) -> None:
+    def _learn_of_topic(self, rejection: Rejection, *, is_own_topic: bool) -> None:
         topic = rejection.topic
         if rejection.code in MISSING_CODES and topic not in self._looked_again:
             self._looked_again.add(topic)  # the next try sees whether it is gone, or was changed
             return
-        if is_ours:
+        if is_own_topic:
             raise _hopeless(rejection)
         refusal = Refusal(TOPIC_REASONS[rejection.code], f"{topic}: {rejection.text}")
         self.closed_topics[topic] = refusal
@@ -164,26 +164,27 @@ class KnownRejections:
         self, rejections: list[Rejection], names: TopicNames, directory: TopicDirectory
     ) -> None:
         """Take what the brokers said of the records of one partition."""
-        told = [one for one in rejections if one.code in RECORD_REASONS]
-        if any(one.record is None for one in told):
+        causes = [cause for cause in rejections if cause.code in RECORD_REASONS]
+        if any(cause.record is None for cause in causes):
             return  # nothing was tracked: the next try does, and measures
-        is_exact = len(told) == 1 or len(told) < len(rejections)
-        if told[0].code in SIZE_CODES:
-            self._learn_size(told, directory)
+        is_exact = len(causes) == 1 or len(causes) < len(rejections)
+        if causes[0].code in SIZE_CODES:
+            self._learn_size(causes, directory)
         if is_exact:
-            for one in told:
-                self._reject(one, names)
-        elif told[0].code not in SIZE_CODES:
-            origins = {one.record.origin for one in told if one.record is not None}
-            self.alone.setdefault(told[0].topic, set()).update(origins)
+            for cause in causes:
+                self._reject(cause, names)
+        elif causes[0].code not in SIZE_CODES:
+            origins = {cause.record.origin for cause in causes if cause.record is not None}
+            self.alone.setdefault(causes[0].topic, set()).update(origins)
 
-    def _learn_size(self, told: list[Rejection], directory: TopicDirectory) -> None:
-        topic = told[0].topic
-        sizes = [record_bytes_max(*one.record[2:5]) for one in told if one.record is not None]
+    def _learn_size(self, causes: list[Rejection], directory: TopicDirectory) -> None:
+        topic = causes[0].topic
+        records = [cause.record for cause in causes if cause.record is not None]
+        sizes = [record_bytes_max(*record[2:5]) for record in records]
         if len(sizes) == 1:
-            directory.teach(topic, bytes_max=sizes[0] - 1)
+            directory.learn_limit(topic, bytes_max=sizes[0] - 1)
         else:
-            directory.teach(topic, cut_bytes=sum(sizes) // 2)
+            directory.learn_limit(topic, cut_bytes=sum(sizes) // 2)
 
     def _reject(self, rejection: Rejection, names: TopicNames) -> None:
         record = rejection.record
@@ -196,19 +197,20 @@ class KnownRejections:
             RefusedReason.DISCARD_REJECTED if is_discard else reason, detail
         )
 
-    def _learn_of_refused(self, told: list[Rejection], directory: TopicDirectory) -> None:
+    def _learn_of_refused(self, causes: list[Rejection], directory: TopicDirectory) -> None:
         """Let refused records be written without their contents, unless that was tried before."""
-        records = [one.record for one in told if one.record is not None]
-        if len(records) < len(told):
+        records = [cause.record for cause in causes if cause.record is not None]
+        if len(records) < len(causes):
             return
-        if told[0].code in SIZE_CODES:
-            self._learn_size(told, directory)
-            if len(told) > 1:
+        if causes[0].code in SIZE_CODES:
+            self._learn_size(causes, directory)
+            if len(causes) > 1:
                 return
-        found = {record.origin for record in records if record.origin is not None} - self.bare
+        origins = {record.origin for record in records if record.origin is not None}
+        found = origins - self.without_content
         if not found:
-            raise _hopeless(told[0])
-        self.bare |= found
+            raise _hopeless(causes[0])
+        self.without_content |= found
 
     def _look_again(self, rejection: Rejection) -> None:
         """Count a try that only ran out of time.
@@ -221,7 +223,7 @@ class KnownRejections:
             raise _hopeless(rejection)
 
 
-def _telling(rejections: Sequence[Rejection]) -> list[Rejection]:
+def _causes_in(rejections: Sequence[Rejection]) -> list[Rejection]:
     """Return the rejections that say something about their own record."""
     return [one for one in rejections if one.code not in (KafkaError._MSG_TIMED_OUT, BYSTANDER)]
 

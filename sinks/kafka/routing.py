@@ -123,18 +123,17 @@ class Router:
         origin: RecordOrigin,
         refusal: Refusal,
         *,
-        is_bare: bool = False,
+        without_content: bool = False,
     ) -> SinkRecord:
         """Return a refused record: bytes untouched if they fit, with reason and origin.
 
-        A record that is gone from its topic is refused without key and value: its origin is still
-        told.
+        A record that is gone from its topic is refused by its origin, without key and value.
 
         Args:
             record: what is refused, None where it is gone.
             origin: where it stands.
             refusal: why.
-            is_bare: whether only the record's origin is to be written, and nothing that it holds.
+            without_content: whether only the record's origin is to be written.
         """
         topic, known = self.names.refused, self.find_topic(self.names.refused)
         bytes_max = None if known is None else known.record_batch_bytes_max
@@ -144,7 +143,7 @@ class Router:
             is_unread = is_unreadable(record) or refusal.reason == RefusedReason.HALF_UNREADABLE
             if given.headers is None and not is_unread:
                 given = given._replace(headers=())
-        limit = 0 if is_bare else bytes_max
+        limit = 0 if without_content else bytes_max
         made = refused_parts(given, refusal.reason, origin, refusal.detail, limit)
         return SinkRecord(topic, BY_KEY, made.key, made.value, made.headers, NOW, origin)
 

@@ -42,7 +42,7 @@ class ShortTopic:
         return f"{self.topic} ({self.shortage})"
 
 
-def what_brings_back(short: Sequence[ShortTopic]) -> str:
+def replica_remedy(short: Sequence[ShortTopic]) -> str:
     """Return what to do about topics that lack replicas, to follow a colon."""
     named = ", ".join(map(str, short[:TOPICS_NAMED_MAX]))
     return f"bring back the brokers of {named}, or lower min.insync.replicas there"
@@ -100,7 +100,7 @@ def require_endable(settings: SinkSettings, state_partition: int) -> list[ShortT
     """
     name = settings.transactional_id(state_partition)
     try:
-        bounded, short = _obstacles(settings, awaited_topics(settings.connection, [name]))
+        bounded, short = _obstacles(settings, topics_not_ended(settings.connection, [name]))
     except BrokerError:
         return []
     if bounded:
@@ -122,14 +122,14 @@ def short_topics(settings: SinkSettings, state_partitions: int) -> list[ShortTop
         state_partitions: how many there are.
     """
     names = [settings.transactional_id(number) for number in range(state_partitions)]
-    awaited = awaited_topics(settings.connection, names)
+    awaited = topics_not_ended(settings.connection, names)
     try:
         return _obstacles(settings, awaited)[1] if awaited else []
     except BrokerError:
         return []
 
 
-def awaited_topics(
+def topics_not_ended(
     connection: Mapping[str, Any], transactional_ids: Collection[str]
 ) -> set[str] | None:
     """Return the topics on which decided transactions are not ended yet.
@@ -195,5 +195,5 @@ def _to_raise_bounds(bounds: list[str]) -> str:
 def _to_bring_back(short: list[ShortTopic]) -> str:
     return (
         "The brokers can't end a transaction on a topic that lacks replicas; once it has them, "
-        f"they do so by themselves: {what_brings_back(short)}."
+        f"they do so by themselves: {replica_remedy(short)}."
     )

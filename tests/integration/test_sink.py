@@ -57,7 +57,7 @@ def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
     killed = MarkedProducer(world.settings, 0)
     killed.begin()
     outputs = world.writer()._outputs(killed, BatchReport(0), 0)
-    for output in outputs.of([commits(0)], 0, 0):
+    for output in outputs.records_for([commits(0)], 0, 0):
         killed.send(output)
     killed.flush()
 

@@ -67,15 +67,15 @@ def test_a_marker_is_within_a_batch_once_it_counts_a_row() -> None:
     assert rows_written(markers[2], 2) == rows_written(None, 2) == 0
 
 
-@pytest.mark.parametrize("is_wary", [True, False])
+@pytest.mark.parametrize("tracks_each_record", [True, False])
 @pytest.mark.parametrize("refused", [0, 2])
 def test_the_next_batch_is_sent_with_care_where_a_measured_one_was_refused(
-    *, is_wary: bool, refused: int
+    *, tracks_each_record: bool, refused: int
 ) -> None:
-    known: Any = SimpleNamespace(is_wary=is_wary)
+    known: Any = SimpleNamespace(tracks_each_record=tracks_each_record)
     written: Any = SimpleNamespace(counts=Counter(finals_refused=refused))
 
-    assert writer._is_refusing(known, written) == (is_wary and refused > 0)
+    assert writer._is_refusing(known, written) == (tracks_each_record and refused > 0)
 
 
 def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_report(
@@ -87,7 +87,7 @@ def test_a_part_that_is_written_forgives_the_losses_before_it_and_keeps_its_repo
         begin=lambda: begun.append(clock.now_s), commit_part=lambda *_: None
     )
     report = report_of(0, [])
-    outputs: Any = SimpleNamespace(report=report, now_ms=7, of=lambda *_: [])
+    outputs: Any = SimpleNamespace(report=report, now_ms=7, records_for=lambda *_: [])
     step: Any = SimpleNamespace(outcomes=[], is_last=False, rows_done=3)
 
     one._write_step(producer, outputs, step, 9)
@@ -108,14 +108,14 @@ class Tries:
 
     def __call__(self, *arguments: Any) -> BatchReport:
         self.arguments = arguments
-        self.seen.append((self.writer._tries, self.writer._known.is_wary))
+        self.seen.append((self.writer._tries, self.writer._known.tracks_each_record))
         if self.ends:
             raise self.ends.pop(0)
         return report_of(self.writer.state_partition, [])
 
 
 def trying(monkeypatch: pytest.MonkeyPatch, *ends: Exception) -> tuple[BatchWriter, Tries]:
-    directory: Any = SimpleNamespace(expect_change=lambda: None, close=lambda *_: None)
+    directory: Any = SimpleNamespace(allow_refresh=lambda: None, close=lambda *_: None)
     nothing: Any = None
     one = BatchWriter(BARE, 4, nothing, nothing, directory)
     tries = Tries(one, *ends)
@@ -238,13 +238,13 @@ def test_a_marker_that_this_start_can_have_written_is_taken(marker: Marker | Non
     made()._require_own(marker, 3, 3)
 
 
-@pytest.mark.parametrize("is_wary", [True, False])
+@pytest.mark.parametrize("tracks_each_record", [True, False])
 def test_records_are_tracked_by_who_is_wary_and_a_spent_producer_writes_no_further_part(
-    monkeypatch: pytest.MonkeyPatch, *, is_wary: bool
+    monkeypatch: pytest.MonkeyPatch, *, tracks_each_record: bool
 ) -> None:
     one, report = made(), report_of(0, [])
     one.settings = replace(BARE, transaction_rows_max=1)
-    one._known.is_wary = is_wary
+    one._known.tracks_each_record = tracks_each_record
     producer: Any = SimpleNamespace(marker=Marker(3, 0), is_spent=True)
     outputs: Any = SimpleNamespace(report=report)
     monkeypatch.setattr(BatchWriter, "_open", lambda *_: producer)
@@ -256,7 +256,7 @@ def test_records_are_tracked_by_who_is_wary_and_a_spent_producer_writes_no_furth
         one._try(outcomes(4), 3, 3)
 
     assert lost.value.message == "A commit took long and may have been sent twice."
-    assert producer.tracks_records is is_wary
+    assert producer.tracks_records is tracks_each_record
     assert len(steps) == 1
 
 

@@ -43,7 +43,7 @@ class Directory:
     def forget_all(self) -> None:
         self.forgot += 1
 
-    def teach(
+    def learn_limit(
         self, topic: str, *, bytes_max: int | None = None, cut_bytes: int | None = None
     ) -> None:
         self.taught.append((topic, bytes_max, cut_bytes))
@@ -74,7 +74,7 @@ def test_after_a_rejection_every_record_is_measured_by_what_is_looked_up_again()
 
     assert learn(known, UNTRACKED).forgot == 1
 
-    assert known.is_wary
+    assert known.tracks_each_record
     assert not known
 
 
@@ -98,7 +98,7 @@ def rejected_tries(bad: set[int], count: int) -> tuple[set[int], int]:
     Returns:
         The records that were refused, and how many tries were rejected.
     """
-    known, tries = KnownRejections(is_wary=True), 0
+    known, tries = KnownRejections(tracks_each_record=True), 0
     while True:
         left = [offset for offset in range(count) if reason(known, offset) is None]
         alone = known.alone.get("orders", set())
@@ -175,7 +175,7 @@ def test_a_refused_record_that_is_rejected_is_written_without_what_it_holds() ->
     rejection = rejected(KafkaError.INVALID_RECORD, 1, topic=NAMES.refused)
 
     learn(known, *rejection)
-    assert known.bare == {RecordOrigin(NAMES.half, 0, 1)}
+    assert known.without_content == {RecordOrigin(NAMES.half, 0, 1)}
 
     with pytest.raises(BrokerError, match="does not take records for p-"):
         learn(known, *rejection)
@@ -282,7 +282,7 @@ def test_a_record_that_goes_alone_shares_no_batch_and_the_others_do() -> None:
 
     sent: list[int] = []
     for offset in (0, 1, 2, 3, 4):
-        made._with_room(made_of(offset))
+        made._flush_before(made_of(offset))
         sent.append(offset)
 
     assert flushed == [0, 1, 2]

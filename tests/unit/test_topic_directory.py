@@ -127,10 +127,10 @@ def test_a_topic_is_looked_at_once_until_its_knowledge_is_old() -> None:
     cluster.partitions, cluster.topics["a"] = 8, {"max.message.bytes": "2000"}
 
     clock.now_s = KEPT_S - 1
-    directory.expect_change()
+    directory.allow_refresh()
     assert directory.find("a") == KnownTopic(1, 1_000)
     clock.now_s = KEPT_S
-    directory.expect_change()
+    directory.allow_refresh()
 
     assert directory.find("a") == KnownTopic(8, 2_000)
     assert cluster.listed == 2
@@ -143,7 +143,7 @@ def test_a_topic_that_was_deleted_is_found_missing_when_knowledge_is_old() -> No
     directory.find("a")
     del cluster.topics["a"]
     clock.now_s = KEPT_S
-    directory.expect_change()
+    directory.allow_refresh()
 
     assert directory.find("a") is None
 
@@ -154,7 +154,7 @@ def test_brokers_that_do_not_answer_leave_old_knowledge_as_it_is() -> None:
     directory.find("a")
     cluster.is_up = False
     clock.now_s = KEPT_S
-    directory.expect_change()
+    directory.allow_refresh()
 
     assert directory.find("a") == KnownTopic(1, 1_000)
 
@@ -167,7 +167,7 @@ def test_settings_that_no_broker_tells_again_stay_as_they_were_read() -> None:
     cluster.partitions, cluster.silent_looks = 2, 100
     cluster.placed["a"] = Placed(isrs=(1,))
     clock.now_s = KEPT_S
-    directory.expect_change()
+    directory.allow_refresh()
 
     found = directory.find("a")
 
@@ -195,7 +195,7 @@ def test_settings_that_are_known_are_not_waited_for() -> None:
     directory = directory_of(cluster, clock)
     directory.find("a")
     clock.now_s, cluster.silent_looks = KEPT_S, 1
-    directory.expect_change()
+    directory.allow_refresh()
 
     assert directory.find("a") == KnownTopic(1, 1_000)
     assert (clock.now_s, cluster.silent_looks) == (KEPT_S, 0)
@@ -217,14 +217,14 @@ def test_what_rejections_told_lasts_until_knowledge_is_old() -> None:
     directory = directory_of(cluster, clock)
     assert directory.find("a") == KnownTopic(1, BROKER_DEFAULT_BYTES_MAX)
 
-    directory.teach("a", cut_bytes=500)
-    directory.teach("a", bytes_max=900)
-    directory.teach("a", bytes_max=1_000, cut_bytes=700)
+    directory.learn_limit("a", cut_bytes=500)
+    directory.learn_limit("a", bytes_max=900)
+    directory.learn_limit("a", bytes_max=1_000, cut_bytes=700)
     directory.forget_all()
 
     assert directory.find("a") == KnownTopic(1, 900, batch_cut_bytes=500)
     clock.now_s = KEPT_S
-    directory.expect_change()
+    directory.allow_refresh()
     assert directory.find("a") == KnownTopic(1, BROKER_DEFAULT_BYTES_MAX)
 
 
@@ -333,7 +333,7 @@ def test_a_topic_that_stays_short_is_waited_for_once() -> None:
     directory = directory_of(cluster, clock)
 
     for _ in range(3):
-        directory.expect_change()
+        directory.allow_refresh()
         found = directory.find("a")
         assert found is not None
         assert found.shortage
@@ -341,7 +341,7 @@ def test_a_topic_that_stays_short_is_waited_for_once() -> None:
     assert clock.now_s == SHORTAGE_WAIT_S
     clock.now_s += KEPT_S
     cluster.placed.clear()
-    directory.expect_change()
+    directory.allow_refresh()
     found = directory.find("a")
     assert found is not None
     assert not found.shortage
@@ -353,7 +353,7 @@ def test_a_task_waits_for_all_its_short_topics_no_longer_than_for_one() -> None:
     cluster, clock = Cluster({name: {} for name in names}, placed=short), Clock()
     directory = directory_of(cluster, clock)
 
-    directory.expect_change()
+    directory.allow_refresh()
     assert all(found.shortage for name in names if (found := directory.find(name)))
 
     assert clock.now_s == SHORTAGE_WAIT_S
@@ -366,7 +366,7 @@ def test_a_topic_that_was_whole_in_between_is_waited_for_again() -> None:
     for placed in (Placed(), Placed(leader=-1)):
         cluster.placed["a"] = placed
         clock.now_s += KEPT_S
-        directory.expect_change()
+        directory.allow_refresh()
         begun_s = clock.now_s
         directory.find("a")
 

@@ -18,10 +18,10 @@ from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.kafka.unended import (
     ShortTopic,
-    awaited_topics,
     initialise_once_ended,
     require_endable,
     short_topics,
+    topics_not_ended,
 )
 
 SETTINGS = SinkSettings(Settings(), "q", {"bootstrap.servers": "none:1"}, 1_000)
@@ -35,7 +35,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Sets what the brokers tell: their topics, and those that a transaction waits for."""
 
     def tell(awaited: set[str] | None, **known: KnownTopic) -> None:
-        monkeypatch.setattr(unended, "awaited_topics", lambda *_: awaited)
+        monkeypatch.setattr(unended, "topics_not_ended", lambda *_: awaited)
         monkeypatch.setattr(TopicDirectory, "find_all", lambda _: known)
         monkeypatch.setattr(unended, "AdminClient", lambda _: None)
 
@@ -189,7 +189,7 @@ def test_what_is_decided_and_not_ended_is_awaited(monkeypatch: pytest.MonkeyPatc
         ("CompleteCommit", set()),
     )
 
-    assert awaited_topics(SETTINGS.connection, ["0", "1", "2", "3"]) == {"lone", "narrow"}
+    assert topics_not_ended(SETTINGS.connection, ["0", "1", "2", "3"]) == {"lone", "narrow"}
 
 
 def test_topics_that_are_hidden_from_us_are_not_taken_for_none(
@@ -197,4 +197,4 @@ def test_topics_that_are_hidden_from_us_are_not_taken_for_none(
 ) -> None:
     described(monkeypatch, ("PrepareCommit", set()))
 
-    assert awaited_topics(SETTINGS.connection, ["0"]) is None
+    assert topics_not_ended(SETTINGS.connection, ["0"]) is None
