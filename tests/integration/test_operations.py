@@ -327,7 +327,7 @@ def test_the_doctor_fails_where_topics_are_missing(stage: Stage) -> None:
 
     results = {one["check"]: one["result"] for one in told["checks"]}
     missing = [name for name, result in results.items() if result == "failed"]
-    assert len(missing) == told["failed"] == 8
+    assert len(missing) == told["failed"] == 7
     assert all(name.startswith("topic nobodys-") for name in missing)
 
 
