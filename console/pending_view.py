@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
+from checkback.checkpoints.batch_terms import TermsNote, all_notes
 from checkback.checkpoints.pending_halves import SORTS, PendingGroup, PendingHalf, PendingTable
-from checkback.checkpoints.rules import recorded_rules
 from checkback.checkpoints.state_rows import read_state
 from checkback.operations.pending_transactions import groups_pending, half_reader, look_up
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError, UsageError
 from checkback.sinks.kafka.lookup import RecordSource
-from checkback.state import RulesHistory
 
 PAUSE_RATIO: Final = 10
 """How much longer than a reading the pause after it lasts: one of a million halves takes a second
@@ -58,12 +57,12 @@ class Reading:
     Args:
         batch: the last committed one, None before the first.
         table: its pending halves.
-        rules: which rules were in force when.
+        notes: the rules that decided, from the time of a batch on, the oldest first.
     """
 
     batch: int | None
     table: PendingTable
-    rules: RulesHistory
+    notes: list[TermsNote]
 
 
 @dataclass(slots=True)
@@ -126,7 +125,7 @@ class PendingView:
             group=chosen.group or None,
             stored_until_ms=chosen.stored_until_ms,
         )
-        return PendingPage(self._rows(halves, reading.rules), total, reading.batch)
+        return PendingPage(self._rows(halves, reading.notes), total, reading.batch)
 
     def groups(self) -> list[tuple[str, PendingGroup]]:
         """Return what is pending by group name, "" where the half is gone from its topic.
@@ -146,7 +145,7 @@ class PendingView:
             self._names |= {tags[id(group)]: name for name, group in named if name}
         return sorted((self._names.get(tag, ""), group) for tag, group in found.items())
 
-    def _rows(self, halves: list[PendingHalf], rules: RulesHistory) -> list[dict[str, Any]]:
+    def _rows(self, halves: list[PendingHalf], notes: list[TermsNote]) -> list[dict[str, Any]]:
         if not halves:
             return []
         reader = self.open_reader(self.settings)
@@ -162,20 +161,20 @@ class PendingView:
                 "at": f"{half.partition}:{half.offset}",
                 "store_ms": half.store_time_ms,
                 "check_times": half.check_times,
-                "asked_ms": asked_ms(rules, half.deadline_ms) if half.check_times else None,
+                "asked_ms": asked_ms(notes, half.deadline_ms) if half.check_times else None,
             }
             for half in halves
         ]
 
 
-def asked_ms(rules: RulesHistory, deadline_ms: int) -> int | None:
+def asked_ms(notes: list[TermsNote], deadline_ms: int) -> int | None:
     """Return when a half was last asked about: one check interval before its deadline.
 
     Args:
-        rules: which interval was in force when; None is returned if none is recorded.
+        notes: they have the interval; None is returned if there is none.
         deadline_ms: the half's.
     """
-    times = [(from_ms, deadline_ms - one.check_interval_ms) for from_ms, one in rules.entries]
+    times = [(note.planned_ms, deadline_ms - note.terms.rules.check_interval_ms) for note in notes]
     by_later = [asked for from_ms, asked in times if asked >= from_ms]
     return by_later[-1] if by_later else next((asked for _, asked in times), None)
 
@@ -192,10 +191,10 @@ def read_checkpoint(settings: Settings, known: Reading | None = None) -> Reading
         with open_state(settings) as store:
             if known is not None and known.batch == store.last_batch("commits"):
                 return known
-            state, rules = read_state(store), recorded_rules(store)
+            state, notes = read_state(store), all_notes(store)
     if state is None:
-        return Reading(None, PendingTable.of(()), rules)
-    return Reading(state.batch, PendingTable.of(state.pages), rules)
+        return Reading(None, PendingTable.of(()), notes)
+    return Reading(state.batch, PendingTable.of(state.pages), notes)
 
 
 @contextmanager

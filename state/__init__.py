@@ -8,7 +8,7 @@ from checkback.state.engine import ALL_READ, NOTHING_READ, Decision, decide
 from checkback.state.events import BEFORE_OPS, EventKind, Events
 from checkback.state.outcome import Action, Counter, Outcome
 from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page
-from checkback.state.rules import Rules, RulesHistory
+from checkback.state.rules import Rules
 from checkback.state.settled import (
     CLAIM_KEY,
     Mark,
@@ -35,7 +35,6 @@ __all__ = [
     "Outcome",
     "Page",
     "Rules",
-    "RulesHistory",
     "SettledMarks",
     "decide",
     "mark_key",

@@ -40,7 +40,7 @@ public final class RecordDecoder implements Serializable {
   private final HashSet systemTopics = new HashSet();
   private final byte[][] systemPrefixes;
   private RecordVerifier verifier;
-  private OpRange range;
+  private final BatchTerms terms = new BatchTerms();
   private transient KafkaRecord reading;
 
   /**
@@ -70,11 +70,6 @@ public final class RecordDecoder implements Serializable {
     this.verifier = verifier;
   }
 
-  /** Refuses ops that name a half outside of the range. */
-  public void limitTo(OpRange range) {
-    this.range = range;
-  }
-
   /** Plans and event logs print it: no secret may show. */
   public String toString() {
     return "RecordDecoder" + (this.verifier == null ? "" : " with " + this.verifier);
@@ -85,15 +80,14 @@ public final class RecordDecoder implements Serializable {
    * feedback topic that is no feedback: a tick, or a stranger's.
    *
    * @param key of the record; only needed where access control is on
-   * @param bodyBytesMax how large a half's body may be
    */
   public InternalRow event(
       UTF8String topic, int partition, long offset, long timestampUs, byte[] key, byte[] value,
-      ArrayData headers, int bodyBytesMax) {
+      ArrayData headers) {
     KafkaRecord record = this.reading();
     record.begin(partition, offset, Math.floorDiv(timestampUs, 1000L), key, value, headers);
     if (topic.equals(this.halfTopic)) {
-      return this.half(record, bodyBytesMax);
+      return this.half(record);
     }
     if (topic.equals(this.feedbackTopic)) {
       return this.feedback(record);
@@ -112,7 +106,7 @@ public final class RecordDecoder implements Serializable {
     return found;
   }
 
-  private InternalRow half(KafkaRecord record, int bodyBytesMax) {
+  private InternalRow half(KafkaRecord record) {
     RecordHeaders headers = record.headers;
     record.order(NAMES_OF_HALF);
     int group = record.place(PGROUP_OF_HALF);
@@ -120,7 +114,7 @@ public final class RecordDecoder implements Serializable {
     record.identity.read(headers, group, id);
     int refusal = this.verdict(record, 0);
     if (refusal == TAKEN) {
-      refusal = this.refusalOfHalf(record, group, id, bodyBytesMax);
+      refusal = this.refusalOfHalf(record, group, id);
     }
     if (refusal != TAKEN) {
       return record.event(REFUSED_HALF, record.offset, refusal, record.offset);
@@ -130,7 +124,7 @@ public final class RecordDecoder implements Serializable {
     return record.event(HALF, record.offset, immunityMs, record.offset);
   }
 
-  private int refusalOfHalf(KafkaRecord record, int group, int id, int bodyBytesMax) {
+  private int refusalOfHalf(KafkaRecord record, int group, int id) {
     RecordHeaders headers = record.headers;
     int realTopic = record.place(REAL_TOPIC_OF_HALF);
     if (!headers.says(record.place(TRAN_MSG_OF_HALF), TRUE)) {
@@ -154,7 +148,7 @@ public final class RecordDecoder implements Serializable {
     if (headers.valueBytes(group) > GROUP_BYTES_MAX || headers.valueBytes(id) > ID_BYTES_MAX) {
       return HALF_NAME_TOO_LONG;
     }
-    return refusalOfRest(record, bodyBytesMax);
+    return refusalOfRest(record, this.terms.bodyBytesMax());
   }
 
   private boolean isSystem(RecordHeaders headers, int realTopic) {
@@ -190,7 +184,7 @@ public final class RecordDecoder implements Serializable {
     if (refusal == TAKEN) {
       refusal = refusalOfOp(record, named, state, group, id);
     }
-    if (refusal == TAKEN && this.range != null && !this.range.includes(record.partition, named)) {
+    if (refusal == TAKEN && !this.terms.mayName(record.partition, named)) {
       refusal = OP_WITHOUT_HALF;
     }
     if (refusal != TAKEN) {

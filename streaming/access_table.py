@@ -16,13 +16,10 @@ from checkback.security.access_control import AccessControl
 from checkback.security.accounts import Account, Permission, is_granted
 from checkback.security.signing import SignatureAlgorithm
 from checkback.streaming.address_pattern import address_pattern
+from checkback.streaming.java_protocol import BLOCK_BYTES, GROUP, TOPIC
 
-BLOCK_BYTES: Final = 64
-"""Block size of SHA-1 and of SHA-256."""
 _INNER: Final = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER: Final = bytes(byte ^ 0x5C for byte in range(256))
-TOPIC: Final = "T"
-GROUP: Final = "G"
 ANSWER: Final = "A"
 """Answers to a group's checks: they need SUB on the group besides the PUB of every op."""
 _NEEDED: Final = {

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from checkback.checkpoints.access_versions import (
-    OFF,
-    AccessVersion,
-    record_access_version,
-)
+from checkback.checkpoints.batch_terms import OFF, AccessVersion, newest_terms
+from checkback.checkpoints.earlier_terms import earlier_access
 from checkback.checkpoints.store import CheckpointStore
-from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import BrokerError, ConfigurationError
+from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
 from checkback.security import AccessControl
-from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.access_table import AccessTable
-from checkback.streaming.begun_batches import is_begun
-from checkback.streaming.cores import state_partitions
 from checkback.streaming.rule_source import LOOK_S, RuleSource, settled_rules
-
-if TYPE_CHECKING:
-    from checkback.sinks.ledger.table import DeltaLedger
 
 SECRETS_LOOK_S: Final = 10.0
 """Pause between two looks at the secrets that the rules refer to."""
@@ -117,36 +107,54 @@ class AccessWatch:
         """The own version of the rules in force, OFF for none."""
         return OFF if self.table is None else self.table.version
 
-    def record(
-        self,
-        store: CheckpointStore,
-        sink: SinkSettings,
-        settings: Settings,
-        ledger: DeltaLedger | None,
-    ) -> dict[str, Any] | None:
-        """Record the rules for the batches to come; return what changed, None if nothing did.
+    def for_run(
+        self, store: CheckpointStore, is_begun: Callable[[int], bool]
+    ) -> tuple[AccessVersion, dict[str, Any] | None]:
+        """Return how the terms of the batches to come name the rules, and what changed if it did.
+
+        Args:
+            store: the checkpoint; no query runs over it.
+            is_begun: tells whether anything of a planned batch may be written.
 
         Raises:
-            CheckpointError: a batch is begun under other rules.
+            CheckpointError: a batch is begun under other rules, or the notes can't be read.
             BrokerError: the markers can't be read.
             PrerequisiteError: the ledger can't be read.
         """
-        rules = {} if self.table is None else self.table.as_data()
-        begun = partial(is_begun, sink, state_partitions(settings), ledger)
-        had, now = record_access_version(store, sink.epoch, self.version, rules, begun)
-        return None if had == now else change_facts(had, now)
+        noted = newest_terms(store)
+        had = earlier_access(store) or AccessVersion() if noted is None else noted.access
+        if had.is_of(self.version):
+            return had, None
+        planned, committed = (store.last_batch(log) for log in ("offsets", "commits"))
+        next_batch = 0 if committed is None else committed + 1
+        if planned == next_batch and is_begun(next_batch):
+            raise _begun(store, next_batch, had)
+        now = AccessVersion.of(self.version, secrets.token_hex(8))
+        return now, change_facts(had, now, next_batch)
 
 
-def change_facts(had: AccessVersion, now: AccessVersion) -> dict[str, Any]:
+def change_facts(had: AccessVersion, now: AccessVersion, from_batch: int) -> dict[str, Any]:
     """Return the facts that an operator needs when other rules come into force."""
     return {
         "access_control": _state(now),
         "before": _state(had),
-        "version": now.version,
-        "version_before": had.version,
-        "from_batch": now.from_batch,
+        "version": now.name,
+        "version_before": had.name,
+        "from_batch": from_batch,
     }
 
 
+def _begun(store: CheckpointStore, batch: int, had: AccessVersion) -> CheckpointError:
+    rules = f"the rules of version {had.name}" if had.name else "access control off"
+    return CheckpointError(
+        f"Batch {batch} of {store.path} is written in part, and was begun with {rules}: under "
+        "other rules it could be decided in two ways.",
+        remedy="Start with acl_file and its secrets as they were, and change them while the job"
+        " runs; it takes them over between two batches.",
+        batch_id=batch,
+        version=had.name,
+    )
+
+
 def _state(version: AccessVersion) -> str:
-    return "off" if version.version == OFF else "on"
+    return "off" if version.name == OFF else "on"

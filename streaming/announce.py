@@ -48,7 +48,9 @@ def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) 
     return True
 
 
-def write_tick(settings: Settings, connection: dict[str, Any]) -> int | None:
+def write_tick(
+    settings: Settings, connection: dict[str, Any], timeout_s: float = STORE_TIMEOUT_S
+) -> int | None:
     """Write a record that means nothing: without new data Spark fires no timeout after a restart.
 
     Returns:
@@ -57,7 +59,10 @@ def write_tick(settings: Settings, connection: dict[str, Any]) -> int | None:
     Raises:
         BrokerError: it could not be written.
     """
-    tick = append_one(connection, settings.topics.feedback, b"", headers=records.tick_headers())
+    headers = records.tick_headers()
+    tick = append_one(
+        connection, settings.topics.feedback, b"", headers=headers, timeout_s=timeout_s
+    )
     kind, time_ms = tick.timestamp()
     return time_ms if kind == TIMESTAMP_LOG_APPEND_TIME else None
 
@@ -70,6 +75,7 @@ def append_one(
     key: bytes | None = None,
     headers: Headers | None = None,
     partition: int = 0,
+    timeout_s: float = STORE_TIMEOUT_S,
 ) -> Message:
     """Append one record and return Kafka's report of where and when it was stored.
 
@@ -82,6 +88,7 @@ def append_one(
         key: the record's.
         headers: the record's.
         partition: of the topic.
+        timeout_s: how long to wait.
 
     Raises:
         BrokerError: the record may not be stored.
@@ -95,13 +102,13 @@ def append_one(
         else:
             errors.append(error.str())
 
-    timeout_ms = int(STORE_TIMEOUT_S * 1_000)
+    timeout_ms = int(timeout_s * 1_000)
     own = {"delivery.timeout.ms": timeout_ms}
     sent = sent_headers(headers or [])
     try:
         producer = Producer({**own, **connection, "acks": "all"})
         producer.produce(topic, value, key, partition, headers=sent, on_delivery=delivered)
-        producer.flush(STORE_TIMEOUT_S)
+        producer.flush(timeout_s)
     except KafkaException as error:
         errors.append(cause_of(error).str())
     if not stored:

@@ -14,13 +14,12 @@ from pyspark.sql import DataFrame
 from checkback.sinks.batch_report import BatchReport, summed
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.sinks.ledger.rows import LedgerBatch
+from checkback.streaming.batch_terms import BatchPlans, TermsOfRun
 from checkback.streaming.clock_watch import AheadWatch
-from checkback.streaming.half_bounds import HalfBounds, set_op_ranges
 from checkback.streaming.idling import FinishedBatch, Idling
 from checkback.streaming.observation import Observation
 from checkback.streaming.partition_growth import PartitionGrowth
 from checkback.streaming.progress import Progress
-from checkback.streaming.read_until import BatchPlans, ReadUntil
 from checkback.streaming.sink_task import REPORT_TYPE, sink_function
 from checkback.streaming.stop import StoppedBetweenBatchesError
 
@@ -61,26 +60,24 @@ class RunBatch:
         progress: takes the report.
         stopping: set when no further batch may be begun.
         ledger: see write_outcomes.
-        read_until: tells the tasks what has been read.
+        terms: decides the terms of each batch.
         require_own_epoch: raises FencedError if a younger job runs.
         idling: holds the batch's end while there is nothing to do.
         observed: takes the report, and has the log level.
         clock: tells whether a batch's time can be.
         growth: follows the half topic's partitions.
-        half_bounds: tells which halves an op can name.
     """
 
     settings: SinkSettings
     progress: Progress
     stopping: Event
     ledger: DeltaLedger | None
-    read_until: ReadUntil
+    terms: TermsOfRun
     require_own_epoch: Callable[[], None]
     idling: Idling
     observed: Observation
     clock: AheadWatch
     growth: PartitionGrowth
-    half_bounds: HalfBounds
 
     def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
         """Write the batch and hold its end until there is something to do.
@@ -104,12 +101,10 @@ class RunBatch:
         self.require_own_epoch()
 
     def _planned(self, outcomes: DataFrame, batch_id: int) -> BatchPlans:
-        """Tell the tasks what the plans say, and look whether the batch can be carried out."""
-        context = outcomes.sparkSession.sparkContext
-        plans = self.read_until.tell_tasks(context, batch_id)
+        """Set the terms for the tasks, and look whether the batch can be carried out."""
+        plans = self.terms.plans_of(batch_id)
         self.clock.require_credible(plans.batch.timestamp_ms)
-        named = self.half_bounds.of_batch(batch_id, plans)
-        set_op_ranges(context, named)
+        self.terms.set_for_tasks(outcomes.sparkSession.sparkContext, batch_id, plans)
         self.growth.follow(plans.batch.ends)
         return plans
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
-from checkback.streaming.half_bounds import RANGES
 from checkback.streaming.java_classes import call_for_rows, java_class
 from checkback.streaming.verification import RecordVerification
 
@@ -28,32 +27,25 @@ EVENT_TYPE: Final = (
 )
 """As the class fills a row."""
 DECODER: Final = "RecordDecoder"
-OP_RANGE: Final = "OpRange"
-ANY_SIZE: Final = 2**31 - 1
 
 
 def decode(
     rows: DataFrame,
     topics: TopicNames,
     page_size: int,
-    body_bytes_max: Column | None = None,
     verification: RecordVerification | None = None,
-    *,
-    limits_ops: bool = False,
 ) -> DataFrame:
     """Return one event row per record of the half and op topics and per feedback.
 
     Other records of the feedback topic are skipped: ticks, and records of a stranger, although only
-    the pipeline may write there.
+    the pipeline may write there. The terms of the batch (batch_terms.py) say how large a half may
+    be and which halves an op may name; outside of a batch anything goes.
 
     Args:
         rows: as Spark's Kafka source gives them, with headers.
         topics: the names of the topics.
         page_size: half offsets per page.
-        body_bytes_max: how large a half's body may be; None for any size.
         verification: refuses what the rules of access control forbid; None where there are none.
-        limits_ops: whether ops that name halves outside of the batch's ranges are refused
-            (half_bounds.set_op_ranges).
 
     Returns:
         page_key long (see page_keys), partition int, kind tinyint (state.EventKind),
@@ -66,15 +58,12 @@ def decode(
     decoder = _decoder(spark, topics, page_size)
     if verification is not None:
         decoder.verifyBy(verification.verifier(topics))
-    if limits_ops:
-        decoder.limitTo(java_class(spark, OP_RANGE)(RANGES))
     # Only a signature covers the key: where none is verified, nobody copies it.
     key = f.lit(None).cast("binary") if verification is None else f.col("key")
     arguments = [
         *map(f.col, ("topic", "partition", "offset", "timestamp")),
         key,
         *map(f.col, ("value", "headers")),
-        f.lit(ANY_SIZE) if body_bytes_max is None else body_bytes_max.cast("int"),
     ]
     event = call_for_rows(spark, decoder, "event", EVENT_TYPE, arguments)
     decoded = rows.select(event.alias("event"))

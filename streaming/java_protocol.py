@@ -15,10 +15,16 @@ from checkback.protocol.signed_content import (
 from checkback.state import BEFORE_OPS, EventKind
 from checkback.state.events import NO_IMMUNITY
 from checkback.state.identity import SLICE, TRANSACTION_BITS
-from checkback.streaming import access_table
 
 HALF: Final = names.HALF_PROTOCOL_ORDER
 OP: Final = names.OP_PROTOCOL_ORDER
+TERMS_PROPERTY: Final = "checkback.batch_terms"
+"""The local property with the terms of a batch (batch_terms.py)."""
+BLOCK_BYTES: Final = 64
+"""Block size of SHA-1 and of SHA-256."""
+TOPIC: Final = "T"
+GROUP: Final = "G"
+"""Kinds of permissions, as the table of access rules has them (access_table.py)."""
 OPENING_LINE_MAX: Final = f"HmacSHA256 {'t' * 249} {2**31 - 1} {2**31 - 1} {2**31 - 1}\n"
 """The longest line of sizes in signed content; Kafka's topics have 249 characters at most."""
 NUMBERS: Final = {
@@ -43,7 +49,7 @@ NUMBERS: Final = {
     "TRANSACTION_BITS": TRANSACTION_BITS,
     "SLICE": SLICE,
     "TIMESTAMP_BYTES_MAX": TIMESTAMP_BYTES_MAX,
-    "OPENING_BYTES_MAX": access_table.BLOCK_BYTES + len(OPENING_LINE_MAX),
+    "OPENING_BYTES_MAX": BLOCK_BYTES + len(OPENING_LINE_MAX),
 }
 LONGS: Final = {"BEFORE_OPS": BEFORE_OPS, "BORN_TIME_TOLERANCE_MS": BORN_TIME_TOLERANCE_MS}
 TEXTS: Final = {
@@ -56,8 +62,9 @@ TEXTS: Final = {
     "BORN_HOST": names.BORN_HOST,
     "RESUME_HEADER_PREFIX": names.RESUME_HEADER_PREFIX,
     "MANUAL_OPERATOR": names.MANUAL_OPERATOR,
-    "TOPIC": access_table.TOPIC,
-    "GROUP": access_table.GROUP,
+    "TERMS_PROPERTY": TERMS_PROPERTY,
+    "TOPIC": TOPIC,
+    "GROUP": GROUP,
 }
 LISTS: Final[dict[str, tuple[str, ...]]] = {
     "HALF_ORDER": HALF,

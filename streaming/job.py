@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from checkback.checkpoints.batch_terms import AccessVersion
 from checkback.checkpoints.files import ReadableCheckpoint, require_readable
 from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
-from checkback.checkpoints.rules import record_rules
 from checkback.checkpoints.running import told_as_running
 from checkback.checkpoints.status import read_page_statuses
 from checkback.checkpoints.store import CheckpointStore
@@ -37,6 +37,7 @@ from checkback.streaming import preflight
 from checkback.streaming.access_watch import AccessWatch
 from checkback.streaming.announce import publish_status, write_tick
 from checkback.streaming.batch_sink import RunBatch
+from checkback.streaming.batch_terms import TermsOfRun, log_ends
 from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.claim import claim_topics
 from checkback.streaming.clock_watch import AheadWatch
@@ -45,8 +46,6 @@ from checkback.streaming.direct_op_topic import DirectOpTopic, PlannedRun
 from checkback.streaming.driver_jvm import log_path
 from checkback.streaming.failure import explain, explain_state, jvm_watched
 from checkback.streaming.fencing import fence_older
-from checkback.streaming.half_bounds import HalfBounds, half_log_ends
-from checkback.streaming.held_back import HeldBack, UnreadRecords
 from checkback.streaming.idling import Idling, RecordWatch
 from checkback.streaming.kafka_source import needs_small_polls, pem_text, read_topics
 from checkback.streaming.members import groups_without_members
@@ -57,7 +56,6 @@ from checkback.streaming.pages import PageSettings
 from checkback.streaming.partition_growth import PartitionGrowth
 from checkback.streaming.progress import Progress, ProgressLine
 from checkback.streaming.query import outcomes_of, read_tasks, start_query
-from checkback.streaming.read_until import ReadUntil
 from checkback.streaming.rule_source import rule_source
 from checkback.streaming.session import spare_processes, start_session
 from checkback.streaming.sink_choices import open_ledger, sink_settings
@@ -78,6 +76,8 @@ if TYPE_CHECKING:
 
 OPEN_TRANSACTION_S: Final = 60.0
 """Brokers end a dead producer's transaction well within this time."""
+CLOCK_S: Final = 10.0
+"""How long a comparison of the clocks waits for the brokers."""
 Emit = Callable[[str, dict[str, Any] | ProgressLine], None]
 """Takes an event's name and its fields: started, progress, stopped."""
 
@@ -111,11 +111,12 @@ class Job:
     _observed: Observation = field(init=False)
     _access: AccessWatch = field(init=False)
     _clock: AheadWatch = field(init=False)
+    _access_version: AccessVersion = field(default_factory=AccessVersion)
 
     def __post_init__(self) -> None:
         self._access = AccessWatch(rule_source(self.settings))
         self._clock = AheadWatch(
-            lambda: write_tick(self.settings, self._connection()), lambda: self.now_ms()
+            lambda: write_tick(self.settings, self._connection(), CLOCK_S), lambda: self.now_ms()
         )
 
     def stop(self) -> None:
@@ -187,14 +188,14 @@ class Job:
         When access rules change, another query goes on where the last one ended.
         """
         settings = self.settings
-        history = record_rules(store, sink.epoch, self.now_ms(), Rules.from_settings(settings))
         size = settings.offsets_per_page
-        pages = PageSettings(size, history, keys, tell_prepared=bool(settings.ledger))
+        pages = PageSettings(size, keys, tell_prepared=bool(settings.ledger))
         self._epoch = EpochWatch(sink)
         self._polls_small = needs_small_polls(store)
         is_first = True
         while True:
-            changed = self._access.record(store, sink, settings, self._ledger)
+            begun = cache(partial(is_begun, sink, state_partitions(settings), self._ledger))
+            self._access_version, changed = self._access.for_run(store, begun)
             if changed is not None:
                 self.emit("access_rules", changed)
                 self._observed.rules_changed(changed)
@@ -257,24 +258,34 @@ class Job:
         verification = None if table is None else RecordVerification(spark, table)
         outcomes = outcomes_of(rows, settings.topics, pages, read_tasks(settings), verification)
         self._idling, ledger = self._new_idling(is_long=planned is None), self._ledger
-        begun = cache(partial(is_begun, sink, state_partitions(settings), ledger))
-        held_back = HeldBack(store, UnreadRecords(self._connection()).partitions_with_older, begun)
-        look = partial(half_log_ends, self._group_admin(), settings.topics.half)
-        first = self.progress.first_pages
         run_batch = RunBatch(
             sink,
             self.progress,
             self._stopping,
             ledger,
-            ReadUntil(self._plans(store), pages.rules, held_back),
+            self._terms(store, sink, pages.page_size),
             self._require_own_epoch,
             self._idling,
             self._observed,
             self._clock,
             PartitionGrowth(sink.connection, sink.topics),
-            HalfBounds(store, look, first, begun, settings.topics, pages.page_size),
         )
         return start_query(outcomes, settings, run_batch, is_long=planned is None)
+
+    def _terms(self, store: CheckpointStore, sink: SinkSettings, page_size: int) -> TermsOfRun:
+        settings = self.settings
+        return TermsOfRun(
+            store,
+            self._plans(store),
+            Rules.from_settings(settings),
+            self._access_version,
+            partial(log_ends, self._group_admin()),
+            self.progress.first_pages,
+            lambda: self._clock.ahead_ms,
+            cache(partial(is_begun, sink, state_partitions(settings), self._ledger)),
+            settings.topics.half,
+            page_size,
+        )
 
     def _plans(self, store: CheckpointStore) -> ReadableCheckpoint:
         # One is read in each batch, which took 7 ms through py4j and Hadoop.
@@ -314,6 +325,7 @@ class Job:
                 self._observed.looked(last, self._held_ms(last))
             if time.monotonic() >= next_line_s:
                 self._require_own_epoch()
+                self._clock.compare_if_due()
                 if self._held is None or self._held.done():
                     self._emit_line(query)
                 if self._access.problem:

@@ -24,14 +24,13 @@ from checkback.state import (
     Outcome,
     Page,
     Rules,
-    RulesHistory,
     decide,
 )
 from checkback.state.identity import group_part
+from checkback.streaming.batch_terms import TaskTerms, terms_of_task
 from checkback.streaming.event_rows import unpacked
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.python_workers import keep_modules
-from checkback.streaming.read_until import read_until_of_task
 
 STATE_VERSION: Final = 1
 STATE_SCHEMA: Final = "version int, page binary"
@@ -55,13 +54,11 @@ class PageSettings:
 
     Args:
         page_size: half offsets per page.
-        rules: in force from when; a replayed batch uses those of its own time.
         keys: how the checkpoint's pages are keyed.
         tell_prepared: whether outcomes name the halves that became pending, for the ledger.
     """
 
     page_size: int
-    rules: RulesHistory
     keys: PageKeys
     tell_prepared: bool = False
 
@@ -133,8 +130,7 @@ class PageFunction:
         """Advance the page of that key; a generator of one frame with one row."""
         place = self.settings.keys.place_of(key)
         events = events_of(frames, place[0] * self.settings.page_size)
-        until_ms = read_until_of_task(place[1])
-        yield advance_page(self.settings, self.budget, place, events, state, until_ms)
+        yield advance_page(self.settings, self.budget, place, events, state, terms_of_task())
 
 
 def _loaded(settings: PageSettings) -> PageFunction:
@@ -149,22 +145,23 @@ def advance_page(
     place: tuple[int, int],
     events: Events,
     state: GroupState,
-    read_until_ms: int,
+    terms: TaskTerms,
 ) -> pd.DataFrame:
     """Let one page decide, keep its state, and return its outcome as one row.
 
     Args:
-        settings: rules and sizes.
+        settings: sizes and keys.
         budget: what the pass may still ask.
         place: the page's number and half partition.
         events: of this batch.
         state: the page's.
-        read_until_ms: as `decide` takes it.
+        terms: of the batch.
     """
-    now_ms = state.getCurrentProcessingTimeMs()
-    rules = settings.rules.at(now_ms)
-    left = budget.begin(rules)
     number, partition = place
+    clock_ms, rules = state.getCurrentProcessingTimeMs(), terms.rules
+    # The rules compare with times that the brokers gave, so they get the brokers' time.
+    now_ms, read_until_ms = clock_ms - terms.clock_ahead_ms, terms.read_until_of(partition)
+    left = budget.begin(rules)
     if state.exists:
         page = Page.unpack(bytes(state.get[1]))
     else:
@@ -188,7 +185,7 @@ def advance_page(
         state.update((STATE_VERSION, packed))
         duration_ms = sleep_ms(decision.wake_at_ms, now_ms, read_until_ms, budget)
         state.setTimeoutDuration(duration_ms)
-        outcome = replace(outcome, wake_at_ms=now_ms + duration_ms, state_bytes=len(packed))
+        outcome = replace(outcome, wake_at_ms=clock_ms + duration_ms, state_bytes=len(packed))
     budget.spend(outcome)
     blob = outcome.pack()
     return pd.DataFrame({"partition": [partition], "page": [number], "outcome": [blob]})

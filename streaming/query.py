@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.topics import TopicNames
-from checkback.state import Rules, RulesHistory
 from checkback.streaming.cores import state_partitions
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
@@ -54,29 +51,13 @@ def outcomes_of(
     Args:
         rows: halves and ops as the Kafka source gives them.
         topics: the names of the topics.
-        pages: rules and sizes.
+        pages: sizes and keys.
         tasks_max: how many tasks read and decode, at most.
         verification: the rules of access control; None where it is off.
     """
-    limit = in_force(pages.rules, lambda rules: rules.max_message_bytes)
-    decoded = decode(rows, topics, pages.page_size, limit, verification, limits_ops=True)
+    decoded = decode(rows, topics, pages.page_size, verification)
     keyed = pages.keys.put_on(packed(decoded, pages.page_size))
     return decided(keyed.coalesce(tasks_max), PageFunction(pages))
-
-
-def in_force(rules: RulesHistory, number: Callable[[Rules], int]) -> Column:
-    """Return a number of the rules of the batch's time, so that replays agree.
-
-    In a streaming query the current time is the batch's, a constant once the batch is planned.
-    """
-    now_ms = f.unix_millis(f.current_timestamp())
-    (_, first), *later = rules.entries
-    last, column = number(first), f.lit(number(first))
-    for from_ms, one in later:
-        if number(one) != last:
-            last = number(one)
-            column = f.when(now_ms >= from_ms, last).otherwise(column)
-    return column
 
 
 def decided(keyed: DataFrame, function: GroupFunction) -> DataFrame:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+from checkback.checkpoints.batch_terms import FOLDER as TERMS
+from checkback.checkpoints.batch_terms import parse_note
 from checkback.checkpoints.files import OUR_FOLDER, FolderFiles, UnreadableFileError
 from checkback.checkpoints.identity import FILE as IDENTITY
 from checkback.checkpoints.identity import CheckpointIdentity
@@ -26,8 +28,6 @@ from checkback.checkpoints.logs import (
     parse_query_id,
     require_schema,
 )
-from checkback.checkpoints.rules import FOLDER as RULES
-from checkback.checkpoints.rules import file_of
 from checkback.checkpoints.running import is_pipeline_running
 from checkback.checkpoints.state_files import StateFiles
 from checkback.operations.checkpoint.opening import marker_settings, open_files, read_markers
@@ -38,7 +38,6 @@ from checkback.operations.checkpoint.verification import (
 )
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, NotFoundError
-from checkback.state import RulesHistory
 
 REBUILD: Final = "Run `checkback checkpoint rebuild`; see `checkback docs checkpoints`."
 RESTORE: Final = (
@@ -204,7 +203,7 @@ class _Look:
             f"{OUR_FOLDER}/{IDENTITY}", lambda text: CheckpointIdentity.from_json(text.decode())
         )
         query_id = self._query_id(has_batches=bool(planned or committed))
-        self._rules(has_batches=bool(planned or committed))
+        self._terms()
         plans = self._parsed_all("offsets", planned, parse_offsets)
         commits = self._parsed_all("commits", committed, parse_commit)
         self._holes("offsets", planned)
@@ -251,14 +250,11 @@ class _Look:
             return None
         return self._parsed("metadata", parse_query_id)
 
-    def _rules(self, *, has_batches: bool) -> None:
-        numbers = self._numbers(f"{OUR_FOLDER}/{RULES}", ".json")
+    def _terms(self) -> None:
+        numbers = self._numbers(f"{OUR_FOLDER}/{TERMS}", ".json")
         if numbers:
-            newest = f"{OUR_FOLDER}/{file_of(numbers[-1])}"
-            self._parsed(newest, lambda text: RulesHistory.from_json(text.decode()))
-        elif has_batches:
-            says = "No rules are recorded, so a replay can't decide as the first try did."
-            self._add("missing", f"{OUR_FOLDER}/{RULES}", says, RESTORE)
+            newest = f"{OUR_FOLDER}/{TERMS}/{numbers[-1]}.json"
+            self._parsed(newest, lambda text: parse_note(text.decode(), newest))
 
     def _holes(self, log: str, numbers: Sequence[int]) -> None:
         expected = range(min(numbers), max(numbers) + 1) if numbers else range(0)

@@ -19,7 +19,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState
 
 from checkback.operations.rebuild.history import RESTORED_PAGE, RESTORED_SCHEMA
-from checkback.state import NOTHING_READ
+from checkback.state import Rules
+from checkback.streaming.batch_terms import TaskTerms
 from checkback.streaming.event_rows import events_in
 from checkback.streaming.page_keys import HALF_PARTITIONS_MAX
 from checkback.streaming.pages import (
@@ -41,6 +42,7 @@ def run_first_batch(
     rows: str,
     checkpoint: str,
     pages: PageSettings,
+    rules: Rules,
     write_batch: BatchFunction,
 ) -> None:
     """Run batch 0 over the restored rows.
@@ -49,7 +51,8 @@ def run_first_batch(
         spark: a session with the pipeline's settings.
         rows: path of the restored rows, as Parquet.
         checkpoint: the new checkpoint.
-        pages: the rules and sizes of pages.
+        pages: sizes and keys of pages.
+        rules: the settings that decide.
         write_batch: the pipeline's sink.
 
     Raises:
@@ -59,7 +62,7 @@ def run_first_batch(
     wanted = source.where(f"kind <> {RESTORED_PAGE} or blob is not null")
     # Marks of malformed records may name any partition; an impossible one gets no key.
     possible = wanted.where(f.col("partition").between(0, HALF_PARTITIONS_MAX - 1))
-    outcomes = decided(pages.keys.put_on(possible), restoring_function(pages))
+    outcomes = decided(pages.keys.put_on(possible), restoring_function(pages, rules))
     query = (
         outcomes.writeStream.outputMode("append")
         .option("checkpointLocation", checkpoint)
@@ -71,9 +74,12 @@ def run_first_batch(
     query.awaitTermination()
 
 
-def restoring_function(settings: PageSettings) -> GroupFunction:
+def restoring_function(settings: PageSettings, rules: Rules) -> GroupFunction:
     """Return the pipeline's function for applyInPandasWithState, applied to restored pages."""
     budget = CheckBudget()
+    # Ops that came since the topics were read are for the pipeline's first batch to find: nothing
+    # counts as read.
+    terms = TaskTerms(rules)
 
     def restore(key: tuple[Any, ...], frames: Frames, state: GroupState) -> Frames:
         rows = pd.concat(list(frames), ignore_index=True)
@@ -82,7 +88,6 @@ def restoring_function(settings: PageSettings) -> GroupFunction:
             state.update((STATE_VERSION, bytes(blob)))
         place = settings.keys.place_of(key)
         events = events_in(rows[~is_page])
-        # Ops that came since the topics were read are for the pipeline's first batch to find.
-        yield advance_page(settings, budget, place, events, state, NOTHING_READ)
+        yield advance_page(settings, budget, place, events, state, terms)
 
     return restore

@@ -25,7 +25,6 @@ from pyspark.sql import DataFrame, SparkSession
 from checkback.checkpoints.files import OUR_FOLDER
 from checkback.checkpoints.identity import FILE as IDENTITY
 from checkback.checkpoints.logs import plan_with_ends
-from checkback.checkpoints.rules import record_rules
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.verification import Verification
 from checkback.operations.checkpoint.verify import verify_files
@@ -224,7 +223,7 @@ class _Work:
         self._history(positions, begun_ms).write.parquet(self._rows)
         counts = counts_of(self.spark.read.parquet(self._rows))
         require_sound(counts, positions, self.unknown_are)
-        first_batch = self._first_batch(sink, begun_ms)
+        first_batch = self._first_batch(sink)
         ends = positions.ends(self._names.read)
         plan = plan_with_ends(store.read("offsets/0").decode(), ends)
         store.replace("offsets/0", plan)
@@ -249,11 +248,10 @@ class _Work:
         ends_without_transactions(self.connection, settled, self._partitions(settled), timeout_s)
         return tuple(one.query_id for one in predecessors)
 
-    def _first_batch(self, sink: SinkSettings, now_ms: int) -> dict[str, int]:
-        rules = record_rules(self.store, sink.epoch, now_ms, self._rules)
+    def _first_batch(self, sink: SinkSettings) -> dict[str, int]:
         identity = identity_of(self.settings, self.facts)
         keys = PageKeys.of(identity)
-        pages = PageSettings(identity.page_size, rules, keys)
+        pages = PageSettings(identity.page_size, keys)
         ledger = open_ledger(self.settings, self.facts)
         counts: Counter[str] = Counter()
 
@@ -261,7 +259,9 @@ class _Work:
             counts.update(write_outcomes(outcomes, batch_id, sink, ledger).counts)
 
         try:
-            run_first_batch(self.spark, self._rows, self.store.path, pages, write_batch)
+            run_first_batch(
+                self.spark, self._rows, self.store.path, pages, self._rules, write_batch
+            )
         except StreamingQueryException as failure:
             raise explain(failure, log_path(self.settings.log_file)) from failure
         return dict(counts)

@@ -18,7 +18,7 @@ from checkback.checkpoints.state_rows import StoredPage
 from checkback.console.pending_view import PendingFilter, PendingView, Reading
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import half_headers
-from checkback.state import Page, RulesHistory
+from checkback.state import Page
 from checkback.state.page import PendingHalves
 
 ROWS = 1_000_000
@@ -80,7 +80,7 @@ def page_s(view: PendingView, chosen: PendingFilter, sort: str, first: int) -> f
 @pytest.mark.nightly
 def test_any_page_of_a_million_pending_transactions_takes_half_a_second() -> None:
     table = PendingTable.of(stored(page) for page in range(-(-ROWS // PAGE_SIZE)))
-    reading = Reading(0, table, RulesHistory(()))
+    reading = Reading(0, table, [])
     view = PendingView(Settings(), lambda *_: reading, lambda _: HalfTopic())
     assert view.page(FILTERS[0], "age", 0, PAGE_ROWS).total == ROWS
     assert dict(view.groups())["group-7"].pending == ROWS // GROUPS

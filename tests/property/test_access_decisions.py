@@ -18,9 +18,10 @@ from tests.access_requests import (
 from checkback.security import AccessControl, RemoteAddressStrategy, SignatureAlgorithm
 from checkback.security.accounts import NOTHING, WORDS, Account, Permission, Secret
 from checkback.security.decision import AccessRequest, Denial
-from checkback.streaming.access_table import ANSWER, GROUP, TOPIC, AccessTable, AccountFlag
+from checkback.streaming.access_table import ANSWER, AccessTable, AccountFlag
 from checkback.streaming.access_table import exception_key as key_of
 from checkback.streaming.address_pattern import SEPARATOR
+from checkback.streaming.java_protocol import GROUP, TOPIC
 
 DEFAULTS = {
     TOPIC: AccountFlag.TOPICS_BY_DEFAULT,

@@ -14,18 +14,23 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from checkback.protocol.configuration import Settings
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
-from checkback.state import ALL_READ, Outcome
+from checkback.state import ALL_READ, Outcome, Rules
+from checkback.streaming.batch_terms import TaskTerms
+from checkback.streaming.java_protocol import TERMS_PROPERTY
 from checkback.streaming.pages import PageSettings
 from checkback.streaming.query import outcomes_of
-from checkback.streaming.read_until import PROPERTY
 
 ROW_SCHEMA = (
     "key string, value string, topic string, partition int, offset long, time_ms long, "
     "headers array<struct<key: string, value: string>>"
 )
 NAMES = TopicNames()
+RULES = Rules.from_settings(
+    Settings(transaction_timeout_ms=6_000, check_interval_ms=60_000, check_max=2)
+)
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,8 @@ class MicroBatches:
     pages: PageSettings
     checkpoint: Path
     clock_ms: int = 1_000_000
-    read_until_ms: int = ALL_READ
+    rules: Rules = RULES
+    clock_ahead_ms: int = 0
 
     def __post_init__(self) -> None:
         jvm: Any = self.spark._jvm
@@ -142,7 +148,8 @@ class MicroBatches:
         self._sink = streaming.sources.MemorySink()
         session: Any = self.spark._jsparkSession
         # The query's thread has the properties of the one that starts it.
-        self.spark.sparkContext.setLocalProperty(PROPERTY, str(self.read_until_ms))
+        terms = TaskTerms(self.rules, ALL_READ, clock_ahead_ms=self.clock_ahead_ms)
+        self.spark.sparkContext.setLocalProperty(TERMS_PROPERTY, terms.to_property({}))
         self.query = session.streams().startQuery(
             jvm.scala.Option.apply(None),
             jvm.scala.Option.apply(None),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from tests.spark.harness import NAMES, KafkaRow, half_row, kafka_rows, op_row
+from tests.spark.harness import NAMES, RULES, KafkaRow, half_row, kafka_rows, op_row
 
 from checkback.checkpoints.pending_halves import group_tag
 from checkback.protocol.configuration import Settings
@@ -17,8 +18,10 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.state import BEFORE_OPS, EventKind
 from checkback.state.identity import group_part, identity_words
+from checkback.streaming.batch_terms import TaskTerms
 from checkback.streaming.decode import decode
 from checkback.streaming.event_rows import packed
+from checkback.streaming.java_protocol import TERMS_PROPERTY
 from checkback.streaming.page_keys import PageKeys, page_key_of, page_of_key
 
 TRAN = ("TRAN_MSG", b"true")
@@ -265,8 +268,13 @@ def test_a_body_is_neither_empty_nor_too_large(
     row = KafkaRow(NAMES.half, 1, 5, 99, b"x" * body, [TRAN, GROUP, ID, TO])
     lines = spark.createDataFrame([(row.to_json(),)], "value string")
 
-    [event] = decode(kafka_rows(lines), NAMES, 1024, f.lit(limit)).collect()
+    rules = replace(RULES, max_message_bytes=limit)
+    context: Any = spark.sparkContext
+    context.setLocalProperty(TERMS_PROPERTY, TaskTerms(rules).to_property({}))
 
+    [event] = decode(kafka_rows(lines), NAMES, 1024).collect()
+
+    context.setLocalProperty(TERMS_PROPERTY, None)
     assert event.detail == (refused or -1)
 
 
@@ -293,7 +301,7 @@ def planned(spark: SparkSession) -> Any:
     lines = spark.createDataFrame([(half_row(5, time_ms=99).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
     names = TopicNames("some-prefix-")
-    events = packed(decode(rows, names, 1024, f.lit(4), limits_ops=True), 1024)
+    events = packed(decode(rows, names, 1024), 1024)
     keyed: Any = PageKeys(4).put_on(events)
     return keyed._jdf.queryExecution()
 

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from tests.seeds import chosen_seed
-from tests.spark.harness import KafkaRow
+from tests.spark.harness import RULES, KafkaRow
 from tests.spark.plain_reading import (
     BODY_BYTES_MAX,
     OP_RANGES,
@@ -27,14 +27,16 @@ from tests.spark.test_verification import NOW_MS
 from tests.spark.test_verification_decisions import GROUPS, TOPICS, random_rules
 from tests.spark.test_verification_reference import a_signer, sign
 
+from checkback.checkpoints.batch_terms import OpRange
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
 from checkback.protocol.refusals import ACCESS_REASONS, RefusedReason
 from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames, is_system_topic
 from checkback.security import AccessControl
 from checkback.state import EventKind
 from checkback.streaming.access_table import AccessTable
+from checkback.streaming.batch_terms import TaskTerms
 from checkback.streaming.decode import decode
-from checkback.streaming.half_bounds import RANGES, HalfRange, set_op_ranges
+from checkback.streaming.java_protocol import TERMS_PROPERTY
 from checkback.streaming.verification import RecordVerification
 
 RECORDS = 3_000
@@ -162,9 +164,11 @@ def rows_of(spark: SparkSession, found: list[KafkaRow]) -> DataFrame:
 @pytest.fixture
 def ranges(spark: SparkSession) -> Iterator[None]:
     context: Any = spark.sparkContext
-    set_op_ranges(context, {at: HalfRange(*bounds) for at, bounds in OP_RANGES.items()})
+    ranges = {at: OpRange(*bounds) for at, bounds in OP_RANGES.items()}
+    rules = replace(RULES, max_message_bytes=BODY_BYTES_MAX)
+    context.setLocalProperty(TERMS_PROPERTY, TaskTerms(rules).to_property(ranges))
     yield
-    context.setLocalProperty(RANGES, None)
+    context.setLocalProperty(TERMS_PROPERTY, None)
 
 
 def differing(found: list[Any], wanted: list[Event]) -> list[Any]:
@@ -183,7 +187,7 @@ def test_a_record_becomes_the_event_that_its_bytes_say(spark: SparkSession, page
     reading = PlainReading(names, page_size)
     wanted = [event for event in map(reading.event, given) if event is not None]
 
-    found = decode(rows_of(spark, given), names, page_size, f.lit(BODY_BYTES_MAX), limits_ops=True)
+    found = decode(rows_of(spark, given), names, page_size)
 
     assert differing(found.collect(), wanted) == []
     assert {event.kind for event in wanted} == set(EventKind)
@@ -213,9 +217,8 @@ def test_with_access_control_it_becomes_what_the_rules_and_its_bytes_say(
     reading = PlainReading(names, 1_024, rules)
     wanted = [event for event in map(reading.event, given) if event is not None]
     verification = RecordVerification(spark, AccessTable.of(rules))
-    rows, limit = rows_of(spark, given), f.lit(BODY_BYTES_MAX)
 
-    found = decode(rows, names, 1_024, limit, verification, limits_ops=True)
+    found = decode(rows_of(spark, given), names, 1_024, verification)
 
     assert differing(found.collect(), wanted) == []
     assert len(refusals(wanted) & ACCESS_REASONS) > 3

@@ -12,18 +12,16 @@ from pyspark.sql import functions as f
 from tests.spark.harness import MicroBatches, half_row, op_row
 
 from checkback.protocol.configuration import Settings
-from checkback.state import Action, Outcome, Rules, RulesHistory
+from checkback.state import Action, Outcome, Rules
 from checkback.streaming.page_keys import KEY_COLUMNS, PageKeys, page_key_of
 from checkback.streaming.pages import PageSettings
 
 START_MS = 1_000_000
-SETTINGS = Settings(transaction_timeout_ms=6_000, check_interval_ms=60_000, check_max=2)
 KEYS = PageKeys(1)
 
 
-def pages(page_size: int = 1024, settings: Settings = SETTINGS) -> PageSettings:
-    history = RulesHistory(()).with_rules(0, Rules.from_settings(settings))
-    return PageSettings(page_size, history, KEYS)
+def pages(page_size: int = 1024) -> PageSettings:
+    return PageSettings(page_size, KEYS)
 
 
 @pytest.fixture
@@ -105,7 +103,7 @@ def test_a_restart_keeps_the_state_and_any_input_brings_the_timeouts_back(
     assert decided(micro.outcomes()) == [("CHECK", 0, 1)]
 
 
-def test_a_batch_replayed_under_other_settings_and_another_clock_decides_as_before(
+def test_a_batch_replayed_under_another_clock_decides_as_before(
     micro: MicroBatches,
 ) -> None:
     micro.add([half_row(offset, time_ms=START_MS - 6_500) for offset in range(3)])
@@ -115,15 +113,6 @@ def test_a_batch_replayed_under_other_settings_and_another_clock_decides_as_befo
     for name in ("0", ".0.crc"):
         (micro.checkpoint / "commits" / name).unlink(missing_ok=True)
 
-    changed = Settings(
-        transaction_timeout_ms=600_000,
-        check_max=1,
-        checks_per_batch_max=1,
-        reject_transactions=True,
-        check_enabled=False,
-    )
-    history = micro.pages.rules.with_rules(START_MS + 1, Rules.from_settings(changed))
-    micro.pages = PageSettings(1024, history, KEYS)
     micro.restart(advance_ms=777_000)
 
     assert first == [("CHECK", offset, 1) for offset in range(3)]
@@ -175,12 +164,28 @@ def test_a_clock_set_back_delays_and_loses_nothing(micro: MicroBatches) -> None:
     assert found[3] == [("CHECK", 0, 2), ("CHECK", 2, 2), ("CHECK", 3, 1)]
 
 
+def test_a_clock_that_is_ahead_of_the_brokers_asks_nobody_early(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    micro = MicroBatches(
+        spark, pages(), tmp_path / "checkpoint", START_MS + 60_000, clock_ahead_ms=60_000
+    )
+    micro.add([half_row(0, time_ms=START_MS)])
+    micro.start()
+    try:
+        found = [decided(micro.outcomes()), decided(micro.advance(6_000))]
+        found.append(decided(micro.advance(1_000)))
+    finally:
+        micro.stop()
+
+    assert found == [[], [], [("CHECK", 0, 1)]]
+
+
 def test_a_check_storm_is_spread_oldest_page_first_and_holds_no_commit_up(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    few = Settings(transaction_timeout_ms=6_000, checks_per_batch_max=8)
-    one_partition = PageSettings(1, pages(1, few).rules, KEYS)
-    micro = MicroBatches(spark, one_partition, tmp_path / "checkpoint", START_MS)
+    few = Rules.from_settings(Settings(transaction_timeout_ms=6_000, checks_per_batch_max=8))
+    micro = MicroBatches(spark, pages(1), tmp_path / "checkpoint", START_MS, few)
     offsets = [3, 200, 255, 256, 300, 511, 512, 1_000, 65_535, 65_536, 70_000, 10**7]
     micro.add([half_row(offset, time_ms=START_MS) for offset in reversed(offsets)])
     micro.start()
@@ -213,8 +218,9 @@ def placement(spark: SparkSession, pages_of_one: list[int]) -> dict[int, int]:
 def test_no_state_row_stays_for_a_page_with_nothing_to_remember(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    forgetful = Settings(transaction_timeout_ms=6_000, verdict_retention_ms=0)
-    micro = MicroBatches(spark, pages(settings=forgetful), tmp_path / "checkpoint", START_MS)
+    settings = Settings(transaction_timeout_ms=6_000, verdict_retention_ms=0)
+    forgetful = Rules.from_settings(settings)
+    micro = MicroBatches(spark, pages(), tmp_path / "checkpoint", START_MS, forgetful)
     micro.add([half_row(0, time_ms=START_MS), op_row(0, 0, 8, time_ms=START_MS)])
     micro.start()
     try:

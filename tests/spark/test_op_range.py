@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.harness import NAMES, kafka_rows, op_row
+from tests.spark.harness import NAMES, RULES, kafka_rows, op_row
 
+from checkback.checkpoints.batch_terms import OpRange
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import EventKind
+from checkback.streaming.batch_terms import TaskTerms
 from checkback.streaming.decode import decode
-from checkback.streaming.half_bounds import RANGES, HalfRange, HalfRanges, set_op_ranges
+from checkback.streaming.java_protocol import TERMS_PROPERTY
 
 COMMIT, NO_VERDICT, ROLLBACK = 8, 0, 12
 
@@ -20,8 +22,10 @@ COMMIT, NO_VERDICT, ROLLBACK = 8, 0, 12
 @pytest.fixture
 def ranges(spark: SparkSession) -> Iterator[Any]:
     context = spark.sparkContext
-    yield lambda found: set_op_ranges(context, found)
-    context.setLocalProperty(RANGES, None)  # type: ignore[arg-type]
+    yield lambda found: context.setLocalProperty(
+        TERMS_PROPERTY, TaskTerms(RULES).to_property(found)
+    )
+    context.setLocalProperty(TERMS_PROPERTY, None)  # type: ignore[arg-type]
 
 
 def refused(spark: SparkSession, *named: tuple[int, int], state: int = COMMIT) -> list[int]:
@@ -31,7 +35,7 @@ def refused(spark: SparkSession, *named: tuple[int, int], state: int = COMMIT) -
         for at, (partition, offset) in enumerate(named)
     ]
     lines = spark.createDataFrame([(row,) for row in rows], "value string").coalesce(1)
-    found = decode(kafka_rows(lines), NAMES, 8, limits_ops=True).collect()
+    found = decode(kafka_rows(lines), NAMES, 8).collect()
     bad = [event for event in found if event.kind == EventKind.REFUSED_OP]
     assert {event.detail for event in bad} <= {RefusedReason.OP_WITHOUT_HALF}
     assert all(event.offset == event.source_offset for event in bad)
@@ -42,7 +46,7 @@ def refused(spark: SparkSession, *named: tuple[int, int], state: int = COMMIT) -
 def test_an_op_is_refused_that_names_what_is_forgotten_or_what_nobody_can_have_written(
     spark: SparkSession, ranges: Any, state: int
 ) -> None:
-    ranges({0: HalfRange(50, 200)})
+    ranges({0: OpRange(50, 200)})
     named = ((0, 199), (0, 200), (0, 2**63 - 1), (0, 0), (0, 49), (0, 50))
 
     assert refused(spark, *named, state=state) == [1, 2, 3, 4]
@@ -51,14 +55,14 @@ def test_an_op_is_refused_that_names_what_is_forgotten_or_what_nobody_can_have_w
 def test_each_partition_has_its_range_and_an_unknown_one_any(
     spark: SparkSession, ranges: Any
 ) -> None:
-    ranges({0: HalfRange(50, 200), 2: HalfRange(0, 10)})
+    ranges({0: OpRange(50, 200), 2: OpRange(0, 10)})
 
     assert refused(spark, (0, 10), (1, 2**62), (2, 10), (2, 9), (7, 5)) == [0, 2]
 
 
 @pytest.mark.parametrize("found", [None, {}])
 def test_where_no_range_is_known_no_op_is_refused(
-    spark: SparkSession, ranges: Any, found: HalfRanges | None
+    spark: SparkSession, ranges: Any, found: dict[int, OpRange] | None
 ) -> None:
     if found is not None:
         ranges(found)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from checkback.protocol.configuration import Settings
-from checkback.state import NOTHING_READ, Rules, RulesHistory
+from checkback.state import NOTHING_READ, Rules
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import (
     BACKLOG_SLEEP_MS,
@@ -16,10 +16,9 @@ from checkback.streaming.pages import (
     PageSettings,
     sleep_ms,
 )
-from checkback.streaming.read_until import read_until_of_task
 
 RULES = Rules.from_settings(Settings())
-SETTINGS = PageSettings(1024, RulesHistory(((0, RULES),)), PageKeys(4))
+SETTINGS = PageSettings(1024, PageKeys(4))
 
 LOAD_TWICE = """
 import gc, pickle, sys
@@ -63,7 +62,3 @@ def test_a_page_whose_time_has_come_sleeps_until_the_batch_that_may_tell_more() 
     assert sleep_ms(990, 1_000, 980, spent) == 1  # the next batch has read up to this one
     assert sleep_ms(500, 1_000, 980, spent) == 10_000  # its turn to ask is far away
     assert sleep_ms(500, 1_000, NOTHING_READ, spent) == BACKLOG_SLEEP_MS
-
-
-def test_outside_a_batch_nothing_counts_as_read() -> None:
-    assert read_until_of_task(0) == NOTHING_READ

@@ -29,7 +29,7 @@ from checkback.operations.rebuild.history import (
 from checkback.operations.rebuild.restored_page import Known
 from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
 from checkback.protocol.errors import CheckpointError
-from checkback.state import Action, Events, Outcome, Page, RulesHistory, mark_key, pack_settled
+from checkback.state import Action, Events, Outcome, Page, mark_key, pack_settled
 from checkback.streaming.page_keys import PageKeys
 from checkback.streaming.pages import PageSettings
 
@@ -131,9 +131,9 @@ def test_the_first_batch_makes_state_of_history_and_judges_what_is_left(
         written.extend(bytes(row.outcome) for row in outcomes.collect())
 
     # Without checks: the halves are years old, and would be discarded.
-    now = RulesHistory(((0, replace(RULES, check_enabled=False)),))
-    settings = PageSettings(PAGE_SIZE, now, PageKeys(4))
-    run_first_batch(spark, rows, checkpoint, settings, write_batch)
+    rules = replace(RULES, check_enabled=False)
+    settings = PageSettings(PAGE_SIZE, PageKeys(4))
+    run_first_batch(spark, rows, checkpoint, settings, rules, write_batch)
 
     assert (counts.halves, counts.settled, counts.pending, counts.ops) == (6, 2, 4, 1)
     outcomes = {one.page: one for one in map(Outcome.unpack, written)}

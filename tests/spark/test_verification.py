@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 from tests.spark.harness import NAMES, KafkaRow, kafka_rows
 
 from checkback.protocol.properties import Headers
@@ -138,7 +137,7 @@ def refusals(
     lines = spark.createDataFrame([(row.to_json(),) for row in rows], "value string")
     # Where a compiled loop ends, its rows are written.
     read = kafka_rows(lines).coalesce(1) if as_bytes else kafka_rows(lines)
-    found = decode(read, NAMES, 1024, None, verification).collect()
+    found = decode(read, NAMES, 1024, verification).collect()
     refused = (EventKind.REFUSED_HALF, EventKind.REFUSED_OP)
     return [one.detail if one.kind in refused else 0 for one in found]
 
@@ -355,7 +354,7 @@ def test_the_loop_that_verifies_is_small_enough_for_the_jvm_to_compile(
     lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
     rows = spark.createDataFrame(kafka_rows(lines).rdd, kafka_rows(lines).schema)
 
-    events = packed(decode(rows, NAMES, 1024, f.lit(4), verification, limits_ops=True), 1024)
+    events = packed(decode(rows, NAMES, 1024, verification), 1024)
     keyed: Any = PageKeys(4).put_on(events)
 
     stages = keyed._jdf.queryExecution().debug().codegenToSeq().mkString("\n")

@@ -22,7 +22,7 @@ SECRETS = [f"secret-of-{one}" for one in ("orders", "stock-new", "stock-old", "r
 def test_no_plan_shows_a_secret(spark: SparkSession) -> None:
     verification = RecordVerification(spark, AccessTable.of(AccessControl.parse(RULES, "rules")))
     lines = spark.createDataFrame([(half(signer()).to_json(),)], "value string")
-    frame: Any = decode(kafka_rows(lines), NAMES, 1024, None, verification)
+    frame: Any = decode(kafka_rows(lines), NAMES, 1024, verification)
     query = frame._jdf.queryExecution()
     jvm: Any = spark._jvm
     modes = jvm.org.apache.spark.sql.execution.ExplainMode

@@ -18,7 +18,8 @@ class Notes:
         return self.files.get(name)
 
     def own_numbers(self, folder: str) -> list[int]:
-        return sorted(int(name.removeprefix(f"{folder}/")[:-5]) for name in self.files)
+        found = (name.partition("/") for name in self.files)
+        return sorted(int(file.removesuffix(".json")) for at, _, file in found if at == folder)
 
     def replace_own(self, name: str, text: str) -> None:
         self.files[name] = text

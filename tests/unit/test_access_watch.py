@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
 from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 from tests.unit.test_touched_markers import BARE
 
-from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, ConfigurationError
 from checkback.security import AccessControl
 from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
 from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
 from checkback.streaming.access_watch import SECRETS_LOOK_S, AccessWatch
+from checkback.streaming.begun_batches import is_begun
 from checkback.streaming.rule_source import LOOK_S, FileRules, TopicRules, present_rules
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
@@ -287,6 +288,10 @@ def ledger_until(path: Path, batch: int) -> DeltaLedger:
     return DeltaLedger.open_or_create(str(path / "ledger"), owner)
 
 
+def begun(ledger: DeltaLedger | None) -> Callable[[int], bool]:
+    return partial(is_begun, BARE, 1, ledger)
+
+
 @pytest.fixture
 def no_markers() -> Iterator[None]:
     made = Cluster(Awaits(Clock()))
@@ -301,9 +306,7 @@ def test_a_batch_whose_rows_are_in_the_ledger_is_begun(tmp_path: Path) -> None:
     watched, store = Watched(tmp_path), Planned()
 
     with pytest.raises(CheckpointError, match="Batch 3 of checkpoint is written in part"):
-        watched.watch.record(
-            cast("CheckpointStore", store), BARE, ONE_PARTITION, ledger_until(tmp_path, 3)
-        )
+        watched.watch.for_run(store, begun(ledger_until(tmp_path, 3)))  # type: ignore[arg-type]
     assert store.own == {}
 
 
@@ -315,7 +318,8 @@ def test_a_batch_without_rows_and_markers_takes_the_new_rules(
     watched = Watched(tmp_path)
     ledger = ledger_until(tmp_path, 2) if keeps_ledger else None
 
-    changed = watched.watch.record(cast("CheckpointStore", Planned()), BARE, ONE_PARTITION, ledger)
+    version, changed = watched.watch.for_run(Planned(), begun(ledger))  # type: ignore[arg-type]
 
     assert changed is not None
     assert (changed["access_control"], changed["from_batch"]) == ("on", 3)
+    assert version.is_of(watched.watch.version)

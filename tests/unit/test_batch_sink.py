@@ -14,10 +14,10 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import FencedError, OperationalError
 from checkback.sinks.kafka.settings import SinkSettings
 from checkback.streaming.batch_sink import RunBatch
+from checkback.streaming.batch_terms import BatchPlans
 from checkback.streaming.clock_watch import AheadWatch
 from checkback.streaming.failure import raising_exceptions
 from checkback.streaming.progress import Progress
-from checkback.streaming.read_until import BatchPlans
 from checkback.streaming.stop import StoppedBetweenBatchesError
 
 SETTINGS = SinkSettings(Settings(), "q", {}, 1_000)
@@ -51,10 +51,10 @@ def run_batch(**changes: Any) -> RunBatch:
     """A batch of a job whose other parts have nothing to say."""
     given: dict[str, Any] = {field.name: MagicMock() for field in fields(RunBatch)}
     plan = PlannedBatch(0, {}, {})
-    told = MagicMock(tell_tasks=lambda *_: BatchPlans(plan, None, is_first=True))
+    terms = MagicMock(plans_of=lambda _: BatchPlans(plan, None))
     observed = MagicMock(log_level="INFO")
     given |= {"settings": SETTINGS, "progress": Progress(), "stopping": Event(), "ledger": None}
-    return RunBatch(**{**given, "read_until": told, "observed": observed, **changes})
+    return RunBatch(**{**given, "terms": terms, "observed": observed, **changes})
 
 
 class PanicError(BaseException):
@@ -86,10 +86,10 @@ def test_a_job_looks_for_a_younger_one_before_spark_plans_the_next_batch() -> No
 def test_a_batch_is_not_begun_whose_time_the_brokers_deny() -> None:
     outcomes = MagicMock()
     plan, clock = PlannedBatch(86_400_000, {}, {}), AheadWatch(lambda: 0, lambda: 86_400_000)
-    told = MagicMock(tell_tasks=lambda *_: BatchPlans(plan, None, is_first=True))
+    terms = MagicMock(plans_of=lambda _: BatchPlans(plan, None))
 
     with pytest.raises(OperationalError, match="ahead of the brokers'"):
-        run_batch(read_until=told, clock=clock)(outcomes, 3)
+        run_batch(terms=terms, clock=clock)(outcomes, 3)
 
     outcomes.mapInArrow.assert_not_called()
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from checkback.checkpoints import access_versions, identity, rules, running
+from checkback.checkpoints import batch_terms, identity, running
 from checkback.operations.rebuild import unfinished
-from checkback.streaming import claim, half_bounds, held_back, kafka_source
+from checkback.streaming import claim, kafka_source
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating" / "checkpoints.md"
 FILES = {module.FILE for module in (claim, identity, kafka_source, running, unfinished)}
-NUMBERED = {
-    f"{module.FOLDER}/N.json" for module in (access_versions, half_bounds, held_back, rules)
-}
+NUMBERED = {f"{batch_terms.FOLDER}/N.json"}
 
 
 def test_the_table_has_every_file_of_ours() -> None:

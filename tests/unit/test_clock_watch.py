@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from checkback.protocol.errors import OperationalError
-from checkback.streaming.clock_watch import AheadWatch
+from checkback.protocol.errors import BrokerError, OperationalError
+from checkback.streaming.clock_watch import MEASURE_S, AheadWatch
 
 
 class Cluster:
@@ -97,3 +97,48 @@ def test_a_batch_that_an_earlier_start_planned_is_credible() -> None:
     cluster.watch.require_credible(cluster.wall_ms - 86_400_000)
 
     assert cluster.asked == 1
+
+
+def test_a_clock_is_ahead_by_what_the_quickest_answers_tell() -> None:
+    cluster = Cluster()
+    cluster.wall_ms += 2_000
+    waits_ms = iter((300, 20, 400))
+
+    def slow_answer() -> int:
+        stored_ms = cluster.wall_ms - 2_000
+        cluster.wall_ms += next(waits_ms)
+        return stored_ms
+
+    watch = AheadWatch(slow_answer, lambda: cluster.wall_ms, lambda: cluster.steady_s)
+    found = []
+    for _ in range(3):
+        watch.require_agreement()
+        found.append(watch.ahead_ms)
+
+    assert found == [2_300, 2_020, 2_020]
+
+
+@pytest.mark.parametrize(("step_ms", "ahead_ms"), [(5_000, 5_000), (-5_000, 0)])
+def test_a_clock_that_is_set_is_noticed_by_the_next_comparison(step_ms: int, ahead_ms: int) -> None:
+    cluster = Cluster()
+    cluster.watch.require_agreement()
+    assert cluster.watch.ahead_ms == 0
+
+    cluster.wall_ms += step_ms
+    cluster.watch.compare_if_due()
+    assert cluster.watch.ahead_ms == 0
+    cluster.steady_s += MEASURE_S
+    cluster.watch.compare_if_due()
+    assert cluster.watch.ahead_ms == ahead_ms
+
+
+def test_brokers_that_do_not_answer_do_not_end_a_job_by_its_clock() -> None:
+    cluster = Cluster()
+    cluster.watch.require_agreement()
+
+    def silent() -> int:
+        raise BrokerError("no answer", remedy="wait")
+
+    cluster.watch.brokers_ms = silent
+    cluster.steady_s += MEASURE_S
+    cluster.watch.compare_if_due()

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from checkback.checkpoints.access_versions import AccessVersion
+from checkback.checkpoints.batch_terms import AccessVersion
 from checkback.commands import errors
 from checkback.commands.app import NOUNS, LazyGroup
 from checkback.protocol.configuration import Settings
@@ -88,7 +88,7 @@ def test_every_exit_code_is_documented() -> None:
 def test_every_line_of_a_running_job_is_documented_with_its_keys() -> None:
     job = (Path(__file__).parents[2] / "streaming" / "job.py").read_text("utf-8")
     events = set(re.findall(r"self\.emit\(\s*\"(\w+)\"", job))
-    keys = set(change_facts(AccessVersion(0), AccessVersion(0)))
+    keys = set(change_facts(AccessVersion(), AccessVersion(), 0))
 
     assert events >= {"started", "progress", "stopped", "access_rules", "access_rules_broken"}
     assert {name for name in {*events, *keys} if f"`{name}`" not in SECTIONS["run"]} == set()

@@ -8,10 +8,14 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tests.unit.state.building import RULES
+
+from checkback.checkpoints.batch_terms import BatchTerms, TermsNote
 from checkback.checkpoints.files import UnreadableFileError
 from checkback.checkpoints.identity import CheckpointIdentity
 from checkback.checkpoints.logs import SHUFFLE_PARTITIONS
 
+TERMS = TermsNote(1_000, BatchTerms(RULES))
 END_BLOCK = b"LZ4Block\x15" + bytes(12)
 CHANGELOG = b"what one batch changed" + END_BLOCK
 
@@ -75,7 +79,7 @@ def sound(*, committed: int = 3, planned: int = 4) -> FilesInMemory:
         {
             "metadata": b'{"id":"6a5b"}',
             "checkback/identity.json": identity(),
-            "checkback/rules/7.json": b'{"version": 1, "entries": []}',
+            "checkback/terms/4.json": TERMS.to_json().encode(),
             "state/0/_metadata/metadata": operator(),
             "state/0/0/_metadata/schema": b"schema",
         }

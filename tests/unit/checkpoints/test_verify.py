@@ -84,8 +84,7 @@ def unreadable(name: str) -> Callable[[FilesInMemory], None]:
         ),
         (with_content("state/0/0/4.zip", b"no zip"), ("state", "state/0/0/4.zip"), 2),
         (without("metadata"), ("missing", "metadata"), 3),
-        (without("checkback/rules/7.json"), ("missing", "checkback/rules"), 3),
-        (with_content("checkback/rules/10.json", b"{"), ("torn", "checkback/rules/10.json"), 3),
+        (with_content("checkback/terms/10.json", b"{"), ("torn", "checkback/terms/10.json"), 3),
         (with_content("checkback/identity.json", b"{}"), ("torn", "checkback/identity.json"), 3),
         (
             with_content("checkback/identity.json", identity(5)),

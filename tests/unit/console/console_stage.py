@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from tests.property.paged import first_words
 from tests.unit.state.building import RULES
 
+from checkback.checkpoints.batch_terms import BatchTerms, TermsNote
 from checkback.checkpoints.pending_halves import PendingTable, group_tag
 from checkback.checkpoints.state_rows import StoredPage
 from checkback.console.access import AccessRules, digest
@@ -49,7 +50,7 @@ from checkback.protocol.records import (
     note_headers,
 )
 from checkback.protocol.topics import TopicNames
-from checkback.state import Page, RulesHistory
+from checkback.state import Page
 from checkback.state.page import PendingHalves
 
 NOW_MS = 1_795_411_700_000
@@ -95,7 +96,7 @@ def stored(partition: int, *offsets: int) -> StoredPage:
 def reading() -> Reading:
     """What the state holds: halves 3 to 13, of which four were asked about twice."""
     pages = [stored(0, *range(4, 14, 2)), stored(1, *range(3, 14, 2))]
-    return Reading(17, PendingTable.of(pages), RulesHistory(((0, RULES),)))
+    return Reading(17, PendingTable.of(pages), [TermsNote(0, BatchTerms(RULES))])
 
 
 def half(offset: int = 4, body: bytes = EVIL.encode(), group: str = "order-service") -> FoundRecord:

@@ -41,7 +41,10 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, 
     return code, json.loads(printed)
 
 
-def test_a_half_is_explained_step_by_step(rules: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_half_is_explained_step_by_step(
+    rules: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # a worker of pytest-xdist has 80
     asked = ["check", "--file", rules, "--access-key", "orders-service", "--topic", "paid"]
     asked += ["--group", "orders", "--perm", "PUB", "--address", "10.0.0.1"]
     code, told = run_json(capsys, *asked)

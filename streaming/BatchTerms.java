@@ -1,0 +1,63 @@
+package checkback;
+
+import java.io.Serializable;
+import org.apache.spark.TaskContext;
+
+/**
+ * The terms of a batch that decoding needs: how large a half's body may be, and which halves an op
+ * may name (docs/decisions/query.md#op-range).
+ *
+ * <p>Spark's compiled loop over rows asks for each record. Written for Janino, as
+ * RecordHeaders.java.
+ */
+public final class BatchTerms implements Serializable {
+
+  private transient TaskContext task;
+  private transient int bodyBytesMax;
+  private transient long[] firsts;
+  private transient long[] ends;
+
+  /** Plans print it. */
+  public String toString() {
+    return "BatchTerms";
+  }
+
+  /** Returns how large the body of a half may be. */
+  public int bodyBytesMax() {
+    this.read();
+    return this.bodyBytesMax;
+  }
+
+  /** Returns whether an op of a partition may name that half; of an unknown partition any. */
+  public boolean mayName(int partition, long halfOffset) {
+    this.read();
+    boolean isKnown = partition < this.ends.length;
+    return !isKnown || (halfOffset >= this.firsts[partition] && halfOffset < this.ends[partition]);
+  }
+
+  /**
+   * Reads what the driver set for the batch: the largest body, the ranges of the half topic's
+   * partitions as first:end,first:end, and what only the page function reads, a | between them.
+   */
+  private void read() {
+    TaskContext now = TaskContext.get();
+    if (now == this.task && this.ends != null) {
+      return;
+    }
+    this.task = now;
+    String terms = now == null ? null : now.getLocalProperty(Protocol.TERMS_PROPERTY);
+    String[] parts = terms == null ? new String[] {"", ""} : terms.split("\\|", 3);
+    this.bodyBytesMax = parts[0].isEmpty() ? Integer.MAX_VALUE : Integer.parseInt(parts[0]);
+    this.parse(parts[1].isEmpty() ? new String[0] : parts[1].split(","));
+  }
+
+  private void parse(String[] partitions) {
+    this.firsts = new long[partitions.length];
+    this.ends = new long[partitions.length];
+    for (int at = 0; at < partitions.length; at++) {
+      String[] range = partitions[at].split(":");
+      this.firsts[at] = Long.parseLong(range[0]);
+      this.ends[at] = Long.parseLong(range[1]);
+    }
+  }
+}
