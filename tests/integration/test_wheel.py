@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.integration.wheels import FOLDERS, ROOT, built_wheel, copy_checkout
 
-CHECKOUT_ONLY = {ROOT / "deploy" / "grafana"}
+CHECKOUT_ONLY = {ROOT / "bench", ROOT / "tools", ROOT / "deploy" / "grafana"}
 DATA = {".json", ".xml", ".lock", ".properties", ".java", ".html", ".css", ".js", ".svg"}
 
 
