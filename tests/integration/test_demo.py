@@ -61,7 +61,8 @@ def run_demo(folder: Path) -> tuple[dict[str, Any], list[str]]:
     ) as demo:
         with console_of(demo, said) as url:
             wait_until(
-                lambda: TRANSACTION in fetch(f"{url}/pending")[1], what="a pending transaction"
+                lambda: TRANSACTION in fetch(f"{url}/parts/pending")[1],
+                what="a pending transaction",
             )
         printed, rest = demo.communicate(timeout=600)
     said += rest.splitlines()
