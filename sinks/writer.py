@@ -23,7 +23,6 @@ from checkback.sinks.kafka.errors import (
     ProducerLostError,
     RejectedOutputError,
     explain_loss,
-    unanswered,
 )
 from checkback.sinks.kafka.lookup import RecordSource
 from checkback.sinks.kafka.marker import Marker
@@ -147,8 +146,11 @@ class BatchWriter:
             for step in Steps(outcomes, rows_done, self.settings.transaction_rows_max):
                 self._write_step(producer, outputs, step, batch_id)
                 if producer.is_spent and not step.is_last:
-                    raise unanswered("A commit took long and may have been sent twice.")
-        return outputs.report
+                    break
+            else:
+                return outputs.report
+        # Behind a part whose commit may have been sent twice another producer goes on.
+        return self._try(outcomes, batch_id, first_batch)
 
     def _write_step(
         self, producer: MarkedProducer, outputs: BatchOutputs, step: Step, batch_id: int
