@@ -50,6 +50,8 @@ DEFAULTS: Final[Mapping[str, str]] = {
     # The source's options hold the brokers' credentials, and Spark shows options in plans and
     # pages.
     "spark.sql.redaction.options.regex": "(?i)url|password|secret|token|jaas|keystore|truststore",
+    # Without it a stop waits for ever for a batch that does not come back.
+    "spark.sql.streaming.stopTimeout": "20s",
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "512",
     # Would cost a read per write, for a number that our own status has more exactly.

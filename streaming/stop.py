@@ -5,9 +5,10 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -53,7 +54,7 @@ def end_between_batches(
         spark: the session of the query.
         query: the query.
         is_patient: tells whether the batch may take as long as it likes; else it is interrupted
-            after STOP_WAIT_S.
+            after STOP_WAIT_S. One that does not even end then is left to the end of the process.
     """
     _set_log_level(spark, "OFF")
     deadline = time.monotonic() + STOP_WAIT_S
@@ -62,7 +63,8 @@ def end_between_batches(
             break
         if is_patient():
             deadline = time.monotonic() + STOP_WAIT_S
-    query.stop()
+    with suppress(Py4JJavaError):  # Spark's stopTimeout is over
+        query.stop()
 
 
 def restore_log_level(spark: SparkSession) -> None:
