@@ -90,9 +90,9 @@ unit: setup
 COVERAGE := .venv/bin/coverage
 coverage: setup
 	@$(COVERAGE) run -m pytest -q -m "not nightly" $(MEASURED)
-	@$(COVERAGE) report --include 'state/*' --fail-under 99
-	@$(COVERAGE) report --include 'protocol/*' --fail-under 98
-	@$(COVERAGE) report --include 'sinks/*' --fail-under 80
+	@$(COVERAGE) report --include 'state/**' --fail-under 99
+	@$(COVERAGE) report --include 'protocol/**' --fail-under 98
+	@$(COVERAGE) report --include 'sinks/**' --fail-under 80
 
 # Pyright's own look for a newer version would need the network.
 check: setup
@@ -142,7 +142,7 @@ $(RELEASE)/.ready: requirements/release.txt
 	@touch $@
 
 PACKAGE_ZIP := from pathlib import Path; from checkback.commands.version import known_commit; \
-	from checkback.streaming.package import package_zip; package_zip(Path('dist'), known_commit())
+	from checkback.streaming.spark.shipped_package import package_zip; package_zip(Path('dist'), known_commit())
 VERSION := import checkback; print(checkback.__version__)
 release: setup $(RELEASE)/.ready
 	@rm -rf dist && mkdir dist

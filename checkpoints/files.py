@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
-from checkback.checkpoints.logs import (
+from checkback.checkpoints.spark_files.logs import (
     OPERATOR_METADATA,
     STATE_SCHEMA,
     BrokenLogError,

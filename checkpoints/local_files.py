@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from checkback.checkpoints.files import OUR_FOLDER, UnreadableFileError, read_own_text, read_plan
-from checkback.checkpoints.logs import BrokenLogError, PlannedBatch, parse_query_id
+from checkback.checkpoints.spark_files.logs import BrokenLogError, PlannedBatch, parse_query_id
 
 _SUMS_HEADER: Final = struct.Struct(">4sI")
 _SUMS_MAGIC: Final = b"crc\0"

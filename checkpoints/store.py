@@ -23,7 +23,7 @@ from checkback.checkpoints.files import (
     read_own_text,
     read_plan,
 )
-from checkback.checkpoints.logs import PlannedBatch, parse_query_id
+from checkback.checkpoints.spark_files.logs import PlannedBatch, parse_query_id
 from checkback.protocol.errors import CheckpointError, PrerequisiteError
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ The names listed here stay stable.
 """
 
 from checkback.client.asyncio_producer import AsyncTransactionListener, AsyncTransactionMQProducer
-from checkback.client.counters import ClientEvent, Counters
+from checkback.client.kafka.queue_selection import MessageQueueSelector
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt, MessageQueue
+from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerOptions
 from checkback.client.producer import DefaultMQProducer, ServiceState
-from checkback.client.queue_selection import MessageQueueSelector
 from checkback.client.results import SendResult, SendStatus, TransactionSendResult
 from checkback.client.transaction_producer import TransactionMQProducer
 

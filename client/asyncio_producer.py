@@ -15,9 +15,9 @@ from typing import Any, Final, Self, Unpack
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as KafkaMessage
 
-from checkback.client.counters import Counters
 from checkback.client.listener import LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt
+from checkback.client.observing.counters import Counters
 from checkback.client.options import ProducerKeywords
 from checkback.client.producer import ServiceState
 from checkback.client.results import SendResult, TransactionSendResult

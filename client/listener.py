@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from checkback.client.counters import ClientEvent
 from checkback.client.message import Message, MessageExt
+from checkback.client.observing.counters import ClientEvent
 from checkback.protocol import properties as names
 
 

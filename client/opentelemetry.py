@@ -18,7 +18,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvid
 
 from checkback.client.listener import LocalTransactionState
 from checkback.client.message import Message, MessageExt
-from checkback.client.tracing import StepSpan, TracedStep, Tracing
+from checkback.client.observing.tracing import StepSpan, TracedStep, Tracing
 
 
 class _OpenTelemetrySpan:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypedDict, get_args
 
-from checkback.client.counters import ClientEvent
-from checkback.client.tracing import Tracing
+from checkback.client.observing.counters import ClientEvent
+from checkback.client.observing.tracing import Tracing
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import HEADER_ROOM_BYTES
 from checkback.security.record_signer import RecordSigner, algorithm_of

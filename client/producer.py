@@ -15,14 +15,14 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from checkback.client.counters import Counters
-from checkback.client.kafka_clients import KafkaClients
+from checkback.client.kafka.connections import KafkaClients
+from checkback.client.kafka.queue_selection import MessageQueueSelector
+from checkback.client.kafka.topics import TopicFacts
 from checkback.client.message import Message, MessageQueue
+from checkback.client.observing.counters import Counters
 from checkback.client.options import ProducerKeywords, ProducerOptions
-from checkback.client.plain import PlainSender, plain_headers
-from checkback.client.queue_selection import MessageQueueSelector
 from checkback.client.results import SendResult
-from checkback.client.topic_facts import TopicFacts
+from checkback.client.sending.plain import PlainSender, plain_headers
 from checkback.client.validation import require_group, require_message, require_not_delayed
 from checkback.protocol.errors import BrokerError, LifeCycleError, NotFoundError, PrerequisiteError
 from checkback.protocol.record_size import record_bytes_max

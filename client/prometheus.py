@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from checkback.client.counters import ClientEvent, Counters
+from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.metrics.table import metric_of
 
 EVENTS: Final = metric_of("checkback_client_events_total")

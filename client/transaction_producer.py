@@ -10,13 +10,12 @@ from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Unpack
 
-from checkback.client.broker_clock import BrokerClock, steady_ms
-from checkback.client.check_answer import CheckAnswers
-from checkback.client.check_service import CheckService
-from checkback.client.check_topic import create_check_topic, require_half_and_op, topic_exists
-from checkback.client.counters import ClientEvent
-from checkback.client.half import ID_AT, Half, InDoubtIds
-from checkback.client.half_producer import AwaitReport, HalfProducer
+from checkback.client.checks.answers import CheckAnswers
+from checkback.client.checks.service import CheckService
+from checkback.client.kafka.clock import BrokerClock, steady_ms
+from checkback.client.kafka.delivery_reports import DeliveryReport, ThreadReport
+from checkback.client.kafka.own_topics import create_check_topic, require_half_and_op, topic_exists
+from checkback.client.kafka.status_watch import StatusWatch
 from checkback.client.listener import (
     EVENTS_BY_STATE,
     CallbackResult,
@@ -26,13 +25,14 @@ from checkback.client.listener import (
     result_of,
 )
 from checkback.client.message import Message, MessageQueue
-from checkback.client.op_producer import OpProducer
+from checkback.client.observing.counters import ClientEvent
+from checkback.client.observing.tracing import UNTRACED, TracedStep
 from checkback.client.options import ProducerKeywords
-from checkback.client.polled_producer import DeliveryReport, ThreadReport
 from checkback.client.producer import DefaultMQProducer
 from checkback.client.results import SendStatus, TransactionSendResult
-from checkback.client.status_watch import StatusWatch
-from checkback.client.tracing import UNTRACED, TracedStep
+from checkback.client.sending.half import ID_AT, Half, InDoubtIds
+from checkback.client.sending.half_producer import AwaitReport, HalfProducer
+from checkback.client.sending.op_producer import OpProducer
 from checkback.client.validation import (
     IMMUNITY_TIME_MAX_S,
     asks_for_delay,

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 
-from checkback.commands.errors import asks_for_json, error_document, missing_package
+from checkback.commands.shared.errors import asks_for_json, error_document, missing_package
 from checkback.commands.version import version_text
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     open_missing_streams()
     try:
-        from checkback.commands.app import NOUNS, LazyGroup, execute  # click is in an extra
+        from checkback.commands.shared.app import NOUNS, LazyGroup, execute  # click is in an extra
     except ModuleNotFoundError as error:
         sys.exit(_without_click(error))
     sys.exit(execute(LazyGroup(NOUNS), sys.argv[1:]))

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 import click
 
-from checkback.commands.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.output import (
+from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.shared.output import (
     CommandOutput,
     output_option,
     table_text,
     terminal_text,
 )
-from checkback.commands.settings import settings_options
+from checkback.commands.shared.settings import settings_options
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, UsageError
 from checkback.protocol.topics import (
@@ -176,7 +176,7 @@ def publish(settings: Settings, output: CommandOutput, file: Path) -> None:
     the rules over within seconds.
     """
     # Imported late: what reads Kafka loads slowly.
-    from checkback.operations.writing import publish_rules
+    from checkback.operations.topics.append import publish_rules
 
     topic = rules_topic(settings.acl_file)
     if not topic:

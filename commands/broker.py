@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-from checkback.commands.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.output import CommandOutput, output_option
+from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.deploy.broker import HEAP_MB, STOP_TIMEOUT_S, EmbeddedBroker
 from checkback.deploy.broker_files import BrokerFolder, BrokerRecord
 from checkback.protocol.errors import UsageError

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from checkback.commands.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.options import yes_option
-from checkback.commands.output import (
+from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.shared.options import yes_option
+from checkback.commands.shared.output import (
     CommandOutput,
     output_option,
     table_text,
     terminal_text,
 )
-from checkback.commands.settings import settings_options
+from checkback.commands.shared.settings import settings_options
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
-from checkback.operations.timestamps import now_ms, time_text
+from checkback.operations.transactions.timestamps import now_ms, time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 
@@ -43,9 +43,9 @@ def inspect(settings: Settings, output: CommandOutput) -> None:
     pipeline runs.
     """
     # Imported late: what reads Kafka and the state loads slowly.
-    from checkback.operations.checkpoint.inspection import inspect as look
-    from checkback.operations.checkpoint.opening import open_state
-    from checkback.streaming.preflight import require_settings
+    from checkback.operations.checkpoint.inspect import inspect as look
+    from checkback.operations.checkpoint.open import open_state
+    from checkback.streaming.start.preflight import require_settings
 
     require_settings(settings)
     with open_state(settings) as store:
@@ -119,7 +119,7 @@ def verify(settings: Settings, output: CommandOutput, files_only: bool) -> int:
     """
     # Imported late: what reads Kafka loads slowly.
     from checkback.operations.checkpoint.verify import verify_checkpoint
-    from checkback.streaming.preflight import require_settings
+    from checkback.streaming.start.preflight import require_settings
 
     require_settings(
         settings, ["checkpoint"] if files_only else ["bootstrap_servers", "checkpoint"]
@@ -169,10 +169,10 @@ def repartition(
     """
     find_java()
     # Imported late, because Spark loads slowly.
-    from checkback.operations.checkpoint.opening import open_checkpoint
+    from checkback.operations.checkpoint.open import open_checkpoint
     from checkback.operations.checkpoint.repartition import look_ahead, require_not_running
     from checkback.operations.checkpoint.repartition import repartition as change
-    from checkback.streaming.preflight import require_settings
+    from checkback.streaming.start.preflight import require_settings
 
     require_settings(settings)
     require_not_running(settings)  # before Spark, which takes ten seconds to start

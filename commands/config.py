@@ -6,8 +6,8 @@ from typing import cast
 
 import click
 
-from checkback.commands.output import CommandOutput, output_option
-from checkback.commands.settings import every_setting_options_with_sources
+from checkback.commands.shared.output import CommandOutput, output_option
+from checkback.commands.shared.settings import every_setting_options_with_sources
 from checkback.deploy.settings import FAMILIES, LoadedSettings
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from checkback.commands.output import CommandOutput, output_option
-from checkback.commands.settings import settings_options
+from checkback.commands.shared.output import CommandOutput, output_option
+from checkback.commands.shared.settings import settings_options
 from checkback.metrics.log_lines import LOGGER, write_log_lines
-from checkback.operations.timestamps import time_text
+from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError
 from checkback.protocol.printable import printable
@@ -92,10 +92,10 @@ def command(
     """
     import uvicorn
 
-    from checkback.console.application import new_application
+    from checkback.console.app import new_application
     from checkback.console.context import new_console, open_sources
-    from checkback.console.live import ConsoleServer
     from checkback.console.overview import FigureSampler
+    from checkback.console.pages.live import ConsoleServer
 
     chosen = access_rules(host, **rules)
     sources = open_sources(settings, metrics_url)

@@ -14,8 +14,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from checkback.commands.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.output import CommandOutput, output_option
+from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.demo.fates import ORDERS_MIN, plan_orders
 from checkback.demo.report import DemoReport, Timeline, fate_table, folded
 from checkback.demo.run import DEMO, Demonstration, DemoSetting, demo_settings

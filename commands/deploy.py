@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from checkback.commands.output import CommandOutput, output_option
+from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.commands.version import known_commit
 from checkback.metrics.alerts import rule_text
 from checkback.protocol.errors import ConfigurationError

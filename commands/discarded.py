@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from checkback.commands.options import (
+from checkback.commands.shared.options import (
     Decorator,
     DurationType,
     filter_options,
@@ -15,7 +15,7 @@ from checkback.commands.options import (
     operator_option,
     yes_option,
 )
-from checkback.commands.output import (
+from checkback.commands.shared.output import (
     CommandOutput,
     content_data,
     content_rows,
@@ -24,12 +24,12 @@ from checkback.commands.output import (
     table_text,
     terminal_text,
 )
-from checkback.commands.settings import settings_options
-from checkback.operations.discarded import REASONS, DiscardedHalf
-from checkback.operations.record_filter import RecordFilter
-from checkback.operations.resuming import Resumption, chosen_halves
-from checkback.operations.resuming import resume as resume_chosen
-from checkback.operations.timestamps import time_text
+from checkback.commands.shared.settings import settings_options
+from checkback.operations.parked.discarded import REASONS, DiscardedHalf
+from checkback.operations.parked.filter import RecordFilter
+from checkback.operations.parked.resume import Resumption, chosen_halves
+from checkback.operations.parked.resume import resume as resume_chosen
+from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.printable import printable
 

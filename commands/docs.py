@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from checkback.commands.output import KEPT, CommandOutput, output_option
+from checkback.commands.shared.output import KEPT, CommandOutput, output_option
 from checkback.protocol.errors import NotFoundError
 
 FOLDERS: Final = ("", "operating")

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from checkback.commands.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.output import CommandOutput, output_option
-from checkback.commands.settings import settings_options
-from checkback.operations.timestamps import now_ms
+from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.shared.output import CommandOutput, output_option
+from checkback.commands.shared.settings import settings_options
+from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 
 if TYPE_CHECKING:
-    from checkback.operations.diagnosis import Diagnosis
+    from checkback.operations.doctor.judgements import Diagnosis
 
 INDENT: Final = " " * 9
 
@@ -32,8 +32,8 @@ def command(settings: Settings, output: CommandOutput) -> int:
     pipeline ignores it. Exit code 1: a check failed.
     """
     # Imported late: what reads Kafka loads slowly.
-    from checkback.operations.diagnosis import Result
-    from checkback.operations.doctor import Doctor
+    from checkback.operations.doctor.doctor import Doctor
+    from checkback.operations.doctor.judgements import Result
 
     findings = list(Doctor(settings, now_ms).findings())
     failed = sum(finding.result is Result.FAILED for finding in findings)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from checkback.commands.output import CommandOutput, output_option
+from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.deploy.jars import USUAL_CONFS, Conf, ensure_classes, ensure_jars
-from checkback.streaming.jars_folder import jars_folder
+from checkback.streaming.spark.jars import jars_folder
 
 
 @click.group(help="Fetch the jars of Spark and Kafka.")

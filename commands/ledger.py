@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from checkback.commands.options import DurationType
-from checkback.commands.output import CommandOutput, output_option, terminal_text
-from checkback.commands.settings import settings_options
+from checkback.commands.shared.options import DurationType
+from checkback.commands.shared.output import CommandOutput, output_option, terminal_text
+from checkback.commands.shared.settings import settings_options
 from checkback.deploy.jars import ensure_jars
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text

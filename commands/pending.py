@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from checkback.commands.options import DurationType
-from checkback.commands.output import CommandOutput, list_text, output_option
-from checkback.commands.settings import settings_options
-from checkback.operations.timestamps import now_ms
+from checkback.commands.shared.options import DurationType
+from checkback.commands.shared.output import CommandOutput, list_text, output_option
+from checkback.commands.shared.settings import settings_options
+from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 
@@ -34,8 +34,8 @@ def command(
     Reads the last committed batch from the checkpoint, also while the pipeline runs.
     """
     # Imported late: what reads Kafka and the state loads slowly.
-    from checkback.operations.pending_transactions import oldest_transactions
-    from checkback.streaming.preflight import require_settings
+    from checkback.operations.transactions.pending import oldest_transactions
+    from checkback.streaming.start.preflight import require_settings
 
     require_settings(settings)
     until_ms = None if older_than is None else now_ms() - older_than

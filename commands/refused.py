@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from checkback.commands.errors import EXIT_FOUND
-from checkback.commands.options import (
+from checkback.commands.shared.errors import EXIT_FOUND
+from checkback.commands.shared.options import (
     Decorator,
     DurationType,
     ReasonType,
@@ -17,7 +17,7 @@ from checkback.commands.options import (
     operator_option,
     yes_option,
 )
-from checkback.commands.output import (
+from checkback.commands.shared.output import (
     CommandOutput,
     content_data,
     content_rows,
@@ -27,12 +27,12 @@ from checkback.commands.output import (
     table_text,
     terminal_text,
 )
-from checkback.commands.settings import settings_options
-from checkback.operations.record_filter import RecordFilter
-from checkback.operations.refused import RefusedRecord
-from checkback.operations.resending import Resending, chosen_records
-from checkback.operations.resending import resend as resend_chosen
-from checkback.operations.timestamps import time_text
+from checkback.commands.shared.settings import settings_options
+from checkback.operations.parked.filter import RecordFilter
+from checkback.operations.parked.refused import RefusedRecord
+from checkback.operations.parked.resend import Resending, chosen_records
+from checkback.operations.parked.resend import resend as resend_chosen
+from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.printable import printable
 from checkback.protocol.refusals import RefusedReason

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 import click
 
-from checkback.commands.output import CommandOutput, output_option
-from checkback.commands.settings import every_setting_options
+from checkback.commands.shared.output import CommandOutput, output_option
+from checkback.commands.shared.settings import every_setting_options
 from checkback.deploy.jars import pipeline_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
-from checkback.streaming.progress import ProgressLine
-from checkback.streaming.progress_text import event_text, is_quiet, progress_text
+from checkback.streaming.reports.progress import ProgressLine
+from checkback.streaming.reports.progress_text import event_text, is_quiet, progress_text
 
 Facts = dict[str, Any] | ProgressLine
 Emit = Callable[[str, Facts], None]
@@ -37,8 +37,8 @@ def command(settings: Settings, output: CommandOutput) -> None:
     find_java()
     jars = pipeline_jars(settings)
     # Imported late: Spark loads slowly, and a wrong setting should be reported before that.
-    from checkback.streaming.job import Job
-    from checkback.streaming.preflight import require_settings
+    from checkback.streaming.job.run import Job
+    from checkback.streaming.start.preflight import require_settings
 
     require_settings(settings)
     lines = CommandOutput(as_json=output.as_json or not sys.stdout.isatty())

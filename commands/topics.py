@@ -6,9 +6,9 @@ from dataclasses import asdict
 
 import click
 
-from checkback.commands.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.output import CommandOutput, output_option, terminal_text
-from checkback.commands.settings import settings_options
+from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.shared.output import CommandOutput, output_option, terminal_text
+from checkback.commands.shared.settings import settings_options
 from checkback.deploy.topics import TopicReport, create_topics
 from checkback.protocol.configuration import Settings
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import click
 
-from checkback.commands.errors import EXIT_FOUND, EXIT_OK
-from checkback.commands.options import DurationType, open_finder, operator_option, yes_option
-from checkback.commands.output import (
+from checkback.commands.shared.errors import EXIT_FOUND, EXIT_OK
+from checkback.commands.shared.options import DurationType, open_finder, operator_option, yes_option
+from checkback.commands.shared.output import (
     CommandOutput,
     output_option,
     table_text,
     terminal_text,
 )
-from checkback.commands.settings import settings_options
-from checkback.operations.history import HistoryEvent, TransactionHistory
-from checkback.operations.resolving import OpOutcome, decide
-from checkback.operations.timestamps import now_ms, time_text
+from checkback.commands.shared.settings import settings_options
+from checkback.operations.transactions.history import HistoryEvent, TransactionHistory
+from checkback.operations.transactions.resolve import OpOutcome, decide
+from checkback.operations.transactions.timestamps import now_ms, time_text
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import UsageError
 from checkback.protocol.printable import printable

@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
-from checkback.console.kafka_facts import KafkaFacts
-from checkback.operations.discarded import DiscardedHalf
-from checkback.operations.history import TransactionHistory
-from checkback.operations.positions import Position
-from checkback.operations.record_filter import RecordFilter
-from checkback.operations.refused import RefusedRecord
-from checkback.operations.resending import Resent, resend
-from checkback.operations.resolving import STATES, ManualVerdict, decide
-from checkback.operations.resuming import Resumed, resume
-from checkback.operations.transactions import open_finder
+from checkback.console.facts import KafkaFacts
+from checkback.operations.parked.discarded import DiscardedHalf
+from checkback.operations.parked.filter import RecordFilter
+from checkback.operations.parked.refused import RefusedRecord
+from checkback.operations.parked.resend import Resent, resend
+from checkback.operations.parked.resume import Resumed, resume
+from checkback.operations.topics.position import Position
+from checkback.operations.transactions.finder import open_finder
+from checkback.operations.transactions.history import TransactionHistory
+from checkback.operations.transactions.resolve import STATES, ManualVerdict, decide
 from checkback.protocol.errors import UsageError
 from checkback.protocol.records import OperatorFacts
 

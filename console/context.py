@@ -14,11 +14,11 @@ from fastapi.responses import HTMLResponse
 from checkback.console.access import Access, AccessRules, Visitor
 from checkback.console.actions import OperatorAction, all_actions
 from checkback.console.audit import Audit, AuditEntry
-from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.facts import KafkaFacts
 from checkback.console.overview import History, SnapshotReader
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import rendered
-from checkback.operations.timestamps import now_ms
+from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 
 SESSION_COOKIE: Final = "checkback_session"

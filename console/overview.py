@@ -16,9 +16,9 @@ from urllib.request import Request, urlopen
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from checkback.checkpoints.running import announced_url, is_pipeline_running
+from checkback.checkpoints.own_files.running import announced_url, is_pipeline_running
 from checkback.console.pending_view import PendingView
-from checkback.operations.diagnosis import Result, judge_running
+from checkback.operations.doctor.judgements import Result, judge_running
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import CheckbackError, PrerequisiteError

@@ -9,13 +9,18 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, Final
 
-from checkback.checkpoints.batch_terms import TermsNote, all_notes
-from checkback.checkpoints.pending_halves import SORTS, PendingGroup, PendingHalf, PendingTable
-from checkback.checkpoints.state_rows import read_state
-from checkback.operations.pending_transactions import groups_pending, half_reader, look_up
+from checkback.checkpoints.own_files.batch_terms import TermsNote, all_notes
+from checkback.checkpoints.pending.pending_halves import (
+    SORTS,
+    PendingGroup,
+    PendingHalf,
+    PendingTable,
+)
+from checkback.checkpoints.spark_files.state_rows import read_state
+from checkback.operations.transactions.pending import groups_pending, half_reader, look_up
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError, UsageError
-from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.kafka.read.record_reader import RecordSource
 
 PAUSE_RATIO: Final = 10
 """How much longer than a reading the pause after it lasts: one of a million halves takes a second
@@ -186,7 +191,7 @@ def read_checkpoint(settings: Settings, known: Reading | None = None) -> Reading
         CheckbackError: as for `PendingView.refresh`.
     """
     with checkpoint_readable(settings):
-        from checkback.operations.checkpoint.opening import open_state
+        from checkback.operations.checkpoint.open import open_state
 
         with open_state(settings) as store:
             if known is not None and known.batch == store.last_batch("commits"):

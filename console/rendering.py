@@ -9,9 +9,9 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from checkback.console.kafka_facts import SEARCHED_OFFSETS_MAX
+from checkback.console.facts import SEARCHED_OFFSETS_MAX
 from checkback.console.overview import HEIGHT, WIDTH, number_text
-from checkback.operations.timestamps import time_text
+from checkback.operations.transactions.timestamps import time_text
 from checkback.protocol.durations import duration_text
 from checkback.protocol.printable import printable
 

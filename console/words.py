@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from checkback.operations.diagnosis import GroupFacts
-from checkback.operations.history import HistoryEvent, TransactionHistory
+from checkback.operations.doctor.judgements import GroupFacts
+from checkback.operations.transactions.history import HistoryEvent, TransactionHistory
 from checkback.protocol.durations import duration_text
 
 

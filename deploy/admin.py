@@ -25,7 +25,7 @@ from checkback.protocol.connection import (
     kafka_python_settings,
 )
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.admin_client import Admin, new_admin_client
+from checkback.sinks.kafka.cluster.kafka_python_admin import Admin, new_admin_client
 
 CONNECT_TIMEOUTS_MS: Final = (2_000, 8_000)
 """Time limits of the tries to connect. The first is short, but long enough to detect a wrong

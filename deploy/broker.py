@@ -32,8 +32,8 @@ from checkback.deploy.broker_files import (
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.errors import BrokerError, LifeCycleError, PrerequisiteError
-from checkback.sinks.kafka.admin_client import new_admin_client
-from checkback.streaming.class_archive import BROKER
+from checkback.sinks.kafka.cluster.kafka_python_admin import new_admin_client
+from checkback.streaming.spark.class_archive import BROKER
 
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 30.0

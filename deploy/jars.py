@@ -22,9 +22,9 @@ from typing import Final, Literal, NamedTuple, cast, get_args
 from checkback.deploy.java import find_java
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError, PrerequisiteError
-from checkback.streaming.conditional_files import is_on_s3
-from checkback.streaming.jars_folder import is_submitted, jars_folder, sha256
-from checkback.streaming.java_classes import compiled_jar
+from checkback.streaming.spark.jars import is_submitted, jars_folder, sha256
+from checkback.streaming.spark.java_classes import compiled_jar
+from checkback.streaming.spark.s3_files import is_on_s3
 
 Conf = Literal["spark", "kafka", "delta", "streams", "s3", "hadoop"]
 CONFS: Final[tuple[Conf, ...]] = get_args(Conf)

@@ -14,7 +14,7 @@ from typing import Final
 
 from checkback.deploy.jars import Conf, ensure_jars
 from checkback.protocol.errors import PrerequisiteError
-from checkback.streaming.package import package_zip
+from checkback.streaming.spark.shipped_package import package_zip
 
 PROGRAM: Final = '''"""Started by spark-submit: the command line of checkback in Spark's driver."""
 

@@ -20,7 +20,7 @@ from checkback.deploy.admin import admin_client
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, UsageError
 from checkback.protocol.topics import TopicPlan, is_kafka_topic_name, plan_topics
-from checkback.sinks.kafka.admin_client import Admin
+from checkback.sinks.kafka.cluster.kafka_python_admin import Admin
 
 TOPIC_ALREADY_EXISTS: Final = 36
 """Kafka's error code if another process created the topic between our check and our request."""

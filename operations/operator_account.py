@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from checkback.operations.timestamps import now_ms
+from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.security.decision import AccessRequest, Denial
 from checkback.security.record_signer import RecordSigner, algorithm_of
-from checkback.streaming.rule_source import present_rules
+from checkback.streaming.access.rule_source import present_rules
 
 _SAYS: Final = {
     Denial.NO_ACCESS_KEY: "access_key is not set",

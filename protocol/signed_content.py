@@ -2,7 +2,7 @@
 
 Every byte has one meaning: sizes stand first, the separator is a byte that no UTF-8 text holds, and
 Signature is the last name. So no other record has the content of a signed one. The pipeline makes
-the same content in Java (streaming/RecordVerifier.java).
+the same content in Java (streaming/java/RecordVerifier.java).
 
 Time, account and signature are one header: each header costs the pipeline a quarter of a
 microsecond (docs/decisions/access.md#verification).

@@ -5,11 +5,9 @@ be done comes out as arrays.
 """
 
 from checkback.state.engine import ALL_READ, NOTHING_READ, Decision, decide
-from checkback.state.events import BEFORE_OPS, EventKind, Events
-from checkback.state.outcome import Action, Counter, Outcome
-from checkback.state.page import PAGE_SIZE_MAX, PAGE_VERSION, Page
-from checkback.state.rules import Rules
-from checkback.state.settled import (
+from checkback.state.formats.events import BEFORE_OPS, EventKind, Events
+from checkback.state.formats.outcome import Action, Counter, Outcome
+from checkback.state.formats.settled_marks import (
     CLAIM_KEY,
     Mark,
     SettledMarks,
@@ -18,6 +16,8 @@ from checkback.state.settled import (
     pack_settled,
     unpack_settled,
 )
+from checkback.state.page.page import PAGE_SIZE_MAX, PAGE_VERSION, Page
+from checkback.state.rules import Rules
 
 __all__ = [
     "ALL_READ",

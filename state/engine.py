@@ -19,16 +19,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from checkback.state.checks import ask_and_discard, next_deadline_ms, take_feedback
-from checkback.state.events import EventKind, Events
-from checkback.state.halves import take_halves
-from checkback.state.ops import expire_waiting_ops, take_ops
-from checkback.state.outcome import Action, Outcome
-from checkback.state.page import Page
-from checkback.state.page_builder import PageBuilder
+from checkback.state.formats.events import EventKind, Events
+from checkback.state.formats.outcome import Action, Outcome
+from checkback.state.page.page import Page
+from checkback.state.page.page_builder import PageBuilder
 from checkback.state.rules import Rules
-from checkback.state.shares import UNLIMITED
-from checkback.state.verdict_retention import forget_verdicts, next_forget_ms, remember_verdicts
+from checkback.state.steps.checks import ask_and_discard, next_deadline_ms, take_feedback
+from checkback.state.steps.halves import take_halves
+from checkback.state.steps.ops import expire_waiting_ops, take_ops
+from checkback.state.steps.shares import UNLIMITED
+from checkback.state.steps.verdict_retention import (
+    forget_verdicts,
+    next_forget_ms,
+    remember_verdicts,
+)
 
 ALL_READ: Final = 2**62
 NOTHING_READ: Final = -1

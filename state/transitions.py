@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.state.outcome import Action, Counter
+from checkback.state.formats.outcome import Action, Counter
 
 
 class Phase(IntEnum):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, Final
 
-from checkback.client.check_request import read_check_request
+from checkback.client.checks.request import read_check_request
 from checkback.client.listener import (
     CallbackResult,
     LocalTransactionState,

@@ -17,7 +17,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import Action, EventKind, Events, Outcome, Page, Rules, decide
-from checkback.state.identity import identity_words
+from checkback.state.formats.identity import identity_words
 
 START_MS: Final = 1_700_000_000_000
 PAGE_SIZE: Final = 4_096

@@ -96,7 +96,7 @@ def unique() -> str:
 def spark() -> Iterator[SparkSession]:
     """One small Spark for the whole run, without jars: for micro-batches and folders."""
     from checkback.protocol.configuration import Settings
-    from checkback.streaming.session import start_session
+    from checkback.streaming.spark.session import start_session
     from checkback.testing.pipeline_process import QUICK_SPARK
 
     session = start_session(

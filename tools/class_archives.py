@@ -16,14 +16,14 @@ from typing import Final
 from checkback.deploy.jars import file_errors
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckbackError, OperationalError
-from checkback.streaming.class_archive import (
+from checkback.streaming.spark.class_archive import (
     BROKER,
     DRIVER,
     DUMP_OPTION,
     JAVA_OPTIONS,
     ClassArchive,
 )
-from checkback.streaming.jars_folder import jars_folder
+from checkback.streaming.spark.jars import jars_folder
 from checkback.testing.broker import QUICK_START, Broker
 from checkback.testing.pipeline_process import PipelineProcess
 from checkback.testing.topics import COMMIT, Topics

@@ -17,7 +17,7 @@ from checkback.deploy.jars import (
     scratch_folder,
 )
 from checkback.protocol.errors import CheckbackError
-from checkback.streaming.jars_folder import jars_folder, sha256
+from checkback.streaming.spark.jars import jars_folder, sha256
 
 BY_COORDINATES: Final = "[conf]/[organisation]/[module]/[revision]/[artifact]-[revision].[ext]"
 """Where Ivy puts jars."""

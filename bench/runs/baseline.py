@@ -26,8 +26,8 @@ from checkback.deploy.settings import load_settings
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
-from checkback.streaming.kafka_source import pem_text
-from checkback.streaming.session import start_session
+from checkback.streaming.source.kafka_source import pem_text
+from checkback.streaming.spark.session import start_session
 
 KEPT: Final = (1, 2, 5)
 """Positions of the half's headers that the final message keeps: group, transaction id, tags."""

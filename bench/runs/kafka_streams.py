@@ -18,8 +18,8 @@ from checkback.deploy.broker_files import render
 from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.connection import java_settings
-from checkback.streaming.jvm_options import java_options
-from checkback.streaming.kafka_source import pem_text
+from checkback.streaming.source.kafka_source import pem_text
+from checkback.streaming.spark.jvm_options import java_options
 
 PROGRAM: Final = Path(__file__).with_name("TransactionStreams.java")
 HEAP: Final = "2g"

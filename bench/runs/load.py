@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from bench.runs.workload import Workload
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.sink_record import SentHeaders
+from checkback.sinks.records.sink_record import SentHeaders
 
 FLUSH_TIMEOUT_S: Final = 1_800.0
 POLL_EVERY: Final = 2_000

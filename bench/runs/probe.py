@@ -29,7 +29,7 @@ from checkback.protocol.properties import (
     first_value,
 )
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.sink_record import SentHeaders
+from checkback.sinks.records.sink_record import SentHeaders
 
 ASSIGN_TIMEOUT_S: Final = 30.0
 LAST_WAIT_S: Final = 120.0

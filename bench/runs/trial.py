@@ -17,7 +17,7 @@ from bench.runs.workload import GROUP, Workload
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import tick_headers
-from checkback.sinks.kafka.sink_record import SentHeaders
+from checkback.sinks.records.sink_record import SentHeaders
 from checkback.testing.pipeline_process import QUICK_SPARK
 from checkback.testing.topics import create_plain_topics, delete_topics, own_topics
 

@@ -21,12 +21,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from checkback.checkpoints.identity import FILE as IDENTITY
-from checkback.checkpoints.logs import PlannedBatch
-from checkback.checkpoints.running import is_pipeline_running
-from checkback.checkpoints.status import wake_state_readers
+from checkback.checkpoints.own_files.identity import FILE as IDENTITY
+from checkback.checkpoints.own_files.running import is_pipeline_running
+from checkback.checkpoints.pending.status import wake_state_readers
+from checkback.checkpoints.spark_files.logs import PlannedBatch
 from checkback.checkpoints.store import CheckpointStore
-from checkback.operations.checkpoint.opening import marker_settings, read_markers
+from checkback.operations.checkpoint.open import marker_settings, read_markers
 from checkback.operations.checkpoint.verification import Verification
 from checkback.operations.checkpoint.verify import (
     compare_markers,
@@ -35,9 +35,9 @@ from checkback.operations.checkpoint.verify import (
 )
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, UsageError
-from checkback.sinks.kafka.asking_again import asked_again, said_by
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.settings import SinkSettings
 
 TIMEOUT_S: Final = 30.0
 LOOK_S: Final = 0.5

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from checkback.checkpoints.identity import CheckpointIdentity
+from checkback.checkpoints.own_files.identity import CheckpointIdentity
 
 STOP_FIRST: Final = "The pipeline runs: stop it with SIGTERM, then verify again."
 IF_IT_RUNS: Final = "If its pipeline runs, stop it with SIGTERM first and verify again."

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from checkback.checkpoints.batch_terms import FOLDER as TERMS
-from checkback.checkpoints.batch_terms import parse_note
 from checkback.checkpoints.files import OUR_FOLDER, FolderFiles, UnreadableFileError
-from checkback.checkpoints.identity import FILE as IDENTITY
-from checkback.checkpoints.identity import CheckpointIdentity
-from checkback.checkpoints.logs import (
+from checkback.checkpoints.own_files.batch_terms import FOLDER as TERMS
+from checkback.checkpoints.own_files.batch_terms import parse_note
+from checkback.checkpoints.own_files.identity import FILE as IDENTITY
+from checkback.checkpoints.own_files.identity import CheckpointIdentity
+from checkback.checkpoints.own_files.running import is_pipeline_running
+from checkback.checkpoints.spark_files.logs import (
     OPERATOR_METADATA,
     STATE_SCHEMA,
     BrokenLogError,
@@ -28,9 +29,8 @@ from checkback.checkpoints.logs import (
     parse_query_id,
     require_schema,
 )
-from checkback.checkpoints.running import is_pipeline_running
-from checkback.checkpoints.state_files import StateFiles
-from checkback.operations.checkpoint.opening import marker_settings, open_files, read_markers
+from checkback.checkpoints.spark_files.state_files import StateFiles
+from checkback.operations.checkpoint.open import marker_settings, open_files, read_markers
 from checkback.operations.checkpoint.verification import (
     Problem,
     Verification,

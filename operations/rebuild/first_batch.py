@@ -18,12 +18,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.state import GroupState
 
-from checkback.operations.rebuild.history import RESTORED_PAGE, RESTORED_SCHEMA
+from checkback.operations.rebuild.topic_pages import RESTORED_PAGE, RESTORED_SCHEMA
 from checkback.state import Rules
-from checkback.streaming.batch_terms import TaskTerms
-from checkback.streaming.event_rows import events_in
-from checkback.streaming.page_keys import HALF_PARTITIONS_MAX
-from checkback.streaming.pages import (
+from checkback.streaming.batch.terms import TaskTerms
+from checkback.streaming.job.query import decided
+from checkback.streaming.pages.event_columns import events_in
+from checkback.streaming.pages.page_function import (
     STATE_VERSION,
     CheckBudget,
     Frames,
@@ -31,7 +31,7 @@ from checkback.streaming.pages import (
     PageSettings,
     advance_page,
 )
-from checkback.streaming.query import decided
+from checkback.streaming.pages.page_key import HALF_PARTITIONS_MAX
 
 BatchFunction = Callable[[DataFrame, int], None]
 """Version, metadata, and the position of the one source (OffsetSeqLog of Spark 4.2.0)."""

@@ -15,13 +15,13 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from checkback.checkpoints.running import is_pipeline_running
+from checkback.checkpoints.own_files.running import is_pipeline_running
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError
-from checkback.sinks.kafka.asking_again import asked_again, said_by
-from checkback.sinks.kafka.epoch import RETIRED, retire
-from checkback.sinks.kafka.marker import Marker, MarkerStore
-from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
+from checkback.sinks.kafka.transaction.epoch import RETIRED, retire
+from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
+from checkback.sinks.settings import SinkSettings
 
 TIMEOUT_S: Final = 20.0
 MARKER_GROUP: Final = re.compile(r"(.+)-marker-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")

@@ -23,22 +23,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from checkback.checkpoints.files import OUR_FOLDER
-from checkback.checkpoints.identity import FILE as IDENTITY
-from checkback.checkpoints.logs import plan_with_ends
+from checkback.checkpoints.own_files.identity import FILE as IDENTITY
+from checkback.checkpoints.spark_files.logs import plan_with_ends
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.checkpoint.verification import Verification
 from checkback.operations.checkpoint.verify import verify_files
 from checkback.operations.rebuild.first_batch import run_first_batch
-from checkback.operations.rebuild.history import (
-    HistorySettings,
-    counts_of,
-    known_halves,
-    restored_rows,
-)
-from checkback.operations.rebuild.positions import (
-    TopicSpans,
-    find_spans,
-)
+from checkback.operations.rebuild.page import RestoredCounts
 from checkback.operations.rebuild.predecessors import (
     Predecessor,
     end_predecessors,
@@ -47,33 +38,42 @@ from checkback.operations.rebuild.predecessors import (
     require_unlocked,
     still_running,
 )
-from checkback.operations.rebuild.restored_page import RestoredCounts
+from checkback.operations.rebuild.topic_pages import (
+    HistorySettings,
+    counts_of,
+    known_halves,
+    restored_rows,
+)
+from checkback.operations.rebuild.topic_spans import (
+    TopicSpans,
+    find_spans,
+)
 from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
-from checkback.operations.timestamps import now_ms
+from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
 from checkback.protocol.errors import CheckpointError, UsageError
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.listed_offsets import ends_without_transactions
-from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.read.list_offsets import ends_without_transactions
+from checkback.sinks.settings import SinkSettings
 from checkback.state import Rules
-from checkback.streaming.batch_sink import write_outcomes
-from checkback.streaming.claim import mark_won
-from checkback.streaming.driver_jvm import log_path
-from checkback.streaming.failure import explain
-from checkback.streaming.fencing import fence_older
-from checkback.streaming.kafka_source import pem_text
-from checkback.streaming.page_keys import PageKeys
-from checkback.streaming.pages import PageSettings
-from checkback.streaming.preflight import (
+from checkback.streaming.access.rule_source import present_rules
+from checkback.streaming.batch.run_batch import write_outcomes
+from checkback.streaming.job.query_failure import explain
+from checkback.streaming.pages.page_function import PageSettings
+from checkback.streaming.pages.page_key import PageKeys
+from checkback.streaming.source.kafka_source import pem_text
+from checkback.streaming.spark.driver_jvm import log_path
+from checkback.streaming.spark.session import start_session
+from checkback.streaming.start.preflight import (
     ClusterFacts,
     identity_of,
     look_at_cluster,
     require_settings,
 )
-from checkback.streaming.rule_source import present_rules
-from checkback.streaming.session import start_session
-from checkback.streaming.sink_choices import open_ledger, sink_settings
+from checkback.streaming.start.sink_choices import open_ledger, sink_settings
+from checkback.streaming.start.takeover import fence_older
+from checkback.streaming.start.topic_claim import mark_won
 
 WATCH_S: Final = 3.0
 TRIGGER_WATCH_S_MAX: Final = 30.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from checkback.checkpoints.identity import FILE as IDENTITY
+from checkback.checkpoints.own_files.identity import FILE as IDENTITY
 from checkback.checkpoints.store import CheckpointStore
 
 FILE: Final = "rebuilding.json"

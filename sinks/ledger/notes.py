@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY, first_value
 from checkback.protocol.refusals import ID_BYTES_MAX
-from checkback.sinks.kafka.lookup import RecordSource
-from checkback.sinks.kafka.source_record import PlacedRecord, UnreadableRecord
+from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.native.clients import NativeNotes
+from checkback.sinks.records.source_record import PlacedRecord, UnreadableRecord
 
 NOTED_HEADERS: Final = (UNIQ_KEY, PGROUP, REAL_TOPIC)
 NOTED_BYTES_MAX: Final = ID_BYTES_MAX

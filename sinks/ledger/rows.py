@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from checkback.protocol.records import DISCARDED_CHECK_LIMIT, DISCARDED_EXPIRED
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.ledger.notes import FindNames, Ints, NotingReader
-from checkback.sinks.steps import only_rows
+from checkback.sinks.partition.chunks import only_rows
+from checkback.sinks.report import BatchReport
 from checkback.state import Action, Outcome
 
 LEDGER_SCHEMA: Final = pa.schema(

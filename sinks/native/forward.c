@@ -6,7 +6,7 @@
  * body and its headers stay where librdkafka put them.
  *
  * Only plain halves are done here: committed, for a real topic that is known and takes them. The
- * rest is left to sinks/kafka/routing.py, which makes the same finals; one test runs both.
+ * rest is left to sinks/records/router.py, which makes the same finals; one test runs both.
  *
  * No function of librdkafka is linked: sinks/native/library.py hands in those of the copy that
  * confluent-kafka brings; its wheels leave the header out. The declarations below are from
@@ -498,7 +498,7 @@ static int note(notes *made, const rd_kafka_message_t *record) {
     return 0;
 }
 
-/* Identity: the 96 bits that state/identity.py defines; one test compares the two. */
+/* Identity: the 96 bits that state/formats/identity.py defines; one test compares the two. */
 
 typedef struct {
     int64_t word, rest; /* rest -1: not known */

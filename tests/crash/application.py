@@ -17,7 +17,7 @@ from tests.integration.running import COMMIT, ROLLBACK, UNKNOWN, wait_until
 from checkback.protocol.properties import text_value
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
-from checkback.state.settled import unpack_settled
+from checkback.state.formats.settled_marks import unpack_settled
 
 GROUP: Final = "orders"
 SHARES: Final = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tests.crash.truth import Evidence, Fate, Position, Transaction
 
-from checkback.state.settled import Mark as MarkKind
+from checkback.state.formats.settled_marks import Mark as MarkKind
 
 VERDICTS = frozenset(
     {MarkKind.COMMIT, MarkKind.ROLLBACK, MarkKind.DISCARD_CHECK_LIMIT, MarkKind.DISCARD_EXPIRED}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from checkback.state.settled import SettledMarks
+from checkback.state.formats.settled_marks import SettledMarks
 
 Position = tuple[int, int]
 """(half partition, half offset)."""

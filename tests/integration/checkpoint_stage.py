@@ -14,7 +14,7 @@ from tests.upgrade.store_release import check_counts
 
 from checkback.checkpoints.local_files import LocalCheckpoint
 from checkback.checkpoints.store import CheckpointStore
-from checkback.operations.lag import topic_ends
+from checkback.operations.topics.lag import topic_ends
 from checkback.protocol.configuration import Settings
 
 GROUP = "shop"

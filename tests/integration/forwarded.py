@@ -14,7 +14,7 @@ from tests.integration.sinking import (
 )
 
 from checkback.protocol.properties import NOT_ON_FINAL
-from checkback.sinks.batch_report import BatchReport
+from checkback.sinks.report import BatchReport
 from checkback.testing.topics import END_WAIT_MS
 
 Half = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]

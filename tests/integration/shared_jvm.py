@@ -17,9 +17,9 @@ from tests.integration.running import QUICK_SPARK, Pipeline
 
 from checkback.deploy.jars import pipeline_jars
 from checkback.protocol.configuration import Settings
-from checkback.streaming.class_archive import JAVA_OPTIONS, with_archive
-from checkback.streaming.driver_jvm import launched_jvm
-from checkback.streaming.session import DEFAULTS
+from checkback.streaming.spark.class_archive import JAVA_OPTIONS, with_archive
+from checkback.streaming.spark.driver_jvm import launched_jvm
+from checkback.streaming.spark.session import DEFAULTS
 
 END_TIMEOUT_S: Final = 30.0
 

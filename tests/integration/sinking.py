@@ -14,14 +14,14 @@ from tests.deciding import page_outcome
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import half_headers
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.forwarding import Forwarder
-from checkback.sinks.kafka.lookup import RecordReader
-from checkback.sinks.kafka.real_topics import TopicDirectory
-from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
+from checkback.sinks.kafka.read.record_reader import RecordReader
+from checkback.sinks.native.finals import Forwarder
 from checkback.sinks.native.library import native
-from checkback.sinks.writer import BatchWriter
+from checkback.sinks.partition.writer import BatchWriter
+from checkback.sinks.settings import SinkSettings
 from checkback.state import Action, Outcome
-from checkback.state.identity import identity_words
+from checkback.state.formats.identity import identity_words
 from checkback.testing.topics import read_topic
 from checkback.testing.waiting import wait_until
 

@@ -21,10 +21,10 @@ from tests.integration.tenants import (
 )
 
 from checkback.client import LocalTransactionState, Message, TransactionMQProducer
-from checkback.commands.app import NOUNS, LazyGroup, execute
+from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.security import SignatureAlgorithm
-from checkback.streaming.access_table import Pads
+from checkback.streaming.source.access_table import Pads
 
 
 @pytest.fixture(scope="module")

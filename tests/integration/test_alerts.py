@@ -21,11 +21,11 @@ from tests.integration.scraping import NEEDS_PROMETHEUS, prometheus
 from checkback.deploy.broker import free_ports
 from checkback.metrics.alerts import ALERTS
 from checkback.protocol.configuration import Settings
-from checkback.sinks.batch_report import BatchReport, PageStatus
-from checkback.streaming.job_metrics import pending_bound_ms
-from checkback.streaming.observation import Observation
-from checkback.streaming.progress import Progress
-from checkback.streaming.stalls import Stall
+from checkback.sinks.report import BatchReport, PageStatus
+from checkback.streaming.reports.job_metrics import pending_bound_ms
+from checkback.streaming.reports.observation import Observation
+from checkback.streaming.reports.open_input import Stall
+from checkback.streaming.reports.progress import Progress
 
 READ: Final = 10
 """Halves that each batch reads."""

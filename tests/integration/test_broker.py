@@ -20,7 +20,7 @@ from checkback.deploy.admin import admin_client
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker, EmbeddedCluster
 from checkback.deploy.watcher import is_alive
 from checkback.protocol.errors import BrokerError, PrerequisiteError
-from checkback.sinks.kafka.admin_client import Admin
+from checkback.sinks.kafka.cluster.kafka_python_admin import Admin
 
 CHECKBACK = str(Path(sys.executable).with_name("checkback"))
 

@@ -29,21 +29,21 @@ from tests.integration.checkpoint_stage import (
 from tests.integration.running import COMMIT, ROLLBACK, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.checkpoints.identity import CheckpointIdentity
-from checkback.checkpoints.state_rows import read_state
+from checkback.checkpoints.own_files.identity import CheckpointIdentity
+from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.checkpoints.store import CheckpointStore
-from checkback.commands.app import NOUNS, LazyGroup
+from checkback.commands.shared.app import NOUNS, LazyGroup
 from checkback.deploy.broker import EmbeddedBroker
-from checkback.operations import pending_transactions
-from checkback.operations.checkpoint.inspection import inspect, state_figures
-from checkback.operations.checkpoint.opening import marker_settings, read_markers
+from checkback.operations.checkpoint.inspect import inspect, state_figures
+from checkback.operations.checkpoint.open import marker_settings, read_markers
 from checkback.operations.checkpoint.repartition import repartition, rewrite_state
 from checkback.operations.checkpoint.verify import verify, verify_files
+from checkback.operations.transactions import pending as pending_transactions
 from checkback.protocol.errors import CheckpointError, UsageError
-from checkback.sinks.kafka.marker import Marker, MarkerStore
-from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.ledger.table import transaction_name
-from checkback.streaming.state_size import fit_to_checkpoint
+from checkback.streaming.start.checkpoint_layout import fit_to_checkpoint
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -15,7 +15,7 @@ from checkback.deploy.jars import USUAL_CONFS, jar_paths
 MAPPED = """
 from pathlib import Path
 from checkback.protocol.configuration import Settings
-from checkback.streaming.session import start_session
+from checkback.streaming.spark.session import start_session
 spark = start_session(Settings(master="local[1]", spark={"ui.enabled": "false"}), [])
 pid = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
 print(Path(f"/proc/{pid}/maps").read_text())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.commands.app import NOUNS
+from checkback.commands.shared.app import NOUNS
 from checkback.deploy.jars import ensure_jars
 from checkback.protocol.errors import BrokerError
 

@@ -16,10 +16,10 @@ from tests.integration.shared_jvm import SharedJvm
 
 from checkback.console.access import AccessRules, digest
 from checkback.console.actions import Resend, Resolve, Resume, parse_request
-from checkback.console.application import new_application
+from checkback.console.app import new_application
 from checkback.console.audit import AuditEntry
 from checkback.console.context import new_console, open_sources
-from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.facts import KafkaFacts
 from checkback.console.overview import UNKNOWN, FigureSampler
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import breakable

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from tests.property.paged import first_words
 from tests.unit.console.console_stage import NOW_MS
 
-from checkback.checkpoints.pending_halves import SORTS, PendingTable, group_tag
-from checkback.checkpoints.state_rows import StoredPage
+from checkback.checkpoints.pending.pending_halves import SORTS, PendingTable, group_tag
+from checkback.checkpoints.spark_files.state_rows import StoredPage
 from checkback.console.pending_view import PendingFilter, PendingView, Reading
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import half_headers
 from checkback.state import Page
-from checkback.state.page import PendingHalves
+from checkback.state.page.page import PendingHalves
 
 ROWS = 1_000_000
 PAGE_SIZE = 4_096

@@ -23,7 +23,7 @@ from tests.integration.browsing import (
 )
 from tests.unit.console.console_stage import Stage, make_stage
 
-from checkback.console.application import new_application
+from checkback.console.app import new_application
 from checkback.console.overview import Snapshot
 
 PAGES: Final = {

@@ -17,8 +17,8 @@ from tests.integration.guarded import Acls, guarded_broker, login
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.deploy.topics import create_topics
-from checkback.operations.diagnosis import Result
-from checkback.operations.doctor import Doctor
+from checkback.operations.doctor.doctor import Doctor
+from checkback.operations.doctor.judgements import Result
 from checkback.protocol.configuration import Settings
 
 

@@ -17,19 +17,19 @@ from tests.integration.running import Topics, wait_until
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError, FencedError
-from checkback.sinks.kafka.epoch import EpochWatch, begin_epoch, retire
-from checkback.sinks.kafka.errors import ProducerLostError
-from checkback.sinks.kafka.lookup import RecordReader
-from checkback.sinks.kafka.marker import MarkerStore
-from checkback.sinks.kafka.real_topics import TopicDirectory
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.sink_record import SinkRecord
-from checkback.sinks.kafka.source_record import PlacedRecord
-from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.sinks.writer import BatchWriter
+from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
+from checkback.sinks.kafka.read.record_reader import RecordReader
+from checkback.sinks.kafka.transaction.epoch import EpochWatch, begin_epoch, retire
+from checkback.sinks.kafka.transaction.errors import ProducerLostError
+from checkback.sinks.kafka.transaction.marker import MarkerStore
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.partition.writer import BatchWriter
+from checkback.sinks.records.sink_record import SinkRecord
+from checkback.sinks.records.source_record import PlacedRecord
+from checkback.sinks.settings import SinkSettings
 from checkback.state import Action, Counter, Outcome
-from checkback.streaming.claim import claim_topics
-from checkback.streaming.preflight import look_at_cluster
+from checkback.streaming.start.preflight import look_at_cluster
+from checkback.streaming.start.topic_claim import claim_topics
 
 TIMEOUT_MS = 1_000
 PARTITIONS = 2

@@ -15,7 +15,7 @@ from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.configuration import NEW_PAGE_SIZE
 from checkback.protocol.records import Op
-from checkback.streaming.batch_terms import PAGES_AHEAD
+from checkback.streaming.batch.terms import PAGES_AHEAD
 
 PAGES = 60_000
 VISIBLE_WITHIN_S = 45

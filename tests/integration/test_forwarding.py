@@ -35,13 +35,13 @@ from tests.integration.sinking import (
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import first_value
-from checkback.sinks.kafka.real_topics import KnownTopic
-from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.sinks.native.clients import NativeSender
 from checkback.sinks.native.library import native
 from checkback.state import Action
-from checkback.state.identity import identity_words
-from checkback.state.outcome import REST_UNKNOWN
+from checkback.state.formats.identity import identity_words
+from checkback.state.formats.outcome import REST_UNKNOWN
 
 
 def make_topics(world: World) -> None:

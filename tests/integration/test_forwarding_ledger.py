@@ -21,7 +21,7 @@ from tests.integration.sinking import (
 
 from checkback.sinks.ledger.notes import Names, NotingReader
 from checkback.sinks.ledger.rows import unpacked
-from checkback.sinks.writers import WriteRequest, Writers
+from checkback.sinks.process.writer_pool import WriteRequest, Writers
 from checkback.state import Action
 
 

@@ -26,13 +26,13 @@ from checkback.client import (
     TransactionMQProducer,
 )
 from checkback.deploy.broker import EmbeddedBroker
-from checkback.operations.scanning import TopicScanner
+from checkback.operations.topics.scanner import TopicScanner
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError, OperationalError
 from checkback.protocol.properties import FROM_TRANSACTION_CHECK, text_value
 from checkback.protocol.records import check_headers
-from checkback.streaming.preflight import look_at_cluster
-from checkback.streaming.rule_source import TopicRules
+from checkback.streaming.access.rule_source import TopicRules
+from checkback.streaming.start.preflight import look_at_cluster
 from checkback.testing.topics import read_topic
 
 SERVED_S = 90.0

@@ -14,7 +14,7 @@ from tests.integration.running import Topics
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import final_parts
-from checkback.streaming.announce import write_tick
+from checkback.streaming.start.announce import write_tick
 
 SEED = 7
 TRANSACTIONS = 4_000

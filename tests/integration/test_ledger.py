@@ -27,8 +27,8 @@ from tests.unit.ledger_pending import read_pending
 from tests.unit.test_ledger import OWNER, blobs
 
 from checkback.checkpoints.local_files import LocalCheckpoint
-from checkback.checkpoints.pending_halves import oldest_pending
-from checkback.checkpoints.state_rows import read_state
+from checkback.checkpoints.pending.pending_halves import oldest_pending
+from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.sinks.ledger.maintenance import maintain
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.sinks.ledger.table import DeltaLedger

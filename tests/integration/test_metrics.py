@@ -156,7 +156,10 @@ def assert_logged(text: str) -> None:
     written = [one for one in lines if one["msg"].startswith("A batch was written")]
 
     assert all({"ts", "level", "msg", "logger"} <= line.keys() for line in lines)
-    assert {"checkback.sinks.outputs", "checkback.streaming.observation"} <= loggers
+    assert {
+        "checkback.sinks.partition.records_to_send",
+        "checkback.streaming.reports.observation",
+    } <= loggers
     assert any("spark" in name.lower() for name in loggers)
     assert (refused["transaction_id"], refused["reason"]) == ("nowhere", "REAL_TOPIC_MISSING")
     assert {"batch_id", "state_partition"} <= refused.keys()

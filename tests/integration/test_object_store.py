@@ -14,10 +14,10 @@ from tests.integration.s3 import BUCKET, S3Server, s3_server
 from tests.integration.two_writers import refused_second
 
 from checkback.checkpoints.store import CheckpointStore
-from checkback.operations.checkpoint.opening import open_files
+from checkback.operations.checkpoint.open import open_files
 from checkback.protocol.configuration import Settings
-from checkback.streaming.conditional_files import CONDITIONAL_MANAGER
-from checkback.streaming.java_classes import add_to_driver, classes_jar
+from checkback.streaming.spark.java_classes import add_to_driver, classes_jar
+from checkback.streaming.spark.s3_files import CONDITIONAL_MANAGER
 
 CHECKPOINT = f"s3a://{BUCKET}/checkpoint"
 LEDGER = f"s3a://{BUCKET}/ledger"

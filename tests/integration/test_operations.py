@@ -21,7 +21,7 @@ from tests.integration.shared_jvm import SharedJvm
 from tests.unit.test_commands_in_documents import command_lines
 
 from checkback.client import TransactionMQProducer
-from checkback.commands.app import NOUNS, LazyGroup, execute
+from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, RESUME_HEADER_PREFIX, text_value

@@ -19,9 +19,9 @@ from tests.integration.guarded import ADMIN, Acls, guarded_broker, login, needed
 from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.commands.app import NOUNS, LazyGroup, execute
+from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 from checkback.deploy.broker import EmbeddedBroker
-from checkback.operations.scanning import TopicScanner
+from checkback.operations.topics.scanner import TopicScanner
 from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
 

@@ -7,8 +7,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions, OffsetSpec
 from tests.integration.running import Topics, wait_until
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.listed_offsets import listed_offsets
-from checkback.streaming.partition_growth import PartitionGrowth
+from checkback.sinks.kafka.read.list_offsets import listed_offsets
+from checkback.streaming.batch.partition_growth import PartitionGrowth
 
 
 def grow_half(topics: Topics, partitions: int) -> None:

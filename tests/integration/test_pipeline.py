@@ -19,7 +19,7 @@ from tests.integration.running import (
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.properties import text_value
-from checkback.streaming.query import READ_TASKS_PER_STATE_PARTITION
+from checkback.streaming.job.query import READ_TASKS_PER_STATE_PARTITION
 
 
 def test_every_verdict_ends_where_it_belongs(

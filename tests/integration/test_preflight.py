@@ -27,11 +27,11 @@ from checkback.protocol.errors import (
     OperationalError,
     PrerequisiteError,
 )
-from checkback.sinks.kafka.marker import MarkerStore
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.streaming.job import Job
-from checkback.streaming.preflight import (
+from checkback.sinks.kafka.transaction.marker import MarkerStore
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.settings import SinkSettings
+from checkback.streaming.job.run import Job
+from checkback.streaming.start.preflight import (
     bind_checkpoint,
     look_at_cluster,
     require_markers,

@@ -11,22 +11,22 @@ from confluent_kafka.admin import AdminClient
 from tests.integration.running import Topics
 from tests.unit.state.building import COMMIT, Story, half, op
 
-from checkback.operations.rebuild.positions import (
-    Span,
-    TopicSpans,
-    find_spans,
-)
 from checkback.operations.rebuild.predecessors import (
     end_predecessors,
     find_predecessors,
     require_silence,
 )
+from checkback.operations.rebuild.topic_spans import (
+    Span,
+    TopicSpans,
+    find_spans,
+)
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, FencedError
-from checkback.sinks.kafka.listed_offsets import ends_without_transactions
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.sink_record import SinkRecord
-from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.read.list_offsets import ends_without_transactions
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.records.sink_record import SinkRecord
+from checkback.sinks.settings import SinkSettings
 from checkback.state import mark_key, pack_settled
 
 PARTITIONS = 2

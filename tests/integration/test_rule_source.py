@@ -1,4 +1,4 @@
-"""The rules of access control come from a Kafka topic: checkback.streaming.rule_source."""
+"""The rules of access control come from a Kafka topic: checkback.streaming.access.rule_source."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from tests.integration.running import Topics, wait_until
 
-from checkback.commands.app import NOUNS, LazyGroup, execute
+from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 from checkback.deploy.admin import admin_client
 from checkback.deploy.topics import find_topics
-from checkback.operations.writing import publish_rules
+from checkback.operations.topics.append import publish_rules
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.streaming.access_watch import AccessWatch
-from checkback.streaming.rule_source import TopicRules, rule_source
+from checkback.streaming.access.rule_source import TopicRules, rule_source
+from checkback.streaming.access.rules_in_force import AccessWatch
 from checkback.testing.topics import delete_topics
 
 RULES = "accounts:\n- {accessKey: orders-service, secretKey: secret-of-orders}\n"

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 from tests.integration.guarded import Acls, bindings_of
 from tests.integration.test_tls import Authority
 
-from checkback.client.send_errors import error_of
+from checkback.client.kafka.errors import error_of
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.topics import create_topics
 from checkback.protocol.configuration import Settings

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.integration.bad_records import admin, bodies, refused
 from tests.integration.sinking import World, commits, make_world, outcome
 
-from checkback.sinks import writer as sinks_writer
-from checkback.sinks.kafka import real_topics
-from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.sinks.kafka.unended import short_topics
+from checkback.sinks.kafka.cluster import topic_directory as real_topics
+from checkback.sinks.kafka.transaction.hanging import short_topics
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.partition import writer as sinks_writer
 from checkback.state import Action
 from checkback.testing.broker import Cluster
 from checkback.testing.waiting import wait_until
@@ -42,7 +42,7 @@ def spread(cluster: Cluster, unique: str) -> Iterator[World]:
 def told_by_the_wait(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list that takes each line of a sink that waits for replicas."""
     lines: list[str] = []
-    logger = logging.getLogger("checkback.sinks.kafka.unended")
+    logger = logging.getLogger("checkback.sinks.kafka.transaction.hanging")
     monkeypatch.setattr(logger, "handle", lambda record: lines.append(record.getMessage()))
     return lines
 

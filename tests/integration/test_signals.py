@@ -123,7 +123,7 @@ def test_sigterm_ends_the_pipeline_in_order_and_only_its_driver_heeds_it(
 
 def sink_process_of(pid: int) -> int:
     commands = {one: Path(f"/proc/{one}/cmdline").read_bytes() for one in processes_below(pid)}
-    return next(one for one, said in commands.items() if b"checkback.sinks.process" in said)
+    return next(one for one, said in commands.items() if b"checkback.sinks.process.server" in said)
 
 
 @pytest.mark.nightly

@@ -7,8 +7,8 @@ import time
 from confluent_kafka import Message
 from tests.integration.running import Topics
 
-from checkback.operations.positions import Position
-from checkback.operations.writing import append, append_timed
+from checkback.operations.topics.append import append, append_timed
+from checkback.operations.topics.position import Position
 
 BEFORE, LOG_APPEND_TIME, MINUTE_MS = [b"one", b"two"], 2, 60_000
 

@@ -13,12 +13,12 @@ from tests.integration.sinking import World, commits, outcome
 from checkback.protocol.errors import CheckpointError, FencedError
 from checkback.protocol.properties import text_value
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.lookup import RecordReader
-from checkback.sinks.kafka.marker import Marker, MarkerStore
-from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.sinks.writer import BatchWriter
+from checkback.sinks.kafka.read.record_reader import RecordReader
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.partition.writer import BatchWriter
+from checkback.sinks.report import BatchReport
 from checkback.state import Action
 
 

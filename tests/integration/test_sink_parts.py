@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.integration.sinking import World, commits
 
-from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.state import unpack_settled
 
 HALVES = 250

@@ -19,10 +19,10 @@ from tests.integration.running import wait_until
 from tests.integration.sinking import World, commits
 
 from checkback.protocol.errors import CheckpointError, OperationalError
-from checkback.sinks import process_key
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.process_link import SinkProcess
-from checkback.sinks.writers import WriteRequest
+from checkback.sinks.process import key as process_key
+from checkback.sinks.process.client import SinkProcess
+from checkback.sinks.process.writer_pool import WriteRequest
+from checkback.sinks.report import BatchReport
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_a_folder_that_is_a_link_is_not_used(
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / f"checkback-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
-    monkeypatch.setattr("checkback.sinks.process_link.ADDRESS_BYTES_MAX", 1_000)
+    monkeypatch.setattr("checkback.sinks.process.client.ADDRESS_BYTES_MAX", 1_000)
 
     with pytest.raises(OperationalError, match="no folder of this user's"):
         SinkProcess.of(0)

@@ -18,12 +18,12 @@ from tests.integration.bad_records import (
 from tests.integration.sinking import World, commits, outcome
 
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks import outputs
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka.errors import RejectedOutputError
-from checkback.sinks.kafka.sink_record import SinkRecord
-from checkback.sinks.kafka.source_record import readable
-from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.transaction.errors import RejectedOutputError
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.partition import records_to_send as outputs
+from checkback.sinks.records.sink_record import SinkRecord
+from checkback.sinks.records.source_record import readable
+from checkback.sinks.report import BatchReport
 from checkback.state import Action
 
 DAY_MS = 86_400_000
@@ -294,7 +294,7 @@ def test_the_report_of_a_rejection_may_come_after_its_transaction_ended(world: W
 def test_an_error_while_a_record_is_made_refuses_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from checkback.sinks.kafka.routing import Router
+    from checkback.sinks.records.router import Router
 
     world.halves([b"a", b"b"])
     honest = Router.final

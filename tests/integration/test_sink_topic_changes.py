@@ -13,8 +13,8 @@ from tests.integration.bad_records import admin, bodies, make_topic, send, set_c
 from tests.integration.sinking import World, commits
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.real_topics import MARKER_BYTES
-from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.cluster.topic_directory import MARKER_BYTES
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
 from checkback.testing.waiting import wait_until
 
 BARE_BYTES = 68

@@ -12,8 +12,8 @@ from tests.integration.scraping import fetch
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.broker import free_ports
-from checkback.operations.doctor import Doctor
-from checkback.streaming.stalls import Stall, StallWatch
+from checkback.operations.doctor.doctor import Doctor
+from checkback.streaming.reports.open_input import Stall, StallWatch
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from checkback.deploy.jars import ensure_jars
 from checkback.deploy.java import find_java
 from checkback.protocol.connection import confluent_settings, java_settings
 from checkback.protocol.errors import BrokerError
-from checkback.streaming.kafka_source import pem_text
+from checkback.streaming.source.kafka_source import pem_text
 
 pytestmark = (
     pytest.mark.nightly

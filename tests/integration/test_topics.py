@@ -180,7 +180,7 @@ def test_a_java_client_gets_in_with_the_same_settings(
     from checkback.deploy.jars import ensure_jars
     from checkback.deploy.java import find_java
     from checkback.protocol.connection import java_settings
-    from checkback.streaming.kafka_source import pem_text
+    from checkback.streaming.source.kafka_source import pem_text
 
     servers = secured_broker.bootstrap_servers
     file = tmp_path / "client.properties"

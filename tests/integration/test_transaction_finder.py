@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from tests.integration.sinking import World, commits, outcome
 
-from checkback.operations.positions import Position
-from checkback.operations.transactions import TransactionFinder, open_finder
+from checkback.operations.topics.position import Position
+from checkback.operations.transactions.finder import TransactionFinder, open_finder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import NotFoundError
 from checkback.protocol.records import Op

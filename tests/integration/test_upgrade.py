@@ -23,8 +23,8 @@ from tests.upgrade.store_release import RELEASES, check_counts, settings_of
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.protocol.configuration import Settings
-from checkback.sinks.kafka.errors import cause_of
-from checkback.sinks.kafka.marker import UNREAD
+from checkback.sinks.kafka.transaction.errors import cause_of
+from checkback.sinks.kafka.transaction.marker import UNREAD
 from checkback.testing.topics import create_plain_topics
 
 PATIENCE_S = 240.0

@@ -20,7 +20,7 @@ from tests.integration.wheels import built_wheel, unpack_wheel
 from checkback.checkpoints.store import CheckpointStore
 from checkback.deploy.pack import write_pack
 from checkback.deploy.settings import environment_without_settings, write_settings
-from checkback.operations.checkpoint.opening import open_files
+from checkback.operations.checkpoint.open import open_files
 from checkback.protocol.configuration import Settings
 
 SPARK_HOME = Path(pyspark.__file__).parent

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tests.property.model import Act, Record
 
 from checkback.state import Action, Counter, Events, Outcome, Page, Rules, decide
-from checkback.state.identity import TRANSACTION_BITS
+from checkback.state.formats.identity import TRANSACTION_BITS
 
 REST_FROM = 1
 """So that some transactions differ in the first word of the identity, some in the second."""

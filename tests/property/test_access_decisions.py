@@ -18,10 +18,10 @@ from tests.access_requests import (
 from checkback.security import AccessControl, RemoteAddressStrategy, SignatureAlgorithm
 from checkback.security.accounts import NOTHING, WORDS, Account, Permission, Secret
 from checkback.security.decision import AccessRequest, Denial
-from checkback.streaming.access_table import ANSWER, AccessTable, AccountFlag
-from checkback.streaming.access_table import exception_key as key_of
-from checkback.streaming.address_pattern import SEPARATOR
-from checkback.streaming.java_protocol import GROUP, TOPIC
+from checkback.streaming.source.access_table import ANSWER, AccessTable, AccountFlag
+from checkback.streaming.source.access_table import exception_key as key_of
+from checkback.streaming.source.address_pattern import SEPARATOR
+from checkback.streaming.spark.java_protocol import GROUP, TOPIC
 
 DEFAULTS = {
     TOPIC: AccountFlag.TOPICS_BY_DEFAULT,
@@ -62,7 +62,7 @@ class Wanted:
 
 
 def by_table(table: AccessTable, wanted: Wanted) -> Denial | None:
-    """Decide as checkback.streaming.verification does, of a record that is signed well."""
+    """Decide as checkback.streaming.source.verification does, of a record that is signed well."""
     account = table.accounts.get(wanted.access_key)
     if not wanted.access_key:
         return Denial.NO_ACCESS_KEY

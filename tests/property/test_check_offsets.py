@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkback.client.check_service import CheckOffsets
+from checkback.client.checks.service import CheckOffsets
 
 
 def test_nothing_started_nothing_to_commit() -> None:

@@ -10,7 +10,7 @@ from tests.deciding import rules
 from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Record
 from tests.property.paged import events_of
 
-from checkback.operations.rebuild.restored_page import Known, restore_page
+from checkback.operations.rebuild.page import Known, restore_page
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import (
     Action,
@@ -22,7 +22,7 @@ from checkback.state import (
     pack_settled,
     unpack_settled,
 )
-from checkback.state.outcome import Outcome
+from checkback.state.formats.outcome import Outcome
 
 SIZE = 12
 RULES = rules(

@@ -18,10 +18,10 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
 from checkback.state import ALL_READ, Outcome, Rules
-from checkback.streaming.batch_terms import TaskTerms
-from checkback.streaming.java_protocol import TERMS_PROPERTY
-from checkback.streaming.pages import PageSettings
-from checkback.streaming.query import outcomes_of
+from checkback.streaming.batch.terms import TaskTerms
+from checkback.streaming.job.query import outcomes_of
+from checkback.streaming.pages.page_function import PageSettings
+from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
 
 ROW_SCHEMA = (
     "key string, value string, topic string, partition int, offset long, time_ms long, "

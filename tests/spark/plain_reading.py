@@ -12,7 +12,7 @@ from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import SYSTEM_TOPIC_PREFIXES, SYSTEM_TOPICS, TopicNames
 from checkback.security import AccessControl
 from checkback.state import BEFORE_OPS, EventKind
-from checkback.state.identity import TRANSACTION_BITS, identity_words
+from checkback.state.formats.identity import TRANSACTION_BITS, identity_words
 
 BODY_BYTES_MAX: Final = 300
 OP_RANGES: Final = {0: (100, 50_000_000), 1: (0, 2**63 - 1), 2: (1_000_000, 10**12)}

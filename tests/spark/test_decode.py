@@ -12,17 +12,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 from tests.spark.harness import NAMES, RULES, KafkaRow, half_row, kafka_rows, op_row
 
-from checkback.checkpoints.pending_halves import group_tag
+from checkback.checkpoints.pending.pending_halves import group_tag
 from checkback.protocol.configuration import Settings
 from checkback.protocol.refusals import RefusedReason
 from checkback.protocol.topics import TopicNames
 from checkback.state import BEFORE_OPS, EventKind
-from checkback.state.identity import group_part, identity_words
-from checkback.streaming.batch_terms import TaskTerms
-from checkback.streaming.decode import decode
-from checkback.streaming.event_rows import packed
-from checkback.streaming.java_protocol import TERMS_PROPERTY
-from checkback.streaming.page_keys import PageKeys, page_key_of, page_of_key
+from checkback.state.formats.identity import group_part, identity_words
+from checkback.streaming.batch.terms import TaskTerms
+from checkback.streaming.pages.event_columns import packed
+from checkback.streaming.pages.page_key import PageKeys, page_key_of, page_of_key
+from checkback.streaming.source.decode import decode
+from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
 
 TRAN = ("TRAN_MSG", b"true")
 GROUP = ("PGROUP", b"g")

@@ -27,17 +27,17 @@ from tests.spark.test_verification import NOW_MS
 from tests.spark.test_verification_decisions import GROUPS, TOPICS, random_rules
 from tests.spark.test_verification_reference import a_signer, sign
 
-from checkback.checkpoints.batch_terms import OpRange
+from checkback.checkpoints.own_files.batch_terms import OpRange
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
 from checkback.protocol.refusals import ACCESS_REASONS, RefusedReason
 from checkback.protocol.topics import SYSTEM_TOPICS, TopicNames, is_system_topic
 from checkback.security import AccessControl
 from checkback.state import EventKind
-from checkback.streaming.access_table import AccessTable
-from checkback.streaming.batch_terms import TaskTerms
-from checkback.streaming.decode import decode
-from checkback.streaming.java_protocol import TERMS_PROPERTY
-from checkback.streaming.verification import RecordVerification
+from checkback.streaming.batch.terms import TaskTerms
+from checkback.streaming.source.access_table import AccessTable
+from checkback.streaming.source.decode import decode
+from checkback.streaming.source.verification import RecordVerification
+from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
 
 RECORDS = 3_000
 IN_DECODING = {one for one in RefusedReason if one < 40} - {

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkback.state import PAGE_SIZE_MAX, EventKind, Events
-from checkback.streaming.event_rows import DETAIL_MAX, packed, unpacked
+from checkback.streaming.pages.event_columns import DETAIL_MAX, packed, unpacked
 
 SCHEMA = (
     "page_key long, partition int, kind byte, offset long, time_ms long, identity long, "

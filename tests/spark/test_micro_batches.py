@@ -13,8 +13,8 @@ from tests.spark.harness import MicroBatches, half_row, op_row
 
 from checkback.protocol.configuration import Settings
 from checkback.state import Action, Outcome, Rules
-from checkback.streaming.page_keys import KEY_COLUMNS, PageKeys, page_key_of
-from checkback.streaming.pages import PageSettings
+from checkback.streaming.pages.page_function import PageSettings
+from checkback.streaming.pages.page_key import KEY_COLUMNS, PageKeys, page_key_of
 
 START_MS = 1_000_000
 KEYS = PageKeys(1)

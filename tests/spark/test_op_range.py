@@ -9,12 +9,12 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.harness import NAMES, RULES, kafka_rows, op_row
 
-from checkback.checkpoints.batch_terms import OpRange
+from checkback.checkpoints.own_files.batch_terms import OpRange
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import EventKind
-from checkback.streaming.batch_terms import TaskTerms
-from checkback.streaming.decode import decode
-from checkback.streaming.java_protocol import TERMS_PROPERTY
+from checkback.streaming.batch.terms import TaskTerms
+from checkback.streaming.source.decode import decode
+from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
 
 COMMIT, NO_VERDICT, ROLLBACK = 8, 0, 12
 

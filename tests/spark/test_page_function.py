@@ -8,14 +8,14 @@ import sys
 
 from checkback.protocol.configuration import Settings
 from checkback.state import NOTHING_READ, Rules
-from checkback.streaming.page_keys import PageKeys
-from checkback.streaming.pages import (
+from checkback.streaming.pages.page_function import (
     BACKLOG_SLEEP_MS,
     CheckBudget,
     PageFunction,
     PageSettings,
     sleep_ms,
 )
+from checkback.streaming.pages.page_key import PageKeys
 
 RULES = Rules.from_settings(Settings())
 SETTINGS = PageSettings(1024, PageKeys(4))

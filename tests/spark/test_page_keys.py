@@ -10,8 +10,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from checkback.checkpoints.identity import CheckpointIdentity
-from checkback.streaming.page_keys import HALF_PARTITIONS_MAX, KEY_COLUMNS, PageKeys, page_key_of
+from checkback.checkpoints.own_files.identity import CheckpointIdentity
+from checkback.streaming.pages.page_key import (
+    HALF_PARTITIONS_MAX,
+    KEY_COLUMNS,
+    PageKeys,
+    page_key_of,
+)
 
 PAGES_OF_A_BATCH = range(30)
 HALF_PARTITIONS = range(4)

@@ -15,23 +15,23 @@ from tests.property.model import COMMIT, ROLLBACK, Record
 from tests.property.paged import events_of
 from tests.unit.state.building import RULES, SENT, Story, half, op
 
-from checkback.checkpoints.logs import plan_with_ends
-from checkback.checkpoints.status import read_page_blobs
+from checkback.checkpoints.pending.status import read_page_blobs
+from checkback.checkpoints.spark_files.logs import plan_with_ends
 from checkback.checkpoints.store import CheckpointStore
 from checkback.operations.rebuild.first_batch import run_first_batch
-from checkback.operations.rebuild.history import (
+from checkback.operations.rebuild.page import Known
+from checkback.operations.rebuild.topic_pages import (
     RESTORED_SCHEMA,
     HistorySettings,
     counts_of,
     marks_by_page,
     restore_function,
 )
-from checkback.operations.rebuild.restored_page import Known
 from checkback.operations.rebuild.unfinished import begin, finish, is_unfinished
 from checkback.protocol.errors import CheckpointError
 from checkback.state import Action, Events, Outcome, Page, mark_key, pack_settled
-from checkback.streaming.page_keys import PageKeys
-from checkback.streaming.pages import PageSettings
+from checkback.streaming.pages.page_function import PageSettings
+from checkback.streaming.pages.page_key import PageKeys
 
 PAGE_SIZE = 4
 COLUMNS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from checkback.commands.checkpoint import report_text
-from checkback.operations.rebuild.positions import TopicSpans
+from checkback.operations.rebuild.page import RestoredCounts
 from checkback.operations.rebuild.rebuild import RebuildReport, Unknown, require_sound
-from checkback.operations.rebuild.restored_page import RestoredCounts
+from checkback.operations.rebuild.topic_spans import TopicSpans
 from checkback.protocol.errors import CheckpointError
 
 NOWHERE = TopicSpans({}, 5_000)

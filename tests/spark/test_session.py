@@ -12,17 +12,17 @@ from pyspark.sql import SparkSession
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, OperationalError
-from checkback.streaming.conditional_files import FILE_MANAGER
-from checkback.streaming.cores import executor_cores, state_partitions
-from checkback.streaming.failure import explain, explain_state
-from checkback.streaming.jvm_options import COLLECTOR, java_options
-from checkback.streaming.package import package_folders, package_zip
-from checkback.streaming.session import (
+from checkback.streaming.job.query_failure import explain, explain_state
+from checkback.streaming.spark.cores import executor_cores, state_partitions
+from checkback.streaming.spark.jvm_options import COLLECTOR, java_options
+from checkback.streaming.spark.s3_files import FILE_MANAGER
+from checkback.streaming.spark.session import (
     FILE_MANAGER_WITHOUT_LINKS,
     session_settings,
     spare_processes,
     spark_master,
 )
+from checkback.streaming.spark.shipped_package import package_folders, package_zip
 
 
 @pytest.mark.parametrize(

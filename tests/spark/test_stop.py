@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError
-from checkback.streaming.job import Job
-from checkback.streaming.session import DEFAULTS
-from checkback.streaming.stop import end_between_batches, restore_log_level
+from checkback.streaming.batch.stop import end_between_batches, restore_log_level
+from checkback.streaming.job.run import Job
+from checkback.streaming.spark.session import DEFAULTS
 
 OWN_STOP = StreamingQueryException(
     "An exception was raised by the Python Proxy.\n"
-    "checkback.streaming.stop.StoppedBetweenBatchesError\n"
+    "checkback.streaming.batch.stop.StoppedBetweenBatchesError\n"
 )
 FAILURE = StreamingQueryException("The state store is broken.")
 
@@ -93,7 +93,7 @@ def test_a_batch_that_does_not_come_back_holds_up_no_stop(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark's stop interrupts the batch's thread, which waits for Python, and waited for ever."""
-    monkeypatch.setattr("checkback.streaming.stop.STOP_WAIT_S", 0.5)
+    monkeypatch.setattr("checkback.streaming.batch.stop.STOP_WAIT_S", 0.5)
     assert DEFAULTS["spark.sql.streaming.stopTimeout"] == "20s"
     spark.conf.set("spark.sql.streaming.stopTimeout", "1s")
     has_begun, may_end = Event(), Event()

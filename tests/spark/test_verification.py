@@ -17,11 +17,11 @@ from checkback.security import AccessControl, SignatureAlgorithm
 from checkback.security.accounts import Account, Secret
 from checkback.security.record_signer import RecordSigner
 from checkback.state import EventKind
-from checkback.streaming.access_table import AccessTable
-from checkback.streaming.decode import decode
-from checkback.streaming.event_rows import packed
-from checkback.streaming.page_keys import PageKeys
-from checkback.streaming.verification import RecordVerification
+from checkback.streaming.pages.event_columns import packed
+from checkback.streaming.pages.page_key import PageKeys
+from checkback.streaming.source.access_table import AccessTable
+from checkback.streaming.source.decode import decode
+from checkback.streaming.source.verification import RecordVerification
 
 NOW_MS = 1_700_000_000_000
 RULES = """

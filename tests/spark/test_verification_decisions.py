@@ -22,8 +22,8 @@ from checkback.security.accounts import WORDS, Account, Secret
 from checkback.security.addresses import RemoteAddressStrategy
 from checkback.security.decision import AccessDecision, AccessRequest, Denial
 from checkback.security.record_signer import RecordSigner
-from checkback.streaming.access_table import AccessTable
-from checkback.streaming.verification import RecordVerification
+from checkback.streaming.source.access_table import AccessTable
+from checkback.streaming.source.verification import RecordVerification
 
 RECORDS = 400
 # Some are parts of others, or mean something in an expression, or begin as a permission's key does.

@@ -24,8 +24,8 @@ from tests.spark.test_verification import (
 
 from checkback.protocol.properties import HALF_PROTOCOL_ORDER, OP_PROTOCOL_ORDER
 from checkback.security import AccessControl
-from checkback.streaming.access_table import AccessTable
-from checkback.streaming.verification import RecordVerification
+from checkback.streaming.source.access_table import AccessTable
+from checkback.streaming.source.verification import RecordVerification
 
 RECORDS = 400
 Header = tuple[str, bytes | None]

@@ -40,8 +40,8 @@ from checkback.security import AccessControl
 from checkback.security.accounts import Account
 from checkback.security.decision import AccessRequest, Denial
 from checkback.security.record_signer import RecordSigner
-from checkback.streaming.access_table import AccessTable
-from checkback.streaming.verification import RecordVerification
+from checkback.streaming.source.access_table import AccessTable
+from checkback.streaming.source.verification import RecordVerification
 
 RECORDS = 500
 TIME = re.compile(rb"0|[1-9][0-9]{0,12}")

@@ -12,9 +12,9 @@ from tests.spark.harness import NAMES, kafka_rows
 from tests.spark.test_verification import RULES, half, refusals, signer
 
 from checkback.security import AccessControl, SignatureAlgorithm
-from checkback.streaming.access_table import AccessTable, Pads
-from checkback.streaming.decode import decode
-from checkback.streaming.verification import RecordVerification
+from checkback.streaming.source.access_table import AccessTable, Pads
+from checkback.streaming.source.decode import decode
+from checkback.streaming.source.verification import RecordVerification
 
 SECRETS = [f"secret-of-{one}" for one in ("orders", "stock-new", "stock-old", "rocketmq")]
 

@@ -7,8 +7,8 @@ from tests.spark.test_verification import NOW_MS, RULES, changed, half, refusals
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.security import AccessControl
-from checkback.streaming.access_table import AccessTable
-from checkback.streaming.verification import RecordVerification
+from checkback.streaming.source.access_table import AccessTable
+from checkback.streaming.source.verification import RecordVerification
 
 SIGNATURE = said(half(signer())).rpartition(b" ")[2]
 UNREADABLE, TIMELESS = RefusedReason.SIGNATURE_UNREADABLE, RefusedReason.BORN_TIME_UNREADABLE

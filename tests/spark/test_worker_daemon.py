@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from checkback.streaming.python_workers import EXIT_LET_GO, NEEDED, ending_quietly
+from checkback.streaming.spark.python_workers import EXIT_LET_GO, NEEDED, ending_quietly
 
 LOOK = """
 import json, os, sys
-from checkback.streaming.python_workers import import_needed
+from checkback.streaming.spark.python_workers import import_needed
 import_needed()
 print(json.dumps([os.listdir("/proc/self/task"), sorted(sys.modules)]))
 """

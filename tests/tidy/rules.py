@@ -26,7 +26,7 @@ CHECKOUT_ONLY: Final = ("bench", "tools")
 
 RIDDLES: Final = re.compile(
     r"\b(anew|how-manieth|so many|of before|behind it|nobody's to|no matter of"
-    r"|is told|are told|take[_-]?over|lessons?|so long ago|at most so long|rules of the day"
+    r"|is told|are told|take[_-]over|lessons?|so long ago|at most so long|rules of the day"
     r"|of anybody's|is left alone|rehears\w+|verdict[_ ]memory)\b",
     re.IGNORECASE,
 )

@@ -1,4 +1,4 @@
-"""Rules as verification looks them up: checkback.streaming.access_table and address_pattern."""
+"""Rules as verification looks them up: checkback.streaming.source.access_table."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from checkback.protocol.errors import ConfigurationError
 from checkback.security import AccessControl, RemoteAddressStrategy, SignatureAlgorithm
-from checkback.streaming.access_table import AccessTable, AccountFlag, Pads, exception_key
-from checkback.streaming.address_pattern import SEPARATOR, address_pattern
+from checkback.streaming.source.access_table import AccessTable, AccountFlag, Pads, exception_key
+from checkback.streaming.source.address_pattern import SEPARATOR, address_pattern
 
 RULES = """
 accounts:

@@ -1,4 +1,4 @@
-"""A changed file of rules is seen, a broken one is not taken: checkback.streaming.access_watch."""
+"""A changed file of rules is seen, a broken one not taken: streaming.access.rules_in_force."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from checkback.protocol.errors import CheckpointError, ConfigurationError
 from checkback.security import AccessControl
 from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed
 from checkback.sinks.ledger.table import DeltaLedger, LedgerOwner
-from checkback.streaming.access_watch import SECRETS_LOOK_S, AccessWatch
-from checkback.streaming.begun_batches import is_begun
-from checkback.streaming.rule_source import LOOK_S, FileRules, TopicRules, present_rules
+from checkback.streaming.access.rule_source import LOOK_S, FileRules, TopicRules, present_rules
+from checkback.streaming.access.rules_in_force import SECRETS_LOOK_S, AccessWatch
+from checkback.streaming.batch.batch_output import is_begun
 
 RULES = "accounts:\n- accessKey: service\n  secretKey: the-secret-of-service\n"
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 from kafka.errors import KafkaError
 
-from checkback.sinks.kafka.admin_client import new_admin_client
+from checkback.sinks.kafka.cluster.kafka_python_admin import new_admin_client
 
 
 def test_a_client_that_does_not_connect_leaves_no_thread_behind() -> None:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.sinks.kafka.asking_again import PASSING, PAUSE_S, asked_again, is_passing, said_by
+from checkback.sinks.kafka.cluster.transient_errors import (
+    PASSING,
+    PAUSE_S,
+    asked_again,
+    is_passing,
+    said_by,
+)
 
 
 class Brokers:

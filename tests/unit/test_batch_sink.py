@@ -9,16 +9,16 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from checkback.checkpoints.logs import PlannedBatch
+from checkback.checkpoints.spark_files.logs import PlannedBatch
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import FencedError, OperationalError
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.streaming.batch_sink import RunBatch
-from checkback.streaming.batch_terms import BatchPlans
-from checkback.streaming.clock_watch import AheadWatch
-from checkback.streaming.failure import raising_exceptions
-from checkback.streaming.progress import Progress
-from checkback.streaming.stop import StoppedBetweenBatchesError
+from checkback.sinks.settings import SinkSettings
+from checkback.streaming.batch.run_batch import RunBatch
+from checkback.streaming.batch.stop import StoppedBetweenBatchesError
+from checkback.streaming.batch.terms import BatchPlans
+from checkback.streaming.job.query_failure import raising_exceptions
+from checkback.streaming.reports.progress import Progress
+from checkback.streaming.start.clock_check import AheadWatch
 
 SETTINGS = SinkSettings(Settings(), "q", {}, 1_000)
 

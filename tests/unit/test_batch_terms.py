@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from tests.unit.notes import Notes
 from tests.unit.state.building import RULES
 
-from checkback.checkpoints.batch_terms import (
+from checkback.checkpoints.own_files.batch_terms import (
     FOLDER,
     NOTES_KEPT,
     AccessVersion,
@@ -22,12 +22,12 @@ from checkback.checkpoints.batch_terms import (
     newest_terms,
     note_terms,
 )
-from checkback.checkpoints.logs import PlannedBatch
+from checkback.checkpoints.spark_files.logs import PlannedBatch
 from checkback.protocol.errors import CheckpointError
-from checkback.sinks.kafka.listed_offsets import Place
+from checkback.sinks.kafka.read.list_offsets import Place
 from checkback.state import NOTHING_READ, Rules
-from checkback.streaming import batch_terms as module
-from checkback.streaming.batch_terms import (
+from checkback.streaming.batch import terms as module
+from checkback.streaming.batch.terms import (
     PAGES_AHEAD,
     BatchPlans,
     TaskTerms,
@@ -35,7 +35,7 @@ from checkback.streaming.batch_terms import (
     hidden_partitions,
     log_ends,
 )
-from checkback.streaming.java_protocol import TERMS_PROPERTY
+from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
 
 PAGE_SIZE = 8
 AHEAD = PAGES_AHEAD * PAGE_SIZE

@@ -12,12 +12,16 @@ from tests.deciding import page_outcome
 from tests.unit.test_touched_markers import BARE
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
-from checkback.sinks import writer
-from checkback.sinks.batch_report import BatchReport, report_of
-from checkback.sinks.kafka.errors import ProducerLostError, RejectedOutputError, Rejection
-from checkback.sinks.kafka.marker import BY_HAND, Marker
-from checkback.sinks.kafka.rejections import KnownRejections
-from checkback.sinks.writer import LOST_TRIES, BatchWriter, rows_written
+from checkback.sinks.kafka.transaction.errors import (
+    ProducerLostError,
+    RejectedOutputError,
+    Rejection,
+)
+from checkback.sinks.kafka.transaction.marker import BY_HAND, Marker
+from checkback.sinks.partition import writer
+from checkback.sinks.partition.rejections import KnownRejections
+from checkback.sinks.partition.writer import LOST_TRIES, BatchWriter, rows_written
+from checkback.sinks.report import BatchReport, report_of
 from checkback.state import Action, Outcome
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click import Command
 
-from checkback.checkpoints.running import told_as_running
-from checkback.commands.app import execute
+from checkback.checkpoints.own_files.running import told_as_running
 from checkback.commands.checkpoint import rebuild, repartition
+from checkback.commands.shared.app import execute
 
 USED_WRONGLY = 2
 REFUSED = 4
@@ -26,7 +26,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("checkback.commands.checkpoint.find_java", lambda: None)
     monkeypatch.setattr("checkback.commands.checkpoint.pipeline_jars", lambda _: [])
-    monkeypatch.setattr("checkback.streaming.session.start_session", start)
+    monkeypatch.setattr("checkback.streaming.spark.session.start_session", start)
     monkeypatch.setattr("checkback.operations.rebuild.rebuild.start_session", start)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from checkback.checkpoints import batch_terms, identity, running
+from checkback.checkpoints.own_files import batch_terms, identity, running
 from checkback.operations.rebuild import unfinished
-from checkback.streaming import claim, kafka_source
+from checkback.streaming.source import kafka_source
+from checkback.streaming.start import topic_claim as claim
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "operating" / "checkpoints.md"
 FILES = {module.FILE for module in (claim, identity, kafka_source, running, unfinished)}

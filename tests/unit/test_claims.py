@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkback.streaming.claim import HEADER, Claim
+from checkback.streaming.start.topic_claim import HEADER, Claim
 
 CLAIM = Claim("id", "app", "/checkpoint")
 

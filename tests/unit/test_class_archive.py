@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from checkback.deploy.broker import EmbeddedBroker
-from checkback.streaming import jars_folder
-from checkback.streaming.class_archive import BROKER, DRIVER, DUMP_OPTION, with_archive
+from checkback.streaming.spark import jars as jars_folder
+from checkback.streaming.spark.class_archive import BROKER, DRIVER, DUMP_OPTION, with_archive
 from checkback.testing.pipeline_process import QUICK_JVM
 
 

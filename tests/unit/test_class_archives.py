@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tools import class_archives
 
-from checkback.streaming.class_archive import DUMP_OPTION, JAVA_OPTIONS
+from checkback.streaming.spark.class_archive import DUMP_OPTION, JAVA_OPTIONS
 from checkback.testing.pipeline_process import QUICK_JVM
 from checkback.testing.topics import Topics
 

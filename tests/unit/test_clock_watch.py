@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from checkback.protocol.errors import BrokerError, OperationalError
-from checkback.streaming.clock_watch import MEASURE_S, AheadWatch
+from checkback.streaming.start.clock_check import MEASURE_S, AheadWatch
 
 
 class Cluster:

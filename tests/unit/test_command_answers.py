@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from checkback.commands import broker, ledger, topics
-from checkback.commands.app import execute
-from checkback.commands.output import scan_progress
+from checkback.commands.shared.app import execute
+from checkback.commands.shared.output import scan_progress
 from checkback.deploy.broker_files import BrokerFolder, BrokerRecord
 
 

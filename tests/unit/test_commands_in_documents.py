@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from checkback.commands.app import NOUNS, LazyGroup
+from checkback.commands.shared.app import NOUNS, LazyGroup
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(

@@ -15,7 +15,7 @@ from checkback.protocol.connection import (
     spark_settings,
 )
 from checkback.protocol.errors import ConfigurationError
-from checkback.streaming.kafka_source import pem_text
+from checkback.streaming.source.kafka_source import pem_text
 
 SASL = {
     "security.protocol": "SASL_SSL",

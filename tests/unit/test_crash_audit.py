@@ -10,8 +10,8 @@ from tests.crash.audit import audit_at_end, audit_so_far, unsettled
 from tests.crash.cases import POINTS, random_cases
 from tests.crash.truth import Evidence, Fate, Final, Position, Transaction, TrueMark
 
-from checkback.state.settled import Mark as Kind
-from checkback.state.settled import SettledMarks
+from checkback.state.formats.settled_marks import Mark as Kind
+from checkback.state.formats.settled_marks import SettledMarks
 
 COMMITTED, ROLLED_BACK, SILENT, ASKED = (0, 0), (0, 1), (0, 2), (0, 3)
 TRUTH = {

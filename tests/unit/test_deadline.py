@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from checkback.sinks.kafka.transaction import HangingCallError, call_within
+from checkback.sinks.kafka.transaction.producer import HangingCallError, call_within
 
 
 def test_a_call_that_comes_back_has_run_and_its_failure_is_raised() -> None:

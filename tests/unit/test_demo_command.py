@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from checkback.commands import demo
-from checkback.commands.app import execute
+from checkback.commands.shared.app import execute
 from checkback.demo.audit import AuditFinding, AuditFindingKind, Evidence
 from checkback.demo.report import DemoReport, fate_lines
 from checkback.demo.run import Demonstration

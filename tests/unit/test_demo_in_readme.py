@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from checkback.commands.demo import _show
-from checkback.commands.output import CommandOutput
+from checkback.commands.shared.output import CommandOutput
 from checkback.demo import run
 from checkback.demo.fates import Fate
 from checkback.demo.report import (

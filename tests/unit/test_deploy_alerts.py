@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.commands.docs import pages
+from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 
 ROOT = Path(__file__).parents[2]
 PAGE = "https://docs.example.org/operating/alerts.html"

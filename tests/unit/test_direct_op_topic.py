@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from checkback.checkpoints.logs import PlannedBatch, parse_offsets
+from checkback.checkpoints.spark_files.logs import PlannedBatch, parse_offsets
 from checkback.protocol.topics import TopicNames
-from checkback.streaming.direct_op_topic import DirectOpTopic, PlannedRun
+from checkback.streaming.start.direct_op_topic import DirectOpTopic, PlannedRun
 
 NAMES = TopicNames()
 DIRECT = NAMES.direct_op

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from checkback.commands.app import NOUNS, LazyGroup, execute
 from checkback.commands.docs import pages
+from checkback.commands.shared.app import NOUNS, LazyGroup, execute
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/__init__.py"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checkback.commands.doctor import findings_text
-from checkback.operations.diagnosis import Diagnosis, Result
+from checkback.operations.doctor.judgements import Diagnosis, Result
 
 
 def test_findings_fit_the_terminal_with_the_remedy_below() -> None:

@@ -11,12 +11,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from checkback.checkpoints.batch_terms import AccessVersion
-from checkback.commands import errors
-from checkback.commands.app import NOUNS, LazyGroup
+from checkback.checkpoints.own_files.batch_terms import AccessVersion
+from checkback.commands.shared import errors
+from checkback.commands.shared.app import NOUNS, LazyGroup
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, OperationalError, UsageError
-from checkback.streaming.access_watch import change_facts
+from checkback.streaming.access.rules_in_force import change_facts
 
 TEXT = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 SECTIONS: dict[str, str] = dict(
@@ -86,7 +86,7 @@ def test_every_exit_code_is_documented() -> None:
 
 
 def test_every_line_of_a_running_job_is_documented_with_its_keys() -> None:
-    job = (Path(__file__).parents[2] / "streaming" / "job.py").read_text("utf-8")
+    job = (Path(__file__).parents[2] / "streaming" / "job" / "run.py").read_text("utf-8")
     events = set(re.findall(r"self\.emit\(\s*\"(\w+)\"", job))
     keys = set(change_facts(AccessVersion(), AccessVersion(), 0))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.commands.app import NOUNS
+from checkback.commands.shared.app import NOUNS
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from checkback.streaming.driver_jvm import _did_not_start
+from checkback.streaming.spark.driver_jvm import _did_not_start
 
 
 def test_a_user_without_a_name_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:

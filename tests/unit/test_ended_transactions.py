@@ -12,9 +12,9 @@ from tests.unit.test_touched_markers import BARE, NAMES, finals
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.records import half_headers
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.errors import ABORTED_CODES
-from checkback.sinks.writers import WriteRequest, Writers
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.kafka.transaction.errors import ABORTED_CODES
+from checkback.sinks.process.writer_pool import WriteRequest, Writers
 from checkback.state import Action
 
 

@@ -8,8 +8,8 @@ from tests.fakes.kafka.log import PartitionLog
 from tests.unit.test_touched_markers import BARE, NAMES, cluster, finals, write
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
-from checkback.sinks.kafka import epoch
-from checkback.sinks.kafka.epoch import (
+from checkback.sinks.kafka.transaction import epoch
+from checkback.sinks.kafka.transaction.epoch import (
     LOOK_TIMEOUT_S,
     RETIRED,
     TRIES,
@@ -17,10 +17,10 @@ from checkback.sinks.kafka.epoch import (
     begin_epoch,
     retire,
 )
-from checkback.sinks.kafka.errors import ProducerLostError
-from checkback.sinks.kafka.marker import MarkerStore
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.transaction.errors import ProducerLostError
+from checkback.sinks.kafka.transaction.marker import MarkerStore
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.settings import SinkSettings
 
 __all__ = ["cluster"]
 

@@ -20,8 +20,8 @@ from tests.fakes.kafka.log import TransactionPhase
 from tests.fakes.kafka.producer import FakeProducer
 from tests.fakes.kafka.seams import SEAMS, SeamError, call_within, installed
 
-from checkback.sinks.kafka import transaction
-from checkback.sinks.kafka.transaction import HangingCallError
+from checkback.sinks.kafka.transaction import producer as transaction
+from checkback.sinks.kafka.transaction.producer import HangingCallError
 
 TIMEOUT_MS = 10_000
 PLACE = ("t", 0)
@@ -294,7 +294,7 @@ def test_the_sink_gets_its_own_clients_back(cluster: Cluster) -> None:
 def test_a_module_that_has_lost_a_name_is_told_of(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SEAMS, "checkback.sinks.kafka.lookup", ("Consumer", "Gone"))
+    monkeypatch.setitem(SEAMS, "checkback.sinks.kafka.read.record_reader", ("Consumer", "Gone"))
 
-    with pytest.raises(SeamError, match=r"lookup has no Gone"), installed(cluster):
+    with pytest.raises(SeamError, match=r"record_reader has no Gone"), installed(cluster):
         pass

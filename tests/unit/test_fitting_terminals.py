@@ -12,14 +12,14 @@ from tests.unit.operations.records import half
 
 from checkback.commands import checkpoint, discarded
 from checkback.commands.acl import command, decision_text
-from checkback.commands.app import execute
 from checkback.commands.checkpoint import inspection_text, verification_text
-from checkback.commands.output import CommandOutput, terminal_text
+from checkback.commands.shared.app import execute
+from checkback.commands.shared.output import CommandOutput, terminal_text
 from checkback.operations.checkpoint.verification import Problem, Verification
-from checkback.operations.discarded import DiscardedHalf
-from checkback.operations.positions import Position
+from checkback.operations.parked.discarded import DiscardedHalf
+from checkback.operations.parked.resume import Resumed, Resumption
 from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
-from checkback.operations.resuming import Resumed, Resumption
+from checkback.operations.topics.position import Position
 from checkback.protocol.errors import CheckbackError
 from checkback.security.decision import AccessDecision, DecisionStep, StepOutcome
 

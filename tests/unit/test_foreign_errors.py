@@ -20,9 +20,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pyspark.errors import PySparkRuntimeError
 
-from checkback.commands.app import execute
-from checkback.commands.errors import EXIT_DEFECT, asks_for_json, explained
-from checkback.commands.output import CommandOutput, output_option
+from checkback.commands.shared.app import execute
+from checkback.commands.shared.errors import EXIT_DEFECT, asks_for_json, explained
+from checkback.commands.shared.output import CommandOutput, output_option
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from checkback.protocol.configuration import Settings
-from checkback.sinks.kafka import transaction
-from checkback.sinks.kafka.errors import ProducerLostError
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.transaction import producer as transaction
+from checkback.sinks.kafka.transaction.errors import ProducerLostError
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.settings import SinkSettings
 
 SETTINGS = SinkSettings(Settings(), "q", {}, 1_000)
 

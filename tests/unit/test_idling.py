@@ -9,8 +9,8 @@ from threading import Event
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.checkpoints.logs import Offsets
-from checkback.streaming.idling import FinishedBatch, Idling, RecordWatch
+from checkback.checkpoints.spark_files.logs import Offsets
+from checkback.streaming.batch.idle_wait import FinishedBatch, Idling, RecordWatch
 
 NOTHING = FinishedBatch(7, {"half": {0: 5}}, did_nothing=True)
 SOMETHING = FinishedBatch(7, {"half": {0: 5}}, did_nothing=False)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.sinks.kafka import initialising
-from checkback.sinks.kafka.initialising import CONNECTED_WITHIN_S, INIT_LEAST_S, initialise
+from checkback.sinks.kafka.transaction import init as initialising
+from checkback.sinks.kafka.transaction.init import CONNECTED_WITHIN_S, INIT_LEAST_S, initialise
 
 
 class Asked:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from checkback.commands.app import execute
 from checkback.commands.jars import command
+from checkback.commands.shared.app import execute
 from checkback.deploy.jars import USUAL_CONFS, ensure_jars, jar_paths, read_lock
-from checkback.streaming.java_classes import java_sources
+from checkback.streaming.spark.java_classes import java_sources
 
 
 @pytest.fixture

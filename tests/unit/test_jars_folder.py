@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.streaming.jars_folder import jars_folder, sha256
+from checkback.streaming.spark.jars import jars_folder, sha256
 
 
 def test_the_jars_are_where_the_environment_says(

@@ -11,10 +11,11 @@ import pytest
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import EventKind
-from checkback.streaming import jars_folder, java_classes
-from checkback.streaming.jars_folder import sha256
-from checkback.streaming.java_classes import compiled_jar
-from checkback.streaming.java_protocol import protocol_java
+from checkback.streaming.spark import jars as jars_folder
+from checkback.streaming.spark import java_classes
+from checkback.streaming.spark.jars import sha256
+from checkback.streaming.spark.java_classes import compiled_jar
+from checkback.streaming.spark.java_protocol import protocol_java
 
 CLASS_PATH = "/spark/jars/spark-core_2.13-4.2.0.jar:/spark/jars/janino.jar"
 

@@ -10,12 +10,12 @@ import pytest
 
 from checkback.metrics.instruments import COUNTED, Instruments
 from checkback.protocol.configuration import Settings
-from checkback.sinks.batch_report import BatchReport, PageStatus, summed
-from checkback.state.outcome import FINISH_NUMBERS
-from checkback.streaming.job_metrics import JobMetrics, SilentGroups, pending_bound_ms
-from checkback.streaming.offset_publisher import records_behind
-from checkback.streaming.progress import Progress
-from checkback.streaming.stalls import Stall
+from checkback.sinks.report import BatchReport, PageStatus, summed
+from checkback.state.formats.outcome import FINISH_NUMBERS
+from checkback.streaming.reports.job_metrics import JobMetrics, SilentGroups, pending_bound_ms
+from checkback.streaming.reports.offset_publisher import records_behind
+from checkback.streaming.reports.open_input import Stall
+from checkback.streaming.reports.progress import Progress
 
 SETTINGS = Settings(check_interval_ms=10_000, progress_interval_ms=1_000)
 

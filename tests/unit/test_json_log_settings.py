@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from checkback.protocol.configuration import Settings
-from checkback.streaming.session import JSON_LOG, LOG_CONFIGURATION, session_settings
+from checkback.streaming.spark.session import JSON_LOG, LOG_CONFIGURATION, session_settings
 
 DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
 

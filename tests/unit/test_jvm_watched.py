@@ -8,8 +8,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from checkback.protocol.errors import OperationalError
-from checkback.streaming.driver_jvm import log_path
-from checkback.streaming.failure import jvm_watched
+from checkback.streaming.job.query_failure import jvm_watched
+from checkback.streaming.spark.driver_jvm import log_path
 
 
 @pytest.mark.parametrize("raised", [Py4JNetworkError(), ConnectionRefusedError()])

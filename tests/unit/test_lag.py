@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from checkback.streaming.offset_publisher import OffsetPublisher, end_offsets
+from checkback.streaming.reports.offset_publisher import OffsetPublisher, end_offsets
 
 
 @dataclass
@@ -104,7 +104,7 @@ def test_the_end_of_a_job_leaves_a_consumer_that_does_not_close(
     is_over = Event()
     brokers = Brokers()
     monkeypatch.setattr(brokers, "close", lambda: is_over.wait(20))
-    monkeypatch.setattr("checkback.streaming.offset_publisher.LAST_WAIT_S", 0.2)
+    monkeypatch.setattr("checkback.streaming.reports.offset_publisher.LAST_WAIT_S", 0.2)
 
     began_s = time.monotonic()
     brokers.publisher.publish_last(progress(7))

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from deltalake import DeltaTable
 from tests.unit.ledger_pending import read_pending
 
-from checkback.commands.app import NOUNS, LazyGroup
+from checkback.commands.shared.app import NOUNS, LazyGroup
 from checkback.protocol.errors import (
     CheckpointError,
     ConfigurationError,

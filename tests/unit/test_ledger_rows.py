@@ -16,8 +16,7 @@ from confluent_kafka import Message
 from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka.lookup import RecordSource
+from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.ledger import rows as ledger_rows
 from checkback.sinks.ledger.rows import (
     LEDGER_SCHEMA,
@@ -26,7 +25,8 @@ from checkback.sinks.ledger.rows import (
     unpacked,
     write_noting,
 )
-from checkback.sinks.plan import half_lookups, op_lookups
+from checkback.sinks.lookups import half_lookups, op_lookups
+from checkback.sinks.report import BatchReport
 from checkback.state import Action, Counter, Outcome
 
 NOW = 1_700_000_000_123
@@ -253,6 +253,6 @@ def test_many_rows_are_packed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_sink_process_does_without_pandas() -> None:
     """The imports took 0.3 of its 0.7 s and 50 of its 116 MB, with or without a ledger."""
-    found = "import sys, checkback.sinks.process; sys.exit('pandas' in sys.modules)"
+    found = "import sys, checkback.sinks.process.server; sys.exit('pandas' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", found], check=False).returncode == 0

@@ -10,8 +10,8 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import OffsetSpec
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.asking_again import LEADER_MOVES, PAUSE_S
-from checkback.sinks.kafka.listed_offsets import listed_offsets
+from checkback.sinks.kafka.cluster.transient_errors import LEADER_MOVES, PAUSE_S
+from checkback.sinks.kafka.read.list_offsets import listed_offsets
 
 COMMITTED = IsolationLevel.READ_COMMITTED
 

@@ -11,18 +11,17 @@ from confluent_kafka import KafkaError, KafkaException
 from tests.fakes.kafka import Cluster
 from tests.unit.test_touched_markers import BARE, NAMES, cluster, write
 
-from checkback.sinks.kafka import transaction
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.errors import (
+from checkback.sinks.kafka.transaction import producer as transaction
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.kafka.transaction.errors import (
     PURGED_CODES,
     ProducerLostError,
     RejectedOutputError,
     Rejection,
     unanswered,
 )
-from checkback.sinks.kafka.marker import Marker, MarkerStore
-from checkback.sinks.kafka.sink_record import BY_KEY, SinkRecord
-from checkback.sinks.kafka.transaction import (
+from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
+from checkback.sinks.kafka.transaction.producer import (
     CALL_TIMEOUT_S,
     HANGING_AFTER_S,
     REPORTS_WITHIN_S,
@@ -30,6 +29,7 @@ from checkback.sinks.kafka.transaction import (
     HangingCallError,
     MarkedProducer,
 )
+from checkback.sinks.records.sink_record import BY_KEY, SinkRecord
 
 __all__ = ["cluster"]
 RECORD = SinkRecord("orders", 3, b"key", b"value", [], 77)

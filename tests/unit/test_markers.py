@@ -9,9 +9,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from checkback.protocol.configuration import Settings
-from checkback.sinks.kafka import marker
-from checkback.sinks.kafka.marker import BY_HAND, RENEWAL_MS, Marker, MarkerStore, committed_offsets
-from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.transaction import marker
+from checkback.sinks.kafka.transaction.marker import (
+    BY_HAND,
+    RENEWAL_MS,
+    Marker,
+    MarkerStore,
+    committed_offsets,
+)
+from checkback.sinks.settings import SinkSettings
 
 NO_OFFSET = -1001
 

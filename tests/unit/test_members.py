@@ -9,8 +9,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.sinks.kafka import asking_again
-from checkback.streaming.members import groups_without_members, listed_members, live_members
+from checkback.sinks.kafka.cluster import transient_errors as asking_again
+from checkback.streaming.reports.group_members import (
+    groups_without_members,
+    listed_members,
+    live_members,
+)
 
 LOOK_TOOK_S = 0.01
 

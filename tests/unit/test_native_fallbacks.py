@@ -10,10 +10,10 @@ from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import half_headers
-from checkback.sinks import writers
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.writers import WriteRequest, Writers
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.process import writer_pool as writers
+from checkback.sinks.process.writer_pool import WriteRequest, Writers
+from checkback.sinks.settings import SinkSettings
 from checkback.state import Action
 
 BARE = SinkSettings(Settings(native_sink=False), "query", {}, 10_000)

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from checkback.protocol.configuration import Settings
-from checkback.streaming.observation import Observation
-from checkback.streaming.progress import Progress
+from checkback.streaming.reports.observation import Observation
+from checkback.streaming.reports.progress import Progress
 
 
 def observed(port: int) -> Observation:

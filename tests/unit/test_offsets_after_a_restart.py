@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from checkback.sinks.kafka.listed_offsets import listed_offsets
+from checkback.sinks.kafka.read.list_offsets import listed_offsets
 
 TOPIC = b"half"
 PRODUCER = 0

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from checkback.commands.options import DurationType, ReasonType, operator_option
+from checkback.commands.shared.options import DurationType, ReasonType, operator_option
 
 
 @click.command()

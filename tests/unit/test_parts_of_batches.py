@@ -14,14 +14,14 @@ from tests.unit.test_touched_markers import BARE, NAMES, Folder, finals
 
 from checkback.protocol.errors import CheckpointError, FencedError
 from checkback.protocol.records import half_headers
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.marker import Marker, MarkerStore
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.sinks.writers import WriteAnswer, WriteRequest, Writers
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.process.writer_pool import WriteAnswer, WriteRequest, Writers
+from checkback.sinks.settings import SinkSettings
 from checkback.state import Action, unpack_settled
-from checkback.streaming.begun_batches import is_written
-from checkback.streaming.preflight import require_markers
+from checkback.streaming.batch.batch_output import is_written
+from checkback.streaming.start.preflight import require_markers
 
 HALVES = 5
 SMALL = replace(BARE, transaction_rows_max=2)

@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from checkback.protocol.configuration import Settings
-from checkback.sinks.kafka import marker, transaction
-from checkback.sinks.kafka.marker import MarkerStore
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer
+from checkback.sinks.kafka.transaction import marker
+from checkback.sinks.kafka.transaction import producer as transaction
+from checkback.sinks.kafka.transaction.marker import MarkerStore
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.settings import SinkSettings
 
 SETTINGS = SinkSettings(Settings(), "query", {"client.id": "mine"}, 9_000)
 

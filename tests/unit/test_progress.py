@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from checkback.sinks.batch_report import BatchReport, PageStatus, summed
-from checkback.sinks.kafka.unended import ShortTopic
-from checkback.streaming.progress import SLOW_S, PendingIndex, Progress
-from checkback.streaming.progress_text import event_text, is_quiet, progress_text
+from checkback.sinks.kafka.transaction.hanging import ShortTopic
+from checkback.sinks.report import BatchReport, PageStatus, summed
+from checkback.streaming.reports.progress import SLOW_S, PendingIndex, Progress
+from checkback.streaming.reports.progress_text import event_text, is_quiet, progress_text
 
 
 def report(*pages: PageStatus, **counts: int) -> BatchReport:

@@ -26,10 +26,10 @@ from checkback.protocol.signed_content import (
     signed_content,
 )
 from checkback.security.record_signer import RecordSigner
-from checkback.state.halves import IMMUNITY_MS_MAX
-from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
-from checkback.state.outcome import Action, Counter, Outcome
-from checkback.state.settled import _HEADER, SETTLED_VERSION, Mark, pack_settled
+from checkback.state.formats.outcome import Action, Counter, Outcome
+from checkback.state.formats.settled_marks import _HEADER, SETTLED_VERSION, Mark, pack_settled
+from checkback.state.steps.halves import IMMUNITY_MS_MAX
+from checkback.state.steps.ops import WAITING_OPS_PER_OFFSET_MAX
 
 TEXT = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text("utf-8")
 PARTITION, OFFSET = 2, 77

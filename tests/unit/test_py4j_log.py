@@ -1,4 +1,4 @@
-"""py4j's debug lines, which hold secrets, get into no log: checkback.streaming.driver_jvm."""
+"""py4j's debug lines, which hold secrets, get into no log: checkback.streaming.spark.driver_jvm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from checkback.streaming.driver_jvm import _FILTER, COMMAND_LOGGERS, without_commands
+from checkback.streaming.spark.driver_jvm import _FILTER, COMMAND_LOGGERS, without_commands
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from checkback.streaming import python_workers
+from checkback.streaming.spark import python_workers
 
 
 def test_only_new_imports_are_worth_another_freeze(monkeypatch: pytest.MonkeyPatch) -> None:

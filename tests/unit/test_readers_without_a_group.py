@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from checkback.operations import scanning
+from checkback.operations.topics import scanner as scanning
 from checkback.protocol.errors import BrokerError, ConfigurationError
-from checkback.streaming import rule_source
+from checkback.streaming.access import rule_source
 from checkback.testing import topics
 
 NO_GROUP = KafkaError.GROUP_AUTHORIZATION_FAILED

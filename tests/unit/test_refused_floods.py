@@ -10,13 +10,13 @@ import pytest
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import PGROUP
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks import outputs
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka.rejections import KnownRejections
-from checkback.sinks.kafka.routing import Refusal
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.outputs import BatchOutputs
-from checkback.state.shares import GROUPS_AT_ONCE
+from checkback.sinks.partition import records_to_send as outputs
+from checkback.sinks.partition.records_to_send import BatchOutputs
+from checkback.sinks.partition.rejections import KnownRejections
+from checkback.sinks.records.router import Refusal
+from checkback.sinks.report import BatchReport
+from checkback.sinks.settings import SinkSettings
+from checkback.state.steps.shares import GROUPS_AT_ONCE
 
 SHARE = 10_000
 REFUSAL = Refusal(RefusedReason.NOT_A_HALF)

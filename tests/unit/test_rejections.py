@@ -13,20 +13,20 @@ from checkback.protocol.errors import BrokerError
 from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.refusals import RecordOrigin, RefusedReason
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka import rejections
-from checkback.sinks.kafka.errors import RejectedOutputError, Rejection
-from checkback.sinks.kafka.real_topics import KnownTopic
-from checkback.sinks.kafka.rejections import (
+from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
+from checkback.sinks.kafka.transaction.errors import RejectedOutputError, Rejection
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.partition import rejections
+from checkback.sinks.partition.records_to_send import BatchOutputs
+from checkback.sinks.partition.rejections import (
     BYSTANDER,
     TIMEOUTS_MAX,
     TOPIC_TRIES_MAX,
     KnownRejections,
 )
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.sink_record import BY_KEY, SinkRecord
-from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.sinks.outputs import BatchOutputs
+from checkback.sinks.records.sink_record import BY_KEY, SinkRecord
+from checkback.sinks.report import BatchReport
+from checkback.sinks.settings import SinkSettings
 
 NAMES = TopicNames("p-")
 LATE = Rejection("payments", 0, KafkaError._MSG_TIMED_OUT, "timed out")

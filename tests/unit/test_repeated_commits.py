@@ -15,9 +15,9 @@ from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, SimulatedCrash, ins
 from tests.unit.test_touched_markers import BARE, NAMES, finals
 
 from checkback.protocol.records import half_headers
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.writers import WriteRequest, Writers
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.process.writer_pool import WriteRequest, Writers
+from checkback.sinks.settings import SinkSettings
 from checkback.state import Action
 
 HALVES = 4

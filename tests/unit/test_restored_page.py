@@ -9,7 +9,7 @@ from tests.property.model import Record
 from tests.property.paged import events_of
 from tests.unit.state.building import COMMIT, ROLLBACK, RULES, SENT, UNKNOWN, half, op, undelivered
 
-from checkback.operations.rebuild.restored_page import (
+from checkback.operations.rebuild.page import (
     CLOCK_MARGIN_MS,
     Known,
     RestoredPage,
@@ -25,7 +25,7 @@ from checkback.state import (
     pack_settled,
     unpack_settled,
 )
-from checkback.state.events import EventKind
+from checkback.state.formats.events import EventKind
 
 SIZE = 16
 KNOWN = Known(0, 1_000, 0)

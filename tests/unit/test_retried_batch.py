@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checkback.streaming.kafka_source import FILE, needs_small_polls
+from checkback.streaming.source.kafka_source import FILE, needs_small_polls
 
 
 class Checkpoint:

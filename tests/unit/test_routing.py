@@ -11,9 +11,9 @@ from checkback.protocol.record_size import record_bytes_max
 from checkback.protocol.records import half_headers
 from checkback.protocol.refusals import RecordOrigin, RefusedReason
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.real_topics import KnownTopic
-from checkback.sinks.kafka.routing import Refusal, Router
-from checkback.sinks.kafka.sink_record import SinkRecord
+from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
+from checkback.sinks.records.router import Refusal, Router
+from checkback.sinks.records.sink_record import SinkRecord
 
 NAMES = TopicNames("p-")
 WIDE = KnownTopic(partitions=4, record_batch_bytes_max=1_000_000)

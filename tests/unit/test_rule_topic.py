@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.protocol.errors import BrokerError, ConfigurationError
-from checkback.streaming import rule_source
-from checkback.streaming.access_watch import AccessWatch
-from checkback.streaming.rule_source import LOOK_S, TopicRules
+from checkback.streaming.access import rule_source
+from checkback.streaming.access.rule_source import LOOK_S, TopicRules
+from checkback.streaming.access.rules_in_force import AccessWatch
 
 UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
 

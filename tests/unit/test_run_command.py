@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from checkback.commands.app import execute
-from checkback.commands.errors import EXIT_OK
-from checkback.commands.output import CommandOutput
 from checkback.commands.run import REPLACE_LINE, TerminalLines, command, losing_lines
-from checkback.streaming.progress import Progress, ProgressLine
+from checkback.commands.shared.app import execute
+from checkback.commands.shared.errors import EXIT_OK
+from checkback.commands.shared.output import CommandOutput
+from checkback.streaming.reports.progress import Progress, ProgressLine
 
 
 def line(**changes: Any) -> ProgressLine:
@@ -58,7 +58,7 @@ def test_a_terminal_is_told_at_once_that_the_start_takes_a_while(
     """For ten to thirty seconds nothing was said."""
     monkeypatch.setattr("checkback.commands.run.find_java", lambda: None)
     monkeypatch.setattr("checkback.commands.run.pipeline_jars", lambda _: [])
-    monkeypatch.setattr("checkback.streaming.job.Job.run", lambda _: None)
+    monkeypatch.setattr("checkback.streaming.job.run.Job.run", lambda _: None)
     monkeypatch.setattr("sys.stdout.isatty", lambda: is_terminal)
 
     assert execute(command, ["--bootstrap-servers", "b:1", "--checkpoint", "c"]) == EXIT_OK

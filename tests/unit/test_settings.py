@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from checkback.commands.config import command as config_command
-from checkback.commands.output import Frame
-from checkback.commands.settings import every_setting_options, settings_options
+from checkback.commands.shared.output import Frame
+from checkback.commands.shared.settings import every_setting_options, settings_options
 from checkback.deploy.settings import load_settings, load_with_sources, read_environment
 from checkback.protocol.configuration import MASK, Settings
 from checkback.protocol.errors import ConfigurationError

@@ -14,11 +14,11 @@ from tests.unit.test_touched_markers import BARE, NAMES, finals
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import text_value
 from checkback.protocol.records import half_headers
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka import real_topics
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.routing import Router
-from checkback.sinks.writers import WriteRequest, Writers
+from checkback.sinks.kafka.cluster import topic_directory as real_topics
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.process.writer_pool import WriteRequest, Writers
+from checkback.sinks.records.router import Router
+from checkback.sinks.report import BatchReport
 from checkback.state import Action
 
 SHORT = "payments"
@@ -91,7 +91,7 @@ def test_a_line_of_the_log_has_the_beginning_of_a_long_id(
     )
     cluster.write(NAMES.half, 0, None, b"2", headers)
     told: list[Any] = []
-    logger = logging.getLogger("checkback.sinks.outputs")
+    logger = logging.getLogger("checkback.sinks.partition.records_to_send")
     monkeypatch.setattr(logger, "isEnabledFor", lambda _: True)
     monkeypatch.setattr(logger, "handle", told.append)
 

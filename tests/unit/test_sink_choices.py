@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from checkback.protocol.configuration import Settings
-from checkback.streaming.sink_choices import sink_settings
-from checkback.streaming.transaction_timeout import LEAST_MS
+from checkback.streaming.start.sink_choices import sink_settings
+from checkback.streaming.start.transaction_timeout import LEAST_MS
 
 
 def test_the_sink_knows_what_the_settings_say() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
-from checkback.sinks.kafka.errors import ProducerLostError, explain_loss
-from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.kafka.transaction.errors import ProducerLostError, explain_loss
+from checkback.sinks.settings import SinkSettings
 
 TIMEOUT_MS = 12_000
 SETTINGS = SinkSettings(Settings(), "q", {}, TIMEOUT_MS)

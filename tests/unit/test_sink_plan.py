@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 from tests.deciding import page_outcome
 
-from checkback.sinks.kafka.lookup import RUN_GAP_MAX, _runs
-from checkback.sinks.plan import half_lookups, op_lookups
+from checkback.sinks.kafka.read.record_reader import RUN_GAP_MAX, _runs
+from checkback.sinks.lookups import half_lookups, op_lookups
 from checkback.state import Action
-from checkback.state.outcome import REST_UNKNOWN
+from checkback.state.formats.outcome import REST_UNKNOWN
 
 
 def test_halves_of_all_pages_are_read_in_ascending_order_per_partition() -> None:

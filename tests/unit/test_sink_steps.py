@@ -6,7 +6,7 @@ import pytest
 from tests.deciding import page_outcome
 
 from checkback.protocol.errors import CheckpointError
-from checkback.sinks.steps import Steps
+from checkback.sinks.partition.chunks import Steps
 from checkback.state import Action, Outcome
 
 COMMIT = Action.COMMIT

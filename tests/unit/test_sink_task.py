@@ -6,8 +6,8 @@ import pytest
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import OperationalError
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.streaming.sink_task import sink_function
+from checkback.sinks.settings import SinkSettings
+from checkback.streaming.batch.sink_task import sink_function
 
 
 def test_outside_of_a_spark_task_nothing_is_written() -> None:

@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Message
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka import lookup
-from checkback.sinks.kafka.lookup import RecordReader
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.writers import WriteRequest, Writers
+from checkback.sinks.kafka.read import record_reader as lookup
+from checkback.sinks.kafka.read.record_reader import RecordReader
+from checkback.sinks.process.writer_pool import WriteRequest, Writers
+from checkback.sinks.settings import SinkSettings
 
 
 class Assigned:

@@ -13,11 +13,11 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from checkback.protocol.configuration import Settings
-from checkback.sinks.kafka import listed_offsets
-from checkback.streaming import stalls
-from checkback.streaming.progress import Progress
-from checkback.streaming.progress_text import is_quiet, progress_text
-from checkback.streaming.stalls import Stall, StallHistory, StallWatch, named
+from checkback.sinks.kafka.read import list_offsets as listed_offsets
+from checkback.streaming.reports import open_input as stalls
+from checkback.streaming.reports.open_input import Stall, StallHistory, StallWatch, named
+from checkback.streaming.reports.progress import Progress
+from checkback.streaming.reports.progress_text import is_quiet, progress_text
 
 HALF, OP = ("half", 0), ("op", 1)
 

@@ -11,10 +11,11 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, ConfigurationError
-from checkback.sinks.kafka import asking_again
-from checkback.streaming import announce, claim, preflight
-from checkback.streaming.preflight import _describe_topics as describe_topics
-from checkback.streaming.transaction_timeout import LIMIT, broker_limit_ms
+from checkback.sinks.kafka.cluster import transient_errors as asking_again
+from checkback.streaming.start import announce, preflight
+from checkback.streaming.start import topic_claim as claim
+from checkback.streaming.start.preflight import _describe_topics as describe_topics
+from checkback.streaming.start.transaction_timeout import LIMIT, broker_limit_ms
 
 UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
 SETTINGS = Settings(bootstrap_servers="b:1", checkpoint="c")

@@ -10,7 +10,7 @@ import pytest
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
-from checkback.streaming import announce
+from checkback.streaming.start import announce
 
 
 class Producer:

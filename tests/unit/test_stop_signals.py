@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from checkback.streaming.stop import stop_signals
+from checkback.streaming.batch.stop import stop_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 from tests.unit.operations.records import NAMES, record
 
-from checkback.operations.discarded import discarded_halves
-from checkback.operations.history import discarded_event
-from checkback.operations.positions import Position
+from checkback.operations.parked.discarded import discarded_halves
+from checkback.operations.topics.position import Position
+from checkback.operations.transactions.history import discarded_event
 from checkback.protocol import properties as names
 from checkback.protocol import records
 from checkback.protocol.properties import Headers

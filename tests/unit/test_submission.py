@@ -13,14 +13,14 @@ from click.testing import CliRunner
 
 import checkback
 from checkback.commands.deploy import command
-from checkback.commands.output import Frame
+from checkback.commands.shared.output import Frame
 from checkback.deploy import jars, pack
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError, PrerequisiteError
-from checkback.streaming import session
-from checkback.streaming.conditional_files import is_on_s3
-from checkback.streaming.jars_folder import is_submitted
-from checkback.streaming.package import package_zip
+from checkback.streaming.spark import session
+from checkback.streaming.spark.jars import is_submitted
+from checkback.streaming.spark.s3_files import is_on_s3
+from checkback.streaming.spark.shipped_package import package_zip
 
 
 class GivenConf:
@@ -122,7 +122,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in str(one)]
 from pathlib import Path
-from checkback.streaming.package import package_zip
+from checkback.streaming.spark.shipped_package import package_zip
 print(package_zip(), package_zip(Path(sys.argv[2])))
 """
     (tmp_path / "copy").mkdir()
@@ -132,4 +132,5 @@ print(package_zip(), package_zip(Path(sys.argv[2])))
     )  # fmt: skip
 
     assert ran.stdout.split() == [str(packed), str(tmp_path / "copy" / packed.name)], ran.stderr
-    assert "checkback/streaming/ConditionalFileManager.java" in zipfile.ZipFile(packed).namelist()
+    names = zipfile.ZipFile(packed).namelist()
+    assert "checkback/streaming/java/ConditionalFileManager.java" in names

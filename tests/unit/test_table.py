@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from checkback.commands.output import list_text, table_text, terminal_columns
 from checkback.commands.pending import HEADINGS
+from checkback.commands.shared.output import list_text, table_text, terminal_columns
 from checkback.commands.tx import history_text
-from checkback.operations.history import HistoryEvent, TransactionHistory
-from checkback.operations.positions import Position
+from checkback.operations.topics.position import Position
+from checkback.operations.transactions.history import HistoryEvent, TransactionHistory
 
 PENDING = [
     ("7F0000010A2B18B4AAC217BE0001000" + str(one), "orders-service", "paid-orders-of-today",

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 MAKES: dict[str, str] = {
-    "folder": "from checkback.streaming.jars_folder import temporary_folder; "
+    "folder": "from checkback.streaming.spark.jars import temporary_folder; "
     "(temporary_folder('jars') / 'file').touch()",
-    "zip": "from checkback.streaming.package import package_zip; assert package_zip().is_file()",
+    "zip": "from checkback.streaming.spark.shipped_package import package_zip; "
+    "assert package_zip().is_file()",
 }
 
 

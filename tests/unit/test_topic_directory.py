@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from checkback.protocol.errors import BrokerError
-from checkback.sinks.kafka.real_topics import (
+from checkback.sinks.kafka.cluster.topic_directory import (
     BROKER_DEFAULT_BYTES_MAX,
     KEPT_S,
     MARKER_AGE_MAX_MS,

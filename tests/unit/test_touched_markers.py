@@ -13,12 +13,12 @@ from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.records import half_headers
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.marker import _marker as marker_of
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.writers import WriteRequest, Writers
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.kafka.transaction.marker import _marker as marker_of
+from checkback.sinks.process.writer_pool import WriteRequest, Writers
+from checkback.sinks.settings import SinkSettings
 from checkback.state import Action
-from checkback.streaming.preflight import require_markers
+from checkback.streaming.start.preflight import require_markers
 
 BARE = SinkSettings(Settings(native_sink=False), "query", {}, 10_000)
 NAMES = BARE.topics

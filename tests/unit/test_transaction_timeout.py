@@ -6,7 +6,7 @@ import pytest
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
-from checkback.streaming.transaction_timeout import choose_timeout_ms, ordinary_batch_ms
+from checkback.streaming.start.transaction_timeout import choose_timeout_ms, ordinary_batch_ms
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from checkback.commands import tx
-from checkback.commands.app import execute
-from checkback.commands.output import CommandOutput
-from checkback.operations import resolving
-from checkback.operations.history import TransactionHistory
-from checkback.operations.positions import Position
+from checkback.commands.shared.app import execute
+from checkback.commands.shared.output import CommandOutput
+from checkback.operations.topics.position import Position
+from checkback.operations.transactions import resolve as resolving
+from checkback.operations.transactions.history import TransactionHistory
 from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE as COMMIT
 from checkback.protocol.records import Op
 

@@ -13,16 +13,16 @@ from kafka import KafkaAdminClient
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
-from checkback.sinks.kafka import unended
-from checkback.sinks.kafka.real_topics import KnownTopic, TopicDirectory
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.unended import (
+from checkback.sinks.kafka.cluster.topic_directory import KnownTopic, TopicDirectory
+from checkback.sinks.kafka.transaction import hanging as unended
+from checkback.sinks.kafka.transaction.hanging import (
     ShortTopic,
     initialise_once_ended,
     require_endable,
     short_topics,
     topics_not_ended,
 )
+from checkback.sinks.settings import SinkSettings
 
 SETTINGS = SinkSettings(Settings(), "q", {"bootstrap.servers": "none:1"}, 1_000)
 TIMELESS = KnownTopic(1, 1, marker_bounds=("message.timestamp.before.max.ms",))
@@ -81,7 +81,7 @@ def test_lost_replicas_are_waited_for_however_long_it_takes(
 ) -> None:
     told({"lone"}, lone=LONE, timeless=TIMELESS)
     lines: list[logging.LogRecord] = []
-    logger = logging.getLogger("checkback.sinks.kafka.unended")
+    logger = logging.getLogger("checkback.sinks.kafka.transaction.hanging")
     monkeypatch.setattr(logger, "isEnabledFor", lambda _: True)
     monkeypatch.setattr(logger, "handle", lines.append)
     producer = Blocked(500)

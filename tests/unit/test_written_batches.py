@@ -14,12 +14,12 @@ from tests.unit.test_touched_markers import BARE, NAMES, finals
 
 from checkback.protocol.errors import CheckpointError
 from checkback.protocol.records import half_headers
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka.epoch import begin_epoch
-from checkback.sinks.kafka.marker import RENEWAL_MS, Marker, MarkerStore
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.sinks.writers import WriteRequest, Writers
+from checkback.sinks.kafka.transaction.epoch import begin_epoch
+from checkback.sinks.kafka.transaction.marker import RENEWAL_MS, Marker, MarkerStore
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.process.writer_pool import WriteRequest, Writers
+from checkback.sinks.report import BatchReport
+from checkback.sinks.settings import SinkSettings
 from checkback.state import Action
 
 

@@ -15,20 +15,20 @@ from tests.fakes.kafka.consumer import FakeConsumer
 from tests.fakes.kafka.errors import HangingCall
 from tests.fakes.kafka.producer import FakeProducer
 
-from checkback.sinks.kafka.transaction import HangingCallError
+from checkback.sinks.kafka.transaction.producer import HangingCallError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 SEAMS: Final[dict[str, tuple[str, ...]]] = {
-    "checkback.sinks.kafka.transaction": ("Producer", "call_within", "time"),
-    "checkback.sinks.kafka.marker": ("Consumer", "time"),
-    "checkback.sinks.kafka.lookup": ("Consumer",),
-    "checkback.sinks.kafka.real_topics": ("time",),
-    "checkback.sinks.kafka.unended": ("AdminClient", "topics_not_ended"),
-    "checkback.sinks.kafka.epoch": ("ThreadPoolExecutor", "time"),
-    "checkback.sinks.writer": ("time",),
-    "checkback.sinks.writers": ("AdminClient",),
+    "checkback.sinks.kafka.transaction.producer": ("Producer", "call_within", "time"),
+    "checkback.sinks.kafka.transaction.marker": ("Consumer", "time"),
+    "checkback.sinks.kafka.read.record_reader": ("Consumer",),
+    "checkback.sinks.kafka.cluster.topic_directory": ("time",),
+    "checkback.sinks.kafka.transaction.hanging": ("AdminClient", "topics_not_ended"),
+    "checkback.sinks.kafka.transaction.epoch": ("ThreadPoolExecutor", "time"),
+    "checkback.sinks.partition.writer": ("time",),
+    "checkback.sinks.process.writer_pool": ("AdminClient",),
 }
 """By module, the names that are replaced. All of a module's clients, clocks and threads."""
 

@@ -16,7 +16,7 @@ from checkback.client import (
     MessageExt,
     SendStatus,
 )
-from checkback.client.counters import ClientEvent
+from checkback.client.observing.counters import ClientEvent
 from checkback.protocol import properties as names
 from checkback.protocol.topics import TopicPlan
 

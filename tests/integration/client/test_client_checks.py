@@ -10,11 +10,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
-from checkback.client import LocalTransactionState, Message, MessageExt, kafka_clients
-from checkback.client.counters import ClientEvent
+from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.client.kafka import connections as kafka_clients
+from checkback.client.observing.counters import ClientEvent
 from checkback.protocol import properties as names
 from checkback.protocol.topics import TopicPlan
-from checkback.streaming.members import live_members
+from checkback.streaming.reports.group_members import live_members
 
 ORDER = Message("paid", b"body", keys="o-1", tags="t", properties={"a": "b"}, queue_id=3)
 

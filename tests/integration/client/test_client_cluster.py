@@ -18,7 +18,7 @@ from checkback.client import (
     TransactionMQProducer,
     TransactionSendResult,
 )
-from checkback.client.counters import ClientEvent
+from checkback.client.observing.counters import ClientEvent
 from checkback.deploy.broker import EmbeddedCluster
 from checkback.protocol import properties as names
 from checkback.protocol.errors import SendError

@@ -17,7 +17,7 @@ from checkback.client import (
     SendResult,
     SendStatus,
 )
-from checkback.client.counters import ClientEvent
+from checkback.client.observing.counters import ClientEvent
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.protocol import properties as names
 from checkback.protocol.errors import BrokerError, SendError

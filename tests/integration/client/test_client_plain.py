@@ -20,7 +20,7 @@ from checkback.client import (
     SendStatus,
     ServiceState,
 )
-from checkback.client.counters import ClientEvent
+from checkback.client.observing.counters import ClientEvent
 from checkback.protocol import properties as names
 from checkback.protocol.errors import BrokerError, InvalidMessageError, LifeCycleError
 from checkback.protocol.topics import TopicPlan

@@ -31,7 +31,7 @@ from checkback.protocol.errors import (
     SendError,
 )
 from checkback.protocol.topics import TopicPlan
-from checkback.streaming.announce import publish_status
+from checkback.streaming.start.announce import publish_status
 
 START_S = ProducerOptions().start_timeout_ms / 1_000
 ORDER = Message("paid", b"\x00body", keys="o-1 o-2", tags="t", properties={"a": "b"})

@@ -23,7 +23,7 @@ from checkback.protocol.properties import (
 )
 from checkback.protocol.records import Op, half_headers
 from checkback.protocol.topics import TopicNames
-from checkback.sinks.kafka.marker import RENEWAL_MS
+from checkback.sinks.kafka.transaction.marker import RENEWAL_MS
 
 COMMIT, ROLLBACK = TRANSACTION_COMMIT_TYPE, TRANSACTION_ROLLBACK_TYPE
 REAL_TOPICS = ("orders", "bills", "narrow", "nowhere")

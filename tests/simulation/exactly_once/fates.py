@@ -15,7 +15,7 @@ from zlib import crc32
 from tests.fakes.kafka import Awaits, Fault, SimulatedCrash
 from tests.simulation.exactly_once.actors import Actor, Stage
 
-from checkback.sinks.kafka.transaction import RETRY_BACKOFF_MS
+from checkback.sinks.kafka.transaction.producer import RETRY_BACKOFF_MS
 
 STEP_MS = 1.0
 REFUSED, LOST, HANGS = Fault.REFUSED, Fault.LOST, Fault.HANGS

@@ -17,16 +17,16 @@ from tests.simulation.exactly_once.fates import Chances
 from tests.simulation.exactly_once.spark import Driver
 from tests.simulation.exactly_once.worlds import ONE_DRIVER, TOUCHED, TWO_DRIVERS, World
 
-from checkback.sinks import writer as writer_module
-from checkback.sinks.batch_report import report_of
-from checkback.sinks.kafka import epoch as epoch_module
-from checkback.sinks.kafka import transaction as transaction_module
-from checkback.sinks.kafka.epoch import LATEST_EPOCH
-from checkback.sinks.kafka.errors import ProducerLostError
-from checkback.sinks.kafka.marker import Marker
-from checkback.sinks.kafka.transaction import MarkedProducer
-from checkback.sinks.writer import BatchWriter, rows_written
-from checkback.streaming import preflight as preflight_module
+from checkback.sinks.kafka.transaction import epoch as epoch_module
+from checkback.sinks.kafka.transaction import producer as transaction_module
+from checkback.sinks.kafka.transaction.epoch import LATEST_EPOCH
+from checkback.sinks.kafka.transaction.errors import ProducerLostError
+from checkback.sinks.kafka.transaction.marker import Marker
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.partition import writer as writer_module
+from checkback.sinks.partition.writer import BatchWriter, rows_written
+from checkback.sinks.report import report_of
+from checkback.streaming.start import preflight as preflight_module
 
 DAY_S = 86_400.0
 

@@ -17,7 +17,7 @@ from checkback.protocol import properties
 from checkback.protocol.properties import text_value
 from checkback.protocol.topics import TopicNames
 from checkback.state import EventKind, Events, Outcome, Page, decide
-from checkback.state.identity import identity_words
+from checkback.state.formats.identity import identity_words
 
 PAGE_SIZE = 6
 Inputs = dict[PageKey, Events]

@@ -35,9 +35,9 @@ from tests.simulation.exactly_once.worlds import DAY_MS, World, kind_of, world_o
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.protocol.refusals import RefusedReason
-from checkback.sinks.kafka.settings import SinkSettings
+from checkback.sinks.settings import SinkSettings
 from checkback.state import ALL_READ, Action
-from checkback.streaming.preflight import ClusterFacts
+from checkback.streaming.start.preflight import ClusterFacts
 
 CRASHES = 60
 """The number after which a run calms down."""

@@ -17,11 +17,11 @@ from tests.simulation.exactly_once.checkpoint import Pages, Plan
 from tests.simulation.exactly_once.pages import decided, inputs_of
 
 from checkback.protocol.errors import CheckpointError
-from checkback.sinks.batch_report import BatchReport
-from checkback.sinks.kafka.epoch import EpochWatch
-from checkback.sinks.kafka.settings import SinkSettings
-from checkback.sinks.writers import WriteRequest, Writers
-from checkback.streaming.fencing import fence_older
+from checkback.sinks.kafka.transaction.epoch import EpochWatch
+from checkback.sinks.process.writer_pool import WriteRequest, Writers
+from checkback.sinks.report import BatchReport
+from checkback.sinks.settings import SinkSettings
+from checkback.streaming.start.takeover import fence_older
 
 if TYPE_CHECKING:
     from tests.simulation.exactly_once.run import Run

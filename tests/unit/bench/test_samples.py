@@ -30,7 +30,7 @@ needs_proc = pytest.mark.skipif(not PROC.is_dir(), reason="this system has no /p
         ("/usr/lib/jvm/bin/java -cp x org.apache.spark.deploy.SparkSubmit", "java", "jvm"),
         ("/v/bin/python3 -m pyspark.daemon pyspark.worker", "python3", "python_worker"),
         ("/v/bin/python3 /v/bin/checkback run --config c", "checkback", "driver"),
-        ("/v/bin/python3 -m checkback.sinks.process", "python3", "sink"),
+        ("/v/bin/python3 -m checkback.sinks.process.server", "python3", "sink"),
         ("/v/bin/python3 -m pyspark.daemon pyspark.worker", "checkback-sink", "sink"),
     ],
 )

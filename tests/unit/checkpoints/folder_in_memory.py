@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from tests.unit.state.building import RULES
 
-from checkback.checkpoints.batch_terms import BatchTerms, TermsNote
 from checkback.checkpoints.files import UnreadableFileError
-from checkback.checkpoints.identity import CheckpointIdentity
-from checkback.checkpoints.logs import SHUFFLE_PARTITIONS
+from checkback.checkpoints.own_files.batch_terms import BatchTerms, TermsNote
+from checkback.checkpoints.own_files.identity import CheckpointIdentity
+from checkback.checkpoints.spark_files.logs import SHUFFLE_PARTITIONS
 
 TERMS = TermsNote(1_000, BatchTerms(RULES))
 END_BLOCK = b"LZ4Block\x15" + bytes(12)

@@ -10,9 +10,9 @@ import pytest
 from tests.unit.notes import Notes
 from tests.unit.state.building import RULES
 
-from checkback.checkpoints.batch_terms import AccessVersion
-from checkback.checkpoints.earlier_terms import earlier_access, earlier_terms
-from checkback.checkpoints.logs import PlannedBatch
+from checkback.checkpoints.own_files.batch_terms import AccessVersion
+from checkback.checkpoints.own_files.earlier_terms import earlier_access, earlier_terms
+from checkback.checkpoints.spark_files.logs import PlannedBatch
 from checkback.protocol.errors import CheckpointError
 
 BEFORE = PlannedBatch(5_000, {"half": {0: 10, 1: 10}, "op": {0: 5, 1: 5}}, {})

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from checkback.checkpoints.identity import FORMAT, CheckpointIdentity
+from checkback.checkpoints.own_files.identity import FORMAT, CheckpointIdentity
 from checkback.protocol.errors import CheckpointError
 
 NOW = CheckpointIdentity(FORMAT, "app", "cluster", 4_096, 2, "half", "op", "settled", 8, "key")

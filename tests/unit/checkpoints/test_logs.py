@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.checkpoints.folder_in_memory import COMMIT, operator, plan
 
-from checkback.checkpoints.logs import (
+from checkback.checkpoints.spark_files.logs import (
     BrokenLogError,
     StateStoreInfo,
     parse_commit,

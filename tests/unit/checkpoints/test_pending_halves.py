@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.property.paged import first_words
 
-from checkback.checkpoints.pending_halves import (
+from checkback.checkpoints.pending.pending_halves import (
     PendingGroup,
     PendingHalf,
     group_tag,
@@ -19,10 +19,10 @@ from checkback.checkpoints.pending_halves import (
     oldest_pending,
     pending_groups,
 )
-from checkback.checkpoints.state_rows import StoredPage
-from checkback.operations.pending_transactions import PendingTransaction, pending_of_group
+from checkback.checkpoints.spark_files.state_rows import StoredPage
+from checkback.operations.transactions.pending import PendingTransaction, pending_of_group
 from checkback.state import Page
-from checkback.state.page import PendingHalves
+from checkback.state.page.page import PendingHalves
 
 
 def waiting(*groups: str) -> list[PendingTransaction]:
@@ -113,8 +113,8 @@ def test_the_oldest_are_chosen_without_loading_pandas() -> None:
     """It took longer to load than all else that `checkback pending` does."""
     program = """
 import sys
-from checkback.checkpoints.pending_halves import oldest_pending
-import checkback.operations.pending_transactions
+from checkback.checkpoints.pending.pending_halves import oldest_pending
+import checkback.operations.transactions.pending
 assert oldest_pending([], most=3) == []
 assert "pandas" not in sys.modules
 """

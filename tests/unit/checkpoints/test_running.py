@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from checkback.checkpoints.running import is_running, told_as_running
+from checkback.checkpoints.own_files.running import is_running, told_as_running
 
 
 @pytest.fixture

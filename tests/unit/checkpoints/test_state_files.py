@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.checkpoints.folder_in_memory import CHANGELOG, FilesInMemory, snapshot
 
-from checkback.checkpoints.state_files import CODEC, StateFiles
+from checkback.checkpoints.spark_files.state_files import CODEC, StateFiles
 
 
 def state(**contents: bytes) -> FilesInMemory:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.client.half import Half
-from checkback.client.half_producer import HalfProducer
-from checkback.client.polled_producer import ThreadReport
+from checkback.client.kafka.delivery_reports import ThreadReport
+from checkback.client.sending.half import Half
+from checkback.client.sending.half_producer import HalfProducer
 
 TRANSPORT = KafkaException(KafkaError(KafkaError._TRANSPORT))
 

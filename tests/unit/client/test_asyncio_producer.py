@@ -16,7 +16,7 @@ from checkback.client import (
     Message,
     asyncio_producer,
 )
-from checkback.client.counters import ClientEvent
+from checkback.client.observing.counters import ClientEvent
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,

@@ -17,10 +17,10 @@ from checkback.client import (
     TransactionMQProducer,
     TransactionSendResult,
 )
-from checkback.client.broker_clock import BrokerClock
-from checkback.client.check_answer import CheckAnswers
-from checkback.client.counters import Counters
-from checkback.client.half import InDoubtIds
+from checkback.client.checks.answers import CheckAnswers
+from checkback.client.kafka.clock import BrokerClock
+from checkback.client.observing.counters import Counters
+from checkback.client.sending.half import InDoubtIds
 from checkback.protocol import properties as names
 from checkback.protocol.errors import InvalidMessageError
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException
 
-from checkback.client.broker_clock import BrokerClock
-from checkback.client.check_answer import CheckAnswers
-from checkback.client.counters import ClientEvent, Counters
-from checkback.client.half import InDoubtIds
-from checkback.client.half_producer import HalfProducer
+from checkback.client.checks.answers import CheckAnswers
+from checkback.client.kafka.clock import BrokerClock
+from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.listener import LocalTransactionState
-from checkback.client.op_producer import OpProducer
-from checkback.client.topic_facts import TopicLeaders
+from checkback.client.observing.counters import ClientEvent, Counters
+from checkback.client.sending.half import InDoubtIds
+from checkback.client.sending.half_producer import HalfProducer
+from checkback.client.sending.op_producer import OpProducer
 
 BROKERS_TIME_MS = 1_700_000_000_000
 FATAL = KafkaError(KafkaError._FATAL)

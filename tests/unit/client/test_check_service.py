@@ -9,9 +9,9 @@ from typing import Any
 
 from confluent_kafka import TopicPartition
 
-from checkback.client.check_service import CheckService
-from checkback.client.counters import ClientEvent, Counters
+from checkback.client.checks.service import CheckService
 from checkback.client.message import MessageExt
+from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerOptions
 
 HEADERS = [

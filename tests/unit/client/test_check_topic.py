@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.client import check_topic
-from checkback.client.check_topic import PASSING, create_check_topic
+from checkback.client.kafka import own_topics as check_topic
+from checkback.client.kafka.own_topics import PASSING, create_check_topic
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.topics import TopicPlan
 

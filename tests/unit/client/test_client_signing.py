@@ -12,14 +12,14 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
 from tests.unit.client.producer_playing import store
 
 from checkback.client import LocalTransactionState
-from checkback.client.broker_clock import BrokerClock, steady_ms
-from checkback.client.counters import Counters
-from checkback.client.half import Half, InDoubtIds
-from checkback.client.half_producer import HalfProducer
+from checkback.client.kafka.clock import BrokerClock, steady_ms
+from checkback.client.kafka.delivery_reports import PolledProducer
+from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.message import Message
-from checkback.client.op_producer import OpProducer
-from checkback.client.polled_producer import PolledProducer
-from checkback.client.topic_facts import TopicLeaders
+from checkback.client.observing.counters import Counters
+from checkback.client.sending.half import Half, InDoubtIds
+from checkback.client.sending.half_producer import HalfProducer
+from checkback.client.sending.op_producer import OpProducer
 from checkback.protocol.errors import SendError
 from checkback.protocol.records import Op, half_headers
 from checkback.security.record_signer import RecordSigner

@@ -2,7 +2,7 @@
 
 import pytest
 
-from checkback.client.broker_watch import FaultTable, not_available_for_ms
+from checkback.client.kafka.broker_watch import FaultTable, not_available_for_ms
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from checkback.client import half_producer
-from checkback.client.broker_clock import BrokerClock
-from checkback.client.counters import Counters
-from checkback.client.half import Half, InDoubtIds
-from checkback.client.half_producer import HalfProducer
-from checkback.client.kafka_clients import KafkaClients
+from checkback.client.kafka.clock import BrokerClock
+from checkback.client.kafka.connections import KafkaClients
+from checkback.client.kafka.delivery_reports import ThreadReport
+from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.message import Message
+from checkback.client.observing.counters import Counters
 from checkback.client.options import ProducerOptions
-from checkback.client.polled_producer import ThreadReport
-from checkback.client.topic_facts import TopicLeaders
+from checkback.client.sending import half_producer
+from checkback.client.sending.half import Half, InDoubtIds
+from checkback.client.sending.half_producer import HalfProducer
 from checkback.protocol.errors import SendError
 from checkback.protocol.records import half_headers
 

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.unit.client.producer_playing import store
 
-from checkback.client.broker_clock import BrokerClock
-from checkback.client.counters import ClientEvent, Counters
-from checkback.client.half import Half, InDoubtIds
-from checkback.client.half_producer import HalfProducer
+from checkback.client.kafka.clock import BrokerClock
+from checkback.client.kafka.topics import TopicFacts, TopicLeaders
 from checkback.client.message import Message
+from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.results import SendStatus
-from checkback.client.topic_facts import TopicFacts, TopicLeaders
+from checkback.client.sending.half import Half, InDoubtIds
+from checkback.client.sending.half_producer import HalfProducer
 from checkback.protocol.errors import SendError
 from checkback.protocol.records import half_headers
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from checkback.client.kafka_clients import KafkaClients
+from checkback.client.kafka.connections import KafkaClients
 from checkback.client.options import MOST, ProducerOptions
 from checkback.protocol.errors import ConfigurationError
 
@@ -25,7 +25,7 @@ def clients(kafka: dict[str, str]) -> KafkaClients:
 def given(monkeypatch: pytest.MonkeyPatch, what: str, kafka: dict[str, str]) -> dict[str, Any]:
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        "checkback.client.kafka_clients.Producer", lambda settings, **_: seen.append(settings)
+        "checkback.client.kafka.connections.Producer", lambda settings, **_: seen.append(settings)
     )
     OPENED[what](clients(kafka))
     return seen[0]

@@ -17,9 +17,9 @@ from checkback.client import (
     TransactionListener,
     TransactionMQProducer,
 )
-from checkback.client.counters import ClientEvent, Counters
-from checkback.client.op_producer import OpProducer
+from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.opentelemetry import OpenTelemetryTracing
+from checkback.client.sending.op_producer import OpProducer
 from checkback.protocol.errors import (
     BrokerError,
     ConfigurationError,
@@ -173,7 +173,7 @@ def test_a_half_that_nobody_waits_for_any_more_is_in_doubt(
         def interrupt(*_: object) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("checkback.client.polled_producer.ThreadReport.wait", interrupt)
+        monkeypatch.setattr("checkback.client.kafka.delivery_reports.ThreadReport.wait", interrupt)
         with pytest.raises(KeyboardInterrupt):
             producer.send_message_in_transaction(Message("t", b"x"))
         assert producer.counters.snapshot()[ClientEvent.SEND_IN_DOUBT] == 1

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from checkback.client.counters import ClientEvent, Counters
 from checkback.client.message import MessageQueue
-from checkback.client.plain import (
+from checkback.client.observing.counters import ClientEvent, Counters
+from checkback.client.results import SendStatus
+from checkback.client.sending.plain import (
     BY_KEY,
     PAUSE_BEFORE_TRY_MS,
     Budget,
@@ -18,7 +19,6 @@ from checkback.client.plain import (
     PlainSend,
     PlainTry,
 )
-from checkback.client.results import SendStatus
 from checkback.protocol.errors import BrokerError, SendError
 
 RECORD = PlainRecord(msg_id="id", body=b"x", key=None, headers=[])

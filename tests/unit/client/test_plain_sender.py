@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from checkback.client.counters import Counters
+from checkback.client.kafka.topics import TopicLeaders
 from checkback.client.message import Message, MessageQueue
+from checkback.client.observing.counters import Counters
 from checkback.client.options import ProducerOptions
-from checkback.client.plain import PlainSender
 from checkback.client.results import SendStatus
-from checkback.client.topic_facts import TopicLeaders
+from checkback.client.sending.plain import PlainSender
 from checkback.protocol.errors import InvalidMessageError, SendError
 from checkback.testing.waiting import wait_until
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from checkback.client.counters import ClientEvent, Counters
+from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.prometheus import expose
 
 

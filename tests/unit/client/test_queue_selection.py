@@ -1,7 +1,7 @@
 """Which queue is next, for given leaders, faults, turn and clock."""
 
-from checkback.client.broker_watch import FaultTable
-from checkback.client.queue_selection import choose_partition
+from checkback.client.kafka.broker_watch import FaultTable
+from checkback.client.kafka.queue_selection import choose_partition
 
 LEADERS = {0: 1, 1: 2, 2: 3}
 

@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import KafkaError
 
 from checkback.client.asyncio_producer import EventLoopReports
-from checkback.client.check_topic import require_half_and_op
-from checkback.client.counters import ClientEvent, Counters
+from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
+from checkback.client.kafka.own_topics import require_half_and_op
 from checkback.client.listener import LocalTransactionState
-from checkback.client.op_producer import OpProducer
-from checkback.client.polled_producer import PolledProducer, ThreadReport
+from checkback.client.observing.counters import ClientEvent, Counters
+from checkback.client.sending.op_producer import OpProducer
 from checkback.protocol.errors import BrokerError, NotFoundError
 from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames

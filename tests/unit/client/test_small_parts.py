@@ -7,12 +7,10 @@ import dataclasses
 import pytest
 from confluent_kafka import KafkaError
 
-from checkback.client import half as half_module
-from checkback.client.broker_clock import BrokerClock
-from checkback.client.broker_watch import BrokerWatch
-from checkback.client.check_request import read_check_request
-from checkback.client.counters import ClientEvent, Counters
-from checkback.client.half import InDoubtIds
+from checkback.client.checks.request import read_check_request
+from checkback.client.kafka.broker_watch import BrokerWatch
+from checkback.client.kafka.clock import BrokerClock
+from checkback.client.kafka.errors import is_refusal, not_safely_stored
 from checkback.client.listener import (
     REMARK_LENGTH_MAX,
     LocalTransactionState,
@@ -21,11 +19,13 @@ from checkback.client.listener import (
     run_listener,
 )
 from checkback.client.message import Message, MessageQueue
+from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerKeywords, ProducerOptions
-from checkback.client.plain import Budget
 from checkback.client.producer import unique_ids
 from checkback.client.results import SendResult, SendStatus
-from checkback.client.send_errors import is_refusal, not_safely_stored
+from checkback.client.sending import half as half_module
+from checkback.client.sending.half import InDoubtIds
+from checkback.client.sending.plain import Budget
 from checkback.protocol.errors import ConfigurationError, InvalidMessageError
 from checkback.protocol.records import check_headers, half_headers
 from checkback.security.record_signer import RecordSigner

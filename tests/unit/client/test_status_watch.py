@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.client.status_watch import StatusWatch
+from checkback.client.kafka.status_watch import StatusWatch
 from checkback.protocol.errors import SendError
 from checkback.protocol.records import PipelineStatus
 from checkback.testing.waiting import wait_until

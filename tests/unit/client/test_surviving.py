@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from checkback.client.check_pool import CheckPool
-from checkback.client.check_service import CheckService
-from checkback.client.counters import ClientEvent, Counters
+from checkback.client.checks.pool import CheckPool
+from checkback.client.checks.service import CheckService
+from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
+from checkback.client.kafka.status_watch import StatusWatch
+from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerOptions
-from checkback.client.plain import Timers
-from checkback.client.polled_producer import PolledProducer, ThreadReport
-from checkback.client.status_watch import StatusWatch
+from checkback.client.sending.plain import Timers
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 

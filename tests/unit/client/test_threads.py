@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from queue import SimpleQueue
 
-from checkback.client.check_pool import CheckPool
-from checkback.client.plain import Timers
+from checkback.client.checks.pool import CheckPool
 from checkback.client.producer import CallsInFlight
+from checkback.client.sending.plain import Timers
 
 
 def test_a_pool_waits_for_what_runs_and_says_what_it_left() -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from checkback.client.kafka.topics import TopicFacts
 from checkback.client.message import Message
-from checkback.client.topic_facts import TopicFacts
 from checkback.protocol.errors import InvalidMessageError, NotFoundError
 from checkback.testing.waiting import wait_until
 
@@ -139,7 +139,7 @@ def test_a_limit_that_a_broker_does_not_tell_keeps_nobody_from_sending(told: Any
 
 def test_an_old_limit_serves_while_it_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The brokers may be away: a send must not wait for them twice."""
-    monkeypatch.setattr("checkback.client.topic_facts.LIMITS_KEPT_S", -1.0)
+    monkeypatch.setattr("checkback.client.kafka.topics.LIMITS_KEPT_S", -1.0)
     brokers = Brokers()
     facts = facts_of(brokers)
     facts.check("t", MESSAGE, 10)
@@ -160,7 +160,7 @@ def test_an_old_limit_serves_while_it_is_asked_for_again(monkeypatch: pytest.Mon
 
 
 def test_a_topic_that_was_deleted_is_missed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("checkback.client.topic_facts.LIMITS_KEPT_S", -1.0)
+    monkeypatch.setattr("checkback.client.kafka.topics.LIMITS_KEPT_S", -1.0)
     brokers = Brokers()
     facts = facts_of(brokers)
     facts.check("t", MESSAGE, 10)
@@ -176,7 +176,7 @@ def test_a_topic_that_was_deleted_is_asked_for_within_a_minute(
 ) -> None:
     now_s = 1_000.0
     clock = SimpleNamespace(monotonic=lambda: now_s, sleep=lambda _: None)
-    monkeypatch.setattr("checkback.client.topic_facts.time", clock)
+    monkeypatch.setattr("checkback.client.kafka.topics.time", clock)
     brokers = Brokers()
     facts = facts_of(brokers)
     facts.check("t", MESSAGE, 10)

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import NoOpTracerProvider
 
 from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.client.observing.tracing import UNTRACED, TracedStep
 from checkback.client.opentelemetry import OpenTelemetryTracing
-from checkback.client.tracing import UNTRACED, TracedStep
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 GIVEN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

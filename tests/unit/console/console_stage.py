@@ -13,32 +13,32 @@ from fastapi.testclient import TestClient
 from tests.property.paged import first_words
 from tests.unit.state.building import RULES
 
-from checkback.checkpoints.batch_terms import BatchTerms, TermsNote
-from checkback.checkpoints.pending_halves import PendingTable, group_tag
-from checkback.checkpoints.state_rows import StoredPage
+from checkback.checkpoints.own_files.batch_terms import BatchTerms, TermsNote
+from checkback.checkpoints.pending.pending_halves import PendingTable, group_tag
+from checkback.checkpoints.spark_files.state_rows import StoredPage
 from checkback.console.access import AccessRules, digest
 from checkback.console.actions import ActionRequest, ActionResult, OperatorAction, Preview
-from checkback.console.application import new_application
+from checkback.console.app import new_application
 from checkback.console.audit import AuditEntry
 from checkback.console.context import Console, Sources, new_console
-from checkback.console.kafka_facts import GroupRow, KafkaFacts
+from checkback.console.facts import GroupRow, KafkaFacts
 from checkback.console.overview import SnapshotReader
 from checkback.console.pending_view import PendingView, Reading
-from checkback.operations.checkpoint.inspection import Inspection, StateFigures
+from checkback.operations.checkpoint.inspect import Inspection, StateFigures
 from checkback.operations.checkpoint.verification import Verification
-from checkback.operations.diagnosis import Diagnosis, GroupFacts, Result, judge_group
-from checkback.operations.discarded import DiscardedHalf
-from checkback.operations.history import (
+from checkback.operations.doctor.judgements import Diagnosis, GroupFacts, Result, judge_group
+from checkback.operations.parked.discarded import DiscardedHalf
+from checkback.operations.parked.filter import RecordFilter
+from checkback.operations.topics.lag import ReadPosition
+from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import FoundRecord
+from checkback.operations.transactions.history import (
     HistoryEvent,
     TransactionHistory,
     assemble,
     discarded_event,
     op_event,
 )
-from checkback.operations.lag import ReadPosition
-from checkback.operations.positions import Position
-from checkback.operations.record_filter import RecordFilter
-from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties as names
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, NotFoundError
@@ -51,7 +51,7 @@ from checkback.protocol.records import (
 )
 from checkback.protocol.topics import TopicNames
 from checkback.state import Page
-from checkback.state.page import PendingHalves
+from checkback.state.page.page import PendingHalves
 
 NOW_MS = 1_795_411_700_000
 TOKEN = "correct-horse-battery-staple"  # noqa: S105 - of a console that lives for one test

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.console.console_stage import NOW_MS, make_stage
 
 from checkback.checkpoints.files import OUR_FOLDER
-from checkback.checkpoints.running import told_as_running
+from checkback.checkpoints.own_files.running import told_as_running
 from checkback.console import overview as figures
 from checkback.console.overview import (
     DRAWN_MAX,

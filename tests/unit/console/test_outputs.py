@@ -15,18 +15,18 @@ import pytest
 from tests.unit.console.console_stage import NOW_MS, MadeUpFacts, make_stage
 
 from checkback.checkpoints.files import OUR_FOLDER
-from checkback.checkpoints.running import told_as_running
-from checkback.commands.app import NOUNS, LazyGroup, execute
+from checkback.checkpoints.own_files.running import told_as_running
 from checkback.commands.console import audit_text
-from checkback.console import kafka_facts
+from checkback.commands.shared.app import NOUNS, LazyGroup, execute
+from checkback.console import facts as kafka_facts
 from checkback.console.audit import Audit, AuditEntry
-from checkback.console.kafka_facts import GroupRow, KafkaFacts
+from checkback.console.facts import GroupRow, KafkaFacts
 from checkback.console.overview import FigureSampler, History
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import BODY_CHARACTERS_MAX, body_text, rendered
-from checkback.operations.broker_checks import BrokerChecks
-from checkback.operations.diagnosis import GroupFacts, Result, judge_group
-from checkback.operations.lag import ReadPosition, read_positions
+from checkback.operations.doctor.broker_checks import BrokerChecks
+from checkback.operations.doctor.judgements import GroupFacts, Result, judge_group
+from checkback.operations.topics.lag import ReadPosition, read_positions
 from checkback.protocol.configuration import Settings
 
 

@@ -13,15 +13,15 @@ from zipfile import ZipFile
 import pytest
 from tests.unit.console.console_stage import NOW_MS, OPERATOR, Stage, make_stage
 
-from checkback.console import pages
 from checkback.console.access import AccessRules
-from checkback.console.acting_pages import _own_path
-from checkback.console.application import SECURITY_HEADERS, new_application
+from checkback.console.app import SECURITY_HEADERS, new_application
 from checkback.console.context import FORM_BYTES_MAX, SESSION_COOKIE
-from checkback.console.live import event
+from checkback.console.pages import reading as pages
+from checkback.console.pages.acting import _own_path
+from checkback.console.pages.live import event
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import FOLDER, breakable
-from checkback.operations.timestamps import time_text
+from checkback.operations.transactions.timestamps import time_text
 
 ROOT = Path(__file__).parents[3]
 PAGES = (
@@ -319,7 +319,7 @@ def test_an_event_has_a_field_for_each_line() -> None:
 def test_the_console_needs_no_spark() -> None:
     program = """
 import sys
-import checkback.console.application, checkback.commands.console
+import checkback.console.app, checkback.commands.console
 loaded = {name.partition(".")[0] for name in sys.modules}
 assert not loaded & {"pyspark", "py4j", "pandas"}, loaded
 """
@@ -339,16 +339,16 @@ def test_a_checkpoint_on_this_machine_is_read_where_only_the_console_is_installe
 import sys
 for name in ("pyspark", "py4j", "pandas", "delta", "deltalake"):
     sys.modules[name] = None
-from checkback.checkpoints.state_rows import read_state
+from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.console.pending_view import PendingView, checkpoint_readable
-from checkback.operations.checkpoint.opening import open_state
+from checkback.operations.checkpoint.open import open_state
 from checkback.protocol.configuration import Settings
 settings = Settings(bootstrap_servers="127.0.0.1:1", checkpoint={str(tmp_path)!r})
 with open_state(settings) as store:
     assert read_state(store).pages
 assert len(PendingView(settings).refresh().table.rows)
 with checkpoint_readable(settings):
-    import checkback.operations.checkpoint.inspection
+    import checkback.operations.checkpoint.inspect
 """
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False

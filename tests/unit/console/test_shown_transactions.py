@@ -14,12 +14,12 @@ from tests.unit.console.console_stage import EVIL, Stage, make_stage
 from tests.unit.operations.records import NAMES, half, record
 
 from checkback.console.access import Visitor
-from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.facts import KafkaFacts
 from checkback.console.pending_view import PendingView
 from checkback.console.rendering import rendered
 from checkback.console.words import half_properties
-from checkback.operations.history import HistoryEvent
-from checkback.operations.positions import Position
+from checkback.operations.topics.position import Position
+from checkback.operations.transactions.history import HistoryEvent
 from checkback.protocol.configuration import Settings
 from checkback.protocol.refusals import RefusedReason, refused_headers
 

@@ -10,7 +10,7 @@ from tests.unit.console.console_stage import (
 )
 
 from checkback.console.words import _WORDS, half_properties, timeline
-from checkback.operations.history import KINDS
+from checkback.operations.transactions.history import KINDS
 
 
 def test_every_kind_of_event_has_words() -> None:

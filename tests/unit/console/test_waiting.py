@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.unit.console.console_stage import half, make_stage, pending_history
 
-from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.facts import KafkaFacts
 from checkback.console.pending_view import PendingView
 from checkback.console.words import waiting
-from checkback.operations.diagnosis import GroupFacts
-from checkback.operations.history import TransactionHistory
+from checkback.operations.doctor.judgements import GroupFacts
+from checkback.operations.transactions.history import TransactionHistory
 from checkback.protocol.configuration import Settings
 
 ANSWERED = pending_history(half(4))

@@ -9,7 +9,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from checkback.client.counters import ClientEvent
+from checkback.client.observing.counters import ClientEvent
 from checkback.metrics.__main__ import made_files
 from checkback.metrics.alerts import ALERTS, VERDICT_NAMES, Alert
 from checkback.metrics.dashboard import COLUMNS, ROWS, dashboard_document
@@ -25,7 +25,7 @@ from checkback.metrics.table import (
     metric_of,
 )
 from checkback.state import Counter
-from checkback.state.outcome import FINISH_BOUNDS_MS
+from checkback.state.formats.outcome import FINISH_BOUNDS_MS
 
 ROOT = Path(__file__).parents[3]
 NAMES = {metric.name for metric in TABLE}

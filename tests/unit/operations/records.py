@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from checkback.operations.positions import Position
-from checkback.operations.scanning import FoundRecord
+from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import FoundRecord
 from checkback.protocol.properties import Headers
 from checkback.protocol.records import discarded_headers, half_headers
 from checkback.protocol.topics import TopicNames

@@ -8,8 +8,8 @@ import pytest
 from tests.unit.operations.records import record
 
 from checkback.deploy.topics import FoundTopic, comparable_plans
-from checkback.operations.broker_checks import refused_reasons
-from checkback.operations.diagnosis import (
+from checkback.operations.doctor.broker_checks import refused_reasons
+from checkback.operations.doctor.judgements import (
     GroupFacts,
     Result,
     judge_clock,
@@ -21,7 +21,7 @@ from checkback.operations.diagnosis import (
     judge_rights,
     judge_topics,
 )
-from checkback.operations.positions import Position
+from checkback.operations.topics.position import Position
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import RESEND
 from checkback.protocol.refusals import RefusedReason, refused_headers

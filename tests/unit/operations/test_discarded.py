@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError
 from tests.unit.operations.records import NAMES, discarded, half, record
 
-from checkback.operations import noted_transaction
-from checkback.operations.discarded import DiscardedHalf, discarded_halves
-from checkback.operations.positions import Position
-from checkback.operations.record_filter import RecordFilter
-from checkback.operations.resuming import chosen_halves, resume
-from checkback.operations.scanning import FoundRecord
+from checkback.operations.parked import noted_transaction
+from checkback.operations.parked.discarded import DiscardedHalf, discarded_halves
+from checkback.operations.parked.filter import RecordFilter
+from checkback.operations.parked.resume import chosen_halves, resume
+from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import FoundRecord
 from checkback.protocol import properties, records
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, PrerequisiteError

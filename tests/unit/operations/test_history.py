@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from tests.unit.operations.records import NAMES, discarded, half, record
 
-from checkback.operations.history import (
+from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import FoundRecord
+from checkback.operations.transactions.history import (
     HistoryEvent,
     assemble,
     check_event,
@@ -19,8 +21,6 @@ from checkback.operations.history import (
     op_event,
     refused_event,
 )
-from checkback.operations.positions import Position
-from checkback.operations.scanning import FoundRecord
 from checkback.protocol import properties as names
 from checkback.protocol import records
 from checkback.protocol.records import Op

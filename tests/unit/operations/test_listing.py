@@ -12,12 +12,12 @@ from tests.unit.operations.records import NAMES, discarded, half, record
 
 from checkback.commands import discarded as discarded_commands
 from checkback.commands import refused as refused_commands
-from checkback.commands.app import execute
-from checkback.commands.options import operator_facts
-from checkback.commands.output import content_data, content_rows
-from checkback.operations.positions import Position
-from checkback.operations.record_filter import RecordFilter
-from checkback.operations.scanning import FoundRecord
+from checkback.commands.shared.app import execute
+from checkback.commands.shared.options import operator_facts
+from checkback.commands.shared.output import content_data, content_rows
+from checkback.operations.parked.filter import RecordFilter
+from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import FoundRecord
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.refusals import RefusedReason, refused_headers
 

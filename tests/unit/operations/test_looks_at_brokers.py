@@ -9,21 +9,22 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from checkback.operations import scanning
-from checkback.operations.broker_checks import guarded
 from checkback.operations.checkpoint import repartition
-from checkback.operations.diagnosis import Diagnosis, Result
-from checkback.operations.positions import Position
-from checkback.operations.rebuild import positions, predecessors
-from checkback.operations.transactions import TransactionFinder
+from checkback.operations.doctor.broker_checks import guarded
+from checkback.operations.doctor.judgements import Diagnosis, Result
+from checkback.operations.rebuild import predecessors
+from checkback.operations.rebuild import topic_spans as positions
+from checkback.operations.topics import scanner as scanning
+from checkback.operations.topics.position import Position
+from checkback.operations.transactions.finder import TransactionFinder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import TRAN_HALF_QUEUE_ID, TRAN_PREPARED_QUEUE_OFFSET
 from checkback.protocol.records import half_headers
-from checkback.sinks.kafka import asking_again
-from checkback.sinks.kafka.lookup import RecordReader
+from checkback.sinks.kafka.cluster import transient_errors as asking_again
+from checkback.sinks.kafka.read.record_reader import RecordReader
 from checkback.state import CLAIM_KEY
-from checkback.streaming.claim import Claim, _no_marks
+from checkback.streaming.start.topic_claim import Claim, _no_marks
 
 QUERY = "00000000-0000-0000-0000-000000000001"
 MARKED_MS = 1_700_000_000_000

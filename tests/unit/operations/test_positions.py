@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from checkback.operations.positions import Position
+from checkback.operations.topics.position import Position
 
 
 @pytest.mark.parametrize("at", [Position(0, 0), Position(2**31 - 1, 2**63 - 1)])

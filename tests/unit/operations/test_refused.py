@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.unit.operations.records import NAMES, half, record
 
-from checkback.commands.app import execute
 from checkback.commands.refused import command, name_of
-from checkback.operations.history import refused_event
-from checkback.operations.positions import Position
-from checkback.operations.record_filter import RecordFilter
-from checkback.operations.refused import RefusedRecord, refused_records
-from checkback.operations.scanning import FoundRecord
+from checkback.commands.shared.app import execute
+from checkback.operations.parked.filter import RecordFilter
+from checkback.operations.parked.refused import RefusedRecord, refused_records
+from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import FoundRecord
+from checkback.operations.transactions.history import refused_event
 from checkback.protocol import properties
 from checkback.protocol.errors import UsageError
 from checkback.protocol.properties import Headers

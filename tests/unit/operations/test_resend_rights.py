@@ -14,18 +14,19 @@ import pytest
 from tests.unit.operations.records import NAMES, half, record
 
 from checkback.commands import refused
-from checkback.commands.app import execute
+from checkback.commands.shared.app import execute
 from checkback.console.actions import ActionRequest, Resend
-from checkback.console.kafka_facts import KafkaFacts
+from checkback.console.facts import KafkaFacts
 from checkback.console.pending_view import PendingView
-from checkback.operations import noted_transaction, resending
 from checkback.operations.operator_account import require_admin
-from checkback.operations.positions import Position
-from checkback.operations.scanning import FoundRecord
+from checkback.operations.parked import noted_transaction
+from checkback.operations.parked import resend as resending
+from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import FoundRecord
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.refusals import RecordOrigin, RecordParts, RefusedReason, refused_parts
-from checkback.sinks.kafka.real_topics import KnownTopic
+from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
 
 RULES = """
 accounts:

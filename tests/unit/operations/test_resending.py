@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.unit.operations.records import NAMES, half, record
 
-from checkback.operations.noted_transaction import explained
-from checkback.operations.positions import Position
-from checkback.operations.refused import RefusedRecord, refused_records
-from checkback.operations.resending import FinalPlanner
+from checkback.operations.parked.noted_transaction import explained
+from checkback.operations.parked.refused import RefusedRecord, refused_records
+from checkback.operations.parked.resend import FinalPlanner
+from checkback.operations.topics.position import Position
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
 from checkback.protocol.records import OperatorFacts
@@ -22,8 +22,8 @@ from checkback.protocol.refusals import (
     RefusedReason,
     refused_parts,
 )
-from checkback.sinks.kafka.real_topics import KnownTopic
-from checkback.sinks.kafka.routing import Router
+from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
+from checkback.sinks.records.router import Router
 
 AT = Position(1, 7)
 FACTS = OperatorFacts("ann", "made it", 42)

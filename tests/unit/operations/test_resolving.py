@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tests.unit.operations.records import NAMES, half, record
 
-from checkback.operations.history import TransactionHistory, assemble
-from checkback.operations.positions import Position
-from checkback.operations.resolving import OpOutcome, manual_op, pending_one
-from checkback.operations.scanning import FoundRecord
+from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import FoundRecord
+from checkback.operations.transactions.history import TransactionHistory, assemble
+from checkback.operations.transactions.resolve import OpOutcome, manual_op, pending_one
 from checkback.protocol import records
 from checkback.protocol.errors import NotFoundError, UsageError
 from checkback.protocol.refusals import RefusedReason, refused_headers

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from checkback.commands.app import execute
 from checkback.commands.pending import command as pending_command
-from checkback.operations import pending_transactions
-from checkback.sinks.kafka.lookup import SILENCE_POLLS_MAX
+from checkback.commands.shared.app import execute
+from checkback.operations.transactions import pending as pending_transactions
+from checkback.sinks.kafka.read.record_reader import SILENCE_POLLS_MAX
 
 STORED = Path(__file__).parents[2] / "data" / "releases" / "641b9cc" / "checkpoint.zip"
 
@@ -41,7 +41,7 @@ WITHOUT_SPARK = """
 import sys
 for name in ("pyspark", "py4j", "pandas", "delta"):
     sys.modules[name] = None
-import checkback.operations.doctor
+import checkback.operations.doctor.doctor
 from checkback.commands import main
 sys.argv = ["checkback", *sys.argv[1:]]
 main()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from checkback.operations.timestamps import time_text
+from checkback.operations.transactions.timestamps import time_text
 
 
 def test_a_time_is_told_in_utc_to_the_millisecond() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from checkback.commands.acl import command
-from checkback.commands.app import execute
+from checkback.commands.shared.app import execute
 
 RULES = """\
 accounts:

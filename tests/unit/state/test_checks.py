@@ -19,7 +19,7 @@ from tests.unit.state.building import (
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import NOTHING_READ, Action, Counter
-from checkback.state.halves import IMMUNITY_MS_MAX
+from checkback.state.steps.halves import IMMUNITY_MS_MAX
 
 INTERVAL = RULES.check_interval_ms
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from checkback.state.columns import Columns
+from checkback.state.page.columns import Columns
 
 
 @dataclass(frozen=True, slots=True)

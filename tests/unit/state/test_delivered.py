@@ -21,8 +21,8 @@ from tests.unit.state.building import (
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import Action, Counter, Mark
-from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
-from checkback.state.settled import pack_settled, unpack_settled
+from checkback.state.formats.settled_marks import pack_settled, unpack_settled
+from checkback.state.steps.ops import WAITING_OPS_PER_OFFSET_MAX
 
 INTERVAL = RULES.check_interval_ms
 
@@ -67,7 +67,7 @@ def test_a_page_keeps_no_more_delivered_ops_than_it_can_have_halves(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whichever halves they name; the honest one had come before the forged ones."""
-    monkeypatch.setattr("checkback.state.ops.DELIVERED_OPS_WAITING_MAX", 3)
+    monkeypatch.setattr("checkback.state.steps.ops.DELIVERED_OPS_WAITING_MAX", 3)
     story, reason = Story(), RefusedReason.OP_WITHOUT_HALF
     story.batch(SENT, op(0, DELIVERED), op(0, COMMIT), op(1, DELIVERED, 1))
     forged = [op(1, DELIVERED, at, transaction=at) for at in (2, 3, 4)]

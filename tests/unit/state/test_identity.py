@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from checkback.state.identity import group_part, identity_words
+from checkback.state.formats.identity import group_part, identity_words
 
 
 @pytest.mark.parametrize(

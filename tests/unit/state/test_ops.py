@@ -23,8 +23,8 @@ from tests.unit.state.building import (
 from checkback.protocol.errors import UsageError
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import Action, Counter, EventKind
-from checkback.state.ops import WAITING_OPS_PER_OFFSET_MAX
-from checkback.state.outcome import REST_UNKNOWN
+from checkback.state.formats.outcome import REST_UNKNOWN
+from checkback.state.steps.ops import WAITING_OPS_PER_OFFSET_MAX
 
 
 def refused(source: int, reason: RefusedReason, offset: int = 0) -> Act:

@@ -19,7 +19,7 @@ from tests.unit.state.building import (
 )
 
 from checkback.state import Action, Page, decide
-from checkback.state.outcome import REST_UNKNOWN
+from checkback.state.formats.outcome import REST_UNKNOWN
 
 UNKNOWN_HALF = (0, REST_UNKNOWN)
 

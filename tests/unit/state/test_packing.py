@@ -7,8 +7,8 @@ import pytest
 from tests.unit.state.building import SENT
 
 from checkback.protocol.errors import CheckpointError
-from checkback.state import packing
-from checkback.state.packing import Reader, pack_narrow_columns
+from checkback.state.page import packing
+from checkback.state.page.packing import Reader, pack_narrow_columns
 
 SPANS = (0, 1, 255, 256, 65_535, 65_536, 2**32 - 1, 2**32, 2**62)
 

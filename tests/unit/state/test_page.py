@@ -33,8 +33,8 @@ from checkback.state import (
     pack_settled,
     unpack_settled,
 )
-from checkback.state.outcome import REST_UNKNOWN
-from checkback.state.page import _HEADER, SettledOffsets
+from checkback.state.formats.outcome import REST_UNKNOWN
+from checkback.state.page.page import _HEADER, SettledOffsets
 from checkback.state.transitions import Phase
 
 PAGE_V1 = bytes.fromhex(

@@ -9,9 +9,9 @@ from tests.property.paged import events_of
 from tests.unit.state.building import DUE, RULES, half
 
 from checkback.state import Action, Page, decide
-from checkback.state.events import Events
-from checkback.state.identity import group_part
-from checkback.state.shares import ranks_in_group, within_shares
+from checkback.state.formats.events import Events
+from checkback.state.formats.identity import group_part
+from checkback.state.steps.shares import ranks_in_group, within_shares
 
 
 def chosen(groups: list[int], taken: dict[int, int], of_group: int, of_all: int) -> list[int]:

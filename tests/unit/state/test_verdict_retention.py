@@ -8,7 +8,7 @@ from tests.property.paged import events_of
 from tests.unit.state.building import COMMIT, RULES, SENT, Story, half, op
 
 from checkback.state import Page, decide
-from checkback.state.verdict_retention import RETENTION_STEPS, forget_at_ms
+from checkback.state.steps.verdict_retention import RETENTION_STEPS, forget_at_ms
 
 RETENTION_MS = RULES.verdict_retention_ms
 STEP_MS = RETENTION_MS // RETENTION_STEPS

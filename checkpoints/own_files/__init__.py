@@ -1,0 +1,1 @@
+"""Checkback's own files in a checkpoint."""

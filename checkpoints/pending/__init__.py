@@ -1,0 +1,1 @@
+"""What is pending in a checkpoint's state."""

@@ -1,0 +1,240 @@
+"""Reads the pending halves from the state in a checkpoint, also while the pipeline runs.
+
+It reads the state of the last committed batch. The state holds no group names, only each half's
+identity, a hash. Part of that hash depends on the group alone. So a reader can filter halves by
+group before it looks them up, and needs one look-up per group to learn the group's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from checkback.checkpoints.spark_files.state_rows import StoredPage
+from checkback.state import Page
+from checkback.state.formats.identity import group_part, identity_words
+
+# Not Arrow: its arrays load pandas, which takes longer than all else that `pending` does.
+_ROW: Final = np.dtype(
+    [
+        ("partition", np.int32),
+        ("offset", np.int64),
+        ("store_time_ms", np.int64),
+        ("deadline_ms", np.int64),
+        ("check_times", np.int64),
+        ("tag", np.int32),
+    ]
+)
+Rows = npt.NDArray[np.void]
+"""Pending halves: the columns of PendingHalf, and the part of the identity that depends on the
+group."""
+SORTS: Final = ("age", "newest", "checks")
+"""The orders of a table's page."""
+_ROWS_AT_ONCE: Final = 1_000_000
+"""The halves that are held before the oldest are chosen from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingHalf:
+    """A half without a verdict.
+
+    Args:
+        partition: half partition.
+        offset: half offset.
+        store_time_ms: the broker's time of the half.
+        deadline_ms: the first batch after this time asks about the half or discards it.
+        check_times: how many check requests count so far.
+    """
+
+    partition: int
+    offset: int
+    store_time_ms: int
+    deadline_ms: int
+    check_times: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingGroup:
+    """What is pending for one producer group; one of its halves stands for the group.
+
+    Args:
+        pending: number of pending halves.
+        oldest_ms: the broker's time of the oldest half.
+        partition: half partition of one of them.
+        offset: half offset of the same one.
+        asked_again: number of pending halves that more than one check request counts for.
+    """
+
+    pending: int
+    oldest_ms: int
+    partition: int
+    offset: int
+    asked_again: int
+
+
+def oldest_pending(
+    pages: Iterable[StoredPage],
+    *,
+    most: int,
+    stored_until_ms: int | None = None,
+    group: str | None = None,
+) -> list[PendingHalf]:
+    """Return the oldest pending halves, oldest first.
+
+    Args:
+        pages: the state.
+        most: return at most this many.
+        stored_until_ms: return only halves stored at this time or before.
+        group: return only halves whose group has this group's hash; one in 65,536 other groups has
+            the same hash, so check the half itself.
+    """
+    chosen = np.empty(0, _ROW)
+    tag = None if group is None else group_tag(group)
+    for rows in _chunks(pages, stored_until_ms):
+        own = rows if tag is None else rows[rows["tag"] == tag]
+        chosen = _oldest(np.concatenate([chosen, own]), most)
+    return [PendingHalf(*row[:-1]) for row in chosen.tolist()]
+
+
+def _oldest(rows: Rows, most: int) -> Rows:
+    times = rows["store_time_ms"]
+    if len(rows) > most > 0:
+        # Sorting all of a million rows takes ten times as long as finding the youngest wanted.
+        rows = rows[times <= np.partition(times, most - 1)[most - 1]]
+    by = np.lexsort((rows["offset"], rows["partition"], rows["store_time_ms"]))
+    return rows[by[:most]]
+
+
+def pending_groups(pages: Iterable[StoredPage]) -> list[PendingGroup]:
+    """Return what is pending per producer group, however much it is."""
+    found: dict[int, PendingGroup] = {}
+    for rows in _chunks(pages, None):
+        for tag, group in _groups_of(_oldest(rows, len(rows))).items():
+            found[tag] = _together(found.get(tag), group)
+    return list(found.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTable:
+    """Every pending half of one batch, in memory: 36 bytes each.
+
+    Args:
+        rows: the halves, oldest first.
+        groups: what is pending by producer group, by the group's hash.
+    """
+
+    rows: Rows
+    groups: Mapping[int, PendingGroup]
+
+    @classmethod
+    def of(cls, pages: Iterable[StoredPage]) -> PendingTable:
+        """Return the table of a state's pages."""
+        parts = [halves_of(Page.unpack(page.blob), None) for page in pages]
+        rows = np.concatenate([np.empty(0, _ROW), *parts])
+        rows = _oldest(rows, len(rows))
+        return cls(rows, _groups_of(rows))
+
+    def page(
+        self,
+        sort: str,
+        first: int,
+        most: int,
+        *,
+        group: str | None = None,
+        stored_until_ms: int | None = None,
+    ) -> tuple[list[PendingHalf], int]:
+        """Return some of the chosen halves in an order, and how many are chosen in all.
+
+        Args:
+            sort: one of SORTS.
+            first: how many to leave out.
+            most: how many at most.
+            group: as for `oldest_pending`.
+            stored_until_ms: as for `oldest_pending`.
+        """
+        rows = self.rows
+        if stored_until_ms is not None:
+            rows = rows[: np.searchsorted(rows["store_time_ms"], stored_until_ms, "right")]
+        if group is not None:
+            rows = rows[rows["tag"] == group_tag(group)]
+        if sort == "newest":
+            shown = rows[::-1][first : first + most]
+        elif sort == "checks":
+            order = np.argsort(-rows["check_times"], kind="stable")
+            shown = rows[order[first : first + most]]
+        else:
+            shown = rows[first : first + most]
+        return [PendingHalf(*row[:-1]) for row in shown.tolist()], len(rows)
+
+
+def _groups_of(rows: Rows) -> dict[int, PendingGroup]:
+    """Return what is pending by the group's hash, from rows that begin with the oldest."""
+    tags, first, inverse, counts = np.unique(
+        rows["tag"], return_index=True, return_inverse=True, return_counts=True
+    )
+    asked_again = np.bincount(inverse, rows["check_times"] > 1, len(tags))
+    oldest = rows[first]
+    columns = [
+        column.astype(np.int64).tolist()
+        for column in (
+            counts, oldest["store_time_ms"], oldest["partition"], oldest["offset"], asked_again,
+        )
+    ]  # fmt: skip
+    return {
+        tag: PendingGroup(*facts)
+        for tag, facts in zip(tags.tolist(), zip(*columns, strict=True), strict=True)
+    }
+
+
+def group_tag(group: str) -> int:
+    """Return the part of its halves' identities that depends on a group."""
+    word, _ = identity_words(group.encode(), b"")
+    return int(group_part(np.array([word], np.int64))[0])
+
+
+def _together(one: PendingGroup | None, other: PendingGroup) -> PendingGroup:
+    if one is None:
+        return other
+    oldest = one if one.oldest_ms <= other.oldest_ms else other
+    return replace(
+        oldest,
+        pending=one.pending + other.pending,
+        asked_again=one.asked_again + other.asked_again,
+    )
+
+
+def _chunks(pages: Iterable[StoredPage], stored_until_ms: int | None) -> Iterator[Rows]:
+    parts: list[Rows] = []
+    held = 0
+    for page in pages:
+        parts.append(halves_of(Page.unpack(page.blob), stored_until_ms))
+        held += len(parts[-1])
+        if held >= _ROWS_AT_ONCE:
+            yield np.concatenate(parts)
+            parts, held = [], 0
+    if parts:
+        yield np.concatenate(parts)
+
+
+def halves_of(page: Page, stored_until_ms: int | None) -> Rows:
+    """Return a page's pending halves as rows.
+
+    Args:
+        page: the page.
+        stored_until_ms: return only halves stored at this time or before; None for all.
+    """
+    halves = page.halves
+    if stored_until_ms is not None:
+        halves = halves.take(halves.store_time_ms <= stored_until_ms)
+    rows = np.empty(len(halves), _ROW)
+    rows["partition"] = page.partition
+    rows["offset"] = halves.index + page.first_offset
+    rows["store_time_ms"] = halves.store_time_ms
+    rows["deadline_ms"] = halves.deadline_ms
+    rows["check_times"] = halves.check_times
+    rows["tag"] = group_part(halves.identity).astype(np.int32)
+    return rows

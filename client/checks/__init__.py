@@ -1,0 +1,1 @@
+"""Check requests: read, answered, remembered."""

@@ -1,0 +1,269 @@
+"""Reads the check topic of a producer group and has each request answered.
+
+The consumer group is the producer group: any live process answers, also for a transaction that
+another, dead process began. An offset is committed once the answer is on the op topic, so a
+rebalance or a restart loses no request; at worst one is answered twice, which the pipeline ignores.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+
+from checkback.client.checks.answers import CheckAnswers
+from checkback.client.checks.pool import CheckPool
+from checkback.client.checks.request import read_check_request
+from checkback.client.listener import one_line
+from checkback.client.message import MessageExt
+from checkback.client.observing.counters import ClientEvent, Counters
+from checkback.client.options import ProducerOptions
+from checkback.metrics.log_lines import facts
+
+_log = logging.getLogger(__name__)
+
+
+class CheckOffsets:
+    """The offsets of one partition of a check topic, started in order and finished in any order."""
+
+    def __init__(self) -> None:
+        self._next: int | None = None
+        self._open: set[int] = set()
+        self._heap: list[int] = []
+
+    def started(self, offset: int) -> None:
+        """Note that an offset was started; gaps before it (compaction, aborts) are finished."""
+        self._open.add(offset)
+        heapq.heappush(self._heap, offset)
+        self._next = offset + 1
+
+    def finished(self, offset: int) -> None:
+        """Note that an offset is finished; ignore one that was never started."""
+        self._open.discard(offset)
+
+    def committable(self) -> int | None:
+        """Return the offset from which a restart continues, None where nothing was started."""
+        while self._heap and self._heap[0] not in self._open:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else self._next
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+POLL_S: Final = 0.1
+AT_ONCE_MAX: Final = 100
+PAUSE_AFTER_ERROR_S: Final = 1.0
+CLOSE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckJob:
+    """A request and where it stands on the check topic."""
+
+    partition: int
+    offset: int
+    request: MessageExt
+
+
+class CheckService:
+    """The thread that reads check requests, and the pool that answers them.
+
+    Args:
+        open_consumer: opens a consumer of the group that is not yet subscribed.
+        check_topic: the group's.
+        answers: answers one request.
+        counters: counts requests that came and that can't be read.
+        options: sizes of the pool and of its queue.
+    """
+
+    def __init__(
+        self,
+        open_consumer: Callable[[], Consumer],
+        check_topic: str,
+        answers: CheckAnswers,
+        counters: Counters,
+        options: ProducerOptions,
+    ) -> None:
+        self._open_consumer = open_consumer
+        self._check_topic = check_topic
+        self._answers = answers
+        self._counters = counters
+        self._offsets: dict[int, CheckOffsets] = {}
+        self._committed: dict[int, int] = {}
+        # None: a rebalance came, and some of the partitions may be paused.
+        self._paused: bool | None = False
+        self._next_consumer: Consumer | None = None
+        self._lock = threading.Lock()
+        self._answered = threading.Event()
+        self._pool: CheckPool[CheckJob] = CheckPool(
+            f"checkback-check-{answers.producer_group}",
+            threads=options.check_thread_pool_max_size,
+            held=options.check_request_hold_max,
+            work=self._work,
+        )
+        self._thread = threading.Thread(
+            target=self._run, name=f"checkback-checks-{answers.producer_group}", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to read.
+
+        Raises:
+            ConfigurationError: librdkafka takes the settings of no consumer.
+            RuntimeError: the process can start no more threads.
+        """
+        # Opened here, so that the caller of start() learns of settings that can't work.
+        self._next_consumer = self._open_consumer()
+        self._pool.start()
+        self._thread.start()
+
+    def close(self, timeout_s: float) -> int:
+        """Stop reading, wait for answers under way; return how many are left running."""
+        deadline_s = time.monotonic() + timeout_s
+        self._answers.stopping.set()
+        try:
+            left = self._pool.close(timeout_s)
+        finally:
+            self._answered.set()
+        # Committing and leaving the group needs a moment, even if the pool used all the time.
+        if self._thread.ident is not None:
+            self._thread.join(max(CLOSE_S, deadline_s - time.monotonic()))
+        return left
+
+    def _run(self) -> None:
+        while not self._answers.stopping.is_set():
+            try:
+                self._read_until_stopped()
+            except KafkaException as error:
+                _log.warning("Check requests can't be read, trying again: %s", one_line(error))
+                self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
+            except BaseException:  # SystemExit of a callback, too: no other thread reads requests
+                _log.exception("Check requests can't be read, trying again")
+                self._answers.stopping.wait(PAUSE_AFTER_ERROR_S)
+
+    def _read_until_stopped(self) -> None:
+        consumer = self._next_consumer or self._open_consumer()
+        self._next_consumer = None
+        try:
+            consumer.subscribe(
+                [self._check_topic],
+                on_assign=self._given,
+                on_revoke=self._taken,
+                on_lost=self._lost,
+            )
+            while not self._answers.stopping.is_set():
+                self._read_once(consumer)
+            self._answered.wait()
+            self._commit(consumer)
+        finally:
+            consumer.close()
+            self._forget(list(self._offsets))
+
+    def _given(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        _log.info("Given %d partitions of %s", len(partitions), self._check_topic)
+        self._paused = None
+
+    def _taken(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        """Commit the answered offsets, so that the next owner does not answer them again."""
+        try:
+            self._commit(consumer)
+        except KafkaException as error:
+            _log.info("Answered checks are not committed: %s", one_line(error))
+        self._lost(consumer, partitions)
+
+    def _lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._forget([one.partition for one in partitions])
+
+    def _read_once(self, consumer: Consumer) -> None:
+        room = self._pool.room()
+        if room and self._paused is not False:
+            consumer.resume(consumer.assignment())
+        elif not room and self._paused is not True:
+            # Polling goes on while paused, or the group would take us for dead.
+            consumer.pause(consumer.assignment())
+        self._paused = not room
+        for record in consumer.consume(min(room, AT_ONCE_MAX) or 1, POLL_S):
+            error = record.error()
+            if error is None:
+                self._take_up(record)
+            elif error.fatal():
+                raise KafkaException(error)
+            else:
+                _tell(error)
+        self._commit(consumer)
+
+    def _take_up(self, record: KafkaMessage) -> None:
+        self._counters.add(ClientEvent.CHECK_RECEIVED)
+        partition, offset = record.partition() or 0, record.offset() or 0
+        with self._lock:
+            self._offsets.setdefault(partition, CheckOffsets()).started(offset)
+        try:
+            request = _request_of(record)
+        except Exception as error:
+            # Any exception counts as read: else the same request would come again and again.
+            self._counters.add(ClientEvent.CHECK_UNREADABLE)
+            _log.warning("Check request at %d/%d skipped: %s", partition, offset, one_line(error))
+            self._finished(partition, offset)
+            return
+        self._pool.offer(CheckJob(partition, offset, request))
+
+    def _work(self, job: CheckJob) -> None:
+        try:
+            done = self._answers.answer(job.request)
+        except BaseException:  # SystemExit of the listener, too
+            named = job.request.transaction_id
+            _log.exception(
+                "The check of %s was not answered", named, extra=facts(transaction_id=named)
+            )
+            done = True  # the next check request asks again
+        if done:
+            self._finished(job.partition, job.offset)
+
+    def _finished(self, partition: int, offset: int) -> None:
+        with self._lock:
+            if partition in self._offsets:
+                self._offsets[partition].finished(offset)
+
+    def _commit(self, consumer: Consumer) -> None:
+        with self._lock:
+            due = {
+                partition: offset
+                for partition, offsets in self._offsets.items()
+                if (offset := offsets.committable()) is not None
+                and offset != self._committed.get(partition)
+            }
+        if due:
+            places = [TopicPartition(self._check_topic, *place) for place in due.items()]
+            consumer.commit(offsets=places, asynchronous=False)
+            self._committed.update(due)
+
+    def _forget(self, partitions: Iterable[int]) -> None:
+        with self._lock:
+            for partition in partitions:
+                self._offsets.pop(partition, None)
+                self._committed.pop(partition, None)
+
+
+def _tell(error: KafkaError) -> None:
+    """Log errors that librdkafka mends by itself; of connections only that all are broken."""
+    known = error.code() == KafkaError._TRANSPORT
+    _log.log(logging.DEBUG if known else logging.WARNING, "Check requests: %s", error.str())
+
+
+def _request_of(record: KafkaMessage) -> MessageExt:
+    """Read a check request.
+
+    Raises:
+        InvalidMessageError: it does not say which half it asks about.
+    """
+    return read_check_request(
+        record.key(), record.value(), record.headers() or [], record.timestamp()[1]
+    )

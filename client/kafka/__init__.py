@@ -1,0 +1,1 @@
+"""Connections, and what the client knows of brokers and topics."""

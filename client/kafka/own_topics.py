@@ -1,0 +1,164 @@
+"""Looks at Checkback's topics when a producer starts, and makes its group's check topic."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from checkback.client.kafka.errors import error_of
+from checkback.client.kafka.topics import TopicFacts
+from checkback.protocol.errors import BrokerError, NotFoundError
+from checkback.protocol.topics import HALF_TOPIC, TopicNames, TopicPlan
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+_log = logging.getLogger(__name__)
+
+SEEN_LOOK_S: Final = 0.05
+LEAST_S: Final = 0.1
+AGAIN_S: Final = 0.2
+PASSING: Final = frozenset(
+    {
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError._TRANSPORT,
+    }
+)
+"""What brokers answer while another controller is elected."""
+PREFIXES_LOOK_S: Final = 5.0
+PREFIXES_TOLD: Final = 5
+
+
+def require_half_and_op(facts: TopicFacts, topics: TopicNames) -> None:
+    """Require that both topics exist and have the same number of partitions.
+
+    Args:
+        facts: learns both topics on the way.
+        topics: their names.
+
+    Raises:
+        BrokerError: one is missing or may not be described, or their numbers of partitions differ.
+    """
+    half, op = (_partitions(facts, topic) for topic in (topics.half, topics.op))
+    if half != op:
+        raise BrokerError(
+            f"{topics.half} has {half} partitions and {topics.op} has {op}.",
+            remedy="Both need the same number: run `checkback topics create` and see what differs.",
+            half_partitions=half,
+            op_partitions=op,
+        )
+
+
+def _partitions(facts: TopicFacts, topic: str) -> int:
+    try:
+        return len(facts.topic(topic).leaders)
+    except NotFoundError as error:
+        raise BrokerError(error.message, remedy=_other_prefixes(facts), topic=topic) from error
+    except BrokerError as error:
+        raise BrokerError(
+            error.message,
+            remedy="Check bootstrap_servers, and the rights on the topic.",
+            topic=topic,
+        ) from error
+
+
+def _other_prefixes(facts: TopicFacts) -> str:
+    """Return the remedy for a missing topic; usually topic_prefix is wrong."""
+    try:
+        names = facts.admin.list_topics(timeout=PREFIXES_LOOK_S).topics
+    except KafkaException:
+        names = {}
+    found = sorted(name.removesuffix(HALF_TOPIC) for name in names if name.endswith(HALF_TOPIC))
+    if not found:
+        return "Run `checkback topics create`, and check topic_prefix."
+    listed = ", ".join(repr(one) for one in found[:PREFIXES_TOLD])
+    more = " and others" if len(found) > PREFIXES_TOLD else ""
+    return (
+        f"Check topic_prefix: there are topics of the prefix {listed}{more}. "
+        "For a new one run `checkback topics create`."
+    )
+
+
+def create_check_topic(
+    admin: AdminClient, plan: TopicPlan, bootstrap_servers: str, timeout_s: float
+) -> None:
+    """Create a group's check topic unless it exists; only creating needs a right to create.
+
+    Args:
+        admin: an open Kafka admin client.
+        plan: what the topic has to be.
+        bootstrap_servers: for the text of an error.
+        timeout_s: how long Kafka may take.
+
+    Raises:
+        BrokerError: Kafka can't be reached, or refused.
+    """
+    from confluent_kafka.admin import NewTopic
+
+    deadline_s = time.monotonic() + timeout_s
+    if topic_exists(admin, plan.name, bootstrap_servers, timeout_s):
+        return
+    wanted = NewTopic(
+        plan.name,
+        num_partitions=plan.partitions or -1,
+        replication_factor=plan.replication_factor,
+        config=dict(plan.configs),
+    )
+    while True:
+        left_s = max(LEAST_S, deadline_s - time.monotonic())
+        try:
+            admin.create_topics([wanted], request_timeout=left_s)[plan.name].result(left_s)
+        except (KafkaException, TimeoutError) as error:
+            problem = error.args[0] if error.args else None
+            code = problem.code() if isinstance(problem, KafkaError) else KafkaError._TIMED_OUT
+            if code == KafkaError.TOPIC_ALREADY_EXISTS:
+                return
+            if code not in PASSING or time.monotonic() + AGAIN_S >= deadline_s:
+                raise _not_created(plan.name, problem, code) from error
+        else:
+            break
+        time.sleep(AGAIN_S)
+    _log.info("Created the check topic %s", plan.name)
+    while not topic_exists(admin, plan.name, bootstrap_servers, timeout_s):
+        if time.monotonic() > deadline_s:
+            return  # the consumer sees it when the brokers do
+        time.sleep(SEEN_LOOK_S)
+
+
+def _not_created(topic: str, problem: object, code: int) -> BrokerError:
+    said = problem.str() if isinstance(problem, KafkaError) else "no answer in time"
+    passes = code in PASSING or code == KafkaError._TIMED_OUT
+    by_hand = "Create it by hand, or allow the producer to."
+    return BrokerError(
+        f"The topic {topic} can't be created: {said}",
+        remedy="Check the brokers, and start again." if passes else by_hand,
+        topic=topic,
+    )
+
+
+def topic_exists(admin: AdminClient, topic: str, bootstrap_servers: str, timeout_s: float) -> bool:
+    """Tell whether a topic exists and this user may describe it.
+
+    Args:
+        admin: an open Kafka admin client.
+        topic: its name.
+        bootstrap_servers: for the text of an error.
+        timeout_s: how long Kafka may take.
+
+    Raises:
+        BrokerError: Kafka can't be reached.
+    """
+    try:
+        found = admin.list_topics(topic, timeout_s).topics[topic]
+    except KafkaException as error:
+        raise BrokerError(
+            f"Kafka at {bootstrap_servers} could not be reached: {error_of(error).str()}.",
+            remedy="Check bootstrap_servers, the network and the security settings.",
+            bootstrap_servers=bootstrap_servers,
+        ) from error
+    return found.error is None

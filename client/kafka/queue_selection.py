@@ -1,0 +1,64 @@
+"""Chooses the queue of the next try. Pure: the caller gives leaders, faults, turn and clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from checkback.client.kafka.broker_watch import FaultTable
+from checkback.client.message import Message, MessageQueue
+
+MessageQueueSelector = Callable[[Sequence[MessageQueue], Message, Any], MessageQueue]
+"""The application's own choice: of these queues, for that message, with the caller's argument."""
+
+
+def choose_partition(
+    leaders: Mapping[int, int | None],
+    turn: int,
+    *,
+    last_broker: int | None = None,
+    barred: frozenset[int] = frozenset(),
+    faults: FaultTable | None = None,
+    now_ms: float = 0,
+) -> int:
+    """Return the next partition in turn, among those that are best to take.
+
+    It keeps RocketMQ's order: partitions of available brokers come first, then those of reachable
+    ones, in both cases without the broker of the last try, then all others. Partitions without a
+    leader come last.
+
+    Args:
+        leaders: the leader broker of each partition, None where it has none.
+        turn: a counter that the caller raises with each choice.
+        last_broker: the broker of the last try of the same message.
+        barred: partitions to leave out, for example because they rejected the same message.
+        faults: what is known of the brokers; None: their faults do not matter.
+        now_ms: the time now, on the clock of ``faults``.
+    """
+    order = sorted(leaders)
+    choices = [partition for partition in order if partition not in barred] or order
+    choices = _narrow(choices, lambda one: leaders[one] is not None) or choices
+    others = [one for one in choices if leaders[one] != last_broker]
+    if faults is not None:
+        table = faults
+        others = _narrow(
+            others,
+            lambda one: table.available(_broker(leaders, one), now_ms),
+            lambda one: table.reachable(_broker(leaders, one)),
+        )
+    choices = others or choices
+    return choices[turn % len(choices)]
+
+
+def _narrow(choices: list[int], *tests: Callable[[int], bool]) -> list[int]:
+    """Return the choices that pass the first test that any passes, none if none does."""
+    for test in tests:
+        passing = [choice for choice in choices if test(choice)]
+        if passing:
+            return passing
+    return []
+
+
+def _broker(leaders: Mapping[int, int | None], partition: int) -> int:
+    leader = leaders[partition]
+    return -1 if leader is None else leader

@@ -1,0 +1,1 @@
+"""What a producer counts and traces."""

@@ -1,0 +1,1 @@
+"""Sends of halves, ops and plain messages."""

@@ -1,0 +1,178 @@
+"""Sends ops: one-way after a local transaction, confirmed after a check."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Message as KafkaMessage
+
+from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
+from checkback.client.kafka.errors import error_of
+from checkback.client.listener import LocalTransactionState, one_line
+from checkback.client.observing.counters import ClientEvent, Counters
+from checkback.metrics.log_lines import facts
+from checkback.protocol.properties import OP_PROTOCOL_ORDER, UNIQ_KEY, Headers
+from checkback.protocol.records import Op
+from checkback.security.record_signer import RecordSigner
+
+_log = logging.getLogger(__name__)
+
+PAUSE_S: Final = 0.02
+"""Pause between two polls for reports of ops: no caller waits for them."""
+CLOSE_S: Final = 0.5
+"""Time for the last ops, even if a shutdown has used up its time for something else."""
+ID_AT: Final = OP_PROTOCOL_ORDER.index(UNIQ_KEY)
+
+
+class OpProducer:
+    """Writes ops into the partition number of their half.
+
+    Ops after a local transaction go through a producer of their own, in batches, and only their
+    failures are reported. An answer to a check goes through the producer of halves, and the caller
+    waits until it is stored.
+
+    Args:
+        open_producer: opens the producer, given callbacks for errors of connections and of ops.
+        confirming: the producer of halves.
+        op_topic: where to.
+        producer_group: of the ops.
+        counters: failures are counted as OP_FAILED.
+        signer: signs each op, None for no signature.
+        renew: replaces a producer of halves that librdkafka gave up.
+    """
+
+    def __init__(
+        self,
+        open_producer: Callable[[Callable[[Any], None], Callable[[Any, Any], None]], Producer],
+        confirming: Callable[[], PolledProducer],
+        op_topic: str,
+        producer_group: str,
+        counters: Counters,
+        signer: RecordSigner | None = None,
+        renew: Callable[[PolledProducer], None] = lambda _: None,
+    ) -> None:
+        self._signer = signer
+        self._renew = renew
+        self._confirming = confirming
+        self._op_topic = op_topic
+        self._producer_group = producer_group
+        self._counters = counters
+        self._headers = {state: self._template(state) for state in LocalTransactionState}
+        self._polled = PolledProducer(
+            lambda: open_producer(_connection_failed, self._not_stored),
+            f"checkback-{op_topic}",
+            pause_s=PAUSE_S,
+        )
+        self._produce = self._polled.producer.produce
+
+    def send_one_way(
+        self,
+        half_partition: int,
+        half_offset: int,
+        transaction_id: str,
+        state: LocalTransactionState,
+        remark: str = "",
+    ) -> None:
+        """Send and return. A failure changes nothing for the caller: the check settles it.
+
+        Args:
+            half_partition: where the half stands.
+            half_offset: where the half stands.
+            transaction_id: of the half.
+            state: how the local transaction ended.
+            remark: what went wrong, empty when nothing did.
+        """
+        key = transaction_id.encode()
+        if remark:
+            op = self._op(half_partition, half_offset, transaction_id, state, remark)
+            headers = op.headers()
+        else:
+            headers = self._headers[state].copy()
+            headers[ID_AT] = (UNIQ_KEY, key)
+        value = b"%d" % half_offset
+        try:
+            headers = self._signed(half_partition, key, value, headers)
+            self._produce(self._op_topic, value, key, half_partition, None, None, 0, headers)
+        except Exception as error:
+            # One-way: whatever it was, the check settles it.
+            self._failed(transaction_id, half_partition, half_offset, one_line(error))
+
+    def send_confirmed(self, op: Op, timeout_s: float) -> bool:
+        """Send and wait; tell whether the op was stored. A failure is logged and counted.
+
+        Args:
+            op: what to send.
+            timeout_s: how long to wait.
+        """
+        polled = self._confirming()
+        report = ThreadReport(polled.done)
+        headers = self._signed(op.half_partition, op.key(), op.value(), op.headers())
+        try:
+            polled.producer.produce(
+                self._op_topic, op.value(), op.key(), op.half_partition, report, None, 0, headers
+            )
+        except KafkaException as raised:
+            report.error = error_of(raised)
+        except (BufferError, RuntimeError) as raised:
+            report.error = KafkaError(KafkaError._FAIL, one_line(raised))
+        else:
+            report.wait(timeout_s)
+        error = report.error
+        if report.message is not None and error is None:
+            return True
+        said = "no answer in time" if error is None else error.str()
+        self._failed(op.transaction_id, op.half_partition, op.half_offset, said)
+        if error is not None and error.code() == KafkaError._FATAL:
+            # Else the next half would replace it, and none may come for a long time.
+            self._renew(polled)
+        return False
+
+    def close(self, timeout_s: float) -> None:
+        """Send what is held, then close."""
+        self._polled.close(max(CLOSE_S, timeout_s))
+
+    def _signed(self, partition: int, key: bytes, value: bytes, headers: Headers) -> Headers:
+        if self._signer is None:
+            return headers
+        return self._signer.op(self._op_topic, partition, key, value, headers)
+
+    def _template(self, state: LocalTransactionState) -> Headers:
+        return self._op(0, 0, "", state).headers()
+
+    def _op(
+        self,
+        half_partition: int,
+        half_offset: int,
+        transaction_id: str,
+        state: LocalTransactionState,
+        remark: str = "",
+    ) -> Op:
+        return Op(
+            half_partition=half_partition,
+            half_offset=half_offset,
+            producer_group=self._producer_group,
+            transaction_id=transaction_id,
+            state=int(state),
+            remark=remark,
+        )
+
+    def _not_stored(self, error: KafkaError, message: KafkaMessage) -> None:
+        key, value = message.key() or b"", message.value() or b""
+        self._failed(
+            bytes(key).decode(), message.partition(), int(bytes(value) or b"-1"), error.str()
+        )
+
+    def _failed(self, transaction_id: str, partition: int | None, offset: int, said: str) -> None:
+        self._counters.add(ClientEvent.OP_FAILED)
+        _log.warning(
+            "The op of transaction %s (half %s/%d) was not sent, a check will ask again: %s",
+            transaction_id, partition, offset, said,
+            extra=facts(transaction_id=transaction_id),
+        )  # fmt: skip
+
+
+def _connection_failed(error: KafkaError) -> None:
+    _log.debug("The producer of ops: %s", error.str())

@@ -1,0 +1,256 @@
+"""What commands print: results as text or JSON, tables, errors, and how far a scan is."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import sys
+import textwrap
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NoReturn, ParamSpec, TypeVar
+
+import click
+
+from checkback.commands.shared.errors import EXIT_DEFECT, EXIT_WITHOUT_READER, error_document
+from checkback.protocol.errors import CheckbackError, UsageError
+from checkback.protocol.printable import printable
+
+if TYPE_CHECKING:
+    from checkback.operations.topics.scanner import Advance, FoundRecord
+
+GAP: Final = "  "
+
+
+KEPT: Final = "\n\t"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass
+class CommandOutput:
+    """Prints a command's result.
+
+    Args:
+        as_json: print one JSON document for programs; else text for people.
+    """
+
+    as_json: bool = False
+
+    def show(self, data: Mapping[str, object], text: str, kept: str = KEPT) -> None:
+        """Print a command's result.
+
+        Args:
+            data: the result for programs; its keys stay stable.
+            text: the same for people. What in it would command their terminal is escaped: it
+                shows records, and anybody who writes one chooses its text.
+            kept: characters of the text that are not escaped.
+        """
+        try:
+            click.echo(json.dumps(data, default=str) if self.as_json else printable(text, kept))
+        except BrokenPipeError:
+            _leave_without_reader()
+
+    def line(self, data: Mapping[str, object], text: str) -> None:
+        """Print one event as one line, for commands that keep running."""
+        self.show(data, text)
+        sys.stdout.flush()
+
+    def error(self, error: CheckbackError) -> None:
+        """Print an error to standard error: one line, or one JSON object ``{"error": ...}``.
+
+        On a terminal the line is folded, so that no word of it is broken.
+        """
+        if self.as_json:
+            click.echo(error_document(error), err=True)
+        else:
+            click.echo(_for_terminal(f"checkback: {_one_line(str(error))}"), err=True)
+
+    def usage_error(self, error: click.ClickException) -> None:
+        """Print to standard error what is wrong with the command line."""
+        if self.as_json:
+            where = error.ctx if isinstance(error, click.UsageError) else None
+            about = f"{where.command_path if where else 'checkback'} --help"
+            wrong = UsageError(error.format_message(), remedy=f"Try `{about}`.")
+            click.echo(error_document(wrong, exit_code=error.exit_code), err=True)
+        else:
+            error.show()
+
+    def defect(self, error: Exception) -> None:
+        """Print a defect's trace to standard error, as JSON if the output is JSON."""
+        if self.as_json:
+            found = CheckbackError(
+                f"{type(error).__name__}: {error}",
+                remedy="This is a defect of Checkback: please report it with the trace.",
+                trace=traceback.format_exc(),
+            )
+            click.echo(error_document(found, kind="Defect", exit_code=EXIT_DEFECT), err=True)
+        else:
+            trace = "".join(traceback.format_exception(error))
+            click.echo(printable(trace, KEPT), err=True)
+            click.echo("checkback: a defect of Checkback; please report these lines.", err=True)
+
+
+@dataclass
+class Frame:
+    """One run of the command line, click's ``obj``."""
+
+    output: CommandOutput = field(default_factory=CommandOutput)
+
+
+def output_option(function: Callable[P, R]) -> Callable[P, R]:
+    """Add ``--output text|json`` to a command and pass it a CommandOutput as ``output``."""
+
+    def chosen(ctx: click.Context, _: click.Parameter, value: str) -> CommandOutput:
+        output = CommandOutput(as_json=value == "json")
+        ctx.ensure_object(Frame).output = output
+        return output
+
+    option = click.option(
+        "--output",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        is_eager=True,  # so that an error in any other option is printed in the chosen form
+        callback=chosen,
+        help="For people, or one JSON document for programs.",
+    )
+    return option(function)
+
+
+def terminal_columns() -> int | None:
+    """Return how wide the terminal is; None where a program reads, which wants a line per row."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS"):
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def table_text(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Return the headings and the rows, columns aligned. What would command a terminal is escaped.
+
+    Where a row is wider than the terminal, each row is a block with a line for each cell, so that
+    none is broken: people copy ids. Without a terminal each row is one line.
+
+    Args:
+        headings: of the columns.
+        rows: their cells.
+    """
+    columns = terminal_columns()
+    cells = [[printable(str(cell).replace("\n", " ")) for cell in row] for row in rows]
+    every = [list(headings), *cells] if any(headings) else cells
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+    lines = [GAP.join(map(str.ljust, row, widths)).rstrip() for row in every]
+    if columns is None or max(map(len, lines), default=0) <= columns:
+        return "\n".join(lines)
+    if not any(headings):
+        return terminal_text("\n".join(lines))
+    width = max(map(len, headings))
+    blocks = [
+        "\n".join(f"{heading:<{width}}{GAP}{cell}".rstrip() for heading, cell in pairs)
+        for pairs in (zip(headings, row, strict=True) for row in cells)
+    ]
+    return terminal_text("\n\n".join(blocks))
+
+
+def list_text(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], nothing: str, *, is_filtered: bool
+) -> str:
+    """Return a table for the terminal; without rows, a sentence.
+
+    Args:
+        headings: of the columns.
+        rows: their cells.
+        nothing: the sentence where no filter was given.
+        is_filtered: whether filters may have left rows out.
+    """
+    if rows:
+        return table_text(headings, rows)
+    return "Nothing matches." if is_filtered else nothing
+
+
+def terminal_text(text: str) -> str:
+    """Return text with lines that fit the terminal; no word is broken, as ids may be copied."""
+    columns = terminal_columns()
+    return text if columns is None else _wrapped(text, columns)
+
+
+def _wrapped(text: str, columns: int) -> str:
+    wrapper = textwrap.TextWrapper(
+        max(columns, 40), subsequent_indent=GAP, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(part for line in text.split("\n") for part in wrapper.wrap(line) or [""])
+
+
+def content_data(record: FoundRecord) -> dict[str, object]:
+    """Return key and body as plain data."""
+    return {
+        "key_base64": None if record.key is None else _base64(record.key),
+        "body_base64": _base64(record.value or b""),
+    }
+
+
+def content_rows(record: FoundRecord) -> list[tuple[str, str]]:
+    """Return the headers, the key and the body as rows of a table."""
+    rows = [*record.headers, ("(key)", record.key or b""), ("(body)", record.value or b"")]
+    return [(name, content_text(value)) for name, value in rows]
+
+
+def content_text(content: bytes) -> str:
+    """Return bytes as text; those that are not UTF-8 are escaped."""
+    return content.decode("utf-8", "backslashreplace")
+
+
+@contextmanager
+def scan_progress() -> Iterator[Advance]:
+    """Yield the callback for a scanner's progress; the bar disappears when the scan ends."""
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console  # late: rich loads slowly
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("reading {task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+
+        def advance(topic: str, behind: int, total: int) -> None:
+            progress.update(task, description=topic, completed=behind, total=total)
+
+        yield advance
+
+
+def _leave_without_reader() -> NoReturn:
+    """Exit as if ended by SIGPIPE: the reader of the output, `head` for example, has closed it."""
+    # The interpreter flushes once more at exit, which would raise the same error.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(EXIT_WITHOUT_READER)
+
+
+def _one_line(text: str) -> str:
+    return printable(" ".join(text.split()))
+
+
+def _for_terminal(line: str) -> str:
+    if not sys.stderr.isatty():
+        return line
+    return _wrapped(line, shutil.get_terminal_size().columns)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()

@@ -1,0 +1,1 @@
+"""The routes of the console: pages, their parts, actions."""

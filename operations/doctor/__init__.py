@@ -1,0 +1,1 @@
+"""Checks of everything that the pipeline needs."""

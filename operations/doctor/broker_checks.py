@@ -1,0 +1,189 @@
+"""The doctor's checks of brokers, topics and rights. They write nothing and need no Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from checkback.deploy.admin import admin_client
+from checkback.deploy.topics import FoundTopic, comparable_plans, find_topics
+from checkback.operations.doctor.judgements import (
+    Diagnosis,
+    Result,
+    judge_refused,
+    judge_replicas,
+    judge_retention,
+    judge_rights,
+    judge_topics,
+)
+from checkback.operations.topics.scanner import FoundRecord, TopicScanner
+from checkback.operations.transactions.timestamps import now_ms
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import CheckbackError
+from checkback.protocol.properties import RESEND
+from checkback.protocol.refusals import refusal_facts
+from checkback.protocol.topics import DAY_MS, TopicNames
+from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
+from checkback.sinks.kafka.cluster.transient_errors import is_passing, said_by
+
+TIMEOUT_S: Final = 20.0
+REFUSED_MAX: Final = 10_000
+"""Refused records that are counted; more take longer to read than somebody waits."""
+
+Findings = Iterator[Diagnosis]
+
+
+class BrokerChecks:
+    """Looks at brokers, topics and rights.
+
+    Args:
+        settings: the pipeline's settings.
+
+    Raises:
+        ConfigurationError: no brokers are named, or a security setting is not supported.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.connection: dict[str, Any] = {**settings.connection()}
+        # Untyped: the stubs know little about describing topics and groups.
+        self.admin: Any = AdminClient(self.connection)
+        self.found: dict[str, FoundTopic] = {}
+
+    def findings(self) -> Findings:
+        """Yield the findings of each check; a check that fails to run is a finding, too."""
+        brokers = list(self.brokers())
+        yield from brokers
+        if any(one.result is Result.FAILED for one in brokers):
+            return  # every other check would say the same
+        yield from self.topics()
+        yield from self.replicas()
+        yield from self.rights()
+        yield from self.refused()
+
+    def brokers(self) -> Findings:
+        """Yield whether the brokers answer; where they don't, every other check says the same."""
+        yield from guarded("brokers", self._brokers)
+
+    def topics(self) -> Findings:
+        """Yield the findings of the topics; `found` has them afterwards."""
+        yield from guarded("topics", self._topics)
+
+    def replicas(self) -> Findings:
+        """Yield whether topics lack replicas, of the pipeline or of its users."""
+        yield from guarded("replicas", self._replicas)
+
+    def rights(self) -> Findings:
+        """Yield the findings of the rights on the topics that were found."""
+        yield from guarded("rights", self._rights)
+
+    def refused(self) -> Findings:
+        """Yield what was refused lately."""
+        yield from guarded("refused records", self._refused)
+
+    def _refused(self) -> Findings:
+        """Count what was refused lately; a user who may not read the topic needs nothing else."""
+        topic = self.settings.topics.refused
+        since_ms = max(0, now_ms() - DAY_MS)
+        try:
+            with TopicScanner(self.connection) as scanner:
+                reasons = refused_reasons(scanner.scan(topic, from_ms=since_ms), REFUSED_MAX)
+        except CheckbackError as error:
+            remedy = f"Grant READ on {topic} to whoever runs this."
+            yield Diagnosis("refused records", Result.WARNING, error.message, remedy)
+        else:
+            yield judge_refused(reasons, topic, REFUSED_MAX)
+
+    def _brokers(self) -> Findings:
+        with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
+            cluster = admin.describe_cluster()
+            first = cluster["brokers"][0]["broker_id"]
+            version = ".".join(map(str, admin.get_broker_version_data(first).broker_version))
+        says = f"{len(cluster['brokers'])} reachable, cluster {cluster['cluster_id']}"
+        yield Diagnosis("brokers", Result.OK, f"{says}, Kafka {version} or later")
+
+    def _topics(self) -> Findings:
+        plans = comparable_plans(self.settings)
+        with admin_client(self.settings.bootstrap_servers, self.settings.kafka) as admin:
+            self.found = find_topics(admin, [plan.name for plan in plans])
+        yield from judge_topics(plans, self.found, self.settings.topics)
+        half = self.found.get(self.settings.topics.half)
+        if half is not None:
+            yield judge_retention(self.settings, half, self.settings.pending_window_ms)
+
+    def _replicas(self) -> Findings:
+        known = TopicDirectory(AdminClient(self.connection)).find_all()
+        short = {topic: one.shortage for topic, one in known.items() if one.shortage}
+        yield judge_replicas(short, {plan.name for plan in comparable_plans(self.settings)})
+
+    def _rights(self) -> Findings:
+        needed = topic_rights(self.settings.topics)
+        found = [topic for topic in needed if topic in self.found]
+        if not found:
+            return
+        asked = self.admin.describe_topics(
+            TopicCollection(found), include_authorized_operations=True, request_timeout=TIMEOUT_S
+        )
+        for topic in found:
+            finding = judge_rights(topic, needed[topic], _allowed(asked[topic]))
+            is_needed = topic != self.settings.topics.status or finding.result is Result.OK
+            yield finding if is_needed else replace(finding, result=Result.WARNING)
+
+
+def _allowed(answer: Any) -> list[str]:
+    """Return the operations that a user has on a topic; none where it may not even see it."""
+    try:
+        return [one.name for one in answer.result(TIMEOUT_S).authorized_operations or []]
+    except KafkaException as error:
+        if not is_passing(error, {KafkaError.TOPIC_AUTHORIZATION_FAILED}):
+            raise
+        return []
+
+
+def refused_reasons(records: Iterable[FoundRecord], most: int) -> Counter[str]:
+    """Count why records were refused, as the pipeline says; those sent again do not count.
+
+    Args:
+        records: of the refused topic.
+        most: no more refused records than this many are counted.
+    """
+    left: dict[str, str] = {}
+    for record in records:
+        reason = refusal_facts(record.headers).facts.get("reason")
+        if reason:
+            left[str(record.at)] = reason
+        else:
+            left.pop(record.text(RESEND.source), None)
+        if len(left) >= most:
+            break
+    return Counter(left.values())
+
+
+def topic_rights(names: TopicNames) -> dict[str, Sequence[str]]:
+    """Return by topic the operations that the pipeline needs, by Kafka's names."""
+    return {
+        names.half: ("DESCRIBE", "READ"),
+        names.op: ("DESCRIBE", "READ"),
+        names.feedback: ("DESCRIBE", "READ", "WRITE"),
+        names.discarded: ("DESCRIBE", "WRITE"),
+        names.refused: ("DESCRIBE", "WRITE"),
+        # The marker is a committed offset on this topic, for which Kafka wants READ.
+        names.settled: ("DESCRIBE", "READ", "WRITE"),
+        names.status: ("DESCRIBE", "WRITE"),
+    }
+
+
+def guarded(check: str, look: Callable[[], Findings]) -> Findings:
+    """Yield the findings of a check; an error that stops the check becomes a finding."""
+    try:
+        yield from look()
+    except CheckbackError as error:
+        yield Diagnosis(check, Result.FAILED, error.message, error.remedy)
+    except (KafkaException, TimeoutError) as error:
+        remedy = "Check the rights of this user, and the brokers' logs."
+        yield Diagnosis(check, Result.FAILED, said_by(error), remedy)

@@ -1,0 +1,268 @@
+"""Checks everything that the pipeline needs.
+
+Two checks write. One appends a tick to the feedback topic, because only a record shows the brokers'
+time; the pipeline skips it. The other starts a transactional producer with a name of its own,
+because nothing else shows whether this user may use transactional ids.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from importlib import metadata
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Producer, libversion
+
+from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.own_files.running import is_pipeline_running
+from checkback.checkpoints.pending.pending_halves import pending_groups
+from checkback.checkpoints.spark_files.state_rows import read_state
+from checkback.deploy.java import find_java, java_version
+from checkback.operations.checkpoint.open import open_files
+from checkback.operations.doctor.broker_checks import TIMEOUT_S, BrokerChecks, Findings, guarded
+from checkback.operations.doctor.judgements import (
+    Diagnosis,
+    GroupFacts,
+    Result,
+    judge_clock,
+    judge_compiled_sink,
+    judge_group,
+    judge_rights,
+    judge_running,
+)
+from checkback.operations.topics.append import append_timed
+from checkback.operations.transactions.pending import groups_pending
+from checkback.protocol.configuration import Settings
+from checkback.protocol.records import tick_headers
+from checkback.sinks.kafka.cluster.transient_errors import asked_again, is_passing, said_by
+from checkback.sinks.kafka.read.record_reader import RecordReader
+from checkback.sinks.kafka.transaction.init import initialise
+from checkback.sinks.native.library import native
+from checkback.streaming.access.rule_source import present_rules
+from checkback.streaming.reports.group_members import live_members
+from checkback.streaming.reports.open_input import StallWatch
+from checkback.streaming.spark.cores import state_partitions
+from checkback.streaming.start.checkpoint_layout import fitted, require_same_settings
+from checkback.streaming.start.preflight import require_markers
+from checkback.streaming.start.sink_choices import sink_settings
+
+LOG_APPEND_TIME: Final = 2
+MOST_AT_ONCE: Final = 10
+BRIEF_LOOK_S: Final = 0.1
+STALL_LOOK_S: Final = 2.0
+"""Pauses between looks at where reading stands: most transactions end within them."""
+PACKAGES: Final = ("pyspark", "deltalake", "confluent-kafka", "kafka-python", "pyarrow", "pandas")
+
+Clock = Callable[[], int]
+
+
+class Doctor:
+    """Runs the checks.
+
+    Args:
+        settings: the pipeline's settings.
+        now_ms: this machine's clock.
+
+    Raises:
+        ConfigurationError: no brokers are named, or a security setting is not supported.
+    """
+
+    def __init__(self, settings: Settings, now_ms: Clock) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self._broker_checks = BrokerChecks(settings)
+        self._connection, self._admin = self._broker_checks.connection, self._broker_checks.admin
+
+    def findings(self) -> Findings:
+        """Yield the findings of each check; a check that fails to run is a finding, too.
+
+        Checks mostly wait for brokers, so they run beside each other.
+        """
+        checks = self._broker_checks
+        with ThreadPoolExecutor(MOST_AT_ONCE) as pool:
+            brokers = pool.submit(list, checks.brokers())
+
+            def later(check: Findings, *before: Future[list[Diagnosis]]) -> Future[list[Diagnosis]]:
+                return pool.submit(_where_brokers_answer, brokers, check, before)
+
+            topics = later(checks.topics())
+            of_topics = [checks.rights(), checks.refused(), guarded("clock", self._clock)]
+            others = [
+                checks.replicas(),
+                guarded("open transactions", self._stalls),
+                guarded("transactional ids", self._transactional_ids),
+                guarded("checkpoint", self._checkpoint),
+            ]
+            found = [*(later(one, topics) for one in of_topics), *map(later, others)]
+            yield from _software()
+            yield from guarded("access control", self._access_control)
+            for one in (brokers, topics, *found):
+                yield from one.result()
+
+    def _stalls(self) -> Findings:
+        watch = StallWatch(self._settings, self._admin, pause_s=0)
+        stalls = watch.look(0)
+        if watch.history.is_anything_open:
+            time.sleep(BRIEF_LOOK_S)
+            if watch.look(0):
+                time.sleep(STALL_LOOK_S)
+                stalls = watch.look(STALL_LOOK_S)
+        for one in stalls:
+            remedy = one.remedy(self._settings.bootstrap_servers)
+            yield Diagnosis("open transactions", Result.WARNING, one.says(), remedy)
+        if not stalls:
+            yield Diagnosis("open transactions", Result.OK, "none holds up reading")
+
+    def _access_control(self) -> Findings:
+        rules = present_rules(self._settings)
+        if rules is None:
+            says = "off: whoever may write to the half and op topics is believed"
+            yield Diagnosis("access control", Result.OK, says)
+            return
+        says = f"on: {len(rules.accounts)} accounts in {self._settings.acl_file}"
+        yield Diagnosis("access control", Result.OK, says)
+
+    def _clock(self) -> Findings:
+        topic = self._settings.topics.feedback
+        if topic not in self._broker_checks.found:
+            return
+        before_ms = self._now_ms()
+        kind, appended_ms = append_timed(self._connection, topic, b"", tick_headers())
+        if kind == LOG_APPEND_TIME:
+            yield judge_clock(before_ms, appended_ms, self._now_ms())
+        else:
+            remedy = f"Set message.timestamp.type of {topic} to LogAppendTime."
+            yield Diagnosis("clock", Result.WARNING, "the broker's time can't be told", remedy)
+
+    def _transactional_ids(self) -> Findings:
+        name = f"{self._settings.application_id}-doctor"
+        self._initialise(name)
+        yield Diagnosis(
+            "transactional ids", Result.OK, f"{self._settings.application_id}-* allowed"
+        )
+
+    def _initialise(self, transactional_id: str) -> None:
+        """Start a transactional producer; raise KafkaException if this user may not."""
+        producer = Producer(
+            {
+                "allow.auto.create.topics": False,
+                **self._connection,
+                "transactional.id": transactional_id,
+            }
+        )
+        asked_again(lambda: initialise(producer, self._settings.topics.half, TIMEOUT_S), TIMEOUT_S)
+
+    def _checkpoint(self) -> Findings:
+        if not self._settings.checkpoint:
+            says = "not set, so markers and groups with pending halves were not checked"
+            yield Diagnosis("checkpoint", Result.WARNING, says, "Give --checkpoint.")
+            return
+        with open_files(self._settings) as store:
+            if store.query_id() is None:
+                says, remedy = "not started yet", "Run `checkback run`; it makes the checkpoint."
+                yield Diagnosis("checkpoint", Result.WARNING, says, remedy)
+                return
+            yield from self._pipeline()
+            differing = list(guarded("checkpoint", lambda: self._settings_that_differ(store)))
+            # Under another application id, or of other state partitions, no marker is found.
+            yield from differing or guarded("markers", lambda: self._markers(store))
+            yield from guarded("position", self._position)
+            yield from guarded("groups", lambda: self._groups(store))
+
+    def _pipeline(self) -> Findings:
+        """Tell whether the pipeline runs, where the lock of its checkpoint can be seen."""
+        runs = is_pipeline_running(self._settings)
+        finding = judge_running(runs)
+        if finding is not None:
+            yield finding
+
+    def _settings_that_differ(self, store: ReadableCheckpoint) -> Findings:
+        """Refuse settings with which the pipeline would not start over its checkpoint."""
+        require_same_settings(self._settings, store)
+        yield from ()
+
+    def _markers(self, store: ReadableCheckpoint) -> Findings:
+        sink = sink_settings(self._settings, self._connection, store.query_id() or "")
+        require_markers(sink, state_partitions(fitted(self._settings, store)), store)
+        last = store.last_batch("commits")
+        yield Diagnosis("checkpoint", Result.OK, f"last batch {last}, markers there")
+        yield self._group_rights(sink.marker_group)
+
+    def _position(self) -> Findings:
+        """Check whether lag tools can see the pipeline; nothing else needs this right."""
+        group = self._settings.application_id
+        try:
+            found = self._group_rights(group)
+        except (KafkaException, TimeoutError) as error:
+            said = f"the pipeline's position can't be looked at: {said_by(error)}"
+            remedy = "Check the brokers."
+            if is_passing(error, {KafkaError.GROUP_AUTHORIZATION_FAILED}):
+                said = f"the pipeline's position is not published: {said_by(error)}"
+                remedy = (
+                    f"Grant READ on the group {group} if you want lag tools to see the pipeline."
+                )
+            yield Diagnosis(f"rights on group {group}", Result.WARNING, said, remedy)
+        else:
+            is_ok = found.result is Result.OK
+            yield found if is_ok else replace(found, result=Result.WARNING)
+
+    def _group_rights(self, group: str) -> Diagnosis:
+        def ask() -> Any:
+            asked = self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=TIMEOUT_S
+            )
+            return asked[group].result(TIMEOUT_S).authorized_operations
+
+        allowed = asked_again(ask, TIMEOUT_S) or []
+        return judge_rights(f"group {group}", ["READ"], [one.name for one in allowed])
+
+    def _groups(self, store: ReadableCheckpoint) -> Findings:
+        held = read_state(store)
+        reader = RecordReader(self._connection, self._settings.topics.half)
+        try:
+            found = groups_pending(reader, pending_groups(() if held is None else held.pages))
+        finally:
+            reader.close()
+        if not found:
+            yield Diagnosis("groups", Result.OK, "nothing is pending")
+        known = self._admin.list_topics(timeout=TIMEOUT_S).topics
+        now_ms = self._now_ms()
+        for name, group in found:
+            has_topic = self._settings.topics.check(name) in known
+            members = live_members(self._admin, name) if has_topic else 0
+            age_ms = now_ms - group.oldest_ms
+            facts = GroupFacts(name, group.pending, age_ms, has_topic, members, group.asked_again)
+            yield judge_group(facts)
+
+
+def _where_brokers_answer(
+    brokers: Future[list[Diagnosis]], check: Findings, before: Iterable[Future[list[Diagnosis]]]
+) -> list[Diagnosis]:
+    """Run a check behind others; not where no broker answers, as every check would say that."""
+    if any(one.result is Result.FAILED for one in brokers.result()):
+        return []
+    wait(before)
+    return list(check)
+
+
+def _software() -> Findings:
+    yield Diagnosis("python", Result.OK, platform.python_version())
+    yield from guarded("java", _java)
+    for package in PACKAGES:
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            remedy = "Install it: pip install 'checkback[spark]'."
+            yield Diagnosis(package, Result.FAILED, "not installed", remedy)
+        else:
+            library = f", librdkafka {libversion()[0]}" if package == "confluent-kafka" else ""
+            yield Diagnosis(package, Result.OK, version + library)
+    yield judge_compiled_sink(is_usable=native() is not None)
+
+
+def _java() -> Findings:
+    yield Diagnosis("java", Result.OK, str(java_version(find_java())))

@@ -1,0 +1,1 @@
+"""Discarded and refused records: listed, resumed, sent again."""

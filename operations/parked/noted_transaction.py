@@ -1,0 +1,234 @@
+"""Writes successors of parked records, each with a note, in Kafka transactions.
+
+A parked record is one that waits on a topic for an operator: a discarded half, a refused record.
+Its successor (a new half, a final message) and a note beside it are one transaction, so that a
+second operator sees what the first one did. A deployment has one transactional id per command, so
+one operator at a time runs it: the second operator's start aborts the first one's open transaction.
+Only after that does a command read what was done before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
+
+from checkback.operations.topics.position import Position
+from checkback.operations.topics.scanner import FoundRecord
+from checkback.protocol import properties as names
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError, FencedError, PrerequisiteError
+from checkback.protocol.properties import ActionNames, Headers
+from checkback.protocol.records import OperatorFacts, note_headers
+from checkback.protocol.signed_content import is_in_time
+from checkback.protocol.topics import HEADER_ROOM_BYTES
+from checkback.sinks.kafka.transaction.errors import FENCED_CODES, PURGED_CODES, cause_of
+from checkback.sinks.kafka.transaction.init import initialise
+from checkback.sinks.records.sink_record import SinkRecord, sent_headers
+
+RECORDS_PER_TRANSACTION: Final = 100
+TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A record to write for a parked one.
+
+    Args:
+        parked: the parked record.
+        original: the headers that it had before it was parked.
+        record: what is written.
+        signed_at_ms: when it was signed, None without a signature.
+    """
+
+    parked: FoundRecord
+    original: Headers
+    record: SinkRecord
+    signed_at_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a successor.
+
+    Args:
+        successor: the record.
+        to: where it is, as the note says it; "" if it was rejected.
+        rejection: what the brokers said, "" if they took it.
+    """
+
+    successor: Successor
+    to: str = ""
+    rejection: str = ""
+
+
+class NotedTransaction:
+    """Writes successors. Creating one aborts what another operator has begun.
+
+    Args:
+        settings: brokers, sizes and the deployment's name.
+        action: the names of the headers of the note.
+        command: what the operator does; part of the transactional id.
+
+    Raises:
+        BrokerError: the brokers do not answer, or do not allow this.
+    """
+
+    def __init__(self, settings: Settings, action: ActionNames, command: str) -> None:
+        self._action, self._command = action, command
+        self._open: Callable[[], Producer] = lambda: open_producer(settings, command)
+        self._producer = self._open()
+
+    def write(self, successors: Sequence[Successor], facts: OperatorFacts) -> list[Written]:
+        """Write the records and their notes, all of them or none.
+
+        When the brokers reject one of several, each is tried by itself.
+
+        Args:
+            successors: at most RECORDS_PER_TRANSACTION.
+            facts: who, why and when.
+
+        Raises:
+            FencedError: another operator does the same at the same time; nothing was written.
+            BrokerError: Kafka refused, or did not confirm in time. The next start ends the
+                transaction, and then the notes show whether it was committed.
+            PrerequisiteError: the pipeline would refuse what the clock of this machine has signed.
+        """
+        if not successors:
+            return []
+        rejections: list[str] = []
+        try:
+            self._producer.begin_transaction()
+            written = self._write(successors, facts, rejections)
+            if not rejections:
+                self._producer.commit_transaction(TIMEOUT_S)
+                return written
+        except KafkaException as error:
+            if not rejections:
+                self._abort()
+                raise explained(error, self._command) from error
+        except PrerequisiteError:
+            self._abort()
+            raise
+        # A producer that was rejected can't be used again: the next one ends its transaction.
+        self._producer.purge()
+        self._producer = self._open()
+        if len(successors) == 1:
+            return [Written(successors[0], rejection=rejections[0])]
+        return [written for one in successors for written in self.write([one], facts)]
+
+    def _abort(self) -> None:
+        with suppress(KafkaException):  # brokers that can't be asked do it themselves
+            self._producer.abort_transaction(TIMEOUT_S)
+
+    def _write(
+        self, successors: Sequence[Successor], facts: OperatorFacts, rejections: list[str]
+    ) -> list[Written]:
+        stored: dict[int, Message] = {}
+        for number, successor in enumerate(successors):
+            self._produce(successor.record, number, stored, rejections)
+        self._producer.flush(TIMEOUT_S)
+        if rejections:
+            return []
+        if len(stored) < len(successors):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "not all records were stored"))
+        written = []
+        for number, successor in enumerate(successors):
+            _require_timely(successor, stored[number])
+            written.append(Written(successor, self._target(stored[number])))
+        for one in written:
+            self._produce_note(one, facts)
+        return written
+
+    def _produce(
+        self, record: SinkRecord, number: int, stored: dict[int, Message], rejections: list[str]
+    ) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                stored[number] = message
+            elif error.code() not in PURGED_CODES | FENCED_CODES:
+                rejections.append(error.str())
+
+        try:
+            self._producer.produce(
+                record.topic, record.value, record.key, record.partition,
+                headers=sent_headers(record.headers), timestamp=record.timestamp_ms,
+                on_delivery=delivered,
+            )  # fmt: skip
+        except KafkaException as error:
+            if cause_of(error).code() in FENCED_CODES:
+                raise
+            rejections.append(cause_of(error).str())
+        except (ValueError, TypeError, OverflowError) as error:
+            rejections.append(str(error))
+
+    def _target(self, message: Message) -> str:
+        at = Position(message.partition() or 0, message.offset() or 0)
+        return str(at) if self._action is names.RESUME else f"{message.topic()}:{at}"
+
+    def _produce_note(self, written: Written, facts: OperatorFacts) -> None:
+        parked, original = written.successor.parked, written.successor.original
+        headers = note_headers(original, self._action, str(parked.at), written.to, facts)
+        self._producer.produce(
+            parked.topic, None, parked.key, parked.at.partition, headers=sent_headers(headers)
+        )
+
+
+def open_producer(settings: Settings, command: str) -> Producer:
+    """Return a producer whose predecessor's transaction is ended.
+
+    Args:
+        settings: brokers, sizes and the deployment's name.
+        command: part of the transactional id.
+
+    Raises:
+        BrokerError: the brokers do not answer, or do not allow this.
+    """
+    producer = Producer(
+        {
+            **settings.connection(),
+            "partitioner": "murmur2_random",  # like all our other producers
+            "transactional.id": f"{settings.application_id}-{command}",
+            "message.max.bytes": settings.max_message_bytes + 3 * HEADER_ROOM_BYTES,
+            "delivery.timeout.ms": int(TIMEOUT_S * 1_000),
+            "transaction.timeout.ms": int(TIMEOUT_S * 1_000),
+            "allow.auto.create.topics": False,
+        }
+    )
+    try:
+        initialise(producer, settings.topics.half, TIMEOUT_S)
+    except KafkaException as error:
+        raise explained(error, command) from error
+    return producer
+
+
+def explained(error: KafkaException, command: str) -> BrokerError | FencedError:
+    """Return what an operator reads when a transaction failed."""
+    cause = cause_of(error)
+    if cause.code() in FENCED_CODES:
+        return FencedError(
+            f"Another operator began to {command} messages.",
+            remedy="List the messages again to see what was done, then try again.",
+        )
+    return BrokerError(
+        f"Kafka did not take what was to {command}: {cause.str()}.",
+        remedy="Check the brokers and that this user may write to these topics"
+        " with this deployment's transactional ids.",
+        code=cause.name(),
+    )
+
+
+def _require_timely(successor: Successor, stored: Message) -> None:
+    signed_at_ms = successor.signed_at_ms
+    if signed_at_ms is None:
+        return
+    kind, stored_at_ms = stored.timestamp()
+    if kind == TIMESTAMP_LOG_APPEND_TIME and not is_in_time(signed_at_ms, stored_at_ms):
+        raise PrerequisiteError(
+            "The clock of this machine is more than 5 minutes from the brokers', and the pipeline"
+            " would refuse what it has signed. Nothing was written.",
+            remedy="Set the clock by NTP.",
+        )

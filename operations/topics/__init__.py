@@ -1,0 +1,1 @@
+"""Reading and appending records of topics."""

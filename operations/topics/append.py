@@ -1,0 +1,67 @@
+"""Appends single records of operators, among them access rules."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from checkback.deploy.admin import admin_client
+from checkback.deploy.topics import create_missing, find_topics
+from checkback.operations.topics.position import Position
+from checkback.protocol.configuration import Settings
+from checkback.protocol.properties import Headers
+from checkback.protocol.topics import TopicPlan
+from checkback.streaming.start.announce import append_one
+
+
+def append(
+    connection: dict[str, Any],
+    topic: str,
+    partition: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+) -> Position:
+    """Append one record and return its position.
+
+    Raises:
+        BrokerError: the record may not be stored.
+    """
+    safe = {**connection, "enable.idempotence": True}
+    stored = append_one(safe, topic, value, key=key, headers=headers, partition=partition)
+    return Position(stored.partition() or 0, stored.offset() or 0)
+
+
+def append_timed(
+    connection: dict[str, Any], topic: str, value: bytes, headers: Headers
+) -> tuple[int, int]:
+    """Append a record to partition 0; return its timestamp's type and milliseconds.
+
+    The record may be stored twice: an idempotent producer would first wait half a second for its
+    id.
+
+    Raises:
+        BrokerError: the record may not be stored.
+    """
+    return append_one(connection, topic, value, headers=headers).timestamp()
+
+
+KEY: Final = b"plain_acl.yml"
+"""One key, so that compaction leaves the newest rules."""
+CONFIGS: Final = {"cleanup.policy": "compact"}
+
+
+def publish_rules(settings: Settings, topic: str, rules: bytes) -> Position:
+    """Append rules to a topic and return where they are.
+
+    Args:
+        settings: brokers and security.
+        topic: its name; made if it is missing, with one partition and compacted.
+        rules: the text of a plain_acl.yml.
+
+    Raises:
+        BrokerError: Kafka can't be reached, or refuses.
+    """
+    with admin_client(settings.bootstrap_servers, settings.kafka) as admin:
+        if topic not in find_topics(admin, [topic]):
+            create_missing(admin, [TopicPlan(topic, 1, CONFIGS, settings.replication_factor)])
+    return append(settings.connection(), topic, 0, KEY, rules, [])

@@ -1,0 +1,126 @@
+"""How far the pipeline has read each topic, and how much is left. Needs no Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from checkback.checkpoints.spark_files.logs import Offsets
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError
+from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
+from checkback.sinks.kafka.read.list_offsets import listed_offsets
+from checkback.sinks.kafka.transaction.marker import committed_offsets
+
+TIMEOUT_S: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPosition:
+    """How far the pipeline has read one partition of a topic.
+
+    Args:
+        topic: the topic.
+        partition: number of the partition.
+        committed: offset after the last record of the last committed batch, None before the first.
+        planned: the same for the last planned batch.
+        end: the end for a reader of committed records, None if nobody asked for it.
+    """
+
+    topic: str
+    partition: int
+    committed: int | None
+    planned: int | None
+    end: int | None
+
+    @property
+    def lag(self) -> int | None:
+        """Number of records from the committed offset to the end; None if either is unknown."""
+        if self.end is None or self.committed is None:
+            return None
+        return max(0, self.end - self.committed)
+
+
+def read_positions(
+    committed: Offsets, planned: Offsets, ends: Mapping[tuple[str, int], int]
+) -> list[ReadPosition]:
+    """Return how far every partition has been read, ordered by topic and number.
+
+    Args:
+        committed: ends of the last committed batch.
+        planned: ends of the last planned batch.
+        ends: ends of the topics, by topic and partition.
+    """
+    places = {
+        (topic, number)
+        for offsets in (committed, planned)
+        for topic, numbers in offsets.items()
+        for number in numbers
+    }
+    return [
+        ReadPosition(
+            topic,
+            number,
+            committed.get(topic, {}).get(number),
+            planned.get(topic, {}).get(number),
+            ends.get((topic, number)),
+        )
+        for topic, number in sorted(places | ends.keys())
+    ]
+
+
+def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int], int]:
+    """Return the end of each partition for a reader of committed records.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    admin = AdminClient(settings.connection())
+    try:
+        known = asked_again(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
+    except KafkaException as error:
+        raise BrokerError(
+            f"The topics can't be listed: {said_by(error)}.",
+            remedy="Check the brokers, and this user's rights on the topics.",
+        ) from error
+    places = [
+        (topic, number) for topic in topics if topic in known for number in known[topic].partitions
+    ]
+    latest, committed = OffsetSpec.latest(), IsolationLevel.READ_COMMITTED
+    return listed_offsets(admin, places, latest, committed, TIMEOUT_S, retry_s=TIMEOUT_S)
+
+
+def published_offsets(settings: Settings, ends: Mapping[tuple[str, int], int]) -> Offsets:
+    """Return the offsets that the pipeline commits for lag tools; none where it committed none.
+
+    Args:
+        settings: brokers and the application id, which names the consumer group.
+        ends: the partitions to ask for.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    connection = settings.connection()
+    # A consumer that reads nothing: the Admin call for a group's offsets can abort the process
+    # (librdkafka #3663, #4605).
+    consumer = Consumer({**connection, "group.id": settings.application_id})
+    try:
+        wanted = [TopicPartition(*one) for one in sorted(ends)]
+        found = committed_offsets(consumer, wanted, time.monotonic() + TIMEOUT_S)
+    except KafkaException as error:
+        raise BrokerError(
+            f"The pipeline's position can't be read: {said_by(error)}.",
+            remedy=f"Check the brokers, and the right to READ the group {settings.application_id}.",
+        ) from error
+    finally:
+        consumer.close()
+    offsets: dict[str, dict[int, int]] = {}
+    for one in found:
+        if one.offset >= 0:
+            offsets.setdefault(one.topic, {})[one.partition] = one.offset
+    return offsets

@@ -1,0 +1,296 @@
+"""Reads committed records of topics, from a point in time to the present end.
+
+A scan joins no consumer group and commits no offset, so it disturbs nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Self
+
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+
+from checkback.operations.topics.position import Position
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.properties import Headers, text_value
+from checkback.sinks.kafka.cluster.transient_errors import asked_again, is_passing, said_by
+from checkback.sinks.kafka.read.record_reader import LOOKUP_CONSUMER, require_passing
+from checkback.sinks.records.source_record import PlacedRecord, readable
+
+POLL_S: Final = 1.0
+SILENCE_POLLS_MAX: Final = 30
+TIMEOUT_S: Final = 20.0
+MESSAGES_MAX: Final = 1_000
+CLOCK_MARGIN_MS: Final = 600_000
+"""A search for records with a producer's timestamp begins this much earlier, because clocks
+differ."""
+
+Advance = Callable[[str, int, int], None]
+"""Called during a scan with the topic, the number of offsets done, and the number of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecord:
+    """A record, independent of the connection that it came over.
+
+    Args:
+        topic: its topic.
+        at: its position on the topic.
+        time_ms: its timestamp, milliseconds since 1970.
+        key: its key, None if it has none.
+        value: its value, None if it has none.
+        headers: its headers, a null value read as empty.
+    """
+
+    topic: str
+    at: Position
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+    def text(self, name: str) -> str:
+        """Return a header's text, "" if there is none."""
+        return text_value(self.headers, name) or ""
+
+    @classmethod
+    def of(cls, found: PlacedRecord) -> FoundRecord:
+        """Return what the message holds; none of its headers, if they can't be read."""
+        message = readable(found)
+        at = Position(message.partition() or 0, message.offset() or 0)
+        headers = [(name, value or b"") for name, value in message.headers() or []]
+        time_ms = message.timestamp()[1]
+        return cls(message.topic() or "", at, time_ms, message.key(), message.value(), headers)
+
+
+Wanted = Callable[[Message], bool]
+
+
+def everything(_: Message) -> bool:
+    """Accept every record."""
+    return True
+
+
+class TopicScanner:
+    """Reads topics of one cluster, one scan at a time.
+
+    Args:
+        connection: librdkafka's settings for the connection.
+        advance: called with a scan's progress.
+    """
+
+    def __init__(self, connection: dict[str, Any], advance: Advance = lambda *_: None) -> None:
+        self._consumer = Consumer({**LOOKUP_CONSUMER, **connection, "enable.partition.eof": True})
+        self._connection = connection
+        self._advance = advance
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def partitions(self, topic: str, *, may_be_hidden: bool = False) -> list[int]:
+        """Return the numbers of a topic's partitions; none if the topic does not exist.
+
+        Args:
+            topic: the topic.
+            may_be_hidden: whether one that this user may not see passes for one that is not there.
+
+        Raises:
+            BrokerError: the brokers do not answer, or do not say whether it exists.
+        """
+        # List all topics: asking for one by name makes some brokers create it.
+        with _kafka_errors("The topics can't be listed"):
+            known = asked_again(lambda: self._consumer.list_topics(timeout=TIMEOUT_S), TIMEOUT_S)
+            found = known.topics.get(topic)
+        if found is None and not may_be_hidden:
+            self._require_told(topic)
+        return [] if found is None else sorted(found.partitions)
+
+    def scan(
+        self,
+        topic: str,
+        wanted: Wanted = everything,
+        *,
+        partitions: Iterable[int] | None = None,
+        from_ms: int | None = None,
+        newest: int | None = None,
+        may_be_hidden: bool = False,
+    ) -> Iterator[FoundRecord]:
+        """Yield the wanted records up to the present ends of the partitions.
+
+        Args:
+            topic: the topic; one that does not exist yields nothing.
+            wanted: returns whether a record is wanted; called often, so it should be quick.
+            partitions: read only these; None for all.
+            from_ms: begin at the first record with this timestamp or a later one.
+            newest: read at most this number of offsets of each partition, the last ones.
+            may_be_hidden: as in `partitions`.
+
+        Raises:
+            BrokerError: the brokers do not answer, or refuse.
+        """
+        numbers = self.partitions(topic, may_be_hidden=may_be_hidden)
+        if partitions is not None:
+            numbers = [one for one in numbers if one in set(partitions)]
+        spans = self._spans(topic, numbers, from_ms)
+        if newest is not None:
+            spans = {one: (max(first, end - newest), end) for one, (first, end) in spans.items()}
+        if spans:
+            yield from self._read(topic, spans, wanted)
+
+    def ends(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """Return the present end of each partition; `follow` begins there."""
+        numbers = ((topic, number) for topic in topics for number in self.partitions(topic))
+        return [TopicPartition(*one, self._watermarks(*one)[1]) for one in numbers]
+
+    def follow(
+        self, starts: list[TopicPartition], is_over: Callable[[], bool]
+    ) -> Iterator[FoundRecord]:
+        """Yield every record from the given positions on as it comes, until `is_over` says so.
+
+        Args:
+            starts: positions that `ends` returned.
+            is_over: called before every poll, several times per second.
+        """
+        self._consumer.assign(starts)
+        while not is_over():
+            for message in self._consume(0.2):
+                if message.error() is None:
+                    yield FoundRecord.of(message)
+
+    def _require_told(self, topic: str) -> None:
+        """Refuse a topic that is not in the list because this user may not see it.
+
+        If the command treated it as a topic that does not exist, its records would be missing: a
+        verdict, for example.
+        """
+        # A client that never makes a topic by asking for it.
+        admin = AdminClient(self._connection)
+        asked = admin.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
+        with suppress(TimeoutError):
+            failed = asked[topic].exception(2 * TIMEOUT_S)
+            denied = {KafkaError.TOPIC_AUTHORIZATION_FAILED}
+            if isinstance(failed, KafkaException) and is_passing(failed, denied):
+                raise BrokerError(
+                    f"{topic} can't be read: {said_by(failed)}.",
+                    remedy="`checkback acl grants --operators` prints what operators need.",
+                    topic=topic,
+                ) from failed
+
+    def _spans(
+        self, topic: str, numbers: list[int], from_ms: int | None
+    ) -> dict[int, tuple[int, int]]:
+        """Return by partition the first offset to read and the end, for partitions with records."""
+        marks = {number: self._watermarks(topic, number) for number in numbers}
+        if from_ms is not None and numbers:
+            wanted = [TopicPartition(topic, number, max(0, from_ms)) for number in numbers]
+            with _kafka_errors(f"{topic} can't be searched by time"):
+                found = asked_again(lambda: self._first_since(wanted), TIMEOUT_S)
+            # A negative offset means that no record has so late a timestamp.
+            first = {one.partition: one.offset for one in found}
+            marks = {
+                number: (first[number] if first[number] >= 0 else end, end)
+                for number, (_, end) in marks.items()
+            }
+        return {number: span for number, span in marks.items() if span[0] < span[1]}
+
+    def _watermarks(self, topic: str, number: int) -> tuple[int, int]:
+        with _kafka_errors(f"{topic} can't be read"):
+            look = partial(self._consumer.get_watermark_offsets, TopicPartition(topic, number))
+            return asked_again(partial(look, TIMEOUT_S), TIMEOUT_S)
+
+    def _first_since(self, wanted: list[TopicPartition]) -> list[TopicPartition]:
+        found = self._consumer.offsets_for_times(wanted, TIMEOUT_S)
+        for one in found:
+            if one.error is not None:  # else it would pass for one without such records
+                raise KafkaException(one.error)
+        return found
+
+    def _read(
+        self, topic: str, spans: dict[int, tuple[int, int]], wanted: Wanted
+    ) -> Iterator[FoundRecord]:
+        self._consumer.assign(
+            [TopicPartition(topic, number, first) for number, (first, _) in spans.items()]
+        )
+        progress = _ScanProgress(spans)
+        silent = 0
+        while progress.unfinished:
+            messages = self._consume(POLL_S)
+            silent = 0 if messages else silent + 1
+            if silent == SILENCE_POLLS_MAX:
+                raise BrokerError(
+                    f"{topic} returned nothing for {SILENCE_POLLS_MAX * POLL_S:.0f} s.",
+                    remedy="Check that the brokers are up.",
+                    topic=topic,
+                )
+            for message in messages:
+                if progress.takes(message) and wanted(message):
+                    yield FoundRecord.of(message)
+            self._advance(topic, progress.behind, progress.total)
+
+    def _consume(self, timeout_s: float) -> list[Message]:
+        """Return records and end-of-partition events, without errors that pass by themselves."""
+        first = self._consumer.poll(timeout_s)
+        # consume() alone waits for its whole timeout unless it gets as many records as it asked
+        # for.
+        messages = [] if first is None else [first, *self._consumer.consume(MESSAGES_MAX, 0.0)]
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                require_passing(error, message.topic(), message.partition())
+        return [one for one in messages if one.error() is None or _is_end(one.error())]
+
+
+class _ScanProgress:
+    """The partitions that are not yet read to the end that they had when the scan began."""
+
+    def __init__(self, spans: dict[int, tuple[int, int]]) -> None:
+        self._ends = {number: end for number, (_, end) in spans.items()}
+        self._at = {number: first for number, (first, _) in spans.items()}
+        self.unfinished = set(spans)
+        self.total = sum(end - first for first, end in spans.values())
+
+    @property
+    def behind(self) -> int:
+        """The number of offsets already passed."""
+        return self.total - sum(self._ends[number] - self._at[number] for number in self._at)
+
+    def takes(self, message: Message) -> bool:
+        """Note a record or an end-of-partition event; return whether the scan wants it."""
+        number, offset = message.partition() or 0, message.offset() or 0
+        error, end = message.error(), self._ends[number]
+        # A read_committed reader's end may be before the end that was first reported, never after
+        # it.
+        self._at[number] = end if error is not None else min(end, offset + 1)
+        if self._at[number] >= end:
+            self.unfinished.discard(number)
+        return error is None and offset < end
+
+
+@contextmanager
+def _kafka_errors(what: str) -> Iterator[None]:
+    """Translate librdkafka's errors into ours."""
+    try:
+        yield
+    except KafkaException as error:
+        raise BrokerError(
+            f"{what}: {said_by(error)}.",
+            remedy="Check bootstrap_servers and kafka.*; `checkback doctor` says what is wrong.",
+        ) from error
+
+
+def _is_end(error: KafkaError | None) -> bool:
+    return error is not None and error.code() == KafkaError._PARTITION_EOF

@@ -1,0 +1,1 @@
+"""One transaction: found, explained, decided; and all that are pending."""

@@ -1,0 +1,1 @@
+"""What the brokers know of topics, and errors that pass."""

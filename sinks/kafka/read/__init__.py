@@ -1,0 +1,1 @@
+"""Reads of Kafka: records by offset, and offsets."""

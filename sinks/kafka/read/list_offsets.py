@@ -1,0 +1,121 @@
+"""Asks leaders where partitions begin and end, or where they reach a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.sinks.kafka.cluster.transient_errors import (
+    LEADER_MOVES,
+    PAUSE_S,
+    is_passing,
+    renew_metadata,
+    said_by,
+)
+
+Place = tuple[str, int]
+"""Topic and partition."""
+LIST_S: Final = 20.0
+UNKNOWN_YET: Final = LEADER_MOVES | {KafkaError._UNKNOWN_PARTITION}
+"""librdkafka does not ask the brokers about a partition that was added since it last looked, which
+may be minutes ago."""
+
+
+def by_place(offsets: Mapping[str, Mapping[int, int]]) -> dict[Place, int]:
+    """Return the offset of each partition, from those by topic and partition."""
+    return {(topic, at): offset for topic, parts in offsets.items() for at, offset in parts.items()}
+
+
+def listed_offsets(
+    admin: Any,  # untyped: the stubs know little of listing offsets
+    places: Iterable[Place],
+    which: OffsetSpec,
+    isolation: IsolationLevel,
+    timeout_s: float,
+    *,
+    retry_s: float,
+    pause: Callable[[float], None] = time.sleep,
+) -> dict[Place, int]:
+    """Return one offset of each partition; -1 where no record is as young as `which` asks.
+
+    Args:
+        admin: an open admin client.
+        places: the partitions.
+        which: the first offset, the last, or that of a time.
+        isolation: whether the end is the one for readers of committed records.
+        timeout_s: bounds each request.
+        retry_s: for how long partitions are asked for again whose leader is just changing.
+        pause: waits that many seconds.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse, or a partition has no leader.
+    """
+    until_s = time.monotonic() + retry_s
+    found: dict[Place, int] = {}
+    left, is_first = list(places), True
+    while left:
+        asked = {TopicPartition(*place): which for place in left}
+        answers = admin.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
+        left = []
+        for at, answer in answers.items():
+            place = (at.topic, at.partition)
+            try:
+                found[place] = int(answer.result(2 * timeout_s).offset)
+            except (KafkaException, TimeoutError) as error:
+                is_late = time.monotonic() >= until_s
+                may_be_new = is_first and is_passing(error, {KafkaError._UNKNOWN_PARTITION})
+                if not may_be_new and (is_late or not is_passing(error, UNKNOWN_YET)):
+                    raise _explained(error, place) from error
+                left.append(place)
+        is_first = False
+        if left:
+            pause(PAUSE_S)
+            renew_metadata(admin, timeout_s)
+    return found
+
+
+def ends_without_transactions(
+    connection: Mapping[str, Any], topic: str, partitions: int, timeout_s: float
+) -> dict[int, int]:
+    """Wait until every Kafka transaction on a topic has ended; return where its partitions end.
+
+    Raises:
+        CheckpointError: a transaction is still open, so a producer is writing.
+        BrokerError: the brokers do not answer.
+    """
+    admin = AdminClient(dict(connection))
+    places = [(topic, number) for number in range(partitions)]
+
+    def ends(isolation: IsolationLevel) -> dict[Place, int]:
+        return listed_offsets(admin, places, OffsetSpec.latest(), isolation, LIST_S, retry_s=LIST_S)
+
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        found = ends(IsolationLevel.READ_UNCOMMITTED)
+        stable = ends(IsolationLevel.READ_COMMITTED)
+        waiting = sorted(place[1] for place, end in found.items() if stable[place] < end)
+        if not waiting:
+            return {number: end for (_, number), end in found.items()}
+        if time.monotonic() > deadline_s:
+            raise CheckpointError(
+                f"Partitions {waiting} of {topic} have a Kafka transaction that did not end in "
+                f"{timeout_s:.0f} s: a producer may be writing.",
+                remedy="Stop everything that writes to this topic, then try again.",
+                partitions=waiting,
+            )
+        time.sleep(PAUSE_S)
+
+
+def _explained(error: KafkaException | TimeoutError, place: Place) -> BrokerError:
+    topic, partition = place
+    return BrokerError(
+        f"The offsets of {topic}-{partition} can't be read: {said_by(error)}.",
+        remedy="Check bootstrap_servers, the brokers, and this user's rights on the topic.",
+        topic=topic,
+        partition=partition,
+    )

@@ -1,0 +1,1 @@
+"""Transactional producers with the marker inside; they know no halves."""

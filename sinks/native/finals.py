@@ -1,0 +1,139 @@
+"""Sends the finals of plain committed halves without making Python objects of them.
+
+This is the fast way, for the ordinary case only. The rest of the sink sends the other finals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from confluent_kafka import KafkaError
+
+from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER
+from checkback.sinks.kafka.transaction.producer import MarkedProducer
+from checkback.sinks.ledger.notes import NOTED_HEADERS, Names, NotingReader, names_of
+from checkback.sinks.lookups import Lookup
+from checkback.sinks.native.clients import (
+    Bools,
+    ForwardedCount,
+    Ints,
+    NativeReader,
+    NativeSender,
+    Sending,
+    Stop,
+    native_notes,
+)
+from checkback.sinks.native.library import Native
+from checkback.sinks.records.router import FindTopic
+from checkback.state.formats.outcome import REST_UNKNOWN
+
+
+@dataclass(slots=True)
+class Forwarder:
+    """Reads one topic natively; keeps its consumer and its position between calls.
+
+    Args:
+        connection: librdkafka settings that reach the brokers.
+        topic: the half topic.
+        native: the compiled part.
+    """
+
+    connection: dict[str, Any]
+    topic: str
+    native: Native
+    _reader: NativeReader | None = None
+
+    @property
+    def reader(self) -> NativeReader:
+        """The consumer; made when it is first asked for.
+
+        Raises:
+            BrokerError: librdkafka does not take the settings.
+        """
+        if self._reader is None:
+            settings = {**LOOKUP_CONSUMER, **END_TOLD, **self.connection}
+            self._reader = NativeReader(self.native, settings, self.topic)
+        return self._reader
+
+    def rest(self) -> None:
+        """Ask the brokers for nothing until the next call."""
+        if self._reader is not None:
+            self._reader.rest()
+
+    def close(self) -> None:
+        """Give the connection up."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def names(self, partition: int, offsets: Ints) -> Names:
+        """Return the names in the records; NativeReader.forward says what may be raised."""
+        return self.forward(partition, offsets, np.zeros(len(offsets), dtype=bool))
+
+    def forward(
+        self, partition: int, offsets: Ints, left: Bools, sending: Sending | None = None
+    ) -> Names:
+        """Do as NativeReader.forward, and return the names in the records."""
+        with native_notes(self.native, NOTED_HEADERS, len(offsets)) as notes:
+            self.reader.forward(partition, offsets, left, sending, notes)
+            notes.end()
+            return names_of(notes)
+
+
+@dataclass(slots=True)
+class Forwarding:
+    """Forwarding in one transaction.
+
+    Args:
+        forwarder: reads the half topic.
+        producer: its transaction is open.
+        sender: the same producer's.
+        noting: takes, for the ledger, the names of all records of the partitions that are read.
+    """
+
+    forwarder: Forwarder
+    producer: MarkedProducer
+    sender: NativeSender
+    noting: NotingReader | None = None
+
+    def forward(self, lookup: Lookup, find_topic: FindTopic) -> Bools:
+        """Send the finals of committed halves, and return which of them are left to do.
+
+        Args:
+            lookup: the halves.
+            find_topic: what is known of a real topic; None for one that is left to Python.
+
+        Returns:
+            bool[n].
+
+        Raises:
+            BrokerError: the half topic can't be read.
+            RejectedOutputError, ProducerLostError: as MarkedProducer.send.
+        """
+
+        def deal_with(why: Stop, progress: ForwardedCount) -> None:
+            match why:
+                case Stop.FULL:
+                    self.producer.make_room()
+                case Stop.TOPIC_UNKNOWN:
+                    name = progress.said
+                    self.sender.add_topic(name, find_topic(name.decode("utf-8", "replace")))
+                case _:
+                    self.producer.refuse(progress.said.decode(), KafkaError(progress.code))
+
+        partition, offsets = lookup.partition, lookup.offset
+        if self.noting is None:
+            left = np.ones(len(offsets), dtype=bool)
+            sending = Sending(self.sender, lookup.identity, deal_with)
+            self.forwarder.reader.forward(partition, offsets, left, sending)
+            return left
+        every = self.noting.wanted[partition]
+        is_asked = np.isin(every, offsets, assume_unique=True)
+        left = is_asked.copy()
+        decided = np.full((len(every), 2), REST_UNKNOWN, np.int64)
+        decided[is_asked] = lookup.identity
+        sending = Sending(self.sender, decided, deal_with)
+        self.noting.keep(partition, self.forwarder.forward(partition, every, left, sending))
+        return left[is_asked]

@@ -1,0 +1,1 @@
+"""One state partition's batch, written in order."""

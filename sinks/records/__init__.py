@@ -1,0 +1,1 @@
+"""From half messages to finals, checks and refused records. Pure."""

@@ -1,0 +1,1 @@
+"""Packed forms that leave the state: events, outcomes, settled marks, identity."""

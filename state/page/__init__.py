@@ -1,0 +1,1 @@
+"""A page of half offsets: its columns, its packed form, its changes in a batch."""

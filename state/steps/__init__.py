@@ -1,0 +1,1 @@
+"""The steps of a page's batch: halves, ops, checks, forgetting."""

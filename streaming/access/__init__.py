@@ -1,0 +1,1 @@
+"""Where rules of access come from, and from when they hold."""

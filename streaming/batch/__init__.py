@@ -1,0 +1,1 @@
+"""One batch in the driver: what it was decided by, its output, its end."""

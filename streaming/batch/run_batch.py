@@ -1,0 +1,114 @@
+"""Runs one batch in the driver: the tasks write it and report what they did."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from threading import Event
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+
+from checkback.sinks.ledger.rows import LedgerBatch
+from checkback.sinks.report import BatchReport, summed
+from checkback.sinks.settings import SinkSettings
+from checkback.streaming.batch.idle_wait import FinishedBatch, Idling
+from checkback.streaming.batch.partition_growth import PartitionGrowth
+from checkback.streaming.batch.sink_task import REPORT_TYPE, sink_function
+from checkback.streaming.batch.stop import StoppedBetweenBatchesError
+from checkback.streaming.batch.terms import BatchPlans, TermsOfRun
+from checkback.streaming.reports.observation import Observation
+from checkback.streaming.reports.progress import Progress
+from checkback.streaming.start.clock_check import AheadWatch
+
+if TYPE_CHECKING:
+    from checkback.sinks.ledger.table import DeltaLedger
+
+
+def write_outcomes(
+    outcomes: DataFrame, batch_id: int, settings: SinkSettings, ledger: DeltaLedger | None
+) -> BatchReport:
+    """Write one batch: one job over the outcomes, which are used once.
+
+    A second action would run the stateful operator again (SPARK-47329).
+
+    Args:
+        outcomes: of all pages of the batch.
+        batch_id: Spark's batch.
+        settings: the sink's.
+        ledger: takes the ledger rows, once Kafka has the batch; None where there is none.
+
+    Returns:
+        What all tasks report.
+    """
+    rows = outcomes.mapInArrow(sink_function(settings, batch_id, 0), REPORT_TYPE).collect()
+    if ledger is not None:
+        blobs = [row.ledger for row in rows if row.ledger is not None]
+        ledger.append(LedgerBatch(settings.query_id, batch_id), blobs)
+    # Spark authenticates its workers.
+    return summed(pickle.loads(row.report) for row in rows if row.report is not None)  # noqa: S301
+
+
+@dataclass(frozen=True, slots=True)
+class RunBatch:
+    """Runs one batch of a job; Spark calls it once for each.
+
+    Args:
+        settings: the sink's.
+        progress: takes the report.
+        stopping: set when no further batch may be begun.
+        ledger: see write_outcomes.
+        terms: decides the terms of each batch.
+        require_own_epoch: raises FencedError if a younger job runs.
+        idling: holds the batch's end while there is nothing to do.
+        observed: takes the report, and has the log level.
+        clock: tells whether a batch's time can be.
+        growth: follows the half topic's partitions.
+    """
+
+    settings: SinkSettings
+    progress: Progress
+    stopping: Event
+    ledger: DeltaLedger | None
+    terms: TermsOfRun
+    require_own_epoch: Callable[[], None]
+    idling: Idling
+    observed: Observation
+    clock: AheadWatch
+    growth: PartitionGrowth
+
+    def __call__(self, outcomes: DataFrame, batch_id: int) -> None:
+        """Write the batch and hold its end until there is something to do.
+
+        Raises:
+            StoppedBetweenBatchesError: no further batch may be begun.
+            FencedError: a younger job runs.
+        """
+        if self.stopping.is_set():
+            raise StoppedBetweenBatchesError
+        plans = self._planned(outcomes, batch_id)
+        began_s = time.monotonic()
+        self.progress.begin(began_s)
+        pipeline = replace(self.settings.pipeline, log_level=self.observed.log_level)
+        settings = replace(self.settings, pipeline=pipeline)
+        report = write_outcomes(outcomes, batch_id, settings, self.ledger)
+        self.progress.add(batch_id, report)
+        self.observed.batch_written(batch_id, report, time.monotonic() - began_s)
+        self.idling.hold(finished(batch_id, plans, report))
+        # Spark plans the next batch now, and on some object stores over another job's plan.
+        self.require_own_epoch()
+
+    def _planned(self, outcomes: DataFrame, batch_id: int) -> BatchPlans:
+        """Set the terms for the tasks, and look whether the batch can be carried out."""
+        plans = self.terms.plans_of(batch_id)
+        self.clock.require_credible(plans.batch.timestamp_ms)
+        self.terms.set_for_tasks(outcomes.sparkSession.sparkContext, batch_id, plans)
+        self.growth.follow(plans.batch.ends)
+        return plans
+
+
+def finished(batch_id: int, plans: BatchPlans, report: BatchReport) -> FinishedBatch:
+    """Return what a batch did, from its plans and the report of its tasks."""
+    return FinishedBatch(batch_id, plans.batch.ends, plans.reads_nothing and not report.pages)

@@ -1,0 +1,302 @@
+"""Decides the terms of each batch in the driver, and hands them to the tasks of the batch.
+
+Silence means something only up to the time up to which everything was read
+(docs/decisions/query.md#silence). Offsets tell which partitions that holds for: once a batch is
+planned, the driver looks where the topics end. Every record that the brokers had stored when the
+batch was planned stands before those ends. So the next batch has read all of them in each partition
+in which its plan reaches that far; it does not where its limit cut it, or where an open Kafka
+transaction hides what follows. Such partitions are hidden: nothing is concluded from silence there.
+Their time is that of the plan of the batch before, by the brokers' clock.
+
+The brokers' answers change, but a replay has to decide as the first try did. So the checkpoint
+notes the terms when they change (checkpoints/own_files/batch_terms.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from pyspark import SparkContext, TaskContext
+
+from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.own_files.batch_terms import (
+    AccessVersion,
+    BatchTerms,
+    OpRange,
+    note_terms,
+    noted_before,
+    noted_of_plan,
+)
+from checkback.checkpoints.own_files.earlier_terms import earlier_terms
+from checkback.checkpoints.spark_files.logs import Offsets, PlannedBatch
+from checkback.checkpoints.store import CheckpointStore
+from checkback.protocol.errors import BrokerError, CheckpointError
+from checkback.sinks.kafka.read.list_offsets import Place, by_place, listed_offsets
+from checkback.state import NOTHING_READ, Rules
+from checkback.streaming.spark.java_protocol import TERMS_PROPERTY
+
+PART: Final = "|"
+"""Between the three parts of the local property that Spark hands to every task of a batch:
+BatchTerms.java reads the first two, the page function the third."""
+PAGES_AHEAD: Final = 64
+"""Pages behind a partition's end that an op may name, and that may be forgotten before it may no
+longer name them. More of them mean fewer notes: at 1,000 halves a second in a partition one is good
+for four minutes."""
+CLOCK_STEP_MS: Final = 250
+"""A smaller change of the difference between two clocks is no reason for a note."""
+TIMEOUT_S: Final = 10.0
+ANY_HALF: Final = OpRange(0, 2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlans:
+    """The plan of a batch, and of the one before it.
+
+    Args:
+        batch: the batch's.
+        before: None for the first batch of a checkpoint.
+    """
+
+    batch: PlannedBatch
+    before: PlannedBatch | None
+
+    @property
+    def reads_nothing(self) -> bool:
+        """Whether no record is in the batch."""
+        return self.before is not None and self.before.ends == self.batch.ends
+
+    def read_until_ms(self, clock_ahead_ms: int) -> int:
+        """Return the time up to which the batch has read everything where nothing is hidden.
+
+        Args:
+            clock_ahead_ms: how far the clock of the plans is ahead of the brokers'.
+
+        Returns:
+            Milliseconds since 1970 by the brokers' clock; NOTHING_READ for a first batch.
+        """
+        if self.before is None:
+            return NOTHING_READ
+        return min(self.before.timestamp_ms, self.batch.timestamp_ms) - clock_ahead_ms
+
+
+@dataclass(frozen=True, slots=True)
+class TaskTerms:
+    """What the page function has to know of a batch's terms.
+
+    Args:
+        rules: the settings that decide.
+        read_until_ms: by the brokers' clock, as BatchPlans has it.
+        hidden: half partitions for which `read_until_ms` does not hold.
+        clock_ahead_ms: what the batch's time has to be lessened by to be the brokers'.
+    """
+
+    rules: Rules
+    read_until_ms: int = NOTHING_READ
+    hidden: frozenset[int] = frozenset()
+    clock_ahead_ms: int = 0
+
+    def read_until_of(self, half_partition: int) -> int:
+        """Return up to which time all halves of a partition, and the ops on them, were read."""
+        return NOTHING_READ if half_partition in self.hidden else self.read_until_ms
+
+    def to_property(self, op_ranges: Mapping[int, OpRange]) -> str:
+        """Return the local property that hands these terms to the tasks of a batch."""
+        partitions = (op_ranges.get(at, ANY_HALF) for at in range(max(op_ranges, default=-1) + 1))
+        ranges = ",".join(f"{first}:{end}" for first, end in partitions)
+        document = {**asdict(self), "hidden": sorted(self.hidden)}
+        return PART.join((str(self.rules.max_message_bytes), ranges, json.dumps(document)))
+
+    @classmethod
+    def from_property(cls, text: str) -> TaskTerms:
+        """Return the terms in a local property that `to_property` made."""
+        document = json.loads(text.split(PART, 2)[2])
+        rules = Rules.from_stored(document.pop("rules"))
+        return cls(rules, **{**document, "hidden": frozenset(document["hidden"])})
+
+
+def terms_of_task() -> TaskTerms:
+    """Return the terms of the batch that this task belongs to."""
+    context = TaskContext.get()
+    text = None if context is None else context.getLocalProperty(TERMS_PROPERTY)
+    if text is None:
+        raise LookupError(f"{TERMS_PROPERTY} is not set: a page was called outside of a batch.")
+    return _parsed(text)
+
+
+_parsed = lru_cache(maxsize=2)(TaskTerms.from_property)
+
+
+def log_ends(admin: AdminClient, places: Collection[Place]) -> Mapping[Place, int]:
+    """Return the offset after the last record of each partition; nothing if brokers are silent.
+
+    Records of open transactions count: they are stored, and nobody who reads committed sees them.
+    """
+    latest, every = OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED
+    try:
+        return listed_offsets(admin, places, latest, every, TIMEOUT_S, retry_s=TIMEOUT_S)
+    except BrokerError:
+        return {}
+
+
+def hidden_partitions(ends: Offsets, stored: Mapping[Place, int]) -> frozenset[int]:
+    """Return the half partitions of which something stored was not read, or may not have been.
+
+    An op, and a feedback, is in the partition of its half's number.
+
+    Args:
+        ends: by topic and partition, where a batch ends.
+        stored: where the partitions ended; one that is missing counts as not read.
+    """
+    read = by_place(ends)
+    return frozenset(place[1] for place, end in read.items() if end < stored.get(place, end + 1))
+
+
+@dataclass(slots=True)
+class TermsOfRun:
+    """Decides the terms of each batch; one object for each run of a query.
+
+    Args:
+        store: the checkpoint, which holds the notes.
+        plans: the same checkpoint, read as fast as can be.
+        rules: of this run.
+        access: the rules of access control of this run.
+        log_ends: returns where partitions end now, nothing if that is unknown.
+        first_pages: returns the first page of each half partition of which the state remembers
+            something; None before that is known.
+        clock_ahead_ms: returns how far this machine's clock is ahead of the brokers'.
+        is_begun: tells whether anything of a batch is written.
+        half_topic: its name.
+        page_size: half offsets per page.
+    """
+
+    store: CheckpointStore
+    plans: ReadableCheckpoint
+    rules: Rules
+    access: AccessVersion
+    log_ends: Callable[[Collection[Place]], Mapping[Place, int]]
+    first_pages: Callable[[], Mapping[int, int] | None]
+    clock_ahead_ms: Callable[[], int]
+    is_begun: Callable[[int], bool]
+    half_topic: str
+    page_size: int
+    _last: tuple[int, PlannedBatch] | None = field(default=None, init=False)
+    _terms: BatchTerms | None = field(default=None, init=False)
+    _stored: Mapping[Place, int] = field(default_factory=dict, init=False)
+    """Where the partitions ended when the batch before was planned, or a little later."""
+
+    def set_for_tasks(self, context: SparkContext, batch_id: int, plans: BatchPlans) -> None:
+        """Decide the terms of a batch that is planned, and hand them to the tasks that run it.
+
+        Called in the driver, before any of the tasks runs.
+
+        Raises:
+            CheckpointError: a note can't be read.
+            PrerequisiteError: it can't be written.
+            BrokerError: the markers can't be read.
+        """
+        terms = self._of_batch(batch_id, plans)
+        until_ms = plans.read_until_ms(terms.clock_ahead_ms)
+        task = TaskTerms(terms.rules, until_ms, terms.hidden, terms.clock_ahead_ms)
+        context.setLocalProperty(TERMS_PROPERTY, task.to_property(terms.op_ranges))
+
+    def plans_of(self, batch_id: int) -> BatchPlans:
+        """Return the plan of a batch and of the one before it; called once for each batch.
+
+        Raises:
+            CheckpointError: a plan can't be read.
+        """
+        batch = self.plans.planned(batch_id)
+        if self._last is not None and self._last[0] == batch_id - 1:
+            before: PlannedBatch | None = self._last[1]
+        else:
+            before = self.plans.planned(batch_id - 1) if batch_id > 0 else None
+        self._last = batch_id, batch
+        return BatchPlans(batch, before)
+
+    def _of_batch(self, batch_id: int, plans: BatchPlans) -> BatchTerms:
+        last, stored_before = self._terms, self._stored
+        self._stored = stored = self.log_ends(by_place(plans.batch.ends))
+        if last is None:
+            found = self._begun_with(batch_id, plans)
+            terms = self._fresh(plans, None, stored) if found is None else found
+        else:
+            terms = self._fresh(plans, last, stored_before)
+        if terms != last:
+            planned_ms, is_first = plans.batch.timestamp_ms, last is None
+            terms = note_terms(self.store, batch_id, planned_ms, terms, is_first=is_first)
+        self._terms = terms
+        return terms
+
+    def _begun_with(self, batch_id: int, plans: BatchPlans) -> BatchTerms | None:
+        """Return the terms of an earlier try of the first batch of this run, None without one."""
+        noted = noted_of_plan(self.store, batch_id, plans.batch.timestamp_ms)
+        if noted is None:
+            if not self.is_begun(batch_id):
+                return None
+            noted = noted_before(self.store, batch_id) or earlier_terms(
+                self.store, batch_id, plans.batch, plans.before
+            )
+        if noted is None:
+            raise CheckpointError(
+                f"Batch {batch_id} is written in part, and what it was decided by is gone: "
+                "no note of it is left in the checkpoint.",
+                remedy="Restore the checkpoint from a backup, or run `checkback checkpoint "
+                "rebuild`; see `checkback docs recovering`.",
+                batch_id=batch_id,
+            )
+        return replace(noted, access=self.access)
+
+    def _fresh(
+        self, plans: BatchPlans, last: BatchTerms | None, stored_before: Mapping[Place, int]
+    ) -> BatchTerms:
+        ahead_ms = max(0, self.clock_ahead_ms())
+        ranges = self._op_ranges(plans)
+        if last is not None:
+            if abs(ahead_ms - last.clock_ahead_ms) <= CLOCK_STEP_MS:
+                ahead_ms = last.clock_ahead_ms
+            if still_hold(last.op_ranges, ranges, self._margin):
+                ranges = last.op_ranges
+        if last is None or ranges is not last.op_ranges:
+            ranges = {at: OpRange(first, end + self._margin) for at, (first, end) in ranges.items()}
+        hidden = hidden_partitions(plans.batch.ends, stored_before)
+        return BatchTerms(self.rules, self.access, hidden, ranges, ahead_ms)
+
+    def _op_ranges(self, plans: BatchPlans) -> Mapping[int, OpRange]:
+        """Return the halves that an op can name now; any where the partition's end is unknown."""
+        topic, pages = self.half_topic, self.first_pages()
+        read = {} if plans.before is None else plans.before.ends.get(topic, {})
+
+        def first(partition: int) -> int:
+            if pages is None or partition not in read:
+                return 0
+            page = pages.get(partition)
+            return read[partition] if page is None else min(page * self.page_size, read[partition])
+
+        ends = {at: end for (name, at), end in self._stored.items() if name == topic}
+        return {at: OpRange(first(at), end) for at, end in ends.items()}
+
+    @property
+    def _margin(self) -> int:
+        return PAGES_AHEAD * self.page_size
+
+
+def still_hold(noted: Mapping[int, OpRange], found: Mapping[int, OpRange], margin: int) -> bool:
+    """Tell whether noted ranges still hold. Those of silent brokers let every op pass.
+
+    Args:
+        noted: with a margin behind each end.
+        found: the ranges now, without one.
+        margin: by how much a first offset may move before it is worth a note.
+    """
+    if not found:
+        return not noted
+    return all(
+        at in noted and end <= noted[at].end and first < noted[at].first + margin
+        for at, (first, end) in found.items()
+    )

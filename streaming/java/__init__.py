@@ -1,0 +1,1 @@
+"""The Java classes that Spark's generated code calls; no other Python here."""

@@ -1,0 +1,1 @@
+"""One run of the job: its order and its end."""

@@ -1,0 +1,1 @@
+"""The stateful operator: one call per page and batch; knows no Kafka."""

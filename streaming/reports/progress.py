@@ -1,0 +1,291 @@
+"""The job's progress: what is pending and what happened since the last line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from threading import Lock
+from typing import Final, NamedTuple
+
+from checkback.metrics.table import RECORD_KINDS
+from checkback.sinks.kafka.transaction.hanging import ShortTopic
+from checkback.sinks.report import BatchReport, PageStatus
+from checkback.streaming.reports.open_input import Stall
+
+GROUPS_TOLD_MAX: Final = 100
+"""Of the groups without a check topic."""
+SLOW_S: Final = 30.0
+GROUPS_SHOWN_MAX: Final = 3
+
+
+@dataclass(slots=True)
+class PendingIndex:
+    """What the state holds, by page; exact, because every touched page reports its status."""
+
+    _pages: dict[tuple[int, int], PageStatus] = field(default_factory=dict)
+    _wakes: dict[tuple[int, int], int] = field(default_factory=dict)
+    _in_order: dict[int, list[int]] = field(default_factory=dict)
+    """By partition, the pages as a heap; some that hold nothing more are still in it."""
+    _reported: set[tuple[int, int]] | None = field(default_factory=set)
+
+    def complete(self, statuses: Iterable[PageStatus]) -> None:
+        """Add the checkpoint's statuses, once; those that batches reported are newer."""
+        reported, self._reported = self._reported or set(), None
+        self.update(
+            status for status in statuses if (status.partition, status.page) not in reported
+        )
+
+    def update(self, statuses: Iterable[PageStatus]) -> None:
+        """Add the statuses that a batch reported."""
+        for status in statuses:
+            key = (status.partition, status.page)
+            if self._reported is not None:
+                self._reported.add(key)
+            if status.pending or status.state_bytes:
+                if key not in self._pages:
+                    heappush(self._in_order.setdefault(status.partition, []), status.page)
+                self._pages[key] = status
+            else:
+                self._pages.pop(key, None)
+            if status.wake_at_ms is None:
+                self._wakes.pop(key, None)
+            else:
+                self._wakes[key] = status.wake_at_ms
+
+    @property
+    def next_wake_ms(self) -> int | None:
+        """The time after which a page has something to do, None if no page ever has.
+
+        Raises:
+            LookupError: the checkpoint's statuses were not added yet.
+        """
+        if self._reported is not None:
+            raise LookupError("the pages in the checkpoint are not known yet")
+        return min(self._wakes.values(), default=None)
+
+    def first_pages(self) -> dict[int, int] | None:
+        """Return the first page of each partition that the state holds something of.
+
+        Returns:
+            By partition, where there is one; None before the checkpoint's statuses were added.
+        """
+        if not self.is_complete:
+            return None
+        for partition, pages in self._in_order.items():
+            while pages and (partition, pages[0]) not in self._pages:
+                heappop(pages)
+        return {partition: pages[0] for partition, pages in self._in_order.items() if pages}
+
+    @property
+    def pending(self) -> int:
+        """Halves without a verdict."""
+        return sum(status.pending for status in self._pages.values())
+
+    @property
+    def overdue(self) -> int:
+        """Halves that are due for a check request and wait for their turn."""
+        return sum(status.overdue for status in self._pages.values())
+
+    @property
+    def oldest_ms(self) -> int | None:
+        """Store time of the oldest pending half, None if none is pending."""
+        pages = self._pages.values()
+        return min((status.oldest_ms for status in pages if status.pending), default=None)
+
+    @property
+    def state_rows(self) -> int:
+        """Pages that have a row in the state."""
+        return len(self._pages)
+
+    @property
+    def state_bytes(self) -> int:
+        """What those rows take up, packed."""
+        return sum(status.state_bytes for status in self._pages.values())
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the checkpoint's statuses were added."""
+        return self._reported is None
+
+
+class Held(NamedTuple):
+    """What the state holds: see the properties of PendingIndex."""
+
+    pending: int
+    oldest_ms: int | None
+    overdue: int
+    state_rows: int
+    state_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressLine:
+    """The content of one line.
+
+    Args:
+        time_ms: the time of the line.
+        batch_id: the last batch that was written, None before the first.
+        batches: batches since the last line.
+        batch_ms: how long the last batch took, None before the first.
+        events_per_s: halves and ops read per second since the last line.
+        counts: counts since the last line, by name.
+        pending: halves without a verdict.
+        oldest_pending_ms: age of the oldest of them, None if none is pending.
+        check_backlog: halves that are due and wait for their turn (checks_per_batch_max).
+        undelivered_groups: groups whose check topic is missing or took no request, with the number
+            of undelivered requests.
+        groups_without_members: groups that were asked since the last line and have no live member.
+        refused: by the name of the reason, how many records were refused since the last line.
+        refused_groups: the groups that most of them name, with how many.
+        stalls: partitions that are not read further; see streaming.stalls.
+        brokers_answer: whether the brokers answered when the line was made.
+        short_topics: topics that lack replicas, so that a batch waits until the brokers can end its
+            transaction there.
+    """
+
+    time_ms: int
+    batch_id: int | None
+    batches: int
+    batch_ms: int | None
+    events_per_s: float
+    counts: dict[str, int]
+    pending: int
+    oldest_pending_ms: int | None
+    check_backlog: int
+    undelivered_groups: dict[str, int]
+    groups_without_members: list[str]
+    refused: dict[str, int]
+    stalls: list[Stall] = field(default_factory=list)
+    refused_groups: dict[str, int] = field(default_factory=dict)
+    brokers_answer: bool = True
+    short_topics: list[ShortTopic] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Progress:
+    """Collects the reports of batches; one thread adds them, another reads lines.
+
+    Args:
+        index: the pending halves.
+    """
+
+    index: PendingIndex = field(default_factory=PendingIndex)
+    totals: Counter[str] = field(default_factory=Counter)
+    _since: Counter[str] = field(default_factory=Counter)
+    _undelivered: Counter[str] = field(default_factory=Counter)
+    _refused: Counter[str] = field(default_factory=Counter)
+    _refused_groups: Counter[str] = field(default_factory=Counter)
+    _asked: set[str] = field(default_factory=set)
+    _batches: int = 0
+    _batch_id: int | None = None
+    _begun_s: float | None = None
+    _line_ms: int | None = None
+    _lock: Lock = field(default_factory=Lock)
+
+    def begin(self, now_s: float) -> None:
+        """Note that a batch was begun, by a clock that is never set."""
+        self._begun_s = now_s
+
+    def is_slow(self, now_s: float) -> bool:
+        """Tell whether a batch is at work for so long that it may wait for something."""
+        begun_s = self._begun_s
+        return begun_s is not None and now_s - begun_s >= SLOW_S
+
+    def add(self, batch_id: int, report: BatchReport) -> None:
+        """Add the report of a batch's tasks."""
+        with self._lock:
+            self._batch_id, self._begun_s = batch_id, None
+            self._batches += 1
+            self._since.update(report.counts)
+            self.totals.update(report.counts)
+            self.index.update(report.pages)
+            self._undelivered.update(report.undelivered_groups)
+            self._refused.update(report.refused)
+            self._refused_groups.update(report.refused_groups)
+            self._asked.update(report.asked_groups)
+
+    def complete(self, statuses: Iterable[PageStatus]) -> None:
+        """Add the statuses that the checkpoint held when the job began."""
+        with self._lock:
+            self.index.complete(statuses)
+
+    def next_wake_ms(self) -> int | None:
+        """Return the time after which a page has something to do; as PendingIndex tells it."""
+        with self._lock:
+            return self.index.next_wake_ms
+
+    def first_pages(self) -> dict[int, int] | None:
+        """Return the first pages that hold something; as PendingIndex tells it."""
+        with self._lock:
+            return self.index.first_pages()
+
+    def take_asked_groups(self) -> set[str]:
+        """Return the groups that were asked since the last call."""
+        with self._lock:
+            asked, self._asked = self._asked, set()
+        return asked
+
+    @property
+    def last_batch(self) -> int | None:
+        """The last batch that was written, None before the first."""
+        return self._batch_id
+
+    def line(
+        self,
+        now_ms: int,
+        batch_ms: int | None,
+        groups_without_members: Sequence[str] = (),
+        stalls: Sequence[Stall] = (),
+        short_topics: Sequence[ShortTopic] = (),
+        *,
+        brokers_answer: bool = True,
+    ) -> ProgressLine:
+        """Return the present line and begin the next one."""
+        with self._lock:
+            elapsed_s = max(1, now_ms - (self._line_ms or now_ms)) / 1_000
+            counts = dict(self._since)
+            undelivered = dict(self._undelivered.most_common(GROUPS_TOLD_MAX))
+            refused = dict(self._refused)
+            groups = dict(self._refused_groups.most_common(GROUPS_SHOWN_MAX))
+            batches, oldest_ms = self._batches, self.index.oldest_ms
+            self._since.clear()
+            self._undelivered.clear()
+            self._refused.clear()
+            self._refused_groups.clear()
+            self._batches = 0
+            self._line_ms = now_ms
+            events = sum(counts.get(name, 0) for name in RECORD_KINDS)
+            return ProgressLine(
+                now_ms,
+                self._batch_id,
+                batches,
+                batch_ms,
+                events / elapsed_s if elapsed_s > 0.01 else 0.0,
+                counts,
+                self.index.pending,
+                None if oldest_ms is None else max(0, now_ms - oldest_ms),
+                self.index.overdue,
+                undelivered,
+                list(groups_without_members),
+                refused,
+                list(stalls),
+                groups,
+                brokers_answer,
+                list(short_topics),
+            )
+
+    def held(self) -> Held | None:
+        """Return what the state holds now; None until the checkpoint was read."""
+        with self._lock:
+            index = self.index
+            if not index.is_complete:
+                return None
+            return Held(
+                index.pending,
+                index.oldest_ms,
+                index.overdue,
+                index.state_rows,
+                index.state_bytes,
+            )

@@ -1,0 +1,1 @@
+"""From Kafka records to verified events; knows no state."""

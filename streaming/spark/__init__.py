@@ -1,0 +1,1 @@
+"""The Spark session, its JVM, workers and jars; knows no halves."""

@@ -1,0 +1,166 @@
+"""Compiles Checkback's Java classes with Janino, the compiler that Spark ships.
+
+So no Java compiler is needed, and the classes fit the installed Spark. `checkback jars fetch` makes
+them in three seconds of a JVM and keeps them beside Spark's jars; a driver that finds none does the
+same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import subprocess
+import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import resources
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
+
+from checkback.protocol.errors import OperationalError
+from checkback.streaming.spark.jars import jars_folder, kept_file, kept_name, temporary_folder
+from checkback.streaming.spark.java_protocol import protocol_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+PACKAGE: Final = "checkback"
+COMPILER: Final = "org.codehaus.commons.compiler.samples.CompilerDemo"
+COMPILED_WITHIN_S: Final = 300
+SPARK_VERSION: Final = re.compile(r"spark-core_[\d.]+-([^/:]+)\.jar")
+
+
+def java_sources() -> dict[str, str]:
+    """Return the sources of all classes, by the names of their files."""
+    files = resources.files("checkback.streaming.java").iterdir()
+    found = {file.name: file.read_text("utf-8") for file in files if file.name.endswith(".java")}
+    found["Protocol.java"] = protocol_java()
+    return dict(sorted(found.items()))
+
+
+def compiled_jar(java: Path, class_path: str) -> Path:
+    """Return the jar of all classes, compiled unless one of these sources and this Spark is kept.
+
+    Args:
+        java: the program.
+        class_path: Spark's jars, a colon between two of them.
+
+    Raises:
+        OperationalError: the compiler failed.
+    """
+    spark = SPARK_VERSION.search(class_path)
+    made_of = repr((spark and spark[1], java_sources()))
+    prefix = f"classes-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}-"
+    return kept_file(prefix, ".jar") or _kept(_compiled(java, class_path), prefix)
+
+
+def classes_jar(jvm: Any) -> Path:
+    """Return the jar of all classes for a running JVM that has Spark."""
+    system = jvm.java.lang.System
+    java = Path(system.getProperty("java.home")) / "bin" / "java"
+    return compiled_jar(java, system.getProperty("java.class.path"))
+
+
+def _compiled(java: Path, class_path: str) -> Path:
+    with TemporaryDirectory(prefix="checkback-compiling-") as name:
+        folder = Path(name)
+        sources, classes = [], folder / "classes"
+        classes.mkdir()
+        for file, text in java_sources().items():
+            sources.append(folder / file)
+            sources[-1].write_text(text, "utf-8")
+        command: list[str | Path] = [
+            java, "-XX:TieredStopAtLevel=1", "-cp", class_path, COMPILER,
+            "-classpath", class_path, "-encoding", "UTF-8", "-d", classes, *sources,
+        ]  # fmt: skip
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMPILED_WITHIN_S, check=False
+        )
+        made = sorted(classes.rglob("*.class"))
+        if ran.returncode or not made:
+            raise OperationalError(
+                f"Checkback's Java classes can't be compiled: {(ran.stdout + ran.stderr)[-500:]}",
+                remedy="Check that pyspark is of a version that Checkback is made for.",
+            )
+        jar = temporary_folder("classes") / "checkback.jar"
+        with zipfile.ZipFile(jar, "w") as archive:
+            for path in made:
+                archive.write(path, path.relative_to(classes))
+    return jar
+
+
+def _kept(jar: Path, prefix: str) -> Path:
+    kept = jars_folder() / kept_name(jar, prefix, ".jar")
+    # Containers that share the folder have processes of the same number.
+    draft = kept.with_suffix(f".{secrets.token_hex(8)}")
+    try:
+        draft.write_bytes(jar.read_bytes())
+        draft.replace(kept)
+    except OSError:  # a folder that is full, not there, or only to be read: made at each start
+        with suppress(OSError):
+            draft.unlink()
+        return jar
+    return kept
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """Return one of the classes, which driver and executors of a session have from now on."""
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no public way to classes
+    # Imported late: the console, which reads checkpoints too, has no Spark.
+    from py4j.java_gateway import JavaClass
+
+    found = getattr(getattr(jvm, PACKAGE), name)
+    if isinstance(found, JavaClass):
+        return found
+    jar = classes_jar(jvm)
+    add_to_driver(jvm, jar)
+    spark.sparkContext._jsc.sc().addJar(str(jar))  # noqa: SLF001 - as above
+    return getattr(getattr(jvm, PACKAGE), name)
+
+
+def add_to_driver(jvm: Any, jar: Path) -> None:
+    """Let the driver find the classes of a jar."""
+    jvm.Thread.currentThread().getContextClassLoader().addURL(
+        jvm.java.io.File(str(jar)).toURI().toURL()
+    )
+
+
+def call_for_rows(
+    spark: SparkSession, made: Any, method: str, returned: str, arguments: Sequence[Column]
+) -> Column:
+    """Return the answers of a Java object that Spark's compiled loop over rows calls.
+
+    It is called once for each row. It is marked nondeterministic: Spark neither repeats nor
+    reorders the call.
+
+    Args:
+        spark: the session.
+        made: the object; each task has a copy of its own.
+        method: returns what the next argument says.
+        returned: Spark's name of a type; the columns of a row, where it is one. It may be null.
+        arguments: of the method, of just the types that it takes.
+    """
+    # Imported late, as above.
+    from pyspark.sql import Column
+
+    jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - as above
+    sql, catalyst = jvm.org.apache.spark.sql, jvm.org.apache.spark.sql.catalyst.expressions
+    to_seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
+    expressions = sql.classic.ExpressionUtils
+    called = catalyst.objects.Invoke(
+        catalyst.Literal(made, sql.types.ObjectType(made.getClass())),
+        method,
+        sql.types.DataType.fromDDL(returned),
+        to_seq([expressions.expression(_java(one)) for one in arguments]),
+        to_seq([]),
+        False,  # its arguments may be null
+        True,  # its answer, too
+        False,  # it is not deterministic, as far as Spark has to know
+    )
+    return Column(expressions.column(called))
+
+
+def _java(column: Any) -> Any:
+    return column._jc  # noqa: SLF001 - as above

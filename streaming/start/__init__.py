@@ -1,0 +1,1 @@
+"""What a start checks and takes, before Spark's query runs."""

@@ -1,0 +1,120 @@
+"""Writes what a start announces: a tick for Spark, and the status for clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from checkback.protocol import records
+from checkback.protocol.configuration import Settings
+from checkback.protocol.errors import BrokerError
+from checkback.protocol.properties import Headers
+from checkback.protocol.records import STATUS_KEY, PipelineStatus
+from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
+from checkback.sinks.kafka.transaction.errors import cause_of
+from checkback.sinks.records.sink_record import sent_headers
+
+TIMEOUT_S: Final = 30.0
+STORE_TIMEOUT_S: Final = 30.0
+
+
+def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) -> bool:
+    """Write this start's status; return whether there is a topic for it.
+
+    Args:
+        settings: the job's.
+        connection: librdkafka's settings for the connection.
+        now_ms: the time of the start.
+
+    Raises:
+        BrokerError: the brokers do not answer, or the topic is there and could not be written.
+    """
+    topic = settings.topics.status
+    # All topics: asking for one by name makes some brokers create it.
+    admin = AdminClient(connection)
+    try:
+        known = asked_again(lambda: admin.list_topics(timeout=TIMEOUT_S).topics, TIMEOUT_S)
+    except KafkaException as error:
+        raise BrokerError(
+            f"The topics can't be listed: {said_by(error)}.", remedy="Check the brokers."
+        ) from error
+    if topic not in known:
+        return False
+    status = PipelineStatus(settings.reject_transactions, settings.check_interval_ms, now_ms)
+    append_one({**connection, "enable.idempotence": True}, topic, status.to_json(), key=STATUS_KEY)
+    return True
+
+
+def write_tick(
+    settings: Settings, connection: dict[str, Any], timeout_s: float = STORE_TIMEOUT_S
+) -> int | None:
+    """Write a record that means nothing: without new data Spark fires no timeout after a restart.
+
+    Returns:
+        When the broker stored it, by its clock; None where the topic does not tell.
+
+    Raises:
+        BrokerError: it could not be written.
+    """
+    headers = records.tick_headers()
+    tick = append_one(
+        connection, settings.topics.feedback, b"", headers=headers, timeout_s=timeout_s
+    )
+    kind, time_ms = tick.timestamp()
+    return time_ms if kind == TIMESTAMP_LOG_APPEND_TIME else None
+
+
+def append_one(
+    connection: Mapping[str, Any],
+    topic: str,
+    value: bytes | None,
+    *,
+    key: bytes | None = None,
+    headers: Headers | None = None,
+    partition: int = 0,
+    timeout_s: float = STORE_TIMEOUT_S,
+) -> Message:
+    """Append one record and return Kafka's report of where and when it was stored.
+
+    Without idempotence it may be stored twice.
+
+    Args:
+        connection: librdkafka's settings for the connection.
+        topic: where to.
+        value: the record's.
+        key: the record's.
+        headers: the record's.
+        partition: of the topic.
+        timeout_s: how long to wait.
+
+    Raises:
+        BrokerError: the record may not be stored.
+    """
+    stored: list[Message] = []
+    errors: list[str] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            stored.append(message)
+        else:
+            errors.append(error.str())
+
+    timeout_ms = int(timeout_s * 1_000)
+    own = {"delivery.timeout.ms": timeout_ms}
+    sent = sent_headers(headers or [])
+    try:
+        producer = Producer({**own, **connection, "acks": "all"})
+        producer.produce(topic, value, key, partition, headers=sent, on_delivery=delivered)
+        producer.flush(timeout_s)
+    except KafkaException as error:
+        errors.append(cause_of(error).str())
+    if not stored:
+        raise BrokerError(
+            f"A record for {topic} may not be stored: {''.join(errors) or 'no answer'}.",
+            remedy="Check the brokers and that this user may write to the topic.",
+            topic=topic,
+        )
+    return stored[0]

@@ -1,0 +1,389 @@
+"""What must be true before the query starts; each refusal says what to do.
+
+Most of it protects the guarantee: a checkpoint over other topics, or one whose markers are gone,
+would make the job write twice or skip, and nobody would see it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from checkback.checkpoints.files import ReadableCheckpoint
+from checkback.checkpoints.own_files.identity import FILE, FORMAT, CheckpointIdentity
+from checkback.protocol.configuration import Settings
+from checkback.protocol.durations import duration_text
+from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
+from checkback.protocol.topics import DAY_MS, TopicPlan, plan_topics
+from checkback.sinks.kafka.cluster.topic_directory import LASTING_ERRORS
+from checkback.sinks.kafka.cluster.transient_errors import PAUSE_S, asked_again, is_passing, said_by
+from checkback.sinks.kafka.transaction.errors import cause_of
+from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore, require_not_by_hand
+from checkback.sinks.settings import SinkSettings
+from checkback.streaming.spark.cores import state_partitions
+from checkback.streaming.start.topic_claim import Claim, claimed_by, first_record
+from checkback.streaming.start.transaction_timeout import broker_limit_ms, choose_timeout_ms
+
+if TYPE_CHECKING:
+    from checkback.checkpoints.store import CheckpointStore
+
+TIMEOUT_S: Final = 10.0
+MADE_S: Final = 2.0
+"""How long the asked broker may not know a topic that was just created."""
+UNKNOWN: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
+READ_TOPIC_CONFIGS: Final = {
+    "cleanup.policy": "records would go that are still needed",
+    "retention.bytes": "records would go by their number, however young they are",
+    "message.timestamp.type": "ages would be told by the clocks of those who send",
+}
+"""What goes wrong if a topic that the query reads has other settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTopic:
+    """What a topic is: its id and how many partitions it has."""
+
+    topic_id: str
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What the cluster says of itself and of the topics that the pipeline needs."""
+
+    cluster_id: str
+    topics: dict[str, DescribedTopic]
+    settled_records: int
+    transaction_timeout_max_ms: int | None = None
+    claim: Claim | None = None
+
+    def partitions_of(self, topics: Iterable[str]) -> dict[str, int]:
+        """Return how many partitions each of these topics has."""
+        return {topic: self.topics[topic].partitions for topic in topics}
+
+
+def require_settings(
+    settings: Settings, keys: Sequence[str] = ("bootstrap_servers", "checkpoint")
+) -> None:
+    """Refuse settings that the pipeline can't run with.
+
+    Args:
+        settings: in effect.
+        keys: those that have to be set.
+
+    Raises:
+        ConfigurationError: names the key.
+    """
+    for key in keys:
+        if not getattr(settings, key):
+            raise ConfigurationError(
+                f"{key} is not set.",
+                remedy=f"Set it in the file that --config names, as CHECKBACK_{key.upper()}, or "
+                f"with --{key.replace('_', '-')}.",
+                key=key,
+            )
+
+
+def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFacts:
+    """Return the facts, after checking that every topic is there and fits.
+
+    Raises:
+        BrokerError: the cluster can't be reached, or a topic is missing.
+        ConfigurationError: a topic does not fit the settings.
+    """
+    admin = AdminClient(connection)
+    names = settings.topics
+    needed = [plan.name for plan in _plans(settings) if plan.name != names.status]
+    try:
+        cluster_id = asked_again(lambda: _cluster_id(admin), TIMEOUT_S)
+        found = _describe_topics(admin, needed)
+        facts = ClusterFacts(cluster_id, found, 0)
+        _require_fit(settings, facts)
+        _require_configs(settings, admin)
+        limit_ms = broker_limit_ms(admin)
+        choose_timeout_ms(settings, limit_ms, None)  # refuses one that the brokers don't allow
+        settled = _record_count(connection, names.settled, found[names.settled].partitions)
+        first = first_record(settings, connection) if settled else None
+        claim = None if first is None else Claim.from_record(first)
+    except (KafkaException, TimeoutError) as error:
+        raise BrokerError(
+            f"The brokers at {settings.bootstrap_servers} do not answer: {said_by(error)}.",
+            remedy="Check bootstrap_servers, the security settings and that the brokers are up.",
+            bootstrap_servers=settings.bootstrap_servers,
+        ) from error
+    return ClusterFacts(facts.cluster_id, found, settled, limit_ms, claim)
+
+
+def identity_of(settings: Settings, facts: ClusterFacts) -> CheckpointIdentity:
+    """Return the identity of a checkpoint that is created now with these settings."""
+    names = settings.topics
+    return CheckpointIdentity(
+        FORMAT,
+        settings.application_id,
+        facts.cluster_id,
+        settings.offsets_per_page,
+        state_partitions(settings),
+        facts.topics[names.half].topic_id,
+        facts.topics[names.op].topic_id,
+        facts.topics[names.settled].topic_id,
+        facts.topics[names.half].partitions,
+        settings.order_of_pages,
+    )
+
+
+def bind_checkpoint(
+    settings: Settings, facts: ClusterFacts, store: CheckpointStore
+) -> CheckpointIdentity:
+    """Bind a new checkpoint to its topics and settings, or check that an old one still fits.
+
+    Returns:
+        What it is bound to.
+
+    Raises:
+        CheckpointError: it belongs to something else, or the topics were settled by another one.
+        ConfigurationError: the settled topic has too few partitions.
+    """
+    _require_settled_fit(settings, facts)
+    now = identity_of(settings, facts)
+    text = store.read_own(FILE)
+    if text is not None:
+        bound = CheckpointIdentity.from_json(text)
+        bound.require_same(now)
+        return bound
+    if not store.is_empty():
+        raise CheckpointError(
+            f"{settings.checkpoint} is not empty and not a checkpoint of Checkback.",
+            remedy="Choose an empty folder; where a rebuild was broken off, run it again.",
+            checkpoint=settings.checkpoint,
+        )
+    if facts.settled_records:
+        raise claimed_by(settings, facts.claim)
+    store.replace_own(FILE, now.to_json())
+    return now
+
+
+def require_markers(
+    settings: SinkSettings, partitions: int, store: ReadableCheckpoint
+) -> dict[int, Marker]:
+    """Refuse to go on when markers and checkpoint contradict each other.
+
+    A start writes the marker of every state partition before it plans a batch, so only a loss
+    explains one that is missing once a batch is planned. A marker behind a batch that the
+    checkpoint has not planned says that the checkpoint is an older copy: its next batches would
+    have numbers that are written already, with other contents, and be skipped.
+
+    Returns:
+        The markers that there are, by state partition.
+
+    Raises:
+        CheckpointError: names the state partitions.
+    """
+    # Looked up before the markers: another start that runs meanwhile writes markers first, and then
+    # plans.
+    known = [store.last_batch(log) for log in ("commits", "offsets")]
+    last_known = max((batch for batch in known if batch is not None), default=None)
+    held = MarkerStore(settings)
+    try:
+        wanted = list(range(partitions))
+        markers = held.read_hastily(wanted)
+        if last_known is not None and len(markers) < partitions:
+            # A first start that died at its first batch has committed them; Kafka may be about to
+            # write that down, for which this look waits.
+            markers = held.read(wanted)
+    finally:
+        held.close()
+    if last_known is not None:
+        _require_all(markers, partitions, last_known, settings.marker_group)
+    require_not_by_hand(markers, settings.marker_group)
+    # Looked up after the markers: a pipeline that runs meanwhile plans before it writes.
+    last_planned = store.last_batch("offsets")
+    _require_planned(markers, -1 if last_planned is None else last_planned, store.path)
+    return markers
+
+
+def _require_all(
+    markers: Mapping[int, Marker], partitions: int, last_known: int, group: str
+) -> None:
+    missing = [partition for partition in range(partitions) if partition not in markers]
+    if missing:
+        raise CheckpointError(
+            f"The markers of state partitions {missing} are gone from consumer group "
+            f"{group}, though batch {last_known} is planned: whether it was written can't be "
+            "known.",
+            remedy="Run `checkback checkpoint rebuild`; see `checkback docs recovering`.",
+            missing=missing,
+            group=group,
+        )
+
+
+def _require_planned(markers: Mapping[int, Marker], last_planned: int, checkpoint: str) -> None:
+    ahead = {
+        partition: marker.untouched_batch - 1
+        for partition, marker in markers.items()
+        if marker.untouched_batch - 1 > last_planned
+    }
+    if ahead:
+        raise CheckpointError(
+            f"{checkpoint} ends with batch {last_planned}, but state partitions {sorted(ahead)} "
+            f"have written batch {max(ahead.values())}: it is an older copy. Its next batches "
+            "would be taken for written.",
+            remedy="Use the newest checkpoint; if it is lost, run `checkback checkpoint rebuild`: "
+            "see `checkback docs recovering`.",
+            last_planned=last_planned,
+            written=ahead,
+        )
+
+
+def _plans(settings: Settings) -> list[TopicPlan]:
+    return plan_topics(
+        settings.topics,
+        half_partitions=settings.half_partitions,
+        state_partitions=state_partitions(settings),
+        half_retention_ms=settings.half_retention_ms,
+        max_message_bytes=settings.max_message_bytes,
+    )
+
+
+def _cluster_id(admin: AdminClient) -> str:
+    asked: Any = admin.describe_cluster(request_timeout=TIMEOUT_S)
+    return str(asked.result(2 * TIMEOUT_S).cluster_id)
+
+
+def _describe_topics(
+    admin: AdminClient, needed: Sequence[str], pause: Callable[[float], object] = time.sleep
+) -> dict[str, DescribedTopic]:
+    began_s = time.monotonic()
+    facts: dict[str, DescribedTopic] = {}
+    while True:
+        unseen = _described(admin, [name for name in needed if name not in facts], facts)
+        if not unseen:
+            return facts
+        may_be_missing = {error.code() for error in unseen.values()} == {UNKNOWN}
+        if time.monotonic() - began_s >= (MADE_S if may_be_missing else TIMEOUT_S):
+            raise _missing(unseen)
+        pause(PAUSE_S)
+
+
+def _described(
+    admin: AdminClient, names: list[str], facts: dict[str, DescribedTopic]
+) -> dict[str, KafkaError]:
+    """Add the facts of the topics that the brokers describe; return the errors of the others."""
+    unseen = {}
+    asked = admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S)
+    for name, future in asked.items():
+        try:
+            description = future.result(2 * TIMEOUT_S)
+        except KafkaException as error:
+            unseen[name] = cause_of(error)
+            if not is_passing(error):
+                raise _missing(unseen) from error
+        else:
+            facts[name] = DescribedTopic(str(description.topic_id), len(description.partitions))
+    return unseen
+
+
+def _missing(unseen: Mapping[str, KafkaError]) -> BrokerError:
+    """Return the error for topics that brokers do not describe.
+
+    It advises to create them only where the brokers say nothing else than that they are missing.
+    """
+    hidden = ((topic, error) for topic, error in unseen.items() if error.code() != UNKNOWN)
+    for topic, error in hidden:
+        may_not = error.code() in LASTING_ERRORS
+        rights = "Check this user's rights on the topic; `checkback acl grants` prints them."
+        return BrokerError(
+            f"The brokers do not describe {topic}: {error.str()}.",
+            remedy=rights if may_not else "Check that all brokers are up, and start again.",
+            topic=topic,
+            code=error.name(),
+        )
+    return BrokerError(
+        f"Missing topics: {', '.join(sorted(unseen))}.",
+        remedy="Run `checkback topics create` with the same settings.",
+        missing=sorted(unseen),
+    )
+
+
+def _require_fit(settings: Settings, facts: ClusterFacts) -> None:
+    names = settings.topics
+    half = facts.topics[names.half].partitions
+    for topic in names.read[1:]:
+        found = facts.topics[topic].partitions
+        if half != found:
+            raise ConfigurationError(
+                f"{names.half} has {half} partitions and {topic} has {found}: they must be equal.",
+                remedy="Give the smaller one more partitions.",
+            )
+    if settings.state_partitions is not None:  # else the checkpoint may know, which is seen later
+        _require_settled_fit(settings, facts)
+
+
+def _require_settled_fit(settings: Settings, facts: ClusterFacts) -> None:
+    names = settings.topics
+    settled, wanted = facts.topics[names.settled].partitions, state_partitions(settings)
+    if settled < wanted:
+        raise ConfigurationError(
+            f"{names.settled} has {settled} partitions, {wanted} state partitions need one each.",
+            remedy="Set state_partitions lower, or give the topic more partitions.",
+            key="state_partitions",
+        )
+
+
+def _require_configs(settings: Settings, admin: AdminClient) -> None:
+    names = settings.topics
+    wanted = {plan.name: plan.configs for plan in _plans(settings)}
+    for topic in names.read:
+        try:
+            found = asked_again(partial(_configs_of, admin, topic), TIMEOUT_S)
+        except KafkaException as error:
+            if cause_of(error).code() not in LASTING_ERRORS:
+                raise
+            continue  # no right to look; the sink still refuses a half that is gone
+        for name in READ_TOPIC_CONFIGS:
+            if found[name] != wanted[topic][name]:
+                raise ConfigurationError(
+                    f"{topic} has {name} {found[name]}: {READ_TOPIC_CONFIGS[name]}.",
+                    remedy=f"Set {name} of the topic to {wanted[topic][name]}.",
+                    topic=topic,
+                    name=name,
+                )
+        if topic == names.half:
+            _require_retention(settings, int(found["retention.ms"]))
+
+
+def _configs_of(admin: AdminClient, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    answer = admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource]
+    return {name: str(one.value) for name, one in answer.result(2 * TIMEOUT_S).items()}
+
+
+def _require_retention(settings: Settings, retention_ms: int) -> None:
+    window_ms = settings.pending_window_ms
+    if 0 <= retention_ms < window_ms:
+        raise ConfigurationError(
+            f"{settings.topics.half} keeps halves for {duration_text(retention_ms)}, but a half "
+            f"may be pending for {duration_text(window_ms)} and is read when it is settled.",
+            remedy=f"Set the topic's retention.ms to {window_ms + DAY_MS} or more.",
+            retention_ms=retention_ms,
+            window_ms=window_ms,
+        )
+
+
+def _record_count(connection: dict[str, Any], topic: str, partitions: int) -> int:
+    consumer = Consumer({**connection, "group.id": "checkback-preflight"})
+    places = [TopicPartition(topic, number) for number in range(partitions)]
+    try:
+        # A topic that was made a moment ago has no leader yet.
+        ranges = [
+            asked_again(partial(consumer.get_watermark_offsets, place, TIMEOUT_S), TIMEOUT_S)
+            for place in places
+        ]
+    finally:
+        consumer.close()
+    return sum(end - first for first, end in ranges)
