@@ -1,4 +1,4 @@
-"""Check requests, undelivered checks, discards, and the switches."""
+"""Check requests, undelivered checks, discards, and the switches: checkback.state.steps.checks."""
 
 from __future__ import annotations
 

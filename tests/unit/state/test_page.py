@@ -1,4 +1,7 @@
-"""Packed pages: unpacking, size, and formats of older versions."""
+"""Packed pages: unpacking, size, and formats of older versions.
+
+What a batch makes of a page is the work of checkback.state.page.page_builder.
+"""
 
 from __future__ import annotations
 
