@@ -1,9 +1,8 @@
-"""Writes what a state partition decided in one batch: once, whatever happens in between.
+"""Writes one state partition's output of one batch exactly once.
 
-Steps, in this order: open (fence the predecessor, read the marker) - skip if the marker is past the
-batch - begin - look up and send - move the marker - commit. Between any two of them the process
-may die; docs/guarantees.md says what then. A batch that is too large for one transaction is written
-in several (sinks/partition/chunks.py): the last four steps repeat, and the marker counts the rows.
+docs/guarantees.md numbers the steps of a batch and says what a crash between two of them leaves;
+the comments "Step N" here have the same numbers. A batch that is too large for one transaction is
+written in several (sinks/partition/chunks.py): steps 7 to 9 repeat, and the marker counts the rows.
 """
 
 from __future__ import annotations
@@ -131,7 +130,9 @@ class BatchWriter:
         # parts before did.
         report = deepcopy(self._in_parts) or report_of(self.state_partition, outcomes)
         self._begun_s = None
+        # Step 5: initialise a producer, unless one is kept from the batch before.
         producer = self._open(batch_id, first_batch)
+        # Step 6: is the batch written?
         marker, now_ms = producer.marker, int(time.time() * 1_000)
         if marker is not None and marker.next_batch > batch_id:
             report.skipped = True
@@ -155,10 +156,12 @@ class BatchWriter:
     def _write_step(
         self, producer: MarkedProducer, outputs: BatchOutputs, step: Step, batch_id: int
     ) -> None:
+        # Step 7: finals, checks, discarded and refused records, then the settled marks.
         producer.begin()
         self._begun_s = time.monotonic()
         for output in outputs.records_for(step.outcomes, batch_id, self.state_partition):
             producer.send(output)
+        # Steps 8 and 9: move the marker once Kafka has acknowledged all, and commit.
         if step.is_last:
             producer.commit(batch_id, outputs.now_ms)
             return

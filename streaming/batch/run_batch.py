@@ -1,4 +1,7 @@
-"""Runs one batch in the driver: the tasks write it and report what they did."""
+"""Runs one batch in the driver: the tasks write it and report what they did.
+
+docs/guarantees.md numbers the steps of a batch. The comments "Step N" here have the same numbers.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,10 @@ def write_outcomes(
     Returns:
         What all tasks report.
     """
+    # Steps 4 to 9: in the tasks, and in the sink's processes.
     rows = outcomes.mapInArrow(sink_function(settings, batch_id, 0), REPORT_TYPE).collect()
     if ledger is not None:
+        # Step 10: all state partitions are through.
         blobs = [row.ledger for row in rows if row.ledger is not None]
         ledger.append(LedgerBatch(settings.query_id, batch_id), blobs)
     # Spark authenticates its workers.
@@ -88,6 +93,7 @@ class RunBatch:
         """
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
+        # Step 3: Spark has planned the batch; its terms follow from the plan.
         plans = self._planned(outcomes, batch_id)
         began_s = time.monotonic()
         self.progress.begin(began_s)
@@ -96,6 +102,7 @@ class RunBatch:
         report = write_outcomes(outcomes, batch_id, settings, self.ledger)
         self.progress.add(batch_id, report)
         self.observed.batch_written(batch_id, report, time.monotonic() - began_s)
+        # Step 11: Spark writes `commits/N` when this returns.
         self.idling.hold(finished(batch_id, plans, report))
         # Spark plans the next batch now, and on some object stores over another job's plan.
         self.require_own_epoch()

@@ -56,6 +56,7 @@ def write_partition(
     if context is None:
         raise OperationalError("The sink runs inside Spark tasks only.")
     state_partition = context.partitionId()
+    # Step 5: ask the sink to write them.
     request = WriteRequest(settings, state_partition, batch_id, first_batch, outcomes)
     answer = SinkProcess.of(state_partition, settings.processes).write(request)
     blobs = answer.ledger

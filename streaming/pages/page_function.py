@@ -166,6 +166,7 @@ def advance_page(
         page = Page.unpack(bytes(state.get[1]))
     else:
         page = Page.empty(partition, number, settings.page_size)
+    # Step 4: the page decides.
     decision = decide(
         page,
         events,

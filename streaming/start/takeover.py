@@ -34,8 +34,10 @@ def fence_older(
     timeout_ms = choose_timeout_ms(settings, facts.transaction_timeout_max_ms, batch_ms)
     timed = replace(sink, transaction_timeout_ms=timeout_ms)
     partitions = state_partitions(settings)
+    # Step 1: the markers belong to this checkpoint. preflight.py has compared the topics.
     marked = require_markers(timed, partitions, store)
     committed = store.last_batch("commits")
+    # Step 2: take the epoch, which fences the predecessor.
     # Every committed batch is written, so a state partition without a marker begins after the last
     # one.
     return begin_epoch(timed, partitions, marked, 0 if committed is None else committed + 1)

@@ -53,6 +53,22 @@ def test_every_folder_of_production_code_has_a_row() -> None:
     assert tops - set(FOLDERS) == {"docs"}, "pages, no code"
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_room_of_a_folder_is_in_its_row(folder: str) -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith(f"| `{folder}/` |"))
+    rooms = {path.parent.name for path in (ROOT / folder).glob("*/__init__.py")}
+
+    assert {room for room in rooms if f"`{room}/`" not in row} == set()
+
+
+def test_the_files_to_begin_with_exist() -> None:
+    part = TEXT.partition("### Where to begin")[2].partition("###")[0]
+    rooms = re.findall(r"^\d\. `([\w/]+/)`: `(\w+\.py)`", part, re.MULTILINE)
+
+    assert len(rooms) == 6
+    assert [name for room, name in rooms if not (ROOT / room / name).exists()] == []
+
+
 def test_every_row_says_what_a_folder_may_not_know() -> None:
     assert list(ROWS) == FOLDERS
     assert all(ROWS.values())

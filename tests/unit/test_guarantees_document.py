@@ -23,6 +23,21 @@ def test_a_test_that_is_named_exists(path: str, name: str, case: str) -> None:
         assert case in case_names(tree)
 
 
+def test_every_step_of_a_batch_is_numbered_in_the_code() -> None:
+    part = TEXT.partition("## How a batch is written")[2].partition("\n## ")[0]
+    steps = {int(number) for number in re.findall(r"^(\d+)\. ", part, re.MULTILINE)}
+    said = [
+        match.groups()
+        for name in re.findall(r"`([a-z_/]+\.py)`", part)
+        for match in re.finditer(r"# Steps? (\d+)(?: (to|and) (\d+))?", (ROOT / name).read_text())
+    ]
+
+    numbered = {
+        number for first, _, last in said for number in range(int(first), int(last or first) + 1)
+    }
+    assert numbered == steps
+
+
 def test_every_row_of_a_crash_has_its_test() -> None:
     rows = [line for line in TEXT.splitlines() if line.startswith("| ") and " | " in line]
     heads = [line for line in rows if line.startswith(("| crash |", "| found |"))]
