@@ -27,7 +27,7 @@ HALF_PARTITIONS: Final = 4
 SINK_TRANSACTION_TIMEOUT_MS: Final = 12_000
 BROKER_PROPERTIES: Final = {
     # How often the broker looks for abandoned transactions; Kafka's default is 10 s.
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"
 }
 REACHED_S: Final = 240.0
 SETTLED_S: Final = 300.0

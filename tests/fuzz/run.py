@@ -15,13 +15,7 @@ from tests.fuzz.altering import Altering
 from tests.fuzz.audit import Written, faults
 from tests.fuzz.halves import HalfMaker
 from tests.fuzz.ops import OpMaker
-from tests.fuzz.places import (
-    HALF_PARTITIONS,
-    HEALTHY_GROUP,
-    Places,
-    create_places,
-    fuzz_settings,
-)
+from tests.fuzz.places import HALF_PARTITIONS, HEALTHY_GROUP, Places, create_places, fuzz_settings
 from tests.fuzz.records import NOWHERE, Moment, Record, Said, Transaction
 from tests.fuzz.signing import Signing
 from tests.fuzz.talks import COMMIT, OP_OF_NO_HALF

@@ -9,9 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.integration.sinking import (
-    World,
-)
+from tests.integration.sinking import World
 
 from checkback.protocol.properties import NOT_ON_FINAL
 from checkback.sinks.report import BatchReport

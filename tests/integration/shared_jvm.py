@@ -79,10 +79,7 @@ class SharedJvm:
         if self._gateway is None or self._gateway.proc.poll() is not None:
             self._gateway = self._launched()
         known = self._gateway.gateway_parameters
-        return {
-            "PYSPARK_GATEWAY_PORT": str(known.port),
-            "PYSPARK_GATEWAY_SECRET": known.auth_token,
-        }
+        return {"PYSPARK_GATEWAY_PORT": str(known.port), "PYSPARK_GATEWAY_SECRET": known.auth_token}
 
     def _launched(self) -> Any:
         jars = ",".join(map(str, pipeline_jars(Settings())))

@@ -10,15 +10,7 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.client.playing import Scripted
 from tests.integration.running import Pipeline, Topics, wait_until
-from tests.integration.tenants import (
-    ADMIN,
-    ALICE,
-    PATIENCE_S,
-    SECRETS,
-    Stage,
-    forge,
-    rules,
-)
+from tests.integration.tenants import ADMIN, ALICE, PATIENCE_S, SECRETS, Stage, forge, rules
 
 from checkback.client import LocalTransactionState, Message, TransactionMQProducer
 from checkback.commands.shared.app import NOUNS, LazyGroup, execute

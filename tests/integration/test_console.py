@@ -68,9 +68,7 @@ def stage(
     prefix, folder = f"t{uuid.uuid4().hex[:10]}-", tmp_path_factory.mktemp("console")
     topics = Topics(broker.bootstrap_servers, prefix)
     settings = topics.settings(
-        folder / "checkpoint",
-        application_id=prefix.rstrip("-"),
-        trigger_interval_ms=500,
+        folder / "checkpoint", application_id=prefix.rstrip("-"), trigger_interval_ms=500
     )
     real = f"{prefix}orders"
     topics.create(settings, [real], ["g"])

@@ -82,11 +82,7 @@ def test_every_order_meets_its_fate_and_the_audit_passes(tmp_path: Path) -> None
     assert report["findings"] == []
     assert report["kills"] == KILLS + 1
     assert {fate: line["orders"] for fate, line in fates.items()} == count_fates(ORDERS)
-    for fate in (
-        Fate.COMMITTED,
-        Fate.UNKNOWN_THEN_COMMITTED,
-        Fate.KILLED_BEFORE_OP_COMMITTED,
-    ):
+    for fate in (Fate.COMMITTED, Fate.UNKNOWN_THEN_COMMITTED, Fate.KILLED_BEFORE_OP_COMMITTED):
         assert fates[fate]["finals"] == fates[fate]["committed_locally"] == fates[fate]["orders"]
     for fate in (
         Fate.ROLLED_BACK,

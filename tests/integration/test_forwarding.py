@@ -24,14 +24,7 @@ from tests.integration.forwarded import (
     to,
     written_by,
 )
-from tests.integration.sinking import (
-    World,
-    commits,
-    ids_of_halves,
-    make_world,
-    of_halves,
-    outcome,
-)
+from tests.integration.sinking import World, commits, ids_of_halves, make_world, of_halves, outcome
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import first_value

@@ -6,18 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-from tests.integration.forwarded import (
-    REAL_TOPIC,
-    odd_halves,
-    random_halves,
-    send,
-)
-from tests.integration.sinking import (
-    World,
-    ids_of_halves,
-    of_halves,
-    outcome,
-)
+from tests.integration.forwarded import REAL_TOPIC, odd_halves, random_halves, send
+from tests.integration.sinking import World, ids_of_halves, of_halves, outcome
 
 from checkback.sinks.ledger.notes import Names, NotingReader
 from checkback.sinks.ledger.rows import unpacked

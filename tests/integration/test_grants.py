@@ -234,9 +234,7 @@ def test_the_pipeline_needs_no_more_than_what_is_printed(
     assert Deployment(topics, tmp_path, shared_jvm).leaves_undone() == set()
 
 
-def test_topics_that_may_not_be_described_are_not_called_missing(
-    broker: EmbeddedBroker,
-) -> None:
+def test_topics_that_may_not_be_described_are_not_called_missing(broker: EmbeddedBroker) -> None:
     topics = topics_of(broker, "hidden.")
     settings = replace(topics.settings(state_partitions=1), kafka=login("orders"))
 

@@ -14,14 +14,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
-from tests.integration.running import (
-    COMMIT,
-    QUICK_JVM,
-    ROLLBACK,
-    Pipeline,
-    Topics,
-    wait_until,
-)
+from tests.integration.running import COMMIT, QUICK_JVM, ROLLBACK, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 from tests.unit.ledger_pending import read_pending
 from tests.unit.test_ledger import OWNER, blobs

@@ -144,9 +144,7 @@ def test_operators_need_no_more_than_what_is_printed(stage: Stage) -> None:
     assert stage.fails() == []
 
 
-def test_a_topic_that_may_not_be_seen_does_not_pass_for_one_that_is_not_there(
-    stage: Stage,
-) -> None:
+def test_a_topic_that_may_not_be_seen_does_not_pass_for_one_that_is_not_there(stage: Stage) -> None:
     """A committed transaction was shown as pending to whoever had no right on the settled topic."""
     acls, given = Acls(stage.topics.bootstrap_servers), wanted(stage)
     acls.give(given)

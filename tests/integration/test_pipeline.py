@@ -8,14 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench.runs.batches import event_log_settings
-from tests.integration.running import (
-    COMMIT,
-    ROLLBACK,
-    UNKNOWN,
-    Pipeline,
-    Topics,
-    wait_until,
-)
+from tests.integration.running import COMMIT, ROLLBACK, UNKNOWN, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.properties import text_value

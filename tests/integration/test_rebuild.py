@@ -15,14 +15,7 @@ import pytest
 from confluent_kafka import OFFSET_END, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
-from tests.integration.running import (
-    COMMAND,
-    COMMIT,
-    ROLLBACK,
-    Pipeline,
-    Topics,
-    wait_until,
-)
+from tests.integration.running import COMMAND, COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.deploy.settings import write_settings

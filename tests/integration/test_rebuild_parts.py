@@ -16,11 +16,7 @@ from checkback.operations.rebuild.predecessors import (
     find_predecessors,
     require_silence,
 )
-from checkback.operations.rebuild.topic_spans import (
-    Span,
-    TopicSpans,
-    find_spans,
-)
+from checkback.operations.rebuild.topic_spans import Span, TopicSpans, find_spans
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, FencedError
 from checkback.sinks.kafka.read.list_offsets import ends_without_transactions

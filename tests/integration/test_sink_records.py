@@ -7,14 +7,7 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
-from tests.integration.bad_records import (
-    bodies,
-    make_topic,
-    refused,
-    send,
-    send_raw,
-    set_config,
-)
+from tests.integration.bad_records import bodies, make_topic, refused, send, send_raw, set_config
 from tests.integration.sinking import World, commits, outcome
 
 from checkback.protocol.refusals import RefusedReason
@@ -145,9 +138,7 @@ def test_an_op_of_zeros_that_was_compressed_is_refused_without_its_body(either: 
     assert (facts["reason"], facts["cut"]) == ("OP_OFFSET_UNREADABLE", "value")
 
 
-def test_a_batch_that_unpacks_to_more_than_librdkafka_takes_holds_nothing_up(
-    either: World,
-) -> None:
+def test_a_batch_that_unpacks_to_more_than_librdkafka_takes_holds_nothing_up(either: World) -> None:
     either.halves([b"a"])
     send(either, bytes(150_000_000), [], **{"compression.type": "zstd"})
     either.halves([b"c"])
@@ -315,9 +306,7 @@ def test_an_error_while_a_record_is_made_refuses_it(
     assert bodies(world, world.real) == [b"b"]
 
 
-def test_a_half_that_is_gone_before_control_records_only_is_settled_at_once(
-    either: World,
-) -> None:
+def test_a_half_that_is_gone_before_control_records_only_is_settled_at_once(either: World) -> None:
     producer = Producer({**either.settings.connection, "transactional.id": f"{either.real}-t"})
     producer.init_transactions(30)
     for finish in (producer.abort_transaction, producer.abort_transaction):
@@ -333,9 +322,7 @@ def test_a_half_that_is_gone_before_control_records_only_is_settled_at_once(
     assert time.monotonic() - started_s < 10
 
 
-def test_a_half_that_is_gone_is_refused_once_however_often_it_is_asked_about(
-    either: World,
-) -> None:
+def test_a_half_that_is_gone_is_refused_once_however_often_it_is_asked_about(either: World) -> None:
     either.halves([b"a", b"b"])
     either.delete_halves_before(1)
     asked = [outcome((Action.CHECK, 0, times), (Action.CHECK, 1, times)) for times in (1, 2)]

@@ -8,12 +8,7 @@ from dataclasses import dataclass
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tests.access_requests import (
-    check_answer_request,
-    half_request,
-    op_request,
-    operator_request,
-)
+from tests.access_requests import check_answer_request, half_request, op_request, operator_request
 
 from checkback.security import AccessControl, RemoteAddressStrategy, SignatureAlgorithm
 from checkback.security.accounts import NOTHING, WORDS, Account, Permission, Secret

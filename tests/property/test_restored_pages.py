@@ -120,12 +120,7 @@ def test_a_page_is_restored_as_it_was(seed: int) -> None:
     if seed % 3 == 0:
         told = [disbelieved(one) if is_marked(one, world.marks) else one for one in told]
     restored = restore_page(
-        Page.empty(0, 0, SIZE),
-        events_of(told),
-        world.marks,
-        Known(0, SIZE, 0),
-        world.now_ms,
-        RULES,
+        Page.empty(0, 0, SIZE), events_of(told), world.marks, Known(0, SIZE, 0), world.now_ms, RULES
     )
 
     waiting, page = world.page.waiting, world.page

@@ -20,11 +20,7 @@ import pytest
 from tests.simulation.exactly_once.fates import FAULTS, Chances
 from tests.simulation.exactly_once.mutations import MUTATIONS, Mutation
 from tests.simulation.exactly_once.run import Run, repeating_command, summary
-from tests.simulation.exactly_once.worlds import (
-    KINDS,
-    TWO_DRIVERS,
-    World,
-)
+from tests.simulation.exactly_once.worlds import KINDS, TWO_DRIVERS, World
 
 ROOT = Path(__file__).parents[2]
 CRASHES = 10_000
@@ -36,13 +32,7 @@ EXPIRING_SEEDS = 20
 EXPIRING_CRASHES = 10
 RARE_SEEDS = 160
 """For what only one seed in forty shows."""
-EFFECTS = {
-    *FAULTS,
-    "store state",
-    "write offsets",
-    "write commits",
-    "consumer.consume",
-}
+EFFECTS = {*FAULTS, "store state", "write offsets", "write commits", "consumer.consume"}
 """Awaits after whose effect a process can die; before it can before any."""
 
 

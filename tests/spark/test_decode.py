@@ -69,14 +69,7 @@ def test_headers_by_name_read_as_headers_in_order(spark: SparkSession) -> None:
         spark,
         [
             half_row(5, time_ms=99, partition=1, transaction_id="u", immunity="30"),
-            half(
-                ("x", b"1"),
-                TO,
-                ("CHECK_IMMUNITY_TIME_IN_SECONDS", b"30"),
-                ID,
-                GROUP,
-                TRAN,
-            ),
+            half(("x", b"1"), TO, ("CHECK_IMMUNITY_TIME_IN_SECONDS", b"30"), ID, GROUP, TRAN),
         ],
     )
 

@@ -16,13 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from tests.seeds import chosen_seed
 from tests.spark.harness import RULES, KafkaRow
-from tests.spark.plain_reading import (
-    BODY_BYTES_MAX,
-    OP_RANGES,
-    Event,
-    PlainReading,
-    first,
-)
+from tests.spark.plain_reading import BODY_BYTES_MAX, OP_RANGES, Event, PlainReading, first
 from tests.spark.test_verification import NOW_MS
 from tests.spark.test_verification_decisions import GROUPS, TOPICS, random_rules
 from tests.spark.test_verification_reference import a_signer, sign

@@ -103,9 +103,7 @@ def test_a_restart_keeps_the_state_and_any_input_brings_the_timeouts_back(
     assert decided(micro.outcomes()) == [("CHECK", 0, 1)]
 
 
-def test_a_batch_replayed_under_another_clock_decides_as_before(
-    micro: MicroBatches,
-) -> None:
+def test_a_batch_replayed_under_another_clock_decides_as_before(micro: MicroBatches) -> None:
     micro.add([half_row(offset, time_ms=START_MS - 6_500) for offset in range(3)])
     micro.start()
     first = decided(micro.outcomes())

@@ -69,10 +69,7 @@ def half(
     value: bytes = b"body",
 ) -> KafkaRow:
     headers = half_headers(
-        producer_group=group,
-        transaction_id="u",
-        real_topic=real_topic,
-        properties=properties or {},
+        producer_group=group, transaction_id="u", real_topic=real_topic, properties=properties or {}
     )
     if by is not None:
         headers = by.half(NAMES.half, key, value, headers)
@@ -304,8 +301,7 @@ def test_rows_as_kafkas_source_makes_them_are_judged_as_others(
 
 def test_a_global_list_takes_the_place_of_permissions_only(spark: SparkSession) -> None:
     rules = RULES.replace(
-        "globalWhiteRemoteAddresses: []",
-        'globalWhiteRemoteAddresses: ["10.7.*.*", "fe80::1-ff"]',
+        "globalWhiteRemoteAddresses: []", 'globalWhiteRemoteAddresses: ["10.7.*.*", "fe80::1-ff"]'
     )
     verification = RecordVerification(spark, AccessTable.of(AccessControl.parse(rules, "rules")))
     listed = signer(born_host="10.7.0.1")

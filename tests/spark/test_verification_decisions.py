@@ -7,12 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.access_requests import (
-    check_answer_request,
-    half_request,
-    op_request,
-    operator_request,
-)
+from tests.access_requests import check_answer_request, half_request, op_request, operator_request
 from tests.spark.harness import NAMES, KafkaRow
 from tests.spark.test_verification import NOW_MS, half, op, refusals
 

@@ -14,12 +14,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.access_requests import (
-    check_answer_request,
-    half_request,
-    op_request,
-    operator_request,
-)
+from tests.access_requests import check_answer_request, half_request, op_request, operator_request
 from tests.spark.harness import NAMES, KafkaRow
 from tests.spark.test_verification import NOW_MS, half, op, refusals
 from tests.spark.test_verification_decisions import (

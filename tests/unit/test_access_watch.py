@@ -68,9 +68,7 @@ def test_a_changed_file_is_taken(tmp_path: Path) -> None:
     assert not watched.later()
 
 
-def test_a_file_that_is_cut_at_an_account_is_not_taken_while_it_is_written(
-    tmp_path: Path,
-) -> None:
+def test_a_file_that_is_cut_at_an_account_is_not_taken_while_it_is_written(tmp_path: Path) -> None:
     """It is right YAML, and the records of all accounts that come later would be refused."""
     whole = RULES + "".join(
         f"- accessKey: service-{number}\n  secretKey: the-secret-of-{number}\n"

@@ -50,9 +50,7 @@ def test_the_broker_of_the_record_runs_while_it_holds_kafkas_lock(folder: Broker
     assert folder.running() is None, "another process may have its id"
 
 
-def test_a_second_broker_on_a_folder_is_refused_and_told_of_the_first(
-    folder: BrokerFolder,
-) -> None:
+def test_a_second_broker_on_a_folder_is_refused_and_told_of_the_first(folder: BrokerFolder) -> None:
     folder.write_record(RECORD)
 
     with kafkas_lock(folder), pytest.raises(PrerequisiteError) as refused:

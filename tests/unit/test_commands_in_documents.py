@@ -97,9 +97,7 @@ def test_a_tool_of_kafka_is_told_where_the_brokers_are(document: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "document",
-    [ROOT / "CONTRIBUTING.md", *DOCUMENTS],
-    ids=lambda path: str(path.relative_to(ROOT)),
+    "document", [ROOT / "CONTRIBUTING.md", *DOCUMENTS], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_a_documented_target_is_one_of_make(document: Path) -> None:
     named = re.findall(r"(?:^|`)make ([a-z-]+)", document.read_text("utf-8"), re.MULTILINE)

@@ -10,11 +10,7 @@ import pytest
 from checkback.client import LocalTransactionState, Message, MessageExt
 from checkback.demo.fates import Fate, Order, plan_orders
 from checkback.demo.order_service import OrderListener, OrderService
-from checkback.demo.orders import (
-    OrderDatabase,
-    OrderExistsError,
-    OrderStatus,
-)
+from checkback.demo.orders import OrderDatabase, OrderExistsError, OrderStatus
 
 COMMIT = LocalTransactionState.COMMIT_MESSAGE
 ROLLBACK = LocalTransactionState.ROLLBACK_MESSAGE

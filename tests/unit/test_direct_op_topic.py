@@ -65,8 +65,7 @@ def left(store: Any, ends: Mapping[int, int], *, stops_at: int = -1) -> list[Pla
 
 
 @pytest.mark.parametrize(
-    "store",
-    [Store(committed=-1), Store(PLAIN, committed=0), Store(PLAIN, PLAIN, committed=0)],
+    "store", [Store(committed=-1), Store(PLAIN, committed=0), Store(PLAIN, PLAIN, committed=0)]
 )
 def test_a_checkpoint_that_does_not_know_the_topic_is_left_alone(store: Store) -> None:
     before = dict(store.plans)

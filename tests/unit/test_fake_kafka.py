@@ -10,10 +10,7 @@ from tests.fakes.kafka.awaits import Awaits, Fault, SimulatedCrash
 from tests.fakes.kafka.clock import Clock
 from tests.fakes.kafka.cluster import DAY_MS, Cluster
 from tests.fakes.kafka.consumer import FakeConsumer
-from tests.fakes.kafka.coordinator import (
-    Coordinator,
-    FencedByCoordinatorError,
-)
+from tests.fakes.kafka.coordinator import Coordinator, FencedByCoordinatorError
 from tests.fakes.kafka.errors import HangingCall
 from tests.fakes.kafka.groups import GroupOffsets
 from tests.fakes.kafka.log import TransactionPhase

@@ -157,10 +157,7 @@ def test_java_home_comes_before_path(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 @pytest.mark.parametrize(
     ("line", "said"),
-    [
-        ('openjdk version "11.0.2"', "is version 11, too old"),
-        ("hello", "reports no version"),
-    ],
+    [('openjdk version "11.0.2"', "is version 11, too old"), ("hello", "reports no version")],
 )
 def test_a_java_that_will_not_do_is_told_with_what_to_install(
     line: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -18,13 +18,7 @@ from checkback.protocol.records import Op, half_headers
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.ledger import rows as ledger_rows
-from checkback.sinks.ledger.rows import (
-    LEDGER_SCHEMA,
-    LedgerBatch,
-    packed,
-    unpacked,
-    write_noting,
-)
+from checkback.sinks.ledger.rows import LEDGER_SCHEMA, LedgerBatch, packed, unpacked, write_noting
 from checkback.sinks.lookups import half_lookups, op_lookups
 from checkback.sinks.report import BatchReport
 from checkback.state import Action, Counter, Outcome

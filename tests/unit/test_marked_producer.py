@@ -285,9 +285,7 @@ def test_the_worst_report_says_what_became_of_the_producer(
     assert getattr(error, "rejections", noted) == noted
 
 
-def test_a_call_that_may_pass_is_tried_again_and_then_its_loss_is_unanswered(
-    producer: Any,
-) -> None:
+def test_a_call_that_may_pass_is_tried_again_and_then_its_loss_is_unanswered(producer: Any) -> None:
     passing = KafkaException(KafkaError(KafkaError._TIMED_OUT, "later", retriable=True))
     answers: list[Any] = [passing, passing, "done"]
 

@@ -21,10 +21,7 @@ from checkback.protocol.refusals import (
     RefusedReason,
     refused_headers,
 )
-from checkback.protocol.signed_content import (
-    BORN_TIME_TOLERANCE_MS,
-    signed_content,
-)
+from checkback.protocol.signed_content import BORN_TIME_TOLERANCE_MS, signed_content
 from checkback.security.record_signer import RecordSigner
 from checkback.state.formats.outcome import Action, Counter, Outcome
 from checkback.state.formats.settled_marks import _HEADER, SETTLED_VERSION, Mark, pack_settled

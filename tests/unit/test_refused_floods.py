@@ -48,9 +48,7 @@ def test_bytes_in_headers_count_as_those_of_a_body(made: BatchOutputs) -> None:
     assert copied(made, record("calm", body=b"calm")) == 1
 
 
-def test_names_of_groups_that_cost_nothing_buy_no_more_than_four_shares(
-    made: BatchOutputs,
-) -> None:
+def test_names_of_groups_that_cost_nothing_buy_no_more_than_four_shares(made: BatchOutputs) -> None:
     every = [record(f"g{number}", body=bytes(SHARE // 2)) for number in range(100)]
 
     assert copied(made, *every) == 2 * GROUPS_AT_ONCE - 1

@@ -81,11 +81,7 @@ def test_after_a_rejection_every_record_is_measured_by_what_is_looked_up_again()
 def test_records_that_the_broker_names_are_refused_and_their_neighbours_are_not() -> None:
     known = KnownRejections()
 
-    learn(
-        known,
-        *rejected(BYSTANDER, 1, 2, 4),
-        *rejected(KafkaError.INVALID_RECORD, 3, 5),
-    )
+    learn(known, *rejected(BYSTANDER, 1, 2, 4), *rejected(KafkaError.INVALID_RECORD, 3, 5))
 
     assert [reason(known, offset) for offset in range(1, 6)] == [
         None, None, RefusedReason.FINAL_REJECTED, None, RefusedReason.FINAL_REJECTED,

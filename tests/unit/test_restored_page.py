@@ -9,22 +9,9 @@ from tests.property.model import Record
 from tests.property.paged import events_of
 from tests.unit.state.building import COMMIT, ROLLBACK, RULES, SENT, UNKNOWN, half, op, undelivered
 
-from checkback.operations.rebuild.page import (
-    CLOCK_MARGIN_MS,
-    Known,
-    RestoredPage,
-    restore_page,
-)
+from checkback.operations.rebuild.page import CLOCK_MARGIN_MS, Known, RestoredPage, restore_page
 from checkback.protocol.refusals import RefusedReason
-from checkback.state import (
-    Events,
-    Page,
-    Rules,
-    SettledMarks,
-    decide,
-    pack_settled,
-    unpack_settled,
-)
+from checkback.state import Events, Page, Rules, SettledMarks, decide, pack_settled, unpack_settled
 from checkback.state.formats.events import EventKind
 
 SIZE = 16

@@ -234,10 +234,7 @@ def test_what_rejections_told_lasts_until_knowledge_is_old() -> None:
         ({"message.timestamp.before.max.ms": "5000"}, 5_000),
         ({"message.timestamp.before.max.ms": str(2**63 - 1)}, None),
         (
-            {
-                "message.timestamp.before.max.ms": "5000",
-                "message.timestamp.type": "LogAppendTime",
-            },
+            {"message.timestamp.before.max.ms": "5000", "message.timestamp.type": "LogAppendTime"},
             None,
         ),
         ({}, None),
@@ -266,11 +263,7 @@ def test_the_age_that_a_topic_takes_is_known_where_the_sender_sets_the_time(
 def test_a_topic_that_may_reject_the_end_of_transactions_is_known(
     before_max_ms: int, stamped: str, bytes_max: int, bounds: tuple[str, ...]
 ) -> None:
-    configs = {
-        BEFORE: str(before_max_ms),
-        "message.timestamp.type": stamped,
-        BYTES: str(bytes_max),
-    }
+    configs = {BEFORE: str(before_max_ms), "message.timestamp.type": stamped, BYTES: str(bytes_max)}
     directory = directory_of(Cluster({"a": configs, "b": {}}), Clock())
 
     known = directory.find_all()

@@ -170,8 +170,7 @@ def described(monkeypatch: pytest.MonkeyPatch, *states: tuple[str, set[str]]) ->
     """Have the brokers describe a transaction for each of these."""
     found = {
         f"{number}": SimpleNamespace(
-            state=SimpleNamespace(value=state),
-            topic_partitions={Place(one) for one in topics},
+            state=SimpleNamespace(value=state), topic_partitions={Place(one) for one in topics}
         )
         for number, (state, topics) in enumerate(states)
     }

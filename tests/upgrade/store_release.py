@@ -28,14 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Message, TopicPartition
-from tests.integration.running import (
-    COMMIT,
-    ROLLBACK,
-    UNKNOWN,
-    Pipeline,
-    Topics,
-    wait_until,
-)
+from tests.integration.running import COMMIT, ROLLBACK, UNKNOWN, Pipeline, Topics, wait_until
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.protocol.configuration import Settings

@@ -13,17 +13,8 @@ from tests.fakes.kafka.admin import Metadata, metadata_of
 from tests.fakes.kafka.awaits import Fault
 from tests.fakes.kafka.cluster import RECORD_BATCH_BYTES_MAX, Cluster, Topic
 from tests.fakes.kafka.consumer import GroupMetadata
-from tests.fakes.kafka.coordinator import (
-    FencedByCoordinatorError,
-    NoTransactionError,
-)
-from tests.fakes.kafka.errors import (
-    HangingCall,
-    fenced,
-    timed_out,
-    to_abort,
-    wrong_state,
-)
+from tests.fakes.kafka.coordinator import FencedByCoordinatorError, NoTransactionError
+from tests.fakes.kafka.errors import HangingCall, fenced, timed_out, to_abort, wrong_state
 from tests.fakes.kafka.log import Headers, PartitionLog, Record, Transaction
 
 BATCH_BYTES = 61

@@ -19,12 +19,7 @@ from tests.simulation.exactly_once.verdicts import Verdicts
 from checkback.protocol import properties
 from checkback.protocol.properties import ERROR_HEADER_PREFIX, Headers, text_value
 from checkback.protocol.topics import TopicNames
-from checkback.state import (
-    Action,
-    Outcome,
-    pack_settled,
-    unpack_settled,
-)
+from checkback.state import Action, Outcome, pack_settled, unpack_settled
 
 Fact = tuple[Any, ...]
 """What one record says: its kind, and what it is about."""

@@ -20,11 +20,7 @@ from tests.fakes.kafka import Clock, Cluster, FakeAdminClient, SimulatedCrash, i
 from tests.fakes.kafka.groups import Committed, Place
 from tests.simulation.exactly_once import pages
 from tests.simulation.exactly_once.actors import Actor, Stage
-from tests.simulation.exactly_once.application import (
-    HALF_PARTITIONS,
-    NARROW_BYTES,
-    Applications,
-)
+from tests.simulation.exactly_once.application import HALF_PARTITIONS, NARROW_BYTES, Applications
 from tests.simulation.exactly_once.audit import Audit, expired_in
 from tests.simulation.exactly_once.checkpoint import Checkpoint, ConcurrentLogError, Plan
 from tests.simulation.exactly_once.fates import Chances, Fates

@@ -9,11 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.checkpoints.folder_in_memory import COMMIT, operator, plan
 
-from checkback.checkpoints.files import (
-    ReadableCheckpoint,
-    UnreadableFileError,
-    require_readable,
-)
+from checkback.checkpoints.files import ReadableCheckpoint, UnreadableFileError, require_readable
 from checkback.checkpoints.local_files import LocalCheckpoint, local_folder
 from checkback.protocol.errors import CheckpointError
 

@@ -110,9 +110,7 @@ def test_reports_of_several_threads_all_arrive() -> None:
     asyncio.run(run())
 
 
-def test_coroutines_are_woken_by_one_call_into_their_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_coroutines_are_woken_by_one_call_into_their_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> int:
         loop_reports = EventLoopReports(asyncio.get_running_loop())
         done: deque[Any] = deque()

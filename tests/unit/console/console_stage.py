@@ -294,16 +294,10 @@ class Stage:
 
 
 def make_stage(
-    folder: Path,
-    *,
-    metrics_url: str = "",
-    rules: AccessRules | None = None,
-    checkpoint: str = "",
+    folder: Path, *, metrics_url: str = "", rules: AccessRules | None = None, checkpoint: str = ""
 ) -> Stage:
     settings = Settings(
-        bootstrap_servers="localhost:1",
-        application_id="orders",
-        checkpoint=checkpoint,
+        bootstrap_servers="localhost:1", application_id="orders", checkpoint=checkpoint
     )
     view = PendingView(settings, lambda *_: reading(), lambda _: HalfTopic(), clock_s=lambda: 0.0)
     facts = MadeUpFacts(settings, view, lambda: NOW_MS)

@@ -212,8 +212,7 @@ def test_only_an_operator_may_send_a_refused_final_and_only_once(stage: Stage) -
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"reason": " "}, {"choice": "delete"}, {"target": ""}, {"reason": "x" * 501}],
+    "wrong", [{"reason": " "}, {"choice": "delete"}, {"target": ""}, {"reason": "x" * 501}]
 )
 def test_a_wish_that_lacks_something_is_refused(stage: Stage, wrong: dict[str, str]) -> None:
     client = stage.signed_in()

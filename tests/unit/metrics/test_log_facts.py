@@ -11,10 +11,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[3]
 FOLDERS: Final = ("client", "checkpoints", "operations", "sinks", "streaming")
-TOLD_BY: Final = {
-    "transaction_id": {"transaction_id"},
-    "batch_id": {"batch_id", "planned"},
-}
+TOLD_BY: Final = {"transaction_id": {"transaction_id"}, "batch_id": {"batch_id", "planned"}}
 """Facts, and names of variables and attributes whose value a line with that fact tells. The lines
 of a sink process have batch and state partition of their context."""
 

@@ -196,9 +196,7 @@ def grown(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> int:
     return repartition._grow_settled(Settings(bootstrap_servers="b:1"), 5)
 
 
-def test_a_topic_is_extended_although_the_controller_moves(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_topic_is_extended_although_the_controller_moves(monkeypatch: pytest.MonkeyPatch) -> None:
     assert grown(monkeypatch, failure(KafkaError.NOT_CONTROLLER)) == 3
     with pytest.raises(BrokerError, match="no answer in time"):
         grown(monkeypatch, TimeoutError())

@@ -16,12 +16,7 @@ from checkback.operations.topics.position import Position
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, FencedError
 from checkback.protocol.records import OperatorFacts
-from checkback.protocol.refusals import (
-    RecordOrigin,
-    RecordParts,
-    RefusedReason,
-    refused_parts,
-)
+from checkback.protocol.refusals import RecordOrigin, RecordParts, RefusedReason, refused_parts
 from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
 from checkback.sinks.records.router import Router
 
@@ -118,9 +113,7 @@ def test_a_topic_that_is_still_too_small_is_an_obstacle() -> None:
     assert narrow.obstacle != ""
 
 
-def test_a_final_that_still_can_not_be_made_is_an_obstacle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_final_that_still_can_not_be_made_is_an_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise ZeroDivisionError("a defect")
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.access_requests import (
-    check_answer_request,
-    half_request,
-    op_request,
-    operator_request,
-)
+from tests.access_requests import check_answer_request, half_request, op_request, operator_request
 
 from checkback.security.accounts import NOTHING, WORDS, Permission, is_granted, word_of
 from checkback.security.decision import AccessRequest, Need, ResourceKind
@@ -73,10 +68,7 @@ def test_a_combination_without_a_word_is_shown_as_its_number() -> None:
             half_request("key", "1.2.3.4", real_topic="paid", group="orders"),
             [Need(ResourceKind.TOPIC, "paid", PUB), Need(ResourceKind.GROUP, "orders", PUB)],
         ),
-        (
-            op_request("key", "1.2.3.4", group="orders"),
-            [Need(ResourceKind.GROUP, "orders", PUB)],
-        ),
+        (op_request("key", "1.2.3.4", group="orders"), [Need(ResourceKind.GROUP, "orders", PUB)]),
         (
             check_answer_request("key", "1.2.3.4", group="orders"),
             [Need(ResourceKind.GROUP, "orders", PUB), Need(ResourceKind.GROUP, "orders", SUB)],

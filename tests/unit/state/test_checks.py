@@ -5,17 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from tests.unit.state.building import (
-    COMMIT,
-    DUE,
-    RULES,
-    SENT,
-    Act,
-    Story,
-    half,
-    op,
-    undelivered,
-)
+from tests.unit.state.building import COMMIT, DUE, RULES, SENT, Act, Story, half, op, undelivered
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import NOTHING_READ, Action, Counter

@@ -6,17 +6,7 @@ from dataclasses import fields, replace
 
 from tests.property.model import Record
 from tests.property.paged import acts_of, events_of
-from tests.unit.state.building import (
-    COMMIT,
-    DUE,
-    ROLLBACK,
-    RULES,
-    SENT,
-    Act,
-    Story,
-    half,
-    op,
-)
+from tests.unit.state.building import COMMIT, DUE, ROLLBACK, RULES, SENT, Act, Story, half, op
 
 from checkback.state import Action, Page, decide
 from checkback.state.formats.outcome import REST_UNKNOWN
