@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, Final, Literal
 
-from checkback.protocol.connection import confluent_settings
+from checkback.protocol.connection import confluent_settings, require_free_settings
 from checkback.protocol.errors import ConfigurationError
 from checkback.protocol.topics import TopicNames, rules_topic
 
@@ -225,6 +225,7 @@ class Settings:
         _ = self.topics  # raises an error for an impossible prefix
         _check_master(self.master)
         _check_ledger(self.ledger)
+        require_free_settings(self.kafka)
         for key, value in self.spark.items():
             _check_memory(key, value)
 

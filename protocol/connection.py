@@ -67,6 +67,45 @@ _INSTEAD: Final = {
     "ssl.keystore.password": "Set ssl.key.password.",
     "enable.ssl.certificate.verification": "Set ssl.ca.location to the brokers' own authority.",
 }
+_TAKE_OUT: Final = "Take it out: the pipeline sets it itself."
+_OF_THE_PIPELINE: Final = {
+    "bootstrap.servers": "Set bootstrap_servers.",
+    "metadata.broker.list": "Set bootstrap_servers.",
+    "message.max.bytes": "Set max_message_bytes.",
+    "transaction.timeout.ms": "Set sink_transaction_timeout_ms.",
+    **dict.fromkeys(
+        (
+            # What readers see, and where they begin. Spark's source refuses most of these.
+            "auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store",
+            "enable.partition.eof", "group.id", "group.instance.id", "interceptor.classes",
+            "isolation.level", "key.deserializer", "value.deserializer",
+            # What makes a producer write once, and to which partition.
+            "acks", "request.required.acks", "enable.idempotence", "max.in.flight",
+            "max.in.flight.requests.per.connection", "message.send.max.retries", "partitioner",
+            "retries", "transactional.id",
+            # What a typing error must not make, and what the sink hears of its records.
+            "allow.auto.create.topics", "delivery.report.only.error",
+        ),
+        _TAKE_OUT,
+    ),
+}  # fmt: skip
+"""Settings that decide what the pipeline promises, and what to do instead of setting them."""
+
+
+def require_free_settings(kafka: Mapping[str, str]) -> None:
+    """Refuse the settings of Kafka's clients that the pipeline has to decide itself.
+
+    Args:
+        kafka: settings by dotted name.
+
+    Raises:
+        ConfigurationError: names the key.
+    """
+    for key in kafka:
+        if key in _OF_THE_PIPELINE:
+            raise ConfigurationError(
+                f"kafka.{key} can't be set.", remedy=_OF_THE_PIPELINE[key], key=f"kafka.{key}"
+            )
 
 
 def kafka_python_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:

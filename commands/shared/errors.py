@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -49,6 +50,8 @@ EXTRAS: Final = {
     ),
 }  # fmt: skip
 """The modules that each extra brings."""
+
+_REJECTED_SETTING: Final = re.compile(r'(?:property:? "|`)([\w.]+)["`]')
 
 
 def asks_for_json(arguments: Sequence[str]) -> bool:
@@ -107,9 +110,11 @@ def _of_librdkafka(error: Any) -> CheckbackError:
     cause = error.args[0] if error.args else error
     said = cause.str() if hasattr(cause, "str") else str(cause)
     if getattr(cause, "name", str)() == "_INVALID_ARG":
+        named = _REJECTED_SETTING.search(said)
         return ConfigurationError(
-            f"librdkafka rejects a kafka.* setting: {said.rstrip('.')}.",
+            f"librdkafka rejects a kafka.* setting: {said.strip().rstrip('.')}.",
             remedy="Correct the setting; kafka.* takes librdkafka's names.",
+            **({} if named is None else {"key": f"kafka.{named[1]}"}),
         )
     return BrokerError(
         f"Kafka refused: {said.rstrip('.')}.",

@@ -47,7 +47,7 @@ from checkback.streaming.reports.group_members import live_members
 from checkback.streaming.reports.open_input import StallWatch
 from checkback.streaming.spark.cores import state_partitions
 from checkback.streaming.start.checkpoint_layout import fitted, require_same_settings
-from checkback.streaming.start.preflight import require_markers
+from checkback.streaming.start.preflight import require_markers, require_usable_clients
 from checkback.streaming.start.sink_choices import sink_settings
 
 LOG_APPEND_TIME: Final = 2
@@ -69,11 +69,13 @@ class Doctor:
 
     Raises:
         ConfigurationError: no brokers are named, or a security setting is not supported.
+        KafkaException: librdkafka rejects a setting.
     """
 
     def __init__(self, settings: Settings, now_ms: Clock) -> None:
         self._settings = settings
         self._now_ms = now_ms
+        require_usable_clients(settings, settings.connection())
         self._broker_checks = BrokerChecks(settings)
         self._connection, self._admin = self._broker_checks.connection, self._broker_checks.admin
 

@@ -17,6 +17,7 @@ from checkback.protocol.errors import (
     BrokerError,
     CheckbackError,
     CheckpointError,
+    ConfigurationError,
     FencedError,
     OperationalError,
     PrerequisiteError,
@@ -38,6 +39,10 @@ TIME_UNREADABLE: Final = re.compile(
     r"Record at topic (\S+) partition (\d+) offset (\d+) has timestamp value"
 )
 """Of Spark's KAFKA_MALFORMED_RECORD_TIMESTAMP."""
+JAVA_SETTING: Final = re.compile(
+    r"org\.apache\.kafka\.common\.config\.ConfigException: (.*configuration (\S+?)[:.]? .*)"
+)
+"""Of Kafka's Java client, which reads some of librdkafka's settings differently."""
 UNREAD_GONE: Final = re.compile(
     r"Reason: ((?:Could not read records|Starting offset).*?)\.?(?: SQLSTATE: \w+)?$", re.MULTILINE
 )
@@ -148,6 +153,13 @@ def _known(text: str) -> CheckbackError | None:
         )
     if any(sign in text for sign in STATE):
         return _state_unread(text)
+    wrong = JAVA_SETTING.search(text)
+    if wrong is not None:
+        return ConfigurationError(
+            f"Kafka's Java client rejects a setting: {wrong[1].rstrip('.')}.",
+            remedy=f"Correct kafka.{wrong[2]}; both librdkafka and the Java client read it.",
+            key=f"kafka.{wrong[2]}",
+        )
     late = TIME_UNREADABLE.search(text)
     if late is not None:
         topic, partition, offset = late.groups()

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from checkback.checkpoints.files import ReadableCheckpoint
@@ -28,7 +35,11 @@ from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore, requir
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.spark.cores import state_partitions
 from checkback.streaming.start.topic_claim import Claim, claimed_by, first_record
-from checkback.streaming.start.transaction_timeout import broker_limit_ms, choose_timeout_ms
+from checkback.streaming.start.transaction_timeout import (
+    LEAST_MS,
+    broker_limit_ms,
+    choose_timeout_ms,
+)
 
 if TYPE_CHECKING:
     from checkback.checkpoints.store import CheckpointStore
@@ -90,6 +101,24 @@ def require_settings(
             )
 
 
+def require_usable_clients(settings: Settings, connection: dict[str, Any]) -> None:
+    """Refuse `kafka.*` settings with which no consumer or no transactional producer can be made.
+
+    No broker is asked. Without it a task would fail by them, long after the start.
+
+    Raises:
+        KafkaException: librdkafka rejects one; the error names it.
+    """
+    Consumer({**connection, "group.id": "checkback-preflight"}).close()
+    Producer(
+        {
+            **connection,
+            "transactional.id": f"{settings.application_id}-preflight",
+            "transaction.timeout.ms": settings.sink_transaction_timeout_ms or LEAST_MS,
+        }
+    )
+
+
 def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFacts:
     """Return the facts, after checking that every topic is there and fits.
 
@@ -97,6 +126,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
         BrokerError: the cluster can't be reached, or a topic is missing.
         ConfigurationError: a topic does not fit the settings.
     """
+    require_usable_clients(settings, connection)
     admin = AdminClient(connection)
     names = settings.topics
     needed = [plan.name for plan in _plans(settings) if plan.name != names.status]

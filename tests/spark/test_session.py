@@ -236,6 +236,19 @@ def test_a_state_that_can_t_be_read_is_told_with_the_command_that_names_the_file
     assert "Free some space" in full.remedy
 
 
+def test_a_setting_that_only_the_java_client_rejects_is_named() -> None:
+    told = explain(
+        StreamingQueryException(
+            "[STREAM_FAILED] Failed to construct kafka consumer\n\tat java.base/x\nCaused by: "
+            "org.apache.kafka.common.config.ConfigException: Invalid value 1 for configuration "
+            "check.crcs: Expected value to be either true or false\n\tat java.base/x"
+        )
+    )
+
+    assert (told.exit_code, told.fields["key"]) == (2, "kafka.check.crcs")
+    assert "Expected value to be either true or false" in told.message
+
+
 def test_any_other_end_is_told_in_one_line() -> None:
     told = explain(StreamingQueryException("Connection lost\nlong\nstack"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -215,3 +216,17 @@ def test_a_deployments_clients_log_only_where_a_setting_asks_for_it() -> None:
     assert Settings(bootstrap_servers="a:1").connection()["log_level"] == "0"
     loud = Settings(bootstrap_servers="a:1", kafka={"log_level": "7"})
     assert loud.connection() == {"bootstrap.servers": "a:1", "log_level": "7"}
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "auto.offset.reset", "enable.auto.commit", "key.deserializer", "retries", "acks",
+        "transaction.timeout.ms", "isolation.level", "partitioner", "bootstrap.servers",
+    ],
+)  # fmt: skip
+def test_what_the_pipeline_decides_cannot_be_set(key: str) -> None:
+    """A partitioner moved finals of a key; other values ended a task, or were passed over."""
+    with pytest.raises(ConfigurationError, match=re.escape(f"kafka.{key}")) as caught:
+        Settings(bootstrap_servers="a:1", kafka={key: "1"})
+    assert caught.value.fields["key"] == f"kafka.{key}"

@@ -33,11 +33,18 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("doctor", NOBODY, "--set kafka.group.idd=x", "group.idd"),
         ("topics create", NOBODY, "--set kafka.group.idd=x", "group.idd"),
         ("topics create", NOBODY, "--set kafka.acks=some", "acks"),
+        ("doctor", NOBODY, "--output json --set kafka.auto.offset.reset=latest", "auto.offset"),
+        ("run --checkpoint x", NOBODY, "--kafka retries=0 --output json", "kafka.retries"),
+        ("doctor", NOBODY, "--output json --set kafka.message.timeout.ms=100000",
+         '"key": "kafka.message.timeout.ms"'),
+        ("run --checkpoint x", NOBODY, "--output json --kafka max.poll.interval.ms=1",
+         '"key": "kafka.max.poll.interval.ms"'),
+        ("doctor", NOBODY, "--output json --set kafka.batch.size=0", "kafka.batch.size"),
         ("console --port 0", ":::", "", "[IPv6 address]:port"),
         ("console --port 0", NOBODY, "--set kafka.group.idd=x", "group.idd"),
         ("console --port 0", "localhost:0", "", "1 to 65535"),
     ],
-)
+)  # fmt: skip
 def test_the_user_reads_one_sentence(command: str, servers: str, more: str, says: str) -> None:
     ran = run(*command.split(), "--bootstrap-servers", servers, *more.split())
 
