@@ -1,4 +1,4 @@
-"""What is needed to read a checkpoint folder, wherever it is."""
+"""The interface for reading a checkpoint folder, on disk or through Hadoop."""
 
 from __future__ import annotations
 

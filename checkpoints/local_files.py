@@ -68,11 +68,11 @@ class LocalCheckpoint:
         try:
             content = path.read_bytes()
             sums = path.with_name(f".{path.name}.crc")
-            told = sums.read_bytes() if sums.exists() else None
+            stored = sums.read_bytes() if sums.exists() else None
         except OSError as error:
             raise UnreadableFileError(f"{name}: {error.strerror}") from error
-        if told is not None:
-            _require_sums(name, content, told)
+        if stored is not None:
+            _require_sums(name, content, stored)
         return content
 
     def read_end(self, name: str, length: int) -> bytes:
@@ -151,10 +151,12 @@ def _modified_ms(entry: os.DirEntry[str]) -> int | None:
         return None
 
 
-def _require_sums(name: str, content: bytes, told: bytes) -> None:
-    magic, chunk = _SUMS_HEADER.unpack_from(told) if len(told) >= _SUMS_HEADER.size else (b"", 0)
+def _require_sums(name: str, content: bytes, stored: bytes) -> None:
+    magic, chunk = (
+        _SUMS_HEADER.unpack_from(stored) if len(stored) >= _SUMS_HEADER.size else (b"", 0)
+    )
     chunks = range(0, len(content), chunk) if chunk else range(0)
     sums = [zlib.crc32(content[at : at + chunk]) for at in chunks]
     wanted = struct.pack(f">{len(sums)}I", *sums)
-    if magic != _SUMS_MAGIC or told[_SUMS_HEADER.size :] != wanted:
+    if magic != _SUMS_MAGIC or stored[_SUMS_HEADER.size :] != wanted:
         raise UnreadableFileError(f"{name}: its checksum is wrong")

@@ -1,4 +1,4 @@
-"""What the sink has to do for a batch: the outcomes of a state partition's pages, as columns."""
+"""The sink's work for a batch: the outcomes of a state partition's pages, as columns."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class SinkSettings:
 
     @property
     def marker_group(self) -> str:
-        """Consumer group whose offsets on the settled topic are the batch markers."""
+        """Consumer group that holds the batch markers as offsets on the settled topic."""
         return f"{self.pipeline.application_id}-marker-{self.query_id}"
 
     def transactional_id(self, state_partition: int) -> str:

@@ -1,4 +1,4 @@
-"""The page engine: what one page decides in one batch.
+"""The page engine: decides about one page in one batch.
 
 Order inside a batch: halves, then ops (those that waited first), then feedback of checks, then
 discards and checks, then what has run out. So every op of the batch is read before a half is
@@ -45,7 +45,7 @@ class Decision:
     Args:
         page: what to remember.
         outcome: what to do.
-        wake_at_ms: call again in the first batch whose time is later than this; may lie in the past
+        wake_at_ms: call again in the first batch that is later than this; may lie in the past
             (checks over the budget). None: nothing is remembered, the row can go.
     """
 
@@ -66,7 +66,7 @@ def decide(
     read_until_ms: int = ALL_READ,
     tell_prepared: bool = False,
 ) -> Decision:
-    """Let a page decide about its events and about whatever has become due.
+    """Decide about a page's events and about checks, discards and deadlines that are due.
 
     The same arguments give the same decision; the page given is not changed.
 

@@ -1,8 +1,8 @@
-"""What decided a batch besides its plan and its records, noted so that a replay decides the same.
+"""The terms of a batch, noted in the checkpoint so that a replay decides the same.
 
 A file ``terms/<batch>.json`` holds the terms of that batch, and of every later one up to the next
-file: a job writes one before a batch whose terms differ from those of the batch before, and before
-the first batch of every run. A note names the plan that it was written for by the plan's time: a
+file: a job writes one before a batch with other terms than the batch before, and before the first
+batch of every run. A note names the plan that it was written for by the plan's time: a
 plan that was dropped may have left a note under the number of its successor.
 """
 
@@ -40,7 +40,7 @@ class OpRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AccessVersion:
-    """Which rules of access control decide, by a name that tells nothing about their secrets.
+    """The version of the access rules, named without anything of their secrets.
 
     Args:
         name: a slow, salted hash of the rules' own version; OFF where access control is off.
@@ -59,7 +59,7 @@ class AccessVersion:
         return cls(hashlib.scrypt(version.encode(), salt=salt.encode(), **cost).hex(), salt)
 
     def is_of(self, version: str) -> bool:
-        """Tell whether these are the rules with that own version."""
+        """Return whether the rules of that version are these."""
         return self == AccessVersion.of(version, self.salt)
 
 

@@ -62,7 +62,7 @@ def earlier_access(store: CheckpointStore) -> AccessVersion | None:
 
 
 def was_cut(plan: PlannedBatch, before: PlannedBatch, batch_events_max: int) -> bool:
-    """Tell whether the limit may have cut a batch, so that it did not reach the topics' ends.
+    """Return whether the limit may have cut a batch, so that it did not reach the topics' ends.
 
     Spark gives each partition its share of the limit by what is unread in it, rounded down, but at
     least one offset (KafkaMicroBatchStream.rateLimit, 4.2.0): a batch that was cut is smaller than

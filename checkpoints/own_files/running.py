@@ -46,7 +46,7 @@ def told_as_running(folder: Path | None, url: str | None = None) -> Iterator[Non
 
 
 def is_running(folder: Path | None) -> bool | None:
-    """Return whether a pipeline runs over the checkpoint; None if that can't be told."""
+    """Return whether a pipeline runs over the checkpoint; None if unknown."""
     if folder is None:
         return None
     try:

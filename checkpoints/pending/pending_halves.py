@@ -89,7 +89,7 @@ def oldest_pending(
         pages: the state.
         most: return at most this many.
         stored_until_ms: return only halves stored at this time or before.
-        group: return only halves whose group has this group's hash; one in 65,536 other groups has
+        group: return only halves with this group's hash; one in 65,536 other groups has
             the same hash, so check the half itself.
     """
     chosen = np.empty(0, _ROW)

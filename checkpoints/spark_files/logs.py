@@ -140,7 +140,7 @@ def parse_operator(content: bytes) -> StateStoreInfo:
 
     Raises:
         BrokenLogError: the file is torn, has another version, or belongs to another operator than
-            ours.
+            Checkback's.
     """
     lines = _lines_after_version(content)
     try:

@@ -1,4 +1,4 @@
-"""From outcomes to ledger rows: what happened to which transaction, as Arrow columns.
+"""Turns outcomes into ledger rows, as Arrow columns.
 
 Numbers come from the outcomes' arrays, names from the headers of the records that the sink reads
 for its finals anyway; both are put together by position, so that no row is ever a Python object.
@@ -59,7 +59,7 @@ _EVENTS: Final[Mapping[Action, str]] = {
     Action.DELIVERED: "committed",
 }
 DIRECT: Final = "direct"
-"""Why a transaction is committed whose final message was written before the pipeline."""
+"""Reason of a commit with its final already written by the client (delivered)."""
 _COUNTING: Final = (Action.CHECK, Action.DISCARD_CHECK_LIMIT, Action.DISCARD_EXPIRED)
 """Their detail is the number of check requests."""
 _REFUSING: Final = (Action.REFUSE_HALF, Action.REFUSE_OP)

@@ -1,4 +1,4 @@
-"""The clients that forward.c reads and sends through, and what goes in and out."""
+"""The Kafka clients that forward.c reads and sends through."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ class NativeReader:
         Args:
             partition: of the topic.
             offsets: int64[n], ascending, without repeats, all below the partition's end.
-            left: bool[n], whose finals are to be sent; false afterwards where one was.
+            left: bool[n], halves with a final to send; false afterwards where it was sent.
             sending: needed where anything is to be sent.
             notes: takes a row for each offset.
 

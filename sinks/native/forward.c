@@ -164,7 +164,7 @@ typedef struct {
     rd_kafka_message_t *read[READ_AHEAD];
     ssize_t count, next;
     int64_t position; /* offset from which on nothing was taken yet */
-    /* Of the record at `next`, whose sending is to be tried again: */
+    /* Of the record at `next`, which is to be sent again: */
     rd_kafka_headers_t *edited;
     const struct topic *real;
     int32_t real_partition;

@@ -175,7 +175,7 @@ def _header_names() -> HeaderNames:
 
 
 def _is_told_of_clients(found: Native) -> bool:
-    """Tell whether this librdkafka loads plugins: try it with a client that has no brokers."""
+    """Return whether this librdkafka loads plugins: try it with a client that has no brokers."""
     try:
         Producer({**found.client_settings, "log_level": 0})
     except KafkaException:

@@ -1,4 +1,4 @@
-"""Makes what one try of one batch writes: from outcomes, and the records that they name."""
+"""Makes the records that one try of one batch writes, from outcomes and the halves they name."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ LIBRDKAFKA_BATCH_BYTES: Final = 1_000_000
 
 REFUSED_BYTES_OF_GROUP_MAX: Final = 16_000_000
 """Bytes of one group's refused records, headers included, that a state partition copies in one
-batch. Of the rest the refused topic tells the origin and the reason: a flood is not written
-twice. All groups together have GROUPS_AT_ONCE times as many: names of groups cost nothing."""
+batch. Beyond it, only origin and reason are written: a flood is not written twice. All groups
+together have GROUPS_AT_ONCE times as many: names of groups cost nothing."""
 GROUP_CHARACTERS_MAX: Final = 255
 
 Words = tuple[int, int]
@@ -170,7 +170,7 @@ class BatchOutputs:
         detail: int,
         decided: Words,
     ) -> SinkRecord:
-        """Return what becomes of a half; whatever goes wrong with it ends as a refused record."""
+        """Return the output for a half; a refused record where the half can't be used."""
         try:
             made = self._made(half, origin, action, detail, decided)
             if self.known and isinstance(made, SinkRecord):
@@ -253,7 +253,7 @@ class BatchOutputs:
             self.report.refused_groups[group_of(record)[:GROUP_CHARACTERS_MAX]] += 1
 
     def _is_over_its_share(self, record: SourceRecord | None, refusal: Refusal) -> bool:
-        """Tell whether its group has had enough bytes of refused records copied in this batch.
+        """Return whether its group has had enough bytes of refused records copied in this batch.
 
         A record that is refused with a verdict is always copied: an operator may resend it from
         there.
@@ -326,7 +326,7 @@ def _log_refusal(record: SourceRecord | None, origin: RecordOrigin, refusal: Ref
 
 
 def _is_decided(half: SourceRecord, decided: Words) -> bool:
-    """Tell whether this is the half that was decided, and not another one at its offset.
+    """Return whether this is the half that was decided, and not another one at its offset.
 
     A topic that was deleted and created again, or lost its end when brokers failed, has other
     halves at offsets that the state knows. A half that can't be read passes here; the sink refuses

@@ -88,7 +88,7 @@ class KnownRejections:
     _looked_again: set[str] = field(default_factory=set)
 
     def __bool__(self) -> bool:
-        """Tell whether outputs have to be compared with what is known."""
+        """Return whether outputs have to be compared with what is known."""
         return bool(self.closed_topics or self.rejected)
 
     def refusal(self, output: SinkRecord) -> Refusal | None:

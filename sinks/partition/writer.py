@@ -150,7 +150,7 @@ class BatchWriter:
                     break
             else:
                 return outputs.report
-        # Behind a part whose commit may have been sent twice another producer goes on.
+        # A commit may have been sent twice: another producer writes the parts that follow.
         return self._try(outcomes, batch_id, first_batch)
 
     def _write_step(
@@ -257,5 +257,5 @@ def _is_within_a_batch(marker: Marker | None) -> bool:
 
 
 def _is_refusing(known: KnownRejections, written: BatchReport) -> bool:
-    """Tell whether a batch that was measured would have been rejected otherwise."""
+    """Return whether a batch that was measured would have been rejected otherwise."""
     return known.tracks_each_record and bool(written.counts["finals_refused"])

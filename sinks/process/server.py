@@ -66,7 +66,7 @@ def _written(request: WriteRequest, writers: Writers) -> object:
     try:
         return writers.write(request)
     except CheckbackError as error:
-        # The driver tells it, once.
+        # The driver logs it once.
         _log.info("The batch was not written: %s", error)
         return error
     except Exception as error:

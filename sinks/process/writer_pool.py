@@ -1,4 +1,4 @@
-"""What one process keeps to write with: a writer per state partition, and what they share."""
+"""The writers of a sink process, one per state partition, and the clients that they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a half message: from a record and an action to an output, without a broker.
+"""Turns a half message and an action into a final, a check or a refused record; pure.
 
 A record that has no place to go comes back as a refusal; the caller knows what that means for the
 action.
@@ -40,7 +40,7 @@ class Router:
         names: the names of the topics.
         find_topic: what is known of a topic that is written to; None where it does not exist.
         now_ms: when the try began.
-        check_interval_ms: the pipeline's, which check requests tell; None leaves it out.
+        check_interval_ms: the pipeline's, stated in check requests; None leaves it out.
         measures_all: whether every record is measured; otherwise those near their topic's limit.
     """
 
@@ -107,11 +107,11 @@ class Router:
         if headers is None:
             return Refusal(RefusedReason.HALF_UNREADABLE, why_unreadable(half))
         topic, known = self.names.discarded, self.find_topic(self.names.discarded)
-        told = records.discarded_headers(headers, origin.partition, origin.offset, check_times, why)
+        kept = records.discarded_headers(headers, origin.partition, origin.offset, check_times, why)
         timestamp_ms = half.timestamp()[1]
         if known is not None and self._is_too_old(known, timestamp_ms):
             timestamp_ms = NOW
-        output = SinkRecord(topic, BY_KEY, half.key(), half.value(), told, timestamp_ms, origin)
+        output = SinkRecord(topic, BY_KEY, half.key(), half.value(), kept, timestamp_ms, origin)
         objection = None if known is None else self._objection(output, known)
         if objection is not None:
             return Refusal(RefusedReason.DISCARD_REJECTED, objection.detail)
@@ -179,8 +179,8 @@ def as_target(topic: str, known: KnownTopic, names: TopicNames, bytes_max: int) 
 
     Args:
         topic: the topic's name.
-        known: what the brokers tell.
-        names: the names of our topics.
+        known: the topic as the brokers describe it.
+        names: the names of the pipeline's topics.
         bytes_max: the largest record that our producer sends.
     """
     least = min(known.record_batch_bytes_max, bytes_max)
@@ -193,7 +193,7 @@ def group_of(half: SourceRecord) -> str:
 
 
 def may_be_too_large(known: KnownTopic, key: bytes | None, value: bytes | None) -> bool:
-    """Tell whether a record is near enough to the topic's limit to be measured.
+    """Return whether a record is near enough to the topic's limit to be measured.
 
     Summing the headers of every record up costs as much as sending it; a record that is far from
     the limit can only pass it by headers of more than the room given here, which the broker then

@@ -1,6 +1,6 @@
 """A record of the half or the op topic, as the sink's code sees it.
 
-confluent-kafka raises on a header whose name is no UTF-8, and hands out half a list if asked again;
+confluent-kafka raises on a header name that is no UTF-8, and hands out half a list if asked again;
 librdkafka gives a record of more than 100,000 headers without any, and a batch that unpacks to more
 than 100 MB not at all. One sender can cause each of these, and must not stop the others. So the
 sink treats such a record as one without readable headers, and does not ask the client again.
@@ -47,7 +47,7 @@ class PlacedRecord(SourceRecord, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UnreadableHeaders:
-    """A record whose headers can't be read.
+    """A record with unreadable headers.
 
     Args:
         message: the record.
@@ -143,7 +143,7 @@ def readable_headers(message: PlacedRecord) -> Headers:
 
 
 def is_unreadable(record: SourceRecord) -> bool:
-    """Tell whether the record has headers, or more, that can't be read."""
+    """Return whether the record has headers, or more, that can't be read."""
     return isinstance(record, UnreadableHeaders | UnreadableRecord)
 
 

@@ -1,4 +1,4 @@
-"""What comes into a page: records of the half and op topics, as columns of numbers."""
+"""The input of a page: records of the half and op topics, as columns of numbers."""
 
 from __future__ import annotations
 

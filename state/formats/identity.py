@@ -1,11 +1,11 @@
 """The identity of a half and of an op: 96 bits that tell whether the two belong together.
 
-This is the only place that knows how the bits are shared out. The first word, of 64 bits, has a
-hash of the producer group in its upper 16: by it the pipeline tells a wrong group from a wrong
-transaction id, and finds the halves of a group. The 80 bits below it and in the second word come
-from SHA-256 over group and transaction id: nobody can find a second transaction with the same
-identity. streaming/java/EventIdentity.java makes identities in Spark; numpy takes them apart;
-Python makes one to compare a record with.
+Only this module knows the layout of the bits. The first word, of 64 bits, has a hash of the
+producer group in its upper 16: it distinguishes a wrong group from a wrong transaction id, and
+finds the halves of a group. The 80 bits below it and in the second word come from SHA-256 over
+group and transaction id: a second transaction with the same identity can't be found.
+streaming/java/EventIdentity.java makes identities in Spark; numpy takes them apart; Python makes
+one to compare a record with.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ TRANSACTION_BITS: Final = 64 - GROUP_BITS
 """The lower bits of the first word: of the digest."""
 SLICE: Final = 21
 """Of the digest's 64 hex digits, which are cut into three slices. Of each its CRC-32 is taken: a
-hash of what nobody can choose. Spark's own functions computed it in a tenth of the time that they
-take to read digits as a number."""
+hash of bytes that a sender can't choose. Spark's own functions computed it in a tenth of the time
+that they take to read digits as a number."""
 _LAST_BITS: Final = TRANSACTION_BITS - 32
 
 

@@ -55,9 +55,9 @@ class Counter(IntEnum):
     OPS_WAITING = 6
     """Ops that came before their half and began to wait."""
     OPS_EXPIRED = 7
-    """Ops whose half did not come in time; they are refused, so REFUSALS counts them, too."""
+    """Ops without a half in time; they are refused, so REFUSALS counts them, too."""
     REFUSALS = 8
-    """Halves and ops refused, for whatever reason."""
+    """Halves and ops refused, for any reason."""
     CHECKS = 9
     CHECKS_DEFERRED = 10
     """Halves that were due but over the budget; due again in the next batch."""
@@ -91,7 +91,7 @@ class Outcome:
         pending: halves that are pending after the batch.
         oldest_ms: broker's time of the oldest pending half, -1 without any.
         identity: int64[m], first word of the identity of the half that was decided on, so that
-            whoever looks it up by its offset can tell another record there; None for none.
+            a look-up by offset notices another record there; None for none.
         identity_rest: int64[m], the second word; REST_UNKNOWN in rows about no half of the page.
         wake_at_ms: the page has something to do in the first batch after this time; None if never.
         finished: int64[FINISH_NUMBERS], how many halves were committed or rolled back at an age of

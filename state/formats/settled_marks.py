@@ -102,8 +102,8 @@ def unpack_settled(blob: bytes) -> SettledMarks:
 def marks_of(key: bytes | None, value: bytes | None) -> SettledMarks | None:
     """Return the marks in a record of the settled topic; None for a record that no job wrote.
 
-    Jobs write whole marks under their page's key, and Kafka keeps them so. Whoever else may write
-    there must not stop those who read it: a rebuild is needed on days that are bad anyway.
+    Jobs write whole marks under their page's key, and Kafka keeps them so. A record
+    that another writer left there must not stop a rebuild.
 
     Raises:
         CheckpointError: a newer version may have written it, so what it says is needed.

@@ -21,7 +21,7 @@ def _names(table: type[Columns]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Base of dataclasses whose fields are arrays of equal length, one row at each position."""
+    """Base of dataclasses of arrays of equal length, one row at each position."""
 
     def __len__(self) -> int:
         first: NDArray[Any] = getattr(self, _names(type(self))[0])

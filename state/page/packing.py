@@ -1,4 +1,4 @@
-"""Packed blobs: a header whose first byte is the version, then columns of numbers.
+"""Packed blobs: a header that begins with the version byte, then columns of numbers.
 
 A column is packed plainly or narrowly. Narrowly means: its least number, then each number's
 difference to that, in as few bytes as the largest difference needs, in none if all are equal.
@@ -68,7 +68,7 @@ def refuse_version(blob: bytes, known: int, what: str) -> None:
 
 
 def damaged(what: str) -> CheckpointError:
-    """Return the error for a blob whose length is not what its header says."""
+    """Return the error for a blob of another length than its header says."""
     return CheckpointError(f"A {what} in this checkpoint is damaged.", remedy=RESTORE)
 
 

@@ -57,7 +57,7 @@ class PendingHalves(Columns):
 
 @dataclass(frozen=True, slots=True)
 class WaitingOps(Columns):
-    """Verdicts whose half did not come yet, in the order they came.
+    """Verdicts that wait for their half, in the order they came.
 
     Args:
         index: int64[w], offset inside the page of the half they name.
@@ -100,7 +100,7 @@ class Page:
         page: number of the page.
         page_size: offsets in a page, at most PAGE_SIZE_MAX.
         halves: without a verdict.
-        waiting: ops whose half did not come yet.
+        waiting: ops that wait for their half.
         settled: verdicts.
     """
 

@@ -1,4 +1,4 @@
-"""Asking back, giving checks back, discarding."""
+"""Asks back, gives checks back, discards."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ask_and_discard(
     The half that was asked for the last time is discarded one interval later, not at once, so that
     the last answer has the time that the others had. With checks off nothing happens here.
 
-    Both only go by the time up to which all ops were read: a half whose commit waits unread is
+    Both only go by the time up to which all ops were read: a half with an unread commit is
     neither asked nor discarded.
 
     Args:

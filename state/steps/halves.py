@@ -1,4 +1,4 @@
-"""Halves that come in."""
+"""Takes in new halves."""
 
 from __future__ import annotations
 

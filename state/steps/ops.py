@@ -47,7 +47,7 @@ IS_VERDICT: Final = np.isin(np.arange(len(Event)), (Event.COMMIT, Event.ROLLBACK
 
 
 def take_ops(builder: PageBuilder, arrived: Events) -> None:
-    """Take in the ops of a batch, after those that waited and whose half has come."""
+    """Take in the ops of a batch, after the waiting ones that have their half now."""
     if len(builder.waiting):
         _release_waiting(builder)
     if len(arrived):
@@ -179,7 +179,7 @@ def _count_and_refuse(
 
 
 def expire_waiting_ops(builder: PageBuilder) -> None:
-    """Refuse the ops whose half did not come in time: settled long ago, or never to come.
+    """Refuse the ops without a half in time: settled long ago, or never to come.
 
     Not before all halves of that time were read: the half of an op may be in the backlog.
     """

@@ -1,4 +1,4 @@
-"""Fair shares: what one producer group may take of a pass, so that the others find some left.
+"""Fair shares: bounds the checks of one producer group in a pass.
 
 A group is known by the bits of its hash in an identity, so two groups with one hash have one share
 together.

@@ -12,7 +12,7 @@ from checkback.state.transitions import Phase
 
 RETENTION_STEPS: Final = 64
 """A time of forgetting is rounded up to the next 1/64 of ``verdict_retention_ms``. Without that, a
-page whose offsets were settled in a thousand batches would wake a thousand times to forget them."""
+page with offsets settled in a thousand batches would wake a thousand times to forget them."""
 
 
 def forget_at_ms(now_ms: int, verdict_retention_ms: int) -> int:
@@ -38,7 +38,7 @@ def remember_verdicts(builder: PageBuilder) -> None:
 
 
 def forget_verdicts(builder: PageBuilder) -> None:
-    """Forget the verdicts whose time is over."""
+    """Forget the verdicts older than the verdict retention."""
     settled = builder.settled
     if not len(settled.forget_at_ms):
         return

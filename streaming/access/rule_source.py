@@ -157,7 +157,7 @@ class TopicRules:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
     def _take(self, wait_s: float) -> bool:
-        """Take what comes within that time; tell whether anything did."""
+        """Take what comes within that time; return whether anything did."""
         found = [] if self._consumer is None else self._consumer.consume(MESSAGES, wait_s)
         for message in found:
             error = message.error()
@@ -191,7 +191,7 @@ class TopicRules:
         return len(known.partitions)
 
     def _unread(self, error: KafkaException) -> BrokerError | ConfigurationError:
-        """Return the error of silent brokers, for which nobody has to publish rules again."""
+        """Return the error of a topic that can't be read, or of brokers that do not answer."""
         if not is_passing(error, SILENCE):
             return self._unreadable(cause_of(error).str())
         return BrokerError(
@@ -246,7 +246,7 @@ def settled_rules(
         before = now
     raise ConfigurationError(
         f"The access rules changed at each of {LOOKS_MAX} looks.",
-        remedy="Wait until whoever writes acl_file and its secrets is done, and start again.",
+        remedy="Wait until acl_file and its secrets are written completely, and start again.",
     )
 
 

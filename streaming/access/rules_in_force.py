@@ -1,4 +1,4 @@
-"""Looks at the source of the access rules, and tells when other rules are in force."""
+"""Watches the source of the access rules, and decides when new rules take effect."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class AccessWatch:
         return self._parse(self.source, is_whole=is_other and self.source.is_written_whole)
 
     def _is_known(self) -> bool:
-        """Tell whether the same text means the same rules: parsing takes 0.3 ms per account."""
+        """Return whether the same text means the same rules: parsing takes 0.3 ms per account."""
         return self._known is not None and not self._known.has_other_secrets()
 
     def _parse(self, source: RuleSource, *, is_whole: bool) -> bool:

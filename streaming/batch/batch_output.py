@@ -1,4 +1,4 @@
-"""Tells whether a batch has output already: a restart must finish such a batch as it began."""
+"""Finds whether a batch has output already: a restart must finish it under the same terms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def is_begun(sink: SinkSettings, partitions: int, ledger: DeltaLedger | None, batch: int) -> bool:
-    """Tell whether Kafka or the ledger has anything of a batch.
+    """Return whether Kafka or the ledger has anything of a batch.
 
     Args:
         sink: the sink's settings.
@@ -28,7 +28,7 @@ def is_begun(sink: SinkSettings, partitions: int, ledger: DeltaLedger | None, ba
 
 
 def is_in_ledger(ledger: DeltaLedger | None, query_id: str, batch: int) -> bool:
-    """Tell whether the ledger has a batch's rows; one with nothing but halves sets no marker.
+    """Return whether the ledger has a batch's rows; one with nothing but halves sets no marker.
 
     Raises:
         PrerequisiteError: it can't be read.
@@ -38,7 +38,7 @@ def is_in_ledger(ledger: DeltaLedger | None, query_id: str, batch: int) -> bool:
 
 
 def is_written(sink: SinkSettings, partitions: int, batch: int) -> bool:
-    """Tell whether a state partition has written a batch.
+    """Return whether a state partition has written a batch.
 
     Raises:
         BrokerError: the markers can't be read.

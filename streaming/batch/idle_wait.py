@@ -2,8 +2,8 @@
 
 Spark runs a batch after each batch, also without data, because time may have passed for a page. So
 the sink holds the end of a batch that read nothing and called no page, until a record comes, or
-until the first page is due. The batch before it is committed, so nobody who reads the state misses
-anything; a crash meanwhile repeats a batch that does nothing.
+until the first page is due. The batch before it is committed, so readers of the state miss
+nothing; a crash meanwhile repeats a batch that does nothing.
 
 With a trigger interval every batch is held until the interval is over. Spark's own trigger waits by
 the wall clock: set back by an hour, it would make no batch for an hour.
@@ -155,7 +155,7 @@ class Idling:
             return
         has_begun = False
         while not self.stopping.is_set():
-            # A page is called in a batch whose time is later than its own.
+            # A page is called in the first batch that is later than its time.
             due_s = LOOK_S if wake_ms is None else (wake_ms + 1 - self.now_ms()) / 1_000
             wait_s = min(LOOK_S, due_s, until_s - self.steady_s())
             if wait_s <= 0:

@@ -1,4 +1,4 @@
-"""Gives the topics beside the half topic as many partitions as somebody has given that one.
+"""Adds partitions to the other topics when the half topic has got more.
 
 An op and a feedback stand in the partition of their half's number. Without it no producer can say
 how its transaction ended, and the first check that finds no topic would end the job.

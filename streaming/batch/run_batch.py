@@ -69,7 +69,7 @@ class RunBatch:
         require_own_epoch: raises FencedError if a younger job runs.
         idling: holds the batch's end while there is nothing to do.
         observed: takes the report, and has the log level.
-        clock: tells whether a batch's time can be.
+        clock: refuses a batch with a time that the brokers contradict.
         growth: follows the half topic's partitions.
     """
 

@@ -25,7 +25,7 @@ class StoppedBetweenBatchesError(Exception):
 
 
 def wait_for_end(query: StreamingQuery, timeout_s: float) -> bool:
-    """Wait up to a timeout for the query to end by itself; tell whether it did."""
+    """Wait up to a timeout for the query to end by itself; return whether it did."""
     try:
         # Its annotation says whole seconds; it takes and documents fractions.
         return bool(query.awaitTermination(timeout_s))  # type: ignore[arg-type]
@@ -34,10 +34,9 @@ def wait_for_end(query: StreamingQuery, timeout_s: float) -> bool:
 
 
 def is_own_stop(failure: StreamingQueryException | None) -> bool:
-    """Tell whether the query ended because the sink refused a batch on request.
+    """Return whether the query ended because the sink refused a batch on request.
 
-    The request may come while somebody waits for the query's end, and the query may end right after
-    it.
+    The request may come during a wait for the query's end, and the query may end right after it.
     """
     return failure is not None and StoppedBetweenBatchesError.__name__ in str(failure)
 
@@ -53,7 +52,7 @@ def end_between_batches(
     Args:
         spark: the session of the query.
         query: the query.
-        is_patient: tells whether the batch may take as long as it likes; else it is interrupted
+        is_patient: returns whether the batch has unlimited time; else it is interrupted
             after STOP_WAIT_S. One that does not even end then is left to the end of the process.
     """
     _set_log_level(spark, "OFF")

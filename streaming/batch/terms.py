@@ -1,6 +1,6 @@
 """Decides the terms of each batch in the driver, and hands them to the tasks of the batch.
 
-Silence means something only up to the time up to which everything was read
+Silence counts only up to the time to which everything was read
 (docs/decisions/query.md#silence). Offsets tell which partitions that holds for: once a batch is
 planned, the driver looks where the topics end. Every record that the brokers had stored when the
 batch was planned stands before those ends. So the next batch has read all of them in each partition
@@ -135,7 +135,8 @@ _parsed = lru_cache(maxsize=2)(TaskTerms.from_property)
 def log_ends(admin: AdminClient, places: Collection[Place]) -> Mapping[Place, int]:
     """Return the offset after the last record of each partition; nothing if brokers are silent.
 
-    Records of open transactions count: they are stored, and nobody who reads committed sees them.
+    Records of open transactions count: they are stored, though read_committed readers do not see
+    them.
     """
     latest, every = OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED
     try:
@@ -170,7 +171,7 @@ class TermsOfRun:
         first_pages: returns the first page of each half partition of which the state remembers
             something; None before that is known.
         clock_ahead_ms: returns how far this machine's clock is ahead of the brokers'.
-        is_begun: tells whether anything of a batch is written.
+        is_begun: returns whether anything of a batch is written.
         half_topic: its name.
         page_size: half offsets per page.
     """
@@ -287,7 +288,7 @@ class TermsOfRun:
 
 
 def still_hold(noted: Mapping[int, OpRange], found: Mapping[int, OpRange], margin: int) -> bool:
-    """Tell whether noted ranges still hold. Those of silent brokers let every op pass.
+    """Return whether noted ranges still hold. Those of silent brokers let every op pass.
 
     Args:
         noted: with a margin behind each end.

@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager;
 
 /**
- * Spark's checkpoint files on an object store whose objects appear whole, when they are closed.
+ * Spark's checkpoint files on an object store, where an object appears whole when it is closed.
  *
  * <p>Spark's own managers write a draft and rename it. A rename on such a store is a copy and a
  * deletion, and nothing keeps it from replacing another driver's file. This one writes each file in

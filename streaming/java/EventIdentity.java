@@ -56,7 +56,7 @@ final class EventIdentity {
   /**
    * Takes the identity of a group's transaction.
    *
-   * @param group number of the header whose value is the group; NONE where there is none
+   * @param group number of the header with the group; NONE where there is none
    * @param id the same of the transaction id
    */
   void read(RecordHeaders headers, int group, int id) {

@@ -4,7 +4,7 @@ import java.io.Serializable;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
 /**
- * Tells the number that gives a page's key its wanted hash: see page_keys.py, which reads keys back.
+ * Finds the number that gives a page's key its wanted hash; page_key.py reads keys back.
  *
  * <p>Written for Janino, as RecordHeaders.java.
  */

@@ -16,7 +16,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  *
  * <p>One object reads record after record, for one thread: the memory that a record needs is there
  * already. A position that no header has, NONE, stands for a header that is not there; its value is
- * as that of a header whose value is null.
+ * null.
  *
  * <p>Written for Janino, the compiler that Spark ships: no lambdas, no type inference.
  */

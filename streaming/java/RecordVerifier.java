@@ -11,7 +11,7 @@ import java.util.regex.Pattern;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Tells of a record whether it may be believed, by one version of the rules of access control.
+ * Verifies records by one version of the rules of access control.
  *
  * <p>RecordDecoder asks it about each record
  * (docs/decisions/access.md#verification). The content that is signed is
@@ -67,7 +67,7 @@ public final class RecordVerifier implements Serializable {
   /**
    * Returns the code of a refusal, 0 for none.
    *
-   * @param read the record, whose headers were compared with the protocol's order
+   * @param read the record, its headers compared with the protocol's order
    * @param topic to which it was written: 0 that of halves, 1 that of ops
    */
   int verdict(KafkaRecord read, int topic) {

@@ -11,7 +11,7 @@ import java.util.HashMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * What Signature says in a record whose first headers stand in the protocol's order.
+ * The content of the header Signature, in a record with headers in the protocol's order.
  *
  * <p>One object reads record after record, for one thread: the memory that a record needs is there
  * already. Names and values are copied once: into what is signed. Written for Janino, as

@@ -65,7 +65,7 @@ def decided(keyed: DataFrame, function: GroupFunction) -> DataFrame:
 
     Args:
         keyed: rows with KEY_COLUMNS.
-        function: called once for each page with rows, or whose time has come.
+        function: called once for each page with rows, or due by its timeout.
     """
     return keyed.groupBy(*KEY_COLUMNS).applyInPandasWithState(
         function,

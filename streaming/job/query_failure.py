@@ -57,8 +57,8 @@ BatchFunction = Callable[[DataFrame, int], None]
 def raising_exceptions(write_batch: BatchFunction) -> BatchFunction:
     """Return a batch function that raises nothing but an Exception.
 
-    Spark's JVM calls it by py4j, whose thread ends by anything else without an answer: the query
-    would hang for ever. Libraries in Rust panic with a BaseException.
+    Spark's JVM calls it by py4j. Any other exception ends py4j's thread without an answer, and the
+    query would hang for ever. Libraries in Rust panic with a BaseException.
 
     Args:
         write_batch: writes one batch.

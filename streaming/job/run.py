@@ -89,7 +89,7 @@ class Job:
     Args:
         settings: everything.
         jars: of Spark's Kafka source.
-        emit: takes what is to be told.
+        emit: takes events for output.
         now_ms: the wall clock, for progress and for the time from which rules hold.
     """
 
@@ -217,7 +217,7 @@ class Job:
     def _leave_direct_op_topic(
         self, spark: SparkSession, store: CheckpointStore, sink: SinkSettings, pages: PageSettings
     ) -> bool:
-        """Read the former direct op topic to its end; tell whether the job is to go on."""
+        """Read the former direct op topic to its end; return whether the job is to go on."""
         topics = self.settings.topics
 
         def ends(partitions: int) -> dict[int, int]:
@@ -311,7 +311,7 @@ class Job:
         }
 
     def _watch(self, spark: SparkSession, query: StreamingQuery) -> bool:
-        """Watch a query to its end; tell whether another one is to follow, under other rules."""
+        """Watch a query to its end; return whether another one is to follow, under other rules."""
         # Not the wall clock: set back by an hour it would silence the job for an hour.
         interval_s = self.settings.progress_interval_ms / 1_000
         next_line_s = time.monotonic() + interval_s
@@ -360,7 +360,7 @@ class Job:
             self._held.exception()  # waits
             self._complete_progress()
         batch_ms = self._batch_ms(query.lastProgress)
-        # A group is asked once a minute; the warning stays until somebody answers.
+        # A group is asked once a minute; the warning stays until a member answers.
         asked = self.progress.take_asked_groups() | self._silent
         silent, stalls, short = self._looked_at_brokers(asked)
         answer = self._stalls is None or self._stalls.brokers_answer
@@ -375,8 +375,8 @@ class Job:
     ) -> tuple[list[str], list[Stall], list[ShortTopic]]:
         """Return silent groups, partitions that stand still, and topics whose replicas are awaited.
 
-        A job that ends does not ask for its last line: silent brokers would delay the end, and
-        whoever sent SIGTERM waits for it.
+        A job that ends does not ask for its last line: silent brokers would delay the end
+        that SIGTERM asks for.
         """
         if self._is_over:
             return [], [], []

@@ -39,8 +39,8 @@ PASS_MS_LEAST: Final = 250
 """No batch is shorter than this with state on; the pace at which a queue of checks can shrink."""
 SLEEP_MS_MAX: Final = 10_000
 BACKLOG_SLEEP_MS: Final = 1_000
-"""How long a page sleeps whose halves are due while ops are unread. Without it Spark would call all
-such pages in every batch of a backlog, a millisecond each, only to hear again that ops are
+"""How long a page with due halves sleeps while ops are unread. Without it Spark would call all
+such pages in every batch of a backlog, a millisecond each, only to find again that ops are
 unread."""
 OUTCOME_SCHEMA: Final = "partition int, page long, outcome binary"
 
@@ -104,7 +104,7 @@ class CheckBudget:
         """Return how long a page over the budget may sleep until its turn comes.
 
         If Spark called the pages of a million waiting halves in every batch, each batch would take
-        a second more, only to tell them that it is not their turn. So the pages that the budget of
+        a second more for nothing. So the pages that the budget of
         the next batches can't reach sleep on; new records wake their page at any time.
         """
         return min(SLEEP_MS_MAX, self.queued // self.of_pass * PASS_MS_LEAST)
@@ -115,9 +115,9 @@ class PageFunction:
     """The function for applyInPandasWithState.
 
     Spark loads it again for each of the two passes over a state partition in a batch (pages with
-    data, then pages whose time has come), so the budget it holds is one pass's: each gets half.
+    data, then pages that are due), so the budget it holds is one pass's: each gets half.
     What a pass sees and in which order is fixed by state and input, so a replay spends alike;
-    pages whose time has come are seen oldest first (page_keys.page_key_of).
+    due pages come oldest first (page_key.page_key_of).
     """
 
     settings: PageSettings
@@ -208,7 +208,7 @@ def sleep_ms(wake_at_ms: int, now_ms: int, read_until_ms: int, budget: CheckBudg
 def events_of(frames: Frames, first_offset: int) -> Events:
     """Return all events of a page from its first offset on; the frames' bounds mean nothing.
 
-    A page whose time has come is called with one empty frame.
+    A page that is due is called with one empty frame.
     """
     chunks = [frame for frame in frames if len(frame)]
     if not chunks:

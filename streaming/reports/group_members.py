@@ -74,7 +74,7 @@ def groups_without_members(
 
 
 def _is_empty(admin: AdminClient, group: str) -> bool:
-    """Tell whether it is known that a group has no live member."""
+    """Return whether it is known that a group has no live member."""
     try:
         return listed_members(admin, group) == 0
     except KafkaException as error:

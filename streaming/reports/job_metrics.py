@@ -19,7 +19,7 @@ from checkback.streaming.reports.progress import Held, Progress
 
 CAPITAL: Final = re.compile(r"(?=[A-Z])")
 HELD_STAGES: Final = frozenset({"add_batch", "trigger_execution"})
-"""Stages whose time includes the time for which a batch's end is held (batch/idle_wait.py)."""
+"""Stages that include the time for which a batch's end is held (batch/idle_wait.py)."""
 COUNTS: Final = {
     "commits": "checkback_commit_messages_total",
     "rollbacks": "checkback_rollback_messages_total",
@@ -33,7 +33,7 @@ COUNTS: Final = {
 
 @dataclass(slots=True)
 class SilentGroups:
-    """Groups that were found without a live member; each is forgotten if nobody asks it again.
+    """Groups that were found without a live member; each is forgotten unless it is asked again.
 
     A group is asked once per check interval, a progress line comes more often: between two
     requests the group stays as it was found.
@@ -69,7 +69,7 @@ class JobMetrics:
     Args:
         instruments: what is filled.
         settings: the pipeline's.
-        progress: asked for what is pending whenever somebody reads the metrics.
+        progress: asked for what is pending whenever metrics are read.
         now_ms: the wall clock.
     """
 

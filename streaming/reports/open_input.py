@@ -1,4 +1,4 @@
-"""Finds partitions that can't be read further, because a Kafka transaction is open there.
+"""Finds partitions that an open Kafka transaction holds up.
 
 The pipeline reads what is committed. So one transaction that any producer leaves open on the half
 or op topic holds up all records from its first one on, until the broker aborts it.
@@ -83,7 +83,7 @@ class Stall:
 
 @dataclass(slots=True)
 class StallHistory:
-    """Tells from look to look which partitions stand still. Pure."""
+    """Compares looks at the topics, and finds the partitions that stand still. Pure."""
 
     _since: dict[Place, tuple[int, float]] = field(default_factory=dict)
 
@@ -176,7 +176,7 @@ class StallWatch:
 
 
 def _with_producers(settings: Settings, stalls: Iterable[Stall]) -> list[Stall]:
-    """Name who holds each partition up, as far as the brokers tell."""
+    """Name the producer that holds each partition up, where the brokers say it."""
     stalls = list(stalls)
     known = kafka_python_settings(settings.bootstrap_servers, settings.kafka)
     limits = {"bootstrap_timeout_ms": ANSWER_MS_MAX, "request_timeout_ms": ANSWER_MS_MAX}
@@ -184,13 +184,13 @@ def _with_producers(settings: Settings, stalls: Iterable[Stall]) -> list[Stall]:
         with closing(new_admin_client({**known, **limits})) as admin:
             return named(admin, stalls)
     except (KafkaError, OSError, ValueError):
-        # Brokers before Kafka 2.8 do not tell, nor without the right to read. Newer ones may tell
-        # of states that kafka-python does not know.
+        # Brokers before Kafka 2.8 do not say it, nor without the right to read. Newer ones may have
+        # states that kafka-python does not know.
         return stalls
 
 
 def named(admin: Any, stalls: list[Stall]) -> list[Stall]:
-    """Return the stalls with who holds each partition up."""
+    """Return the stalls with the producer that holds each partition up."""
     places = [KafkaPythonPartition(one.topic, one.partition) for one in stalls]
     described = admin.describe_producers(places)
     holders = [
@@ -207,7 +207,7 @@ def named(admin: Any, stalls: list[Stall]) -> list[Stall]:
 
 
 def _holder(producers: Iterable[Any], offset: int) -> int:
-    """Return the producer whose open transaction begins first, at or before that offset."""
+    """Return the producer of the first transaction that is open at or before that offset."""
     opened = [
         (one.current_transaction_start_offset, one.producer_id)
         for one in producers

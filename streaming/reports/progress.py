@@ -134,8 +134,8 @@ class ProgressLine:
         pending: halves without a verdict.
         oldest_pending_ms: age of the oldest of them, None if none is pending.
         check_backlog: halves that are due and wait for their turn (checks_per_batch_max).
-        undelivered_groups: groups whose check topic is missing or took no request, with the number
-            of undelivered requests.
+        undelivered_groups: groups with a check topic that is missing or took no request, and the
+            number of undelivered requests.
         groups_without_members: groups that were asked since the last line and have no live member.
         refused: by the name of the reason, how many records were refused since the last line.
         refused_groups: the groups that most of them name, with how many.
@@ -189,7 +189,7 @@ class Progress:
         self._begun_s = now_s
 
     def is_slow(self, now_s: float) -> bool:
-        """Tell whether a batch is at work for so long that it may wait for something."""
+        """Return whether a batch is at work for so long that it may wait for something."""
         begun_s = self._begun_s
         return begun_s is not None and now_s - begun_s >= SLOW_S
 

@@ -1,4 +1,4 @@
-"""From Kafka rows to event rows, by a class of ours that Spark's compiled loop calls.
+"""Decodes Kafka records into event rows with RecordDecoder.java.
 
 An event row is small: its kind, the half that it is about, the time, and a hash of group and id. A
 record that can't be decoded becomes an event, too, with the reason: it travels the same way and
@@ -58,7 +58,7 @@ def decode(
     decoder = _decoder(spark, topics, page_size)
     if verification is not None:
         decoder.verifyBy(verification.verifier(topics))
-    # Only a signature covers the key: where none is verified, nobody copies it.
+    # Only a signature covers the key: it is copied where signatures are verified.
     key = f.lit(None).cast("binary") if verification is None else f.col("key")
     arguments = [
         *map(f.col, ("topic", "partition", "offset", "timestamp")),

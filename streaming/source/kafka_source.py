@@ -1,4 +1,4 @@
-"""Spark's Kafka source: what it reads of the topics, in how large polls, with which files."""
+"""Spark's Kafka source: its topics, the size of its polls, its certificates."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ READ_IN_SMALL_POLLS: Final = {
     "kafka.max.poll.records": "20",
     "kafka.max.partition.fetch.bytes": "1048576",
 }
-"""For a batch whose records may be too large, once unpacked, to have many of them in memory."""
+"""For a batch of records that may be too large, once unpacked, to have many in memory."""
 
 FILE: Final = "retried.json"
 """Of the checkpoint: how many starts have found the same batch begun."""
@@ -63,8 +63,8 @@ def read_topics(
         connection: settings of Spark's Kafka source.
         events_max: how many records a batch reads at most.
         polls_small: whether to have few records in memory at once, however slow that is.
-        drops_topic: whether the query runs one batch without records whose plan has a topic less
-            than the one before, which Spark takes for lost data.
+        drops_topic: whether the query runs one batch without records and with a topic less than the
+            plan before, which Spark takes for lost data.
     """
     at_once = READ_IN_SMALL_POLLS if polls_small else READ_AT_ONCE
     reader = spark.readStream.format("kafka").options(**at_once).options(**connection)
@@ -82,7 +82,7 @@ def read_topics(
 def needs_small_polls(store: CheckpointStore) -> bool:
     """Count this start; return whether earlier ones failed to finish the last batch too.
 
-    Brokers take compressed records whose bodies are a thousand times as large as what they store.
+    Brokers take compressed records that unpack to a thousand times what they store.
     The Kafka client unpacks a whole poll at once, so a few hundred such records do not fit into a
     JVM's heap: without small polls the job would end at every start over the same batch.
 

@@ -1,4 +1,4 @@
-"""Has the decoding verify each record by the rules of access control.
+"""Verifies each record by the rules of access control, while it is decoded.
 
 The class ``RecordVerifier.java`` does it, in one call for each record. With the decoder it is a
 literal of the plan, and new rules are a new plan: all records of a batch are judged by the same

@@ -50,7 +50,7 @@ def log_path(log_file: str) -> Path | None:
         log_file: the setting; "" chooses a temporary file, which is deleted when this process ends,
             unless an error names it.
     """
-    if log_file == ON_STANDARD_ERROR or is_submitted():  # whose JVM has its output already
+    if log_file == ON_STANDARD_ERROR or is_submitted():  # its JVM has an output already
         return None
     if log_file:
         return Path(log_file)

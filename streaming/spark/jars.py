@@ -1,4 +1,4 @@
-"""Where jars are: in a folder beside Python, given by spark-submit, or made for one run."""
+"""Finds jars: in a folder beside Python, given by spark-submit, or made for one run."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def jars_folder() -> Path:
 def kept_file(prefix: str, suffix: str) -> Path | None:
     """Return a whole file that a start keeps in the folder, None if there is none.
 
-    Its name has its own sha256, so a torn file is none of ours. It has to be of a user whose code
-    this process runs anyway: what anybody else put there could read the secrets of access control.
+    Its name has its own sha256, so a torn file is not taken. It has to belong to a trusted owner: a
+    jar of another user could read the secrets of access control.
     """
     for path in sorted(jars_folder().glob(f"{prefix}*{suffix}")):
         if _is_whole_and_ours(path, prefix, suffix):
@@ -44,7 +44,7 @@ def _is_whole_and_ours(path: Path, prefix: str, suffix: str) -> bool:
 
 
 def trusted_owners() -> set[int]:
-    """Return the users whose code this process runs anyway: its own, root, and who installed us."""
+    """Return the users that this process trusts: its own, root, and the owner of its files."""
     return {os.geteuid(), 0, Path(__file__).stat().st_uid}
 
 

@@ -1,4 +1,4 @@
-"""The daemon that Spark forks its Python workers from, with their imports already done.
+"""The daemon that forks Spark's Python workers, with their imports already done.
 
 Spark's own daemon (pyspark.daemon) leaves the imports to each worker: a second of processor time
 for pandas, pyarrow and the rest, in each of the five to seven workers of a start, before the first
@@ -7,7 +7,7 @@ they are imported. Environment variables turn those threads off
 (``tests/spark/test_worker_daemon.py`` counts the threads). Nothing is lost: OpenBLAS has nothing to
 compute here, and Arrow does not use jemalloc's pool.
 
-Whoever stops the pipeline often signals all of its processes (see ``driver_jvm.py``). A worker that
+A stop often signals all processes of the pipeline (see ``driver_jvm.py``). A worker that
 ended then failed its task; the task was tried again on another one that ended, up to four times,
 and then the batch failed. So SIGTERM does not reach the daemon and its workers. The JVM closes the
 daemon's standard input to end it, and the daemon sends SIGHUP to its workers.

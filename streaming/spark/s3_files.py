@@ -1,4 +1,4 @@
-"""Has Spark write a checkpoint on S3 by one conditional request for each file.
+"""Makes Spark write each file of a checkpoint on S3 by one conditional request.
 
 Spark's own ways rename a draft. On S3 a rename is a copy: it replaces a file that another driver
 wrote a moment ago, and costs six more requests. ``ConditionalFileManager.java`` writes in place,

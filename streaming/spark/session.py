@@ -127,7 +127,7 @@ def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
 
 
 def submitted_settings(settings: Settings) -> dict[str, str]:
-    """Return the Spark settings that spark-submit was given and that no setting of ours names.
+    """Return the Spark settings that spark-submit was given and that no setting of Checkback names.
 
     Raises:
         ConfigurationError: its master is another than that of the settings.

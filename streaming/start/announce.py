@@ -54,7 +54,7 @@ def write_tick(
     """Write a record that means nothing: without new data Spark fires no timeout after a restart.
 
     Returns:
-        When the broker stored it, by its clock; None where the topic does not tell.
+        When the broker stored it, by its clock; None where the topic has no such times.
 
     Raises:
         BrokerError: it could not be written.

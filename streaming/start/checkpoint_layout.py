@@ -1,4 +1,4 @@
-"""Page size, order and partition count come from the checkpoint and cannot change."""
+"""Takes page size, order and partition count from the checkpoint; they can't change."""
 
 from __future__ import annotations
 

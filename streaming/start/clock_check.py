@@ -1,4 +1,4 @@
-"""Ends a job with a wall clock that runs ahead of the brokers'.
+"""Measures how far the wall clock is ahead of the brokers', and ends a job if it is too far.
 
 An age is this machine's time minus the brokers'. With a clock that is days ahead every pending half
 is too old, and a commit that comes after the discard is refused.

@@ -1,7 +1,7 @@
-"""What must be true before the query starts; each refusal says what to do.
+"""Checks what must be true before the query starts; each refusal says what to do.
 
 Most of it protects the guarantee: a checkpoint over other topics, or one whose markers are gone,
-would make the job write twice or skip, and nobody would see it.
+would make the job write twice or skip, without a sign.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ UNKNOWN: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 READ_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "records would go that are still needed",
     "retention.bytes": "records would go by their number, however young they are",
-    "message.timestamp.type": "ages would be told by the clocks of those who send",
+    "message.timestamp.type": "ages would follow the clocks of the senders",
 }
 """What goes wrong if a topic that the query reads has other settings."""
 

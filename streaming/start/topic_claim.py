@@ -1,4 +1,4 @@
-"""The claim of a checkpoint to its topics: no second checkpoint may settle the same topics.
+"""A checkpoint's claim to its topics: no second checkpoint may settle the same topics.
 
 Two checkpoints over the same topics would each write every final. So a job writes its claim to the
 settled topic's first partition before it uses a new checkpoint. The first record there counts, so
@@ -91,8 +91,8 @@ def claim_topics(settings: Settings, connection: dict[str, Any], store: Checkpoi
 def mark_won(store: CheckpointStore, claim_id: str = "") -> None:
     """Record in the checkpoint that it owns the topics.
 
-    A checkpoint whose claim won records it, and so does one that was rebuilt in place of another.
-    Afterwards the first record of the settled topic no longer counts.
+    A checkpoint that won its claim records it, and so does one that was rebuilt in place of
+    another. Afterwards the first record of the settled topic no longer counts.
     """
     store.replace_own(FILE, json.dumps({"id": claim_id, "won": True}))
 
@@ -109,14 +109,14 @@ def claimed_by(settings: Settings, found: Claim | None) -> CheckpointError:
         settings: the refused job's settings.
         found: the other checkpoint's claim, None if the settled topic no longer has it.
     """
-    whose = (
+    owner = (
         f"checkpoint {found.checkpoint} of application {found.application_id}"
         if found
         else "another one"
     )
     return CheckpointError(
         f"The checkpoint {settings.checkpoint} is new, but {settings.topics.settled} says that "
-        f"these topics were already settled under {whose}: a second one would write every final "
+        f"these topics were already settled under {owner}: a second one would write every final "
         "twice.",
         remedy="Use that checkpoint; if it is lost, run `checkback checkpoint rebuild`: see "
         "`checkback docs recovering`.",

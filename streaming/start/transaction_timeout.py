@@ -44,7 +44,7 @@ def choose_timeout_ms(settings: Settings, limit_ms: int | None, batch_ms: int | 
     chosen_ms = settings.sink_transaction_timeout_ms
     if chosen_ms is None:
         interval_ms = settings.trigger_interval_ms
-        # A batch is held until the interval is over: up to there nobody knows how long it took.
+        # A batch is held until the interval is over, so its own time is not known below that.
         held_ms = interval_ms + SLACK_MS if interval_ms else 0
         by_batch_ms = TIMES_A_BATCH * batch_ms if batch_ms and batch_ms > held_ms else 0
         return min(max(LEAST_MS, interval_ms, by_batch_ms), allowed_ms)
@@ -75,7 +75,7 @@ def ordinary_batch_ms(planned: Mapping[int, int], committed: Mapping[int, int]) 
 
 
 def broker_limit_ms(admin: AdminClient) -> int | None:
-    """Return the least transaction.max.timeout.ms of the brokers that tell it, None if none does.
+    """Return the least transaction.max.timeout.ms of the brokers that say it, None if none does.
 
     This user may not be allowed to see it. A broker that has just died is still among those that
     the others name.

@@ -187,7 +187,7 @@ class TopicDirectory:
         return self._known[topic]
 
     def _may_wait_for(self, topic: str) -> bool:
-        """Tell whether a topic has lacked replicas only for a moment, so they may come back."""
+        """Return whether a topic has lacked replicas only for a moment, so they may come back."""
         short_s = self.clock_s() - self._short_since_s[topic]
         return max(short_s, self._waited_s) < SHORTAGE_WAIT_S
 

@@ -58,7 +58,7 @@ _OF_CONNECTION: Final = {
 
 
 def is_passing(error: BaseException, codes: Collection[int] = PASSING) -> bool:
-    """Tell whether what was raised is a state that passes by itself.
+    """Return whether what was raised is a state that passes by itself.
 
     Args:
         error: what a call of librdkafka's raised, or the future of one.

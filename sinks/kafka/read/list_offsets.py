@@ -49,7 +49,7 @@ def listed_offsets(
         which: the first offset, the last, or that of a time.
         isolation: whether the end is the one for readers of committed records.
         timeout_s: bounds each request.
-        retry_s: for how long partitions are asked for again whose leader is just changing.
+        retry_s: for how long to ask again while a partition's leader is changing.
         pause: waits that many seconds.
 
     Raises:

@@ -117,7 +117,7 @@ class RecordReader:
     def rest(self) -> None:
         """Drop the partition until the next call: a consumer with one would fetch on and on."""
         if self._consumer is not None and self._partition >= 0:
-            with suppress(KafkaException):  # what is wrong, the next call tells
+            with suppress(KafkaException):  # the next call raises it
                 self._consumer.unassign()
             self._partition, self._batch = -1, []
 
@@ -186,11 +186,11 @@ class RecordReader:
         None when the partition holds nothing from here on, or the wanted record can't be read.
         """
         for _ in range(self.silence_polls_max):
-            told = self._poll()
-            usable = list(takewhile(_is_readable, told))
+            polled = self._poll()
+            usable = list(takewhile(_is_readable, polled))
             messages = [one for one in usable if _is_record(one) or _last_offset(one) >= wanted]
-            if len(usable) < len(told):
-                self._why_unreadable = str(told[len(usable)].error())
+            if len(usable) < len(polled):
+                self._why_unreadable = str(polled[len(usable)].error())
                 # It may have been one before the wanted record, which is then asked for by itself.
                 if not messages and self._sought == wanted:
                     return []

@@ -1,4 +1,4 @@
-"""A job's epoch: who may write over a checkpoint, decided once at start.
+"""A job's epoch: the number that decides which of two jobs may write over a checkpoint.
 
 Every start takes the next number and writes it into the markers of all state partitions. A task
 that finds a later number than its own stops, so of two jobs over one checkpoint the younger writes
@@ -68,7 +68,7 @@ def begin_epoch(
 
 
 def retire(settings: SinkSettings, partitions: int) -> None:
-    """Make sure that no job ever writes again over the checkpoint that these settings belong to.
+    """Fence every job, running or future, over the checkpoint of these settings.
 
     This is for a checkpoint that was replaced: a start over it is then refused, and a job that
     still runs over it ends.
@@ -125,7 +125,7 @@ class _Fencing:
 
 @dataclass(slots=True)
 class EpochWatch:
-    """Tells an older job that a younger one has taken over, also when it has nothing to write.
+    """Ends an older job once a younger one has taken over, also when it has nothing to write.
 
     Args:
         settings: the sink's, with the own epoch.

@@ -1,4 +1,4 @@
-"""Transactions that the brokers do not end: finds the reason, and waits for lost replicas."""
+"""Finds why the brokers do not end a transaction, and waits for lost replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The batch marker: which batch a state partition has to write next.
+"""The batch marker: the batch that a state partition writes next.
 
 It is a committed consumer offset on the settled topic's partition of the same number, moved inside
 the Kafka transaction that holds the batch's output: output and marker become visible together or
@@ -52,7 +52,7 @@ class Marker:
         return self.next_batch + (self.rows_done > 0)
 
     def has_any_of(self, batch_id: int) -> bool:
-        """Tell whether a batch, or a part of it, is written."""
+        """Return whether a batch, or a part of it, is written."""
         return self.untouched_batch > batch_id
 
     @property
@@ -61,7 +61,7 @@ class Marker:
         return self.epoch == BY_HAND
 
     def is_due_for_renewal(self, now_ms: int) -> bool:
-        """Tell whether it should be moved although the batch has no output.
+        """Return whether it should be moved although the batch has no output.
 
         Also if its time lies in the future: this machine's clock was set back then, and the
         brokers' perhaps not.

@@ -123,7 +123,7 @@ class MarkedProducer:
         require_own_epoch(self.marker, self.settings.epoch)
 
     def is_superseded(self, batch_id: int) -> bool:
-        """Tell whether another producer moved the marker since this one did.
+        """Return whether another producer moved the marker since this one did.
 
         Call it if another executor may have written batches since. The call costs 2 ms; without it
         a fenced producer would send a batch for nothing.
@@ -241,7 +241,7 @@ class MarkedProducer:
         """
         position = self._markers.offset(self.state_partition, moved)
         group = self._markers.group_metadata()
-        # Deliveries first: an error there is a record's, and tells which.
+        # Deliveries first: an error there names the record.
         self.flush()
         self._guard(lambda: self._send_offset(position, group))
         sent_s = time.monotonic()
