@@ -12,7 +12,7 @@ from typing import ClassVar
 import pyarrow as pa
 import pytest
 from tests.fakes.kafka import Awaits, Clock, Cluster, installed
-from tests.unit.test_touched_markers import BARE
+from tests.unit.sink_stage import BARE
 
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError, ConfigurationError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.deciding import page_outcome
-from tests.unit.test_touched_markers import BARE
+from tests.unit.sink_stage import BARE
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.sinks.kafka.transaction.errors import (
@@ -238,8 +238,13 @@ def test_a_producer_is_made_with_the_client_finder_of_the_forwarder(
 
 
 @pytest.mark.parametrize("marker", [None, Marker(3, 0), Marker(4, 0), Marker(2, 0)])
-def test_a_marker_that_this_start_can_have_written_is_taken(marker: Marker | None) -> None:
-    made()._require_own(marker, 3, 3)
+def test_a_marker_that_this_start_can_have_written_is_taken(
+    monkeypatch: pytest.MonkeyPatch, marker: Marker | None
+) -> None:
+    producer = SimpleNamespace(marker=marker, is_spent=False)
+    monkeypatch.setattr(writer, "MarkedProducer", lambda *_: producer)
+
+    assert made()._open(3, 3) is producer  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize("tracks_each_record", [True, False])

@@ -6,16 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError
-from tests.deciding import page_outcome
-from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, installed, producer
-from tests.unit.test_touched_markers import BARE, NAMES, finals
+from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, producer
+from tests.unit.sink_stage import BARE, NAMES, finals, staged, write
 
 from checkback.protocol.errors import BrokerError
-from checkback.protocol.records import half_headers
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.kafka.transaction.errors import ABORTED_CODES
-from checkback.sinks.process.writer_pool import WriteRequest, Writers
-from checkback.state import Action
 
 
 class SilentCoordinator(Awaits):
@@ -31,14 +27,7 @@ class SilentCoordinator(Awaits):
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    made = Cluster(SilentCoordinator())
-    for name in (NAMES.half, NAMES.op, NAMES.refused, NAMES.settled, "orders"):
-        made.create_topic(name, 1)
-    headers = half_headers(
-        producer_group="g", transaction_id="0", real_topic="orders", properties={}
-    )
-    made.write(NAMES.half, 0, None, b"0", headers)
-    with installed(made):
+    with staged(SilentCoordinator()) as made:
         yield made
 
 
@@ -50,8 +39,7 @@ def test_a_batch_whose_transaction_was_ended_is_written_by_the_next_producer(
     codes = [code]
     monkeypatch.setattr(producer, "_rejection", lambda *_: codes.pop() if codes else None)
 
-    decided = page_outcome(0, (Action.COMMIT, 0, 0, 0))
-    Writers().write(WriteRequest(settings, 0, 0, 0, [decided.pack()]))
+    write(settings, 0, 0)
 
     assert not codes
     assert finals(cluster) == [b"0"]
@@ -62,10 +50,9 @@ def test_a_coordinator_that_stays_silent_is_no_other_job(cluster: Cluster) -> No
     settings = begin_epoch(BARE, 1, (), 0)
     assert isinstance(cluster.awaits, SilentCoordinator)
     cluster.awaits.is_silent = True
-    decided = page_outcome(0, (Action.COMMIT, 0, 0, 0))
 
     with pytest.raises(BrokerError, match="no answer") as ended:
-        Writers().write(WriteRequest(settings, 0, 0, 0, [decided.pack()]))
+        write(settings, 0, 0)
 
     assert ended.value.exit_code == 3
     assert finals(cluster) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.fakes.kafka import Cluster
 from tests.fakes.kafka.log import PartitionLog
-from tests.unit.test_touched_markers import BARE, NAMES, cluster, finals, write
+from tests.unit.sink_stage import BARE, NAMES, cluster, finals, write
 
 from checkback.protocol.errors import BrokerError, CheckpointError, FencedError
 from checkback.sinks.kafka.transaction import epoch
@@ -39,7 +39,7 @@ def test_over_a_checkpoint_that_was_replaced_nobody_writes_or_starts(cluster: Cl
         begin_epoch(BARE, 2, (0, 1), 5)
     assert refused.value.fields == {"query_id": BARE.query_id}
     with pytest.raises(FencedError):
-        write(settings, 5)
+        write(settings, 5, 0)
     assert finals(cluster) == []
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from tests.fakes.kafka import Cluster
-from tests.unit.test_touched_markers import BARE, NAMES, cluster, write
+from tests.unit.sink_stage import BARE, NAMES, cluster, write
 
+from checkback.protocol.errors import BrokerError, FencedError
 from checkback.sinks.kafka.transaction import producer as transaction
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.kafka.transaction.errors import (
@@ -18,6 +20,7 @@ from checkback.sinks.kafka.transaction.errors import (
     ProducerLostError,
     RejectedOutputError,
     Rejection,
+    explain_loss,
     unanswered,
 )
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
@@ -28,6 +31,7 @@ from checkback.sinks.kafka.transaction.producer import (
     SLOW_COMMIT_S,
     HangingCallError,
     MarkedProducer,
+    call_within,
 )
 from checkback.sinks.records.sink_record import BY_KEY, SinkRecord
 
@@ -69,6 +73,44 @@ def test_a_loss_without_an_answer_says_what_happened_and_what_to_do() -> None:
 
     assert str(error) == "Nobody answered. Check the brokers."
     assert error.was_unanswered is True
+
+
+LOST = ProducerLostError("Somebody fenced it.", remedy="Look who.")
+
+
+def test_a_producer_lost_before_its_timeout_was_fenced() -> None:
+    error = explain_loss(LOST, BARE, 7, BARE.transaction_timeout_ms - 1)
+
+    assert isinstance(error, FencedError)
+    assert (error.message, error.remedy) == ("Somebody fenced it.", "Look who.")
+
+
+def test_a_producer_lost_after_its_timeout_was_too_slow_and_the_remedy_names_a_time() -> None:
+    error = explain_loss(LOST, BARE, 7, BARE.transaction_timeout_ms)
+
+    assert isinstance(error, BrokerError)
+    assert "Batch 7 took longer to write than sink_transaction_timeout_ms" in error.message
+    assert "Set sink_transaction_timeout_ms to 30000 or more" in error.remedy
+    assert error.fields == {"batch_id": 7, "open_ms": 10_000, "timeout_ms": 10_000}
+
+
+def test_a_call_that_comes_back_has_run_and_its_failure_is_raised() -> None:
+    ran: list[int] = []
+
+    call_within(lambda: ran.append(1), 60)
+
+    assert ran == [1]
+    with pytest.raises(ZeroDivisionError):
+        call_within(lambda: 1 // 0, 60)
+
+
+def test_a_call_that_never_comes_back_is_given_up() -> None:
+    never = Event()
+
+    with pytest.raises(HangingCallError):
+        call_within(never.wait, 0.01)
+
+    never.set()
 
 
 class Kafka:
@@ -320,7 +362,7 @@ def test_who_wrote_the_batch_before_sees_whether_another_one_moved_the_marker(
     mine = MarkedProducer(settings, 0)
     assert not mine.is_superseded(1)
 
-    write(settings, 0)
+    write(settings, 0, 0)
 
     assert mine.is_superseded(1)
     monkeypatch.setattr(MarkerStore, "read", None)  # nobody looks

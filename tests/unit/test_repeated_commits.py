@@ -10,17 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.deciding import page_outcome
-from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, SimulatedCrash, installed
-from tests.unit.test_touched_markers import BARE, NAMES, finals
+from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, SimulatedCrash
+from tests.unit.sink_stage import BARE, finals, request, staged, write
 
-from checkback.protocol.records import half_headers
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
-from checkback.sinks.process.writer_pool import WriteRequest, Writers
+from checkback.sinks.process.writer_pool import Writers
 from checkback.sinks.settings import SinkSettings
-from checkback.state import Action
-
-HALVES = 4
 
 
 class SentTwice(Awaits):
@@ -48,15 +43,7 @@ class SentTwice(Awaits):
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    made = Cluster(SentTwice())
-    for name in (NAMES.half, NAMES.op, NAMES.refused, NAMES.settled, "orders"):
-        made.create_topic(name, 1)
-    for number in range(HALVES):
-        headers = half_headers(
-            producer_group="g", transaction_id=f"{number}", real_topic="orders", properties={}
-        )
-        made.write(NAMES.half, 0, None, b"%d" % number, headers)
-    with installed(made):
+    with staged(SentTwice()) as made:
         yield made
 
 
@@ -65,11 +52,6 @@ def begin(cluster: Cluster, settings: SinkSettings) -> SinkSettings:
     assert isinstance(cluster.awaits, SentTwice)
     cluster.awaits.is_due = True
     return begun
-
-
-def request(settings: SinkSettings, batch: int, *numbers: int) -> WriteRequest:
-    decided = page_outcome(0, *((Action.COMMIT, number, 0, number) for number in numbers))
-    return WriteRequest(settings, 0, batch, 0, [decided.pack()])
 
 
 def test_the_next_batch_is_not_committed_half_way(cluster: Cluster) -> None:
@@ -86,7 +68,7 @@ def test_the_next_batch_is_not_committed_half_way(cluster: Cluster) -> None:
 def test_the_next_part_of_a_batch_is_not_committed_half_way(cluster: Cluster) -> None:
     settings = begin(cluster, replace(BARE, transaction_rows_max=2))
     with pytest.raises(SimulatedCrash):
-        Writers().write(request(settings, 0, 0, 1, 2, 3))
+        write(settings, 0, 0, 1, 2, 3)
 
     cluster.sleep(5_000)
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from tests.deciding import page_outcome
-from tests.fakes.kafka import Awaits, Clock, Cluster, admin, installed
-from tests.unit.test_touched_markers import BARE, NAMES, finals
+from tests.fakes.kafka import Cluster, admin
+from tests.unit.sink_stage import BARE, HALVES, NAMES, add_half, finals, staged
 
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import text_value
-from checkback.protocol.records import half_headers
 from checkback.sinks.kafka.cluster import topic_directory as real_topics
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.process.writer_pool import WriteRequest, Writers
@@ -28,17 +27,9 @@ COMMITS = ((Action.COMMIT, 0, 0, 0), (Action.COMMIT, 1, 0, 1))
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """Half 0 is for a topic that may be short, half 1 for another one."""
-    made = Cluster(Awaits(Clock()))
-    ours = (NAMES.half, NAMES.op, NAMES.refused, NAMES.settled, NAMES.discarded, NAMES.feedback)
-    for name in (*ours, NAMES.check("g"), SHORT, "orders"):
-        made.create_topic(name, 1)
-    for number, real in enumerate((SHORT, "orders")):
-        headers = half_headers(
-            producer_group="g", transaction_id=f"{number}", real_topic=real, properties={}
-        )
-        made.write(NAMES.half, 0, None, b"%d" % number, headers)
+    ours = (NAMES.discarded, NAMES.feedback, NAMES.check("g"), SHORT)
     monkeypatch.setattr(real_topics, "SHORTAGE_WAIT_S", 0)
-    with installed(made):
+    with staged(None, *ours, first=SHORT) as made:
         yield made
 
 
@@ -86,16 +77,13 @@ def test_a_final_for_a_topic_without_a_leader_is_refused_and_the_others_are_writ
 def test_a_line_of_the_log_has_the_beginning_of_a_long_id(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    headers = half_headers(
-        producer_group="g", transaction_id="i" * 2_000_000, real_topic="nowhere", properties={}
-    )
-    cluster.write(NAMES.half, 0, None, b"2", headers)
+    add_half(cluster, b"long", "i" * 2_000_000, "nowhere")
     told: list[Any] = []
     logger = logging.getLogger("checkback.sinks.partition.records_to_send")
     monkeypatch.setattr(logger, "isEnabledFor", lambda _: True)
     monkeypatch.setattr(logger, "handle", told.append)
 
-    write((Action.COMMIT, 2, 0, 2))
+    write((Action.COMMIT, HALVES, 0, HALVES))
 
     assert [one.facts["transaction_id"] for one in told] == ["i" * 1_024]
 

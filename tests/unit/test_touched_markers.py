@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from confluent_kafka import TopicPartition
-from tests.deciding import page_outcome
-from tests.fakes.kafka import Awaits, Clock, Cluster, installed
+from tests.fakes.kafka import Cluster
+from tests.unit.sink_stage import BARE, NAMES, cluster, finals, write
 
-from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import CheckpointError
-from checkback.protocol.records import half_headers
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
 from checkback.sinks.kafka.transaction.marker import _marker as marker_of
-from checkback.sinks.process.writer_pool import WriteRequest, Writers
-from checkback.sinks.settings import SinkSettings
-from checkback.state import Action
 from checkback.streaming.start.preflight import require_markers
 
-BARE = SinkSettings(Settings(native_sink=False), "query", {}, 10_000)
-NAMES = BARE.topics
+__all__ = ["cluster"]
 
 
 class Folder:
@@ -36,56 +29,31 @@ class Folder:
         return self.last[log]
 
 
-@pytest.fixture
-def cluster() -> Iterator[Cluster]:
-    made = Cluster(Awaits(Clock()))
-    for name in (NAMES.half, NAMES.op, NAMES.refused, NAMES.settled, "orders"):
-        made.create_topic(name, 1)
-    for number in range(3):
-        headers = half_headers(
-            producer_group="g", transaction_id=f"{number}", real_topic="orders", properties={}
-        )
-        made.write(NAMES.half, 0, None, b"%d" % number, headers)
-    with installed(made):
-        yield made
-
-
 def move_marker(cluster: Cluster, next_batch: int) -> None:
     """Set markers like ``kafka-consumer-groups --reset-offsets``."""
     cluster.reset_offsets(BARE.marker_group, [TopicPartition(NAMES.settled, 0, next_batch)])
 
 
-def write(settings: SinkSettings, batch: int) -> None:
-    """Write a batch that commits the half with its number, like a task in a new process."""
-    decided = page_outcome(0, (Action.COMMIT, batch, 0, batch))
-    Writers().write(WriteRequest(settings, 0, batch, 0, [decided.pack()]))
-
-
-def finals(cluster: Cluster) -> list[bytes | None]:
-    log = cluster.topics["orders"].partitions[0]
-    return [log.records[one].value for one in range(log.end) if log.is_visible(one)]
-
-
 @pytest.mark.parametrize("next_batch", [0, 1, 2, 3, 7])
 def test_a_task_refuses_a_marker_that_was_set_by_hand(cluster: Cluster, next_batch: int) -> None:
     settings = begin_epoch(BARE, 1, (), 0)
-    write(settings, 0)
+    write(settings, 0, 0)
     move_marker(cluster, next_batch)
 
     with pytest.raises(CheckpointError, match="state partition 0 was set by hand"):
-        write(settings, 1)
+        write(settings, 1, 1)
 
     assert finals(cluster) == [b"0"]
 
 
 def test_a_task_refuses_a_marker_that_is_past_the_next_batch(cluster: Cluster) -> None:
     settings = begin_epoch(BARE, 1, (), 0)
-    write(settings, 0)
-    write(settings, 1)
-    write(settings, 2)
+    write(settings, 0, 0)
+    write(settings, 1, 1)
+    write(settings, 2, 2)
 
     with pytest.raises(CheckpointError, match="past"):
-        write(settings, 1)
+        write(settings, 1, 1)
 
 
 def test_a_task_refuses_a_marker_of_an_older_start(cluster: Cluster) -> None:
@@ -93,24 +61,24 @@ def test_a_task_refuses_a_marker_of_an_older_start(cluster: Cluster) -> None:
     settings = begin_epoch(BARE, 1, (), 0)
 
     with pytest.raises(CheckpointError, match="epoch"):
-        write(replace(settings, epoch=settings.epoch + 1), 0)
+        write(replace(settings, epoch=settings.epoch + 1), 0, 0)
 
     assert finals(cluster) == []
 
 
 def test_a_batch_0_without_a_marker_is_refused_where_the_start_wrote_one(cluster: Cluster) -> None:
     settings = begin_epoch(BARE, 1, (), 0)
-    write(settings, 0)
+    write(settings, 0, 0)
     cluster.group(BARE.marker_group).delete()
 
     with pytest.raises(CheckpointError, match="gone"):
-        write(settings, 0)
+        write(settings, 0, 0)
 
     assert finals(cluster) == [b"0"]
 
 
 def test_a_start_refuses_a_marker_that_was_set_by_hand(cluster: Cluster) -> None:
-    write(begin_epoch(BARE, 1, (), 0), 0)
+    write(begin_epoch(BARE, 1, (), 0), 0, 0)
     folder = Folder(planned=0, committed=None)
     require_markers(BARE, 1, folder)  # type: ignore[arg-type]
     move_marker(cluster, 0)
@@ -123,7 +91,7 @@ def test_a_start_refuses_a_marker_that_was_set_by_hand(cluster: Cluster) -> None
 
 
 def test_a_start_refuses_that_markers_are_gone_once_a_batch_is_planned(cluster: Cluster) -> None:
-    write(begin_epoch(BARE, 1, (), 0), 0)
+    write(begin_epoch(BARE, 1, (), 0), 0, 0)
     cluster.group(BARE.marker_group).delete()
 
     with pytest.raises(CheckpointError, match="are gone"):

@@ -8,19 +8,15 @@ from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
-from tests.deciding import page_outcome
-from tests.fakes.kafka import Awaits, Clock, Cluster, Fault, installed
-from tests.unit.test_touched_markers import BARE, NAMES, finals
+from tests.fakes.kafka import Awaits, Clock, Cluster, Fault
+from tests.unit.sink_stage import BARE, finals, marker, request, staged, write
 
 from checkback.protocol.errors import CheckpointError
-from checkback.protocol.records import half_headers
 from checkback.sinks.kafka.transaction.epoch import begin_epoch
-from checkback.sinks.kafka.transaction.marker import RENEWAL_MS, Marker, MarkerStore
+from checkback.sinks.kafka.transaction.marker import RENEWAL_MS, Marker
 from checkback.sinks.kafka.transaction.producer import MarkedProducer
-from checkback.sinks.process.writer_pool import WriteRequest, Writers
-from checkback.sinks.report import BatchReport
-from checkback.sinks.settings import SinkSettings
-from checkback.state import Action
+from checkback.sinks.process import writer_pool
+from checkback.sinks.process.writer_pool import Writers
 
 
 class Counting(Awaits):
@@ -37,15 +33,7 @@ class Counting(Awaits):
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    made = Cluster(Counting())
-    for name in (NAMES.half, NAMES.op, NAMES.refused, NAMES.settled, "orders"):
-        made.create_topic(name, 1)
-    for number in range(5):
-        headers = half_headers(
-            producer_group="g", transaction_id=f"{number}", real_topic="orders", properties={}
-        )
-        made.write(NAMES.half, 0, None, b"%d" % number, headers)
-    with installed(made):
+    with staged(Counting()) as made:
         yield made
 
 
@@ -54,23 +42,11 @@ def calls(cluster: Cluster) -> Counter[str]:
     return cluster.awaits.calls
 
 
-def write(
-    writers: Writers, settings: SinkSettings, batch: int, *numbers: int, first_batch: int = 0
-) -> BatchReport:
-    decided = page_outcome(0, *((Action.COMMIT, number, 0, number) for number in numbers))
-    request = WriteRequest(settings, 0, batch, first_batch, [decided.pack()])
-    return writers.write(request).report
-
-
-def marker() -> Marker:
-    return MarkerStore(BARE).read([0])[0]
-
-
 def test_a_batch_that_is_written_is_skipped(cluster: Cluster) -> None:
     settings = begin_epoch(BARE, 1, (), 0)
     assert calls(cluster)["init_transactions"] == 1
 
-    reports = [write(Writers(), settings, 0, 0) for _ in range(2)]
+    reports = [write(settings, 0, 0) for _ in range(2)]
 
     assert [report.skipped for report in reports] == [False, True]
     assert finals(cluster) == [b"0"]
@@ -81,10 +57,10 @@ def test_a_batch_without_output_moves_the_marker_only_to_renew_it(cluster: Clust
     settings, writers = begin_epoch(BARE, 1, (), 0), Writers()
     before = calls(cluster)["begin_transaction"]
 
-    write(writers, settings, 0)
+    writers.write(request(settings, 0))
     assert calls(cluster)["begin_transaction"] == before
     cluster.clock.advance_to(cluster.clock.now_ms + RENEWAL_MS)
-    write(writers, settings, 1)
+    writers.write(request(settings, 1))
 
     assert calls(cluster)["begin_transaction"] == before + 1
     assert marker() == Marker(2, int(cluster.clock.now_ms), settings.epoch)
@@ -94,7 +70,7 @@ def test_a_batch_in_parts_is_written_by_one_producer(cluster: Cluster) -> None:
     settings = begin_epoch(replace(BARE, transaction_rows_max=2), 1, (), 0)
     before = calls(cluster)["init_transactions"]
 
-    write(Writers(), settings, 0, 0, 1, 2, 3, 4)
+    write(settings, 0, 0, 1, 2, 3, 4)
 
     assert calls(cluster)["init_transactions"] == before + 1
     assert len(finals(cluster)) == 5
@@ -106,15 +82,29 @@ def test_only_who_wrote_no_batch_before_this_one_looks_whether_it_was_superseded
     settings, writers = begin_epoch(BARE, 1, (), 0), Writers()
     with patch.object(MarkedProducer, "is_superseded", return_value=False) as looks:
         for batch in (0, 1, 3):
-            write(writers, settings, batch, batch)
+            writers.write(request(settings, batch, batch))
 
     looks.assert_called_once_with(3)
 
 
 def test_without_a_start_s_marker_only_the_first_batch_is_written(cluster: Cluster) -> None:
     with pytest.raises(CheckpointError, match="is gone before batch 4"):
-        write(Writers(), BARE, 4, 0, first_batch=3)
+        write(BARE, 4, 0, first_batch=3)
 
-    write(Writers(), BARE, 3, 0, first_batch=3)
+    write(BARE, 3, 0, first_batch=3)
 
     assert finals(cluster) == [b"0"]
+
+
+@pytest.mark.parametrize(
+    ("wants_native", "fallbacks"), [(True, 1), (False, 0)], ids=["wanted", "turned off"]
+)
+def test_a_batch_without_the_compiled_part_is_counted_where_it_is_wanted(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *, wants_native: bool, fallbacks: int
+) -> None:
+    monkeypatch.setattr(writer_pool, "native", lambda: None)  # it is not there
+    pipeline = replace(BARE.pipeline, native_sink=wants_native)
+
+    counts = write(replace(begin_epoch(BARE, 1, (), 0), pipeline=pipeline), 0, 0).counts
+
+    assert (counts["native_fallbacks"], counts["finals"]) == (fallbacks, 1)
