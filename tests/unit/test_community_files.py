@@ -82,14 +82,6 @@ def test_whoever_runs_tests_has_the_programs_that_they_need(workflow: Path) -> N
             assert "programs" in ran[: ran.index(target)], (workflow.name, target)
 
 
-def test_tests_find_the_programs_that_were_fetched() -> None:
-    fetching = (ROOT / ".ci" / "programs").read_text("utf-8")
-
-    assert "cd build/debian && apt-get download prometheus && dpkg -x" in fetching
-    assert "export PATH := $(CURDIR)/build/debian/usr/bin:$(PATH)\n" in MAKEFILE
-    assert "make programs\n" in (ROOT / ".ci" / "run").read_text("utf-8")
-
-
 def test_every_night_has_a_seed_of_its_own() -> None:
     for name, job in jobs("nightly").items():
         (line,) = [step["run"] for step in job["steps"] if "run" in step][-1:]

@@ -319,10 +319,14 @@ def test_what_our_services_mount_belongs_to_their_user() -> None:
         assert f"RUN install --directory --owner {user} {folder}\n" in container
 
 
-def test_systemd_signals_every_process_of_the_job() -> None:
-    """As tests/integration/test_signals.py imitates it."""
-    unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8")
-    assert "KillMode=control-group" in unit
+def test_systemd_signals_every_process_of_the_job_and_starts_it_again_after_any_outage() -> None:
+    """As tests/integration/test_signals.py imitates it, and docs/operating/bad-days.md says."""
+    unit = (DEPLOY / "systemd" / "checkback.service").read_text("utf-8").splitlines()
+
+    assert {
+        "KillMode=control-group", "Restart=on-failure", "StartLimitIntervalSec=0",
+    } <= set(unit)  # fmt: skip
+    assert not any(line.startswith("StartLimitBurst=") for line in unit)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=named)
