@@ -14,6 +14,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import FencedError, OperationalError
 from checkback.sinks.settings import SinkSettings
 from checkback.streaming.batch.run_batch import RunBatch
+from checkback.streaming.batch.sink_task import sink_function
 from checkback.streaming.batch.stop import StoppedBetweenBatchesError
 from checkback.streaming.batch.terms import BatchPlans
 from checkback.streaming.job.query_failure import raising_exceptions
@@ -102,3 +103,10 @@ def test_a_batch_after_a_stop_is_not_begun() -> None:
         run_batch(stopping=stopping)(outcomes, 3)  # type: ignore[arg-type]
 
     assert outcomes.written == 0
+
+
+def test_outside_of_a_spark_task_nothing_is_written() -> None:
+    write = sink_function(SETTINGS, 0, 0)
+
+    with pytest.raises(OperationalError, match="inside Spark tasks only"):
+        next(write(iter(())))

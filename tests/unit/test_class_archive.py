@@ -6,11 +6,19 @@ import os
 from pathlib import Path
 
 import pytest
+from tools import class_archives
 
 from checkback.deploy.broker import EmbeddedBroker
 from checkback.streaming.spark import jars as jars_folder
-from checkback.streaming.spark.class_archive import BROKER, DRIVER, DUMP_OPTION, with_archive
+from checkback.streaming.spark.class_archive import (
+    BROKER,
+    DRIVER,
+    DUMP_OPTION,
+    JAVA_OPTIONS,
+    with_archive,
+)
 from checkback.testing.pipeline_process import QUICK_JVM
+from checkback.testing.topics import Topics
 
 
 @pytest.fixture(autouse=True)
@@ -106,3 +114,12 @@ def test_a_broker_whose_options_name_an_archive_maps_no_other(tmp_path: Path, ow
     broker = EmbeddedBroker(tmp_path / "broker", jvm_options=[own])
 
     assert not any("SharedArchiveFile" in one for one in broker._java_options([]))
+
+
+def test_the_jvm_writes_its_archive_where_the_training_looks_for_it(tmp_path: Path) -> None:
+    plain = Topics("kafka:9092", "archive-").settings(tmp_path / "checkpoint")
+    settings = class_archives._dumping(plain, tmp_path / "driver.jsa")
+
+    assert settings.spark[JAVA_OPTIONS] == f'{QUICK_JVM} "{DUMP_OPTION}{tmp_path}/driver.jsa"'
+    # With a separate log the test could not see when the JVM has ended and the archive is complete.
+    assert settings.log_file == "-"

@@ -13,9 +13,11 @@ from tests.unit.operations.records import half
 from checkback.commands import checkpoint, discarded
 from checkback.commands.acl import command, decision_text
 from checkback.commands.checkpoint import inspection_text, verification_text
+from checkback.commands.doctor import findings_text
 from checkback.commands.shared.app import execute
 from checkback.commands.shared.output import CommandOutput, terminal_text
 from checkback.operations.checkpoint.verification import Problem, Verification
+from checkback.operations.doctor.judgements import Diagnosis, Result
 from checkback.operations.parked.discarded import DiscardedHalf
 from checkback.operations.parked.resume import Resumed, Resumption
 from checkback.operations.rebuild.rebuild import Rebuild, RebuildReport
@@ -215,3 +217,18 @@ def test_sentences_stay_whole_where_a_program_reads(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("COLUMNS", raising=False)
 
     assert terminal_text("word " * 40) == "word " * 40
+
+
+def test_findings_fit_the_terminal_with_the_remedy_below() -> None:
+    topic = "topic RMQ_SYS_TRANS_HALF_TOPIC"
+    found = [
+        Diagnosis("java", Result.OK, "17"),
+        Diagnosis(topic, Result.FAILED, "missing " * 12, "Run `checkback topics create`."),
+    ]
+
+    lines = findings_text(found, 60).splitlines()
+
+    assert lines[0] == "ok       java: 17"
+    assert lines[1].startswith(f"failed   {topic}: missing")
+    assert lines[-1] == "         Run `checkback topics create`."
+    assert max(map(len, lines)) <= 60

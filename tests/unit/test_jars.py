@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from pathlib import Path
 from typing import cast
 from xml.etree import ElementTree as ET
@@ -15,6 +16,7 @@ from checkback.deploy import jars
 from checkback.deploy.jars import LOCK_FILE, Conf, LockedJar, locked_jars
 from checkback.deploy.java import find_java, java_version
 from checkback.protocol.errors import OperationalError, PrerequisiteError
+from checkback.streaming.spark.jars import jars_folder
 
 
 def fake_java(folder: Path, version_line: str) -> Path:
@@ -54,6 +56,14 @@ def test_jars_are_where_the_variable_says(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("CHECKBACK_JARS", str(tmp_path))
 
     assert {path.parent for path in jars.jar_paths("kafka")} == {tmp_path / "kafka"}
+
+
+def test_without_that_variable_they_are_inside_the_python_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CHECKBACK_JARS", raising=False)
+
+    assert jars_folder().is_relative_to(sys.prefix)
 
 
 def test_a_wrong_checksum_is_told_with_both_and_the_way_out(tmp_path: Path) -> None:

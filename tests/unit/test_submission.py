@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -134,3 +135,20 @@ print(package_zip(), package_zip(Path(sys.argv[2])))
     assert ran.stdout.split() == [str(packed), str(tmp_path / "copy" / packed.name)], ran.stderr
     names = zipfile.ZipFile(packed).namelist()
     assert "checkback/streaming/java/ConditionalFileManager.java" in names
+
+
+MAKES: dict[str, str] = {
+    "folder": "from checkback.streaming.spark.jars import temporary_folder; "
+    "(temporary_folder('jars') / 'file').touch()",
+    "zip": "from checkback.streaming.spark.shipped_package import package_zip; "
+    "assert package_zip().is_file()",
+}
+
+
+@pytest.mark.parametrize("what", MAKES)
+def test_a_process_that_ends_leaves_no_temporary_file(what: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+
+    subprocess.run([sys.executable, "-c", MAKES[what]], env=environment, check=True)
+
+    assert list(tmp_path.iterdir()) == []
