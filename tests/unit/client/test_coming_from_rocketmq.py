@@ -12,6 +12,7 @@ from checkback import client
 from checkback.client.message import Message, MessageExt
 from checkback.client.options import ProducerKeywords
 from checkback.protocol import errors
+from checkback.protocol.configuration import Settings
 
 PAGE = (Path(__file__).parents[3] / "docs" / "coming-from-rocketmq.md").read_text("utf-8")
 ROWS = [line.split(" | ") for line in PAGE.splitlines() if line.startswith("| `")]
@@ -27,6 +28,18 @@ def test_every_name_exists(name: str) -> None:
 
 def test_there_are_names_to_look_at() -> None:
     assert len(OURS) > 30
+
+
+def test_settings_of_the_broker_have_the_defaults_that_are_told() -> None:
+    part = PAGE.partition("## The broker's settings")[2].partition("\n## ")[0]
+    stated = re.findall(r"\| `(\w+)` \| ([\w,]+) \|$", part, re.MULTILINE)
+    defaults = {name: getattr(Settings(), name) for name, _ in stated}
+
+    assert stated
+    assert dict(stated) == {
+        name: str(value).lower() if isinstance(value, bool) else f"{value:,}"
+        for name, value in defaults.items()
+    }
 
 
 def test_the_pages_program_imports_what_exists() -> None:
