@@ -47,6 +47,10 @@ UNREAD_GONE: Final = re.compile(
     r"Reason: ((?:Could not read records|Starting offset).*?)\.?(?: SQLSTATE: \w+)?$", re.MULTILINE
 )
 """Of Spark's KAFKA_DATA_LOSS, where the topic is still there."""
+JAVA_ERROR: Final = re.compile(r"\bjava\.lang\.(?:\w+\.)*\w+Error\b(?:: [^\n]+)?")
+CAUSED_BY: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+NOT_EXECUTABLE: Final = "failed to map segment from shared object"
+"""What the system's loader says of a library in a folder that is mounted noexec."""
 WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
 TEXT_MAX: Final = 2_000
 
@@ -121,7 +125,7 @@ def _with_log(found: CheckbackError, log: Path | None) -> CheckbackError:
 
 
 def _explained(failure: StreamingQueryException | None) -> CheckbackError:
-    text = "" if failure is None else str(failure)
+    text = _whole_text(failure)
     found = OUR_ERROR.findall(text)
     if found:
         name, message = found[-1]
@@ -130,9 +134,25 @@ def _explained(failure: StreamingQueryException | None) -> CheckbackError:
     known = _known(text)
     if known is not None:
         return known
-    causes = [one for one in PYTHON_ERROR.findall(text) if not one.startswith(WRAPPERS)]
+    return _ended(_cause_in(text), text)
+
+
+def _whole_text(failure: StreamingQueryException | None) -> str:
+    """Return what Spark says and the traces of its Java causes: it shows the message of one."""
+    if failure is None:
+        return ""
+    java_traces = getattr(getattr(failure, "_cause", None), "_stackTrace", None)
+    return f"{failure}\n{java_traces}" if java_traces else str(failure)
+
+
+def _cause_in(text: str) -> str:
+    """Return the line that says most: of Python, of an error in the JVM, of any exception."""
+    of_python = PYTHON_ERROR.findall(text)
+    causes = [one for one in of_python if not one.startswith(WRAPPERS)]
+    causes = causes or JAVA_ERROR.findall(text) or CAUSED_BY.findall(text)
+    causes = causes or [one for one in of_python if not one.startswith("py4j.")]
     lines = [line for line in text.splitlines() if line.strip()]
-    return _ended((causes[-1:] or lines[:1] or ["no reason given"])[0], text)
+    return (causes[-1:] or lines[:1] or ["no reason given"])[0]
 
 
 def _known(text: str) -> CheckbackError | None:
@@ -151,8 +171,18 @@ def _known(text: str) -> CheckbackError | None:
             remedy=f"Free some space, {AFTERWARDS}",
             detail=detail,
         )
-    if any(sign in text for sign in STATE):
-        return _state_unread(text)
+    if NOT_EXECUTABLE in text:
+        return PrerequisiteError(
+            "Java can't load libraries from its temporary folder, which is mounted noexec.",
+            remedy="Name another one in the environment, JAVA_TOOL_OPTIONS=-Djava.io.tmpdir=FOLDER,"
+            f" {AFTERWARDS}",
+            detail=detail,
+        )
+    return _state_unread(text) if any(sign in text for sign in STATE) else _known_of_kafka(text)
+
+
+def _known_of_kafka(text: str) -> CheckbackError | None:
+    detail = text[:TEXT_MAX]
     wrong = JAVA_SETTING.search(text)
     if wrong is not None:
         return ConfigurationError(

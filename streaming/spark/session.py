@@ -106,12 +106,11 @@ def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
         ConfigurationError: spark-submit was given another master than the settings name.
         PrerequisiteError: the JVM did not start.
     """
-    # On a cluster the workers use their own python unless the caller names another.
     is_local = settings.master.startswith("local")
-    if is_local:
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = session_settings(settings, jars)
     chosen |= {"spark.master": spark_master(settings), "spark.app.name": settings.application_id}
+    if is_local:
+        use_own_python()
     launch_driver_jvm(chosen, log_path(settings.log_file), settings.log_format)
     if is_submitted():
         chosen |= submitted_settings(settings)
@@ -124,6 +123,15 @@ def start_session(settings: Settings, jars: list[Path]) -> SparkSession:
     if not is_local:
         spark.sparkContext.addPyFile(str(package_zip()))
     return spark
+
+
+def use_own_python() -> None:
+    """Run the workers of a local master by this process's Python, whatever else was chosen.
+
+    Another one, which a notebook or a profile left in the environment, lacks Checkback's packages.
+    On a cluster the variable names the executors' Python.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 def submitted_settings(settings: Settings) -> dict[str, str]:

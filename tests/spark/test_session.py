@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import CheckpointError, OperationalError
+from checkback.protocol.errors import CheckpointError, OperationalError, PrerequisiteError
 from checkback.streaming.job.query_failure import explain, explain_state
+from checkback.streaming.spark import session
 from checkback.streaming.spark.cores import executor_cores, state_partitions
 from checkback.streaming.spark.jvm_options import COLLECTOR, java_options
 from checkback.streaming.spark.s3_files import FILE_MANAGER
@@ -177,7 +182,7 @@ def test_the_package_zip_holds_every_package_under_its_import_name(tmp_path: Pat
     for package, folder in package_folders().items():
         for module in folder.glob("*.py"):
             assert f"{package.replace('.', '/')}/{module.name}" in names
-    assert {"checkback/__init__.py", "checkback/state/page.py"} <= names
+    assert {"checkback/__init__.py", "checkback/state/page/page.py"} <= names
     assert not [name for name in names if name.endswith(".pyc")]
 
 
@@ -266,3 +271,77 @@ def test_the_cause_is_found_behind_sparks_wrappers() -> None:
     )
 
     assert explain(wrapped).message == "The query ended: ValueError: the true cause"
+
+
+@pytest.mark.parametrize(
+    ("behind", "named"),
+    [
+        (
+            "org.apache.spark.SparkException: (TID 9): java.lang.NoClassDefFoundError: no class X",
+            "java.lang.NoClassDefFoundError: no class X",
+        ),
+        ("java.lang.StackOverflowError", "java.lang.StackOverflowError"),
+        ("x\nCaused by: java.io.IOException: Broken pipe", "java.io.IOException: Broken pipe"),
+    ],
+)
+def test_a_cause_in_the_jvm_is_named_behind_py4js_sentence(behind: str, named: str) -> None:
+    wrapped = StreamingQueryException(
+        "[STREAM_FAILED] An exception was raised by the Python Proxy. Return Message: "
+        "Traceback (most recent call last):\n"
+        '  File "job.py", line 1\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o9.collectToPython.\n"
+        f": {behind}\n\tat java.base/x"
+    )
+
+    assert explain(wrapped).message == f"The query ended: {named}"
+
+
+def test_another_python_in_the_workers_is_named() -> None:
+    said = "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9"
+    wrapped = StreamingQueryException(
+        "[STREAM_FAILED] An exception was raised by the Python Proxy. Return Message: "
+        "Traceback (most recent call last):\n"
+        f"pyspark.errors.exceptions.base.PySparkRuntimeError: {said}\n"
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o9.collectToPython.\n"
+    )
+
+    assert said in explain(wrapped).message
+
+
+def test_an_error_in_spark_itself_is_named_by_the_java_exception_behind_it() -> None:
+    """Of that the exception's own text has only the message."""
+    failure: Any = StreamingQueryException("[STREAM_FAILED] Query ended with exception: null")
+    failure._cause = SimpleNamespace(_stackTrace="java.lang.StackOverflowError\n\tat x")
+
+    assert explain(failure).message == "The query ended: java.lang.StackOverflowError"
+
+
+def test_a_temporary_folder_that_runs_nothing_is_named() -> None:
+    told = explain(
+        StreamingQueryException(
+            "[STREAM_FAILED] An exception was raised by the Python Proxy.\n: java.lang."
+            "UnsatisfiedLinkError: /tmp/librocksdbjni8.so: /tmp/librocksdbjni8.so: failed to map "
+            "segment from shared object: Operation not permitted"
+        )
+    )
+
+    assert isinstance(told, PrerequisiteError)
+    assert "noexec" in told.message
+    assert "java.io.tmpdir" in told.remedy
+
+
+def test_a_python_left_in_the_environment_runs_no_worker_of_a_local_master(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python2")
+    monkeypatch.setattr(session, "launch_driver_jvm", _stop)
+
+    for master, python in (("local[2]", sys.executable), ("spark://h:1", "/usr/bin/python2")):
+        os.environ["PYSPARK_PYTHON"] = "/usr/bin/python2"
+        with pytest.raises(InterruptedError):
+            session.start_session(Settings(master=master), [])
+        assert os.environ["PYSPARK_PYTHON"] == python
+
+
+def _stop(*_: object) -> None:
+    raise InterruptedError
