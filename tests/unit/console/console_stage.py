@@ -68,8 +68,9 @@ class HalfTopic:
         self.is_closed = False
 
     def read(
-        self, _partition: int, offsets: np.ndarray[Any, np.dtype[np.int64]]
+        self, partition: int, offsets: np.ndarray[Any, np.dtype[np.int64]]
     ) -> Iterator[tuple[int, Any]]:
+        del partition
         for offset in offsets.tolist():
             yield (
                 offset,
@@ -260,13 +261,13 @@ class MadeUpAction:
     back: ClassVar[str] = "/transactions/{}"
     performed: list[ActionRequest] = field(default_factory=list)
 
-    def preview(self, wish: ActionRequest) -> Preview:
-        return Preview(f"Appends an op that says {wish.choice}.", [("Half", wish.target)])
+    def preview(self, asked: ActionRequest) -> Preview:
+        return Preview(f"Appends an op that says {asked.choice}.", [("Half", asked.target)])
 
-    def perform(self, wish: ActionRequest) -> ActionResult:
-        self.performed.append(wish)
+    def perform(self, asked: ActionRequest) -> ActionResult:
+        self.performed.append(asked)
         return ActionResult(
-            True, "Committed; the final message is orders-paid 1:78.", [], wish.target
+            True, "Committed; the final message is orders-paid 1:78.", [], asked.target
         )
 
 
