@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from confluent_kafka import KafkaError
 
 from checkback.client import validation
+from checkback.client.kafka.connections import KafkaClients
+from checkback.client.kafka.errors import REFUSALS
 from checkback.client.listener import REMARK_LENGTH_MAX
+from checkback.client.options import ProducerOptions
 from checkback.protocol import properties as names
 from checkback.protocol import records, topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.properties import Headers
 from checkback.protocol.refusals import (
+    GROUP_BYTES_MAX,
+    ID_BYTES_MAX,
     IMMUNITY_DIGITS_MAX,
     REASON_TEXTS,
     TOPIC_LENGTH_MAX,
+    RecordOrigin,
     RefusedReason,
     refused_headers,
 )
 from checkback.protocol.signed_content import BORN_TIME_TOLERANCE_MS, signed_content
 from checkback.security.record_signer import RecordSigner
+from checkback.sinks.kafka.cluster.topic_directory import KnownTopic
+from checkback.sinks.records.router import Router
+from checkback.sinks.records.sink_record import SinkRecord
 from checkback.state.formats.outcome import Action, Counter, Outcome
 from checkback.state.formats.settled_marks import _HEADER, SETTLED_VERSION, Mark, pack_settled
 from checkback.state.steps.halves import IMMUNITY_MS_MAX
@@ -54,11 +65,39 @@ REFUSED = refused_headers(
     OP.headers(), RefusedReason.COMMIT_AFTER_ROLLBACK, topics.OP_TOPIC, PARTITION, 91
 )
 FEEDBACK = records.undelivered_check_headers(3)
+
+
+@dataclass
+class StoredHalf:
+    """The half of the examples, as the sink looks it up."""
+
+    def key(self) -> bytes:
+        return KEY
+
+    def value(self) -> bytes:
+        return BODY
+
+    def headers(self) -> Headers:
+        return HALF
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1_700_000_000_000
+
+
+def as_the_sink_asks() -> tuple[bytes | None, bytes | None, Headers]:
+    """Return the check request that the sink writes with default settings."""
+    names, interval_ms = topics.TopicNames(""), Settings().check_interval_ms
+    router = Router(names, lambda _: KnownTopic(1, 10_000_000), check_interval_ms=interval_ms)
+    asked = router.check_request(StoredHalf(), RecordOrigin(names.half, PARTITION, OFFSET), 1)
+    assert isinstance(asked, SinkRecord)
+    return asked.key, asked.value, asked.headers
+
+
 EXAMPLES: dict[str, tuple[bytes | None, bytes | None, Headers]] = {
     "half": (KEY, BODY, HALF),
     "op": (OP.key(), OP.value(), OP.headers()),
     "answer to a check": (ANSWER.key(), ANSWER.value(), ANSWER.headers()),
-    "check request": (KEY, BODY, records.check_headers(HALF, PARTITION, OFFSET, 1)),
+    "check request": as_the_sink_asks(),
     "final message": (KEY, BODY, records.final_parts(HALF, PARTITION, OFFSET).headers),
     "discarded": (
         KEY, BODY, records.discarded_headers(HALF, PARTITION, OFFSET, 15, "check limit"),
@@ -191,12 +230,14 @@ def test_limits_are_those_of_the_code() -> None:
     assert limits == {
         "topic name": f"1 to {TOPIC_LENGTH_MAX} characters",
         "producer group": f"1 to {validation.GROUP_LENGTH_MAX} characters",
+        "transaction id": f"1 to {ID_BYTES_MAX:,} bytes",
         "queue id": f"0 to {validation.INT32_MAX:,}",
         "immunity time": "0 to 999,999,999,999 seconds",
         "body": f"1 to {Settings().max_message_bytes:,} bytes",
         "remark": f"{REMARK_LENGTH_MAX:,} characters, as the Python client writes it",
     }
     assert validation.DEFAULT_PRODUCER_GROUP in TEXT
+    assert f"a group of up to {GROUP_BYTES_MAX} bytes" in TEXT
     assert len(str(999_999_999_999)) == IMMUNITY_DIGITS_MAX
     assert IMMUNITY_MS_MAX > 999_999_999_999 * 1_000
 
@@ -251,6 +292,35 @@ def test_a_table_has_these_names_in_this_order(
 )  # fmt: skip
 def test_a_table_has_exactly_these_names(heading: str, expected: frozenset[str]) -> None:
     assert set(column(heading)) == expected
+
+
+def test_room_for_headers_is_that_of_the_code() -> None:
+    room = topics.HEADER_ROOM_BYTES
+
+    assert f"{room:,} bytes more for half, op and settled topic, {2 * room:,} more" in TEXT
+
+
+def test_settings_of_a_check_consumer_are_those_of_the_client() -> None:
+    rows = {row[0]: row[1] for row in table("### A check consumer's settings")}
+    opened: dict[str, object] = {}
+    clients = KafkaClients("b:1", "c", ProducerOptions())
+    clients._open = lambda _, settings: opened.update(settings)  # type: ignore[assignment]
+    clients.check_consumer("g")
+    opened["metadata.max.age.ms"] = opened["topic.metadata.refresh.interval.ms"]
+    defaults = {"group.protocol", "partition.assignment.strategy"}
+
+    assert not defaults & opened.keys()
+    assert {name: value for name, value in rows.items() if name not in defaults} == {
+        name: f"{value:,}" if type(value) is int else str(value).lower()
+        for name, value in opened.items()
+        if name in rows
+    }
+
+
+def test_errors_that_prove_that_nothing_was_stored_are_those_of_the_client() -> None:
+    stated = {int(code) for code in column("### Errors that prove that nothing was stored")}
+
+    assert stated == {int(code) for code in REFUSALS if code > KafkaError.NO_ERROR}
 
 
 def test_every_header_of_the_half_is_in_its_table() -> None:
