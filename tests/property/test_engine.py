@@ -30,6 +30,7 @@ VERDICTS = {
     Action.COMMIT, Action.ROLLBACK, Action.DISCARD_EXPIRED, Action.DISCARD_CHECK_LIMIT,
     Action.CHECK,
 }  # fmt: skip
+OF_SILENCE = {Action.CHECK, Action.DISCARD_EXPIRED, Action.DISCARD_CHECK_LIMIT}
 offsets = st.integers(0, OFFSETS - 1)
 states = st.sampled_from([COMMIT, COMMIT, ROLLBACK, UNKNOWN])
 direct_states = st.sampled_from([DELIVERED, DELIVERED, COMMIT, ROLLBACK, UNKNOWN])
@@ -133,6 +134,8 @@ class Checkback(RuleBasedStateMachine):
             assert found == expected
             verdicts = {act.offset for act in found[0] if act.action in VERDICTS}
             assert not verdicts & self.refused_halves, "a refused half got a verdict"
+            if not self.in_force.check_enabled:
+                assert not OF_SILENCE & {act.action for act in found[0]}, "checks are off"
             engine.rows = before
             again = engine.batch(read, *given, wake_all=self.wake_all)
             assert (again, engine.rows) == (found, after), "a replay decided otherwise"

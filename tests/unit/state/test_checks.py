@@ -5,11 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from tests.unit.state.building import COMMIT, DUE, RULES, SENT, Act, Story, half, op, undelivered
+import pytest
+from tests.property.model import Record
+from tests.unit.state.building import (
+    COMMIT,
+    DUE,
+    RULES,
+    SENT,
+    UNKNOWN,
+    Act,
+    Story,
+    half,
+    op,
+    undelivered,
+)
 
 from checkback.protocol.refusals import RefusedReason
 from checkback.state import NOTHING_READ, Action, Counter
 from checkback.state.steps.halves import IMMUNITY_MS_MAX
+from checkback.state.transitions import TRANSITIONS, Event, Phase
 
 INTERVAL = RULES.check_interval_ms
 
@@ -118,6 +132,47 @@ def test_checks_turned_on_again_resume_with_their_counts() -> None:
     story.rules = RULES
     assert story.batch(now + INTERVAL + 1) == checks((0, 2))
     assert story.batch(now + INTERVAL + 2) == []
+
+
+TO_DISCARDED = [
+    pair for pair, follows in TRANSITIONS.items()
+    if follows.phase is Phase.DISCARDED and pair[0] is not Phase.DISCARDED
+]  # fmt: skip
+
+
+def test_only_silence_discards() -> None:
+    assert TO_DISCARDED == [
+        (Phase.PENDING, Event.CHECKS_USED_UP),
+        (Phase.PENDING, Event.HALF_RETENTION_OVER),
+    ]
+
+
+@pytest.mark.parametrize(
+    "says", [None, half(0), op(0, UNKNOWN), op(0, COMMIT, group=2), undelivered(0, 1)]
+)
+def test_with_checks_off_no_event_discards_a_half_whose_checks_and_time_are_over(
+    says: Record | None,
+) -> None:
+    story = Story(replace(RULES, check_max=1))
+    story.batch(SENT, half(0))
+    assert story.batch(DUE) == checks((0, 1))
+    story.rules = replace(story.rules, check_enabled=False)
+
+    acts = story.batch(SENT + 2 * RULES.half_retention_ms, *([] if says is None else [says]))
+
+    assert {act.action for act in acts} <= {Action.REFUSE_OP}
+    assert story.page.pending == 1
+
+
+def test_a_half_that_has_had_its_checks_is_asked_again_with_checks_on_and_more_of_them() -> None:
+    story = Story(replace(RULES, check_max=1))
+    story.batch(SENT, half(0))
+    story.batch(DUE)
+    story.rules = replace(RULES, check_enabled=False)
+    story.batch(DUE + 10 * INTERVAL)
+    story.rules = replace(RULES, check_max=2)
+
+    assert story.batch(DUE + 20 * INTERVAL) == checks((0, 2))
 
 
 def test_with_checks_off_a_page_sleeps_until_a_later_deadline() -> None:
