@@ -1,4 +1,4 @@
-"""plain_acl.yml: what is read from it, and every mistake with its line."""
+"""plain_acl.yml: what is read from it, and every mistake with its line and without a secret."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from checkback.protocol.errors import ConfigurationError
 from checkback.security import SignatureAlgorithm, sign
-from checkback.security.access_control import AccessControl
+from checkback.security.access_control import RULES_LENGTH_MAX, AccessControl
 from checkback.security.accounts import SECRETS_MAX, Permission, SecretReference
 from checkback.security.findings import Finding
 
@@ -92,132 +92,90 @@ def test_a_file_of_rocketmq_means_the_same() -> None:
 
 ACCOUNT = "accounts:\n- accessKey: orders-service\n  secretKey: {env: ORDERS}\n"
 NOT_IN_A_KEY = "accessKey has a space, a line end, a control character or half a character in it."
+REFERENCE = "The secret is written as a reference of another program."
+NO_ENTRY = "is not name=PERMISSION."
+Mistake = tuple[str, list[tuple[int, str]]]
+
+
+def one(text: str, line: int, says: str) -> Mistake:
+    return text, [(line, says)]
+
+
+def of_secret(value: str, *says: str) -> Mistake:
+    return ACCOUNT.replace("{env: ORDERS}", value), [(3, one) for one in says]
+
+
+def of_account(line: str, says: str, at: int = 4) -> Mistake:
+    return one(f"{ACCOUNT}  {line}\n", at, says)
+
+
 MISTAKES = [
-    ("", [(1, "The file is empty.")]),
-    ("# nothing\n", [(1, "The file is empty.")]),
-    ("{}", [(1, "There are no rules in it.")]),
-    ("accounts:", [(1, "There are no rules in it.")]),
-    ("dataVersion: []", [(1, "There are no rules in it.")]),
-    ("- a", [(1, "the file has no keys.")]),
-    ("accounts: 5", [(1, "accounts is no list.")]),
-    ("accounts:\n- 5", [(2, "an account has no keys.")]),
-    ("accounts: []\nacounts: []", [(2, "This is no key of the file.")]),
-    ("accounts: []\naccounts: []", [(2, "accounts stands here again.")]),
-    (
-        "accounts:\n- {}",
-        [(2, "The account has no accessKey."), (2, "The account has no secretKey.")],
-    ),
-    ("accounts:\n- secretKey: {env: A}", [(2, "The account has no accessKey.")]),
-    ("accounts:\n- accessKey: orders\n  secretKey: {env: A}", [(2, "accessKey has 6 characters.")]),
-    *[
-        (
-            f'accounts:\n- accessKey: "{key}"\n  secretKey: {{env: A}}',
-            [(2, NOT_IN_A_KEY)],
-        )
+    one("", 1, "The file is empty."),
+    one("# nothing\n", 1, "The file is empty."),
+    *(one(text, 1, "There are no rules in it.") for text in ("{}", "accounts:", "dataVersion: []")),
+    one("- a", 1, "the file has no keys."),
+    one("accounts: 5", 1, "accounts is no list."),
+    one("accounts:\n- 5", 2, "an account has no keys."),
+    one("accounts: []\nacounts: []", 2, "This is no key of the file."),
+    one("accounts: []\naccounts: []", 2, "accounts stands here again."),
+    ("accounts:\n- {}",
+     [(2, "The account has no accessKey."), (2, "The account has no secretKey.")]),
+    one("accounts:\n- secretKey: {env: A}", 2, "The account has no accessKey."),
+    one("accounts:\n- accessKey: orders\n  secretKey: {env: A}", 2, "accessKey has 6 characters."),
+    *(
+        one(f'accounts:\n- accessKey: "{key}"\n  secretKey: {{env: A}}', 2, NOT_IN_A_KEY)
         for key in (
             "orders service", "orders\\xa0service", "orders\\nservice", "orders-service\\r",
             "\\0orders-service", "orders\\tservice", "orders\\x7fservice", "orders\\x85service",
             "orders\\u2028service", "orders\\u2029service", "orders\\ud800service",
         )
-    ],
-    ("accounts:\n- accessKey: [a]\n  secretKey: {env: A}", [(2, "accessKey is no text.")]),
-    ("accounts:\n- accessKey: orders-service", [(2, "The account has no secretKey.")]),
-    (
-        "accounts:\n- accessKey: orders-service\n  secretKey:",
-        [(2, "The account has no secretKey.")],
     ),
-    (
-        "accounts:\n- accessKey: orders-service\n  secretKey: 123456",
-        [(3, "The secret has 6 characters.")],
-    ),
-    (
-        'accounts:\n- accessKey: orders-service\n  secretKey: "secret-\\udcff"',
-        [(3, "The secret is not UTF-8.")],
-    ),
-    (
-        "accounts:\n- accessKey: orders-service\n  secretKey: []",
-        [(3, "secretKey has 0 secrets.")],
-    ),
-    (
-        "accounts:\n- accessKey: orders-service\n  secretKey: [1234567, 2345678, 3456789]",
-        [(3, "secretKey has 3 secrets.")],
-    ),
-    (
-        "accounts:\n- accessKey: orders-service\n  secretKey: [[1234567]]",
-        [(3, "secretKey is no text.")],
-    ),
-    (
-        "accounts:\n- accessKey: orders-service\n  secretKey: {env: A, file: B}",
-        [(3, "secretKey refers to no secret, or to two.")],
-    ),
-    (
-        "accounts:\n- accessKey: orders-service\n  secretKey: {env: }",
-        [(3, "env names nothing.")],
-    ),
-    (
-        "accounts:\n- accessKey: orders-service\n  secretKey: {vault: A}",
-        [(3, "This is no key of secretKey."), (3, "secretKey refers to no secret, or to two.")],
-    ),
-    (
-        "accounts:\n- accessKey: orders-service\n  secretKey: {env: A, algorithm: MD5}",
-        [(3, "There is no such signature algorithm.")],
-    ),
-    (ACCOUNT + "  signatureAlgorithm: sha256\n", [(4, "There is no such signature algorithm.")]),
-    (ACCOUNT + "  admin: perhaps\n", [(4, "admin is neither true nor false.")]),
-    (ACCOUNT + "  admin: [true]\n", [(4, "admin is no text.")]),
-    (
-        ACCOUNT + "  defaultTopicPerm: pub\n",
-        [(4, "The value of defaultTopicPerm is no permission.")],
-    ),
-    (
-        ACCOUNT + "  defaultGroupPerm: PUB,SUB\n",
-        [(4, "The value of defaultGroupPerm is no permission.")],
-    ),
-    (ACCOUNT + "  topicPerms: a=PUB\n", [(4, "topicPerms is no list.")]),
-    (
-        ACCOUNT + "  topicPerms:\n  - a=PUB\n  - b\n",
-        [(6, "An entry of topicPerms is not name=PERMISSION.")],
-    ),
-    (ACCOUNT + "  topicPerms:\n  - a=\n", [(5, "An entry of topicPerms is not name=PERMISSION.")]),
-    (
-        ACCOUNT + "  topicPerms:\n  - =PUB\n",
-        [(5, "An entry of topicPerms is not name=PERMISSION.")],
-    ),
-    (
-        ACCOUNT + "  groupPerms:\n  - a=PUB=SUB\n",
-        [(5, "An entry of groupPerms is not name=PERMISSION.")],
-    ),
-    (
-        ACCOUNT + "  groupPerms:\n  - a=PUT\n",
-        [(5, "The value 'PUT' of groupPerms is no permission.")],
-    ),
-    (ACCOUNT + "  groupPerms:\n  - a: PUB\n", [(5, "The entry of groupPerms is no text.")]),
-    (
-        ACCOUNT + "  groupPerms:\n  - a=PUB\n  - a=SUB\n",
-        [(6, "The name of this entry stands in groupPerms already.")],
-    ),
-    (ACCOUNT + "  topicPerm:\n  - a=PUB\n", [(4, "This is no key of an account.")]),
-    (ACCOUNT + "  admin: true\n  admin: true\n", [(5, "admin stands here again.")]),
-    (
-        ACCOUNT + "  whiteRemoteAddress: 10.0.0.0/8\n",
-        [(4, "The address pattern '10.0.0.0/8' has a network in it.")],
-    ),
-    (
-        "accounts: []\nglobalWhiteRemoteAddresses:\n- 10.0.0.1\n- 127.0.0.**\n",
-        [
-            (
-                4,
-                (
-                    "The address pattern '127.0.0.**' has the part '**', which is no number, no"
-                    " range and not *."
-                ),
-            )
-        ],
-    ),
-    (
-        ACCOUNT + ACCOUNT.removeprefix("accounts:\n"),
-        [(4, "The account 'orders-service' stands in line 2 already.")],
-    ),
+    one("accounts:\n- accessKey: [a]\n  secretKey: {env: A}", 2, "accessKey is no text."),
+    one("accounts:\n- accessKey: orders-service", 2, "The account has no secretKey."),
+    one("accounts:\n- accessKey: orders-service\n  secretKey:", 2, "The account has no secretKey."),
+    of_secret("123456", "The secret has 6 characters."),
+    of_secret('"secret-\\udcff"', "The secret is not UTF-8."),
+    of_secret("[]", "secretKey has 0 secrets."),
+    of_secret("[1234567, 2345678, 3456789]", "secretKey has 3 secrets."),
+    of_secret("[[1234567]]", "secretKey is no text."),
+    of_secret("{env: A, file: B}", "secretKey refers to no secret, or to two."),
+    of_secret("{env: }", "env names nothing."),
+    of_secret("{vault: A}", "This is no key of secretKey.",
+              "secretKey refers to no secret, or to two."),
+    of_secret("{env: A, algorithm: MD5}", "There is no such signature algorithm."),
+    # Secrets that prove nothing, or in a notation that would be the secret itself.
+    one(ACCOUNT.replace("{env: ORDERS}", "orders-service"), 2,
+        "The secret is the accessKey, which every record shows."),
+    of_secret("[' \t      ', {env: A}]", "The secret has nothing in it but blanks."),
+    *(of_secret(text, REFERENCE)
+      for text in ("$ORDERS_SECRET", "'{{ orders_secret }}'", "${ORDERS_SECRET}", "$(cat secret)")),
+    one("accounts:\n- secretKey: !env ORDERS\n", 2, "There is a YAML tag."),
+    one("accounts:\n- secretKey: !vault |\n    $ANSIBLE_VAULT;1.1\n", 2, "There is a YAML tag."),
+    one("accounts: !include more.yml\n", 1, "There is a YAML tag."),
+    of_account("topicPerms: !!null [a=DENY]", "There is a YAML tag."),
+    of_account("signatureAlgorithm: sha256", "There is no such signature algorithm."),
+    of_account("admin: perhaps", "admin is neither true nor false."),
+    of_account("admin: [true]", "admin is no text."),
+    of_account("defaultTopicPerm: pub", "The value of defaultTopicPerm is no permission."),
+    of_account("defaultGroupPerm: PUB,SUB", "The value of defaultGroupPerm is no permission."),
+    of_account("topicPerms: a=PUB", "topicPerms is no list."),
+    of_account("topicPerms:\n  - a=PUB\n  - b", f"An entry of topicPerms {NO_ENTRY}", 6),
+    of_account("topicPerms:\n  - a=", f"An entry of topicPerms {NO_ENTRY}", 5),
+    of_account("topicPerms:\n  - =PUB", f"An entry of topicPerms {NO_ENTRY}", 5),
+    of_account("groupPerms:\n  - a=PUB=SUB", f"An entry of groupPerms {NO_ENTRY}", 5),
+    of_account("groupPerms:\n  - a=PUT", "The value 'PUT' of groupPerms is no permission.", 5),
+    of_account("groupPerms:\n  - a: PUB", "The entry of groupPerms is no text.", 5),
+    of_account("groupPerms:\n  - a=PUB\n  - a=SUB",
+               "The name of this entry stands in groupPerms already.", 6),
+    of_account("topicPerm:\n  - a=PUB", "This is no key of an account."),
+    of_account("admin: true\n  admin: true", "admin stands here again.", 5),
+    of_account("whiteRemoteAddress: 10.0.0.0/8",
+               "The address pattern '10.0.0.0/8' has a network in it."),
+    one("accounts: []\nglobalWhiteRemoteAddresses:\n- 10.0.0.1\n- 127.0.0.**\n", 4,
+        "The address pattern '127.0.0.**' has the part '**', which is no number, no range and not"
+        " *."),
+    one(ACCOUNT + ACCOUNT.removeprefix("accounts:\n"), 4,
+        "The account 'orders-service' stands in line 2 already."),
     # All mistakes of a file together, in the order of their lines.
     (
         ACCOUNT
@@ -230,47 +188,22 @@ MISTAKES = [
             (7, "The address pattern has a part that is no IP address."),
         ],
     ),
-    # A reference in another notation, which would be the secret itself.
-    ("accounts:\n- secretKey: !env ORDERS\n", [(2, "There is a YAML tag.")]),
-    ("accounts:\n- secretKey: !vault |\n    $ANSIBLE_VAULT;1.1\n", [(2, "There is a YAML tag.")]),
-    ("accounts: !include more.yml\n", [(1, "There is a YAML tag.")]),
-    (ACCOUNT + "  topicPerms: !!null [a=DENY]\n", [(4, "There is a YAML tag.")]),
-    *(
-        (
-            ACCOUNT.replace("{env: ORDERS}", reference),
-            [(3, "The secret is written as a reference of another program.")],
-        )
-        for reference in ("${ORDERS_SECRET}", "$(cat secret)")
-    ),
     # Who writes a pattern believes that it denies something.
     *(
-        (
-            f"{ACCOUNT}  {perms}: ['{name}=DENY']\n",
-            [(4, f"An entry of {perms} has a character that no topic and no group has.")],
-        )
+        of_account(f"{perms}: ['{name}=DENY']",
+                   f"An entry of {perms} has a character that no topic and no group has.")
         for perms, name in (("topicPerms", "pay*"), ("groupPerms", "^pay$"), ("topicPerms", "a b"))
     ),
     # What is no YAML at all.
-    (
-        "accounts: []\n---\naccounts: []\n",
-        [
-            (
-                2,
-                (
-                    "This is no YAML: expected a single document in the stream, but found another"
-                    " document."
-                ),
-            )
-        ],
-    ),
-    ("accounts: []\nb: *c\n", [(2, "This is no YAML: found undefined alias.")]),
-    ("accounts: [\n", [(2, "This is no YAML: expected the node content, but found.")]),
-    ("accounts: []\n\x00", [(2, "This is no YAML: there is a character that YAML does not take.")]),
-    (
-        'accounts: "\\U7fffffff"',
-        [(1, "This is no YAML: there is an escaped character that does not exist.")],
-    ),
-    ("[" * 5_000, [(1, "This is no YAML: it is nested too deep.")]),
+    one("accounts: []\n---\naccounts: []\n", 2,
+        "This is no YAML: expected a single document in the stream, but found another document."),
+    one("accounts: []\nb: *c\n", 2, "This is no YAML: found undefined alias."),
+    one("accounts: [\n", 2, "This is no YAML: expected the node content, but found."),
+    one("accounts: []\n\x00", 2,
+        "This is no YAML: there is a character that YAML does not take."),
+    one('accounts: "\\U7fffffff"', 1,
+        "This is no YAML: there is an escaped character that does not exist."),
+    one("[" * 5_000, 1, "This is no YAML: it is nested too deep."),
 ]  # fmt: skip
 
 
@@ -390,3 +323,172 @@ assert sign("12345678", b"RocketMQ") == "IUc8rrO/0gDch8CjObLQsW2rsiA="
 assert not sys.modules.keys() & {"numpy", "pyspark", "kafka", "confluent_kafka", "click"}
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_cannot_be_seen_of_a_key_or_a_secret_is_a_warning() -> None:
+    text = """\
+accounts:
+- {accessKey: orders\u200bservice, secretKey: {file: A}}
+- {accessKey: stock-service, secretKey: {env: B}}
+- accessKey: rocketmq-client
+  secretKey: [{env: C}, {env: D}]
+- {accessKey: operators, secretKey: {env: E}}
+"""
+    found = {
+        "A": "\ufeffsecret-1",
+        "B": "secret-2",
+        "C": " secret-3",
+        "D": "secret-4\n",
+        "E": "secret-2",
+    }
+    rules = AccessControl.parse(text, "plain_acl.yml", lambda reference: found[reference.name])
+
+    hidden = "The secret begins or ends with a blank, a line end or a byte order mark."
+    assert [(one.line, one.says) for one in rules.warnings] == [
+        (2, hidden),
+        (2, "accessKey has a character in it that can't be seen."),
+        (5, hidden),
+        (5, hidden),
+        (6, "The account in line 3 has the same secret."),
+    ]
+
+
+def test_an_error_names_the_first_ten_mistakes() -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        AccessControl.parse("accounts:\n" + "- {}\n" * 500, "rules")
+
+    assert "has 1000 mistakes" in raised.value.message
+    assert raised.value.message.endswith(" And 990 more.")
+    assert raised.value.message.count(": line ") + raised.value.message.count(". line ") == 10
+    found = raised.value.fields["mistakes"]
+    assert isinstance(found, list)
+    assert len(found) == 1000
+
+
+def test_rules_that_would_take_minutes_to_read_are_refused_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text("accounts: []\n#" + "x" * RULES_LENGTH_MAX)
+
+    with pytest.raises(ConfigurationError, match="more than 1000000 characters") as raised:
+        AccessControl.from_file(file)
+
+    assert raised.value.fields == {"source": str(file)}
+    assert not AccessControl.parse(f"accounts: [] #{'x' * 999_000}", "rules").accounts
+
+
+def rules_with_aliases(accounts: int) -> str:
+    """Return some 80,000 characters in which each account has 5,000 permissions."""
+    named = ",".join(f"t{number}=PUB" for number in range(5_000))
+    first = (
+        f"accounts:\n- {{accessKey: service-0, secretKey: secret-0, topicPerms: &t [{named}]}}\n"
+    )
+    return first + "".join(
+        f"- {{accessKey: service-{number}, secretKey: secret-{number}, topicPerms: *t}}\n"
+        for number in range(1, accounts)
+    )
+
+
+def test_what_aliases_stand_for_counts() -> None:
+    """A small text said more than the memory holds: 80,000 characters took 13 s and 2.5 million
+    permissions."""
+    with pytest.raises(ConfigurationError, match="line 101: There are more than 500000 values"):
+        AccessControl.parse(rules_with_aliases(500), "rules")
+
+    doubled = "".join(f"- &a{number} [{f'*a{number - 1},' * 10}]\n" for number in range(1, 20))
+    with pytest.raises(ConfigurationError, match="line 7: There are more than 500000 values"):
+        AccessControl.parse("- &a0 [x]\n" + doubled, "rules")
+
+
+def test_aliases_that_stand_for_little_are_taken() -> None:
+    rules = AccessControl.parse(rules_with_aliases(3), "rules")
+
+    assert [len(one.topic_permissions) for one in rules.accounts.values()] == [5_000] * 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Slips by which a secret ends where none is expected.
+        "accounts:\n- {accessKey: orders-service, secretKey:hunter2hunter2}",
+        "accounts:\n- secretKey:hunter2hunter2",
+        "accounts:\n- accessKey: orders-service\n  secretKey: *hunter2hunter2",
+        "accounts:\n- accessKey: orders-service\n  secretKey: !hunter2hunter2",
+        "accounts:\n- accessKey: orders-service\n  secretKey: hunter2hunter2: x",
+        "accounts:\n- accessKey: orders-service\n  secretKey: {hunter2hunter2}",
+        "accounts:\n- accessKey: orders-service\n  secretKey: {env: A, algorithm: hunter2hunter2}",
+        "accounts:\n- accessKey: orders-service\n  secretKey: &a [hunter2hunter2, *a]",
+        "accounts:\n- accessKey: orders-service\n  secretKey: 'hunter2hunter2",
+        "accounts:\n- accessKey: orders-service\n  secretKey: hunter2hunter2\n  admin: perhaps",
+        "hunter2hunter2",
+        "%hunter2hunter2",
+        "accounts: []\n@hunter2hunter2",
+        # In the place of another value.
+        *(
+            f"{ACCOUNT}  {key}: {value}"
+            for key in ("defaultTopicPerm", "defaultGroupPerm", "topicPerms", "groupPerms")
+            for value in (
+                "hunter2hunter2",
+                "[hunter2hunter2]",
+                "[a=hunter2hunter2]",
+                "['hunter2hunter2=']",
+                "[hunter2=hunter2=hunter2]",
+                "[hunter2hunter2=PUB, hunter2hunter2=X]",
+            )
+        ),
+        *(
+            f"{ACCOUNT}  whiteRemoteAddress: '{value}'"
+            for value in (
+                "hunter2hunter2",
+                "hunter2,hunter2",
+                "hunter2/hunter2",
+                "hunter2-hunter2",
+                "hunter2.*.*.*",
+                "10.0.0.hunter2-9",
+                "10.0.*.9-hunter2",
+                "a hunter2",
+                "{hunter2}",
+                "hunter2.{1,2}",
+                "fe80::hunter2-*",
+                "hunter2::*",
+            )
+        ),
+        "globalWhiteRemoteAddresses: [hunter2hunter2]",
+    ],
+)
+def test_no_error_shows_a_secret(text: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        parse(text)
+
+    assert "hunter2" not in f"{raised.value!r} {raised.value} {raised.value.fields}"
+
+
+@pytest.mark.parametrize("reference", ["env: hunter2hunter2", "file: hunter2hunter2"])
+def test_a_secret_in_the_place_of_its_name_is_not_shown(tmp_path: Path, reference: str) -> None:
+    file = tmp_path / "plain_acl.yml"
+    file.write_text(f"accounts:\n- accessKey: orders-service\n  secretKey: {{{reference}}}\n")
+
+    with pytest.raises(ConfigurationError, match="line 3: The secret can't be read") as raised:
+        AccessControl.from_file(file)
+
+    chain = f"{raised.value!r} {raised.value.fields} {raised.value.__cause__!r}"
+    assert "hunter2" not in f"{raised.value} {chain}"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "0123456789", "deadbeefdeadbeef", "DEADBEEFCAFE", "QWERTYUIOP", "ab12-cd34-ef56",
+        "5f0c954b-1d2e-4c3f-9a6b-7c8d9e0f1a2b", "dead.beefbeef",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "line", ["defaultTopicPerm: X", "topicPerms: [X]", "topicPerms: [a=X]", "whiteRemoteAddress: X"]
+)
+def test_nor_one_with_the_letters_of_the_value_in_whose_place_it_stands(
+    secret: str, line: str
+) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        parse(ACCOUNT + "  " + line.replace("X", secret))
+
+    assert secret not in f"{raised.value!r} {raised.value} {raised.value.fields}"
+    assert "line 4: " in raised.value.message
