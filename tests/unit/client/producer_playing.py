@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -159,6 +162,16 @@ class Clients:
 
     def admin(self) -> Admin:
         return self.opened_admin
+
+
+def in_a_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a coroutine of a test in an event loop of its own."""
+
+    @wraps(test)
+    def run(*given: Any, **named: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(*given, **named), 60))
+
+    return run
 
 
 def store(producer: HalfProducer, half: Half) -> None:

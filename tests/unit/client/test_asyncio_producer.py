@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.unit.client.producer_playing import TRANSPORT, Clients, kafka
+from tests.unit.client.producer_playing import TRANSPORT, Clients, in_a_loop, kafka
 
 from checkback.client import (
     AsyncTransactionListener,
@@ -71,81 +71,71 @@ def test_room_for_no_send_is_refused() -> None:
         producer_of(Listener(), sends_max=0)
 
 
-def test_a_cancelled_caller_gives_its_room_back_when_its_transaction_ends(
+@in_a_loop
+async def test_a_cancelled_caller_gives_its_room_back_when_its_transaction_ends(
     kafka: list[Clients],
 ) -> None:
     listener = Listener()
 
-    async def run() -> None:
-        async with producer_of(listener, sends_max=1) as producer:
-            gate = asyncio.get_running_loop().create_future()
-            first = asyncio.create_task(
-                producer.send_message_in_transaction(Message("t", b"x"), gate)
-            )
-            while not listener.under_way:
-                await asyncio.sleep(0.001)
-            first.cancel()
-            second = asyncio.create_task(producer.send_message_in_transaction(Message("t", b"x")))
-            for _ in range(20):
-                await asyncio.sleep(0.001)
-            assert len(kafka[0].halves[0].sent) == 1
-            gate.set_result(None)
-            assert (await second).local_transaction_state is COMMIT
-            assert len(kafka[0].ops[0].sent) == 2
-
-    asyncio.run(run())
+    async with producer_of(listener, sends_max=1) as producer:
+        gate = asyncio.get_running_loop().create_future()
+        first = asyncio.create_task(producer.send_message_in_transaction(Message("t", b"x"), gate))
+        while not listener.under_way:
+            await asyncio.sleep(0.001)
+        first.cancel()
+        second = asyncio.create_task(producer.send_message_in_transaction(Message("t", b"x")))
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        assert len(kafka[0].halves[0].sent) == 1
+        gate.set_result(None)
+        assert (await second).local_transaction_state is COMMIT
+        assert len(kafka[0].ops[0].sent) == 2
 
 
-def test_what_a_listener_awaits_and_somebody_cancels_is_an_unknown_outcome(
+@in_a_loop
+async def test_what_a_listener_awaits_and_somebody_cancels_is_an_unknown_outcome(
     kafka: list[Clients],
 ) -> None:
-    async def run() -> None:
-        async with producer_of(Listener()) as producer:
-            other = asyncio.get_running_loop().create_future()
-            other.cancel()
-            result = await producer.send_message_in_transaction(Message("t", b"x"), other)
-            assert result.local_transaction_state is UNKNOW
-            assert isinstance(result.exception, RuntimeError)
-            assert producer.counters.snapshot()[ClientEvent.LISTENER_FAILED] == 1
-
-    asyncio.run(run())
+    async with producer_of(Listener()) as producer:
+        other = asyncio.get_running_loop().create_future()
+        other.cancel()
+        result = await producer.send_message_in_transaction(Message("t", b"x"), other)
+        assert result.local_transaction_state is UNKNOW
+        assert isinstance(result.exception, RuntimeError)
+        assert producer.counters.snapshot()[ClientEvent.LISTENER_FAILED] == 1
 
 
-def test_nothing_is_asked_of_the_brokers_in_the_loop(kafka: list[Clients]) -> None:
-    async def run() -> None:
-        async with producer_of(Listener()) as producer:
-            await producer.send_message_in_transaction(Message("t", b"x"))
-        askers = {thread for _, thread in kafka[0].opened_admin.asked}
-        assert threading.get_ident() not in askers
-
-    asyncio.run(run())
+@in_a_loop
+async def test_nothing_is_asked_of_the_brokers_in_the_loop(kafka: list[Clients]) -> None:
+    async with producer_of(Listener()) as producer:
+        await producer.send_message_in_transaction(Message("t", b"x"))
+    askers = {thread for _, thread in kafka[0].opened_admin.asked}
+    assert threading.get_ident() not in askers
 
 
-def test_a_missing_topic_is_asked_for_outside_the_loop(kafka: list[Clients]) -> None:
-    async def run() -> None:
-        async with producer_of(Listener()) as producer:
-            kafka[0].opened_admin.missing.add("none")
-            with pytest.raises(NotFoundError):
-                await producer.send_message_in_transaction(Message("none", b"x"))
-            with pytest.raises(BrokerError, match="does not exist"):
-                await producer.send(Message("none", b"x"))
-        askers = {thread for _, thread in kafka[0].opened_admin.asked}
-        assert threading.get_ident() not in askers
-
-    asyncio.run(run())
+@in_a_loop
+async def test_a_missing_topic_is_asked_for_outside_the_loop(kafka: list[Clients]) -> None:
+    async with producer_of(Listener()) as producer:
+        kafka[0].opened_admin.missing.add("none")
+        with pytest.raises(NotFoundError):
+            await producer.send_message_in_transaction(Message("none", b"x"))
+        with pytest.raises(BrokerError, match="does not exist"):
+            await producer.send(Message("none", b"x"))
+    askers = {thread for _, thread in kafka[0].opened_admin.asked}
+    assert threading.get_ident() not in askers
 
 
 @pytest.mark.parametrize("topic", ["", "a b", None, ["t"], "RMQ_SYS_TRANS_HALF_TOPIC"])
-def test_brokers_are_not_asked_about_what_is_no_topic(topic: Any, kafka: list[Clients]) -> None:
-    async def run() -> None:
-        async with producer_of(Listener()) as producer:
-            asked = len(kafka[0].opened_admin.asked)
-            for send in (producer.send_message_in_transaction, producer.send):
-                with pytest.raises(InvalidMessageError):
-                    await send(Message(topic, b"x"))
-            assert len(kafka[0].opened_admin.asked) == asked
-
-    asyncio.run(run())
+@in_a_loop
+async def test_brokers_are_not_asked_about_what_is_no_topic(
+    topic: Any, kafka: list[Clients]
+) -> None:
+    async with producer_of(Listener()) as producer:
+        asked = len(kafka[0].opened_admin.asked)
+        for send in (producer.send_message_in_transaction, producer.send):
+            with pytest.raises(InvalidMessageError):
+                await send(Message(topic, b"x"))
+        assert len(kafka[0].opened_admin.asked) == asked
 
 
 def test_a_check_does_not_wait_for_ever_for_a_loop_that_was_closed(
@@ -189,33 +179,32 @@ def test_a_check_does_not_wait_for_ever_for_a_loop_that_was_closed(
     assert "closed" in str(failed[0])
 
 
-def test_a_producer_that_was_not_started_says_so() -> None:
-    async def run() -> None:
-        for send in (producer.send_message_in_transaction, producer.send):
-            with pytest.raises(LifeCycleError):
-                await send(Message("t", b"x"))
-
+@in_a_loop
+async def test_a_producer_that_was_not_started_says_so() -> None:
     producer = producer_of(Listener())
-    asyncio.run(run())
+    for send in (producer.send_message_in_transaction, producer.send):
+        with pytest.raises(LifeCycleError):
+            await send(Message("t", b"x"))
 
 
 @pytest.mark.parametrize("key", [None, b"k"])
-def test_a_topic_that_brokers_do_not_tell_of_is_asked_for_outside_the_loop(
+@in_a_loop
+async def test_a_topic_that_brokers_do_not_tell_of_is_asked_for_outside_the_loop(
     kafka: list[Clients], key: bytes | None
 ) -> None:
-    async def run() -> None:
-        async with producer_of(Listener()) as producer:
-            kafka[0].opened_admin.fails["t"] = TRANSPORT
-            for _ in range(2):
-                with pytest.raises(BrokerError, match="could not be reached"):
-                    await producer.send(Message("t", b"x", key=key))
-        askers = {thread for topic, thread in kafka[0].opened_admin.asked if topic == "t"}
-        assert threading.get_ident() not in askers
-
-    asyncio.run(run())
+    async with producer_of(Listener()) as producer:
+        kafka[0].opened_admin.fails["t"] = TRANSPORT
+        for _ in range(2):
+            with pytest.raises(BrokerError, match="could not be reached"):
+                await producer.send(Message("t", b"x", key=key))
+    askers = {thread for topic, thread in kafka[0].opened_admin.asked if topic == "t"}
+    assert threading.get_ident() not in askers
 
 
-def test_a_start_whose_caller_is_cancelled_is_shut_down_when_it_ends(kafka: list[Clients]) -> None:
+@in_a_loop
+async def test_a_start_whose_caller_is_cancelled_is_shut_down_when_it_ends(
+    kafka: list[Clients],
+) -> None:
     """Nobody would ever shut it down: the block that it is started for is not entered."""
     asked, answer = threading.Event(), threading.Event()
 
@@ -223,22 +212,19 @@ def test_a_start_whose_caller_is_cancelled_is_shut_down_when_it_ends(kafka: list
         asked.set()
         answer.wait(10)
 
-    async def run() -> None:
-        producer = producer_of(Listener())
-        kafka[0].opened_admin.fails["RMQ_SYS_TRANS_HALF_TOPIC"] = wait
-        starting = asyncio.create_task(producer.start())
-        while not asked.is_set():
-            await asyncio.sleep(0.001)
-        starting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await starting
-        answer.set()
-        while not (kafka[0].halves and kafka[0].halves[0].is_closed):
-            await asyncio.sleep(0.001)
-        with pytest.raises(LifeCycleError, match="shut down"):
-            await producer.send_message_in_transaction(Message("t", b"x"))
-
-    asyncio.run(asyncio.wait_for(run(), 20))
+    producer = producer_of(Listener())
+    kafka[0].opened_admin.fails["RMQ_SYS_TRANS_HALF_TOPIC"] = wait
+    starting = asyncio.create_task(producer.start())
+    while not asked.is_set():
+        await asyncio.sleep(0.001)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    answer.set()
+    while not (kafka[0].halves and kafka[0].halves[0].is_closed):
+        await asyncio.sleep(0.001)
+    with pytest.raises(LifeCycleError, match="shut down"):
+        await producer.send_message_in_transaction(Message("t", b"x"))
 
 
 def test_another_loop_than_the_one_that_started_it_is_refused(kafka: list[Clients]) -> None:
@@ -252,7 +238,8 @@ def test_another_loop_than_the_one_that_started_it_is_refused(kafka: list[Client
         runner.run(producer.shutdown())
 
 
-def test_what_plain_methods_of_a_listener_return_counts(kafka: list[Clients]) -> None:
+@in_a_loop
+async def test_what_plain_methods_of_a_listener_return_counts(kafka: list[Clients]) -> None:
     """Else its messages would all be discarded, although their transactions committed."""
 
     class Plain(AsyncTransactionListener):
@@ -261,15 +248,12 @@ def test_what_plain_methods_of_a_listener_return_counts(kafka: list[Clients]) ->
 
         check_local_transaction = execute_local_transaction  # type: ignore[assignment]
 
-    async def run() -> None:
-        async with producer_of(Plain()) as producer:
-            result = await producer.send_message_in_transaction(Message("t", b"x"))
-            assert result.local_transaction_state is COMMIT
-            asked_about: Any = None
-            check = producer._bridge.check_local_transaction
-            assert await asyncio.to_thread(check, asked_about) is COMMIT
-
-    asyncio.run(run())
+    async with producer_of(Plain()) as producer:
+        result = await producer.send_message_in_transaction(Message("t", b"x"))
+        assert result.local_transaction_state is COMMIT
+        asked_about: Any = None
+        check = producer._bridge.check_local_transaction
+        assert await asyncio.to_thread(check, asked_about) is COMMIT
 
 
 def test_a_second_start_changes_nothing_of_the_first(kafka: list[Clients]) -> None:

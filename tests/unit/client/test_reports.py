@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from tests.unit.client.producer_playing import in_a_loop
 
 from checkback.client.asyncio_producer import EventLoopReports
 from checkback.client.kafka.delivery_reports import PolledProducer, ThreadReport
@@ -92,61 +93,57 @@ def test_closing_says_how_many_it_gave_up_and_wakes_those_who_wait() -> None:
     assert (producer.purged, producer.closed) == (True, True)
 
 
-def test_reports_of_several_threads_all_arrive() -> None:
-    async def run() -> None:
-        loop_reports = EventLoopReports(asyncio.get_running_loop())
-        done: deque[Any] = deque()
-        reports = [loop_reports.report(done) for _ in range(4_000)]
-        waits = [asyncio.ensure_future(report.wait(60)) for report in reports]
-        await asyncio.sleep(0)
+@in_a_loop
+async def test_reports_of_several_threads_all_arrive() -> None:
+    loop_reports = EventLoopReports(asyncio.get_running_loop())
+    done: deque[Any] = deque()
+    reports = [loop_reports.report(done) for _ in range(4_000)]
+    waits = [asyncio.ensure_future(report.wait(60)) for report in reports]
+    await asyncio.sleep(0)
 
-        def wake(first: int) -> None:
-            for report in reports[first::4]:
-                report.wake()
-
-        await asyncio.gather(*(asyncio.to_thread(wake, first) for first in range(4)))
-        await asyncio.wait_for(asyncio.gather(*waits), 30)
-
-    asyncio.run(run())
-
-
-def test_coroutines_are_woken_by_one_call_into_their_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> int:
-        loop_reports = EventLoopReports(asyncio.get_running_loop())
-        done: deque[Any] = deque()
-        reports = [loop_reports.report(done) for _ in range(5)]
-        waits = [asyncio.ensure_future(report.wait(10)) for report in reports]
-        await asyncio.sleep(0)
-        calls = 0
-        call = loop_reports.loop.call_soon_threadsafe
-
-        def counted(*arguments: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            return call(*arguments)
-
-        monkeypatch.setattr(loop_reports.loop, "call_soon_threadsafe", counted)
-        for report in reports:
-            report(None, STORED)
+    def wake(first: int) -> None:
+        for report in reports[first::4]:
             report.wake()
-        await asyncio.gather(*waits)
-        return calls
 
-    assert asyncio.run(run()) == 1
+    await asyncio.gather(*(asyncio.to_thread(wake, first) for first in range(4)))
+    await asyncio.wait_for(asyncio.gather(*waits), 30)
 
 
-def test_a_coroutine_may_wait_a_second_time() -> None:
-    async def run() -> Any:
-        loop_reports = EventLoopReports(asyncio.get_running_loop())
-        report = loop_reports.report(deque())
-        await report.wait(0.001)
-        assert report.message is None
+@in_a_loop
+async def test_coroutines_are_woken_by_one_call_into_their_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop_reports = EventLoopReports(asyncio.get_running_loop())
+    done: deque[Any] = deque()
+    reports = [loop_reports.report(done) for _ in range(5)]
+    waits = [asyncio.ensure_future(report.wait(10)) for report in reports]
+    await asyncio.sleep(0)
+    calls = 0
+    call = loop_reports.loop.call_soon_threadsafe
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return call(*arguments)
+
+    monkeypatch.setattr(loop_reports.loop, "call_soon_threadsafe", counted)
+    for report in reports:
         report(None, STORED)
-        loop_reports.loop.call_later(0.001, report.wake)
-        await report.wait(10)
-        return report.message
+        report.wake()
+    await asyncio.gather(*waits)
+    assert calls == 1
 
-    assert asyncio.run(run()) is STORED
+
+@in_a_loop
+async def test_a_coroutine_may_wait_a_second_time() -> None:
+    loop_reports = EventLoopReports(asyncio.get_running_loop())
+    report = loop_reports.report(deque())
+    await report.wait(0.001)
+    assert report.message is None
+    report(None, STORED)
+    loop_reports.loop.call_later(0.001, report.wake)
+    await report.wait(10)
+    assert report.message is STORED
 
 
 class Ops:

@@ -19,7 +19,6 @@ from checkback.client.listener import (
     run_listener,
 )
 from checkback.client.message import Message, MessageQueue
-from checkback.client.observing.counters import ClientEvent, Counters
 from checkback.client.options import ProducerKeywords, ProducerOptions
 from checkback.client.producer import unique_ids
 from checkback.client.results import SendResult, SendStatus
@@ -109,15 +108,6 @@ def test_a_remark_is_one_short_line() -> None:
     remark = one_line(ValueError("a\nb " + "x" * 5_000))
     assert remark.startswith("ValueError: a b x")
     assert len(remark) == REMARK_LENGTH_MAX
-
-
-def test_a_callback_that_fails_stops_no_count(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(event: ClientEvent) -> None:
-        raise RuntimeError(event)
-
-    counters = Counters(fail)
-    counters.add(ClientEvent.SENT)
-    assert counters.snapshot()[ClientEvent.SENT] == 1
 
 
 def test_offset_message_id() -> None:

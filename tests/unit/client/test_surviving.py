@@ -82,9 +82,10 @@ def test_waiters_are_woken_where_the_sample_fails() -> None:
     polled.close(0)
 
 
-def test_an_action_that_ends_its_thread_stops_no_other() -> None:
+@pytest.mark.parametrize("action", [leave, lambda: [].pop()])
+def test_an_action_that_fails_or_ends_its_thread_stops_no_other(action: Any) -> None:
     timers, end = Timers("test"), threading.Event()
-    timers.after(0, leave)
+    timers.after(0, action)
     timers.after(1, end.set)
     assert end.wait(5)
     timers.close()
@@ -137,9 +138,10 @@ def test_a_status_that_can_not_be_taken_is_followed_by_others() -> None:
     watch.close(5)
 
 
-def test_a_metrics_callback_that_ends_its_thread_costs_no_step_after_it() -> None:
+@pytest.mark.parametrize("raised", [SystemExit(), RuntimeError("x")])
+def test_a_metrics_callback_that_fails_costs_no_step_after_it(raised: BaseException) -> None:
     def on_event(_: ClientEvent) -> None:
-        leave()
+        raise raised
 
     counters = Counters(on_event)
     counters.add(ClientEvent.SENT)

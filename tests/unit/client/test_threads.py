@@ -50,14 +50,6 @@ def test_timers_run_in_the_order_of_their_time() -> None:
     timers.close()
 
 
-def test_a_failing_action_stops_no_other() -> None:
-    timers, end = Timers("test"), threading.Event()
-    timers.after(0, lambda: [].pop())
-    timers.after(1, end.set)
-    assert end.wait(10)
-    timers.close()
-
-
 def test_what_runs_is_waited_for_and_counted() -> None:
     running = CallsInFlight()
     assert running.wait_until_idle(0) == 0

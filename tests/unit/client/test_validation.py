@@ -35,10 +35,10 @@ def test_usable_groups(group: str) -> None:
     [
         ("", "blank"), ("  ", "blank"), ("x" * 121, "at most 120"), ("a b", "letters, digits"),
         ("a%b", "Kafka does not take"), ("a|b", "Kafka does not take"),
-        ("DEFAULT_PRODUCER", "must not be DEFAULT_PRODUCER"),
+        ("DEFAULT_PRODUCER", "must not be DEFAULT_PRODUCER"), (b"g", "is a bytes, not a text"),
     ],
 )  # fmt: skip
-def test_refused_groups(group: str, says: str) -> None:
+def test_refused_groups(group: Any, says: str) -> None:
     with pytest.raises(ConfigurationError, match=says):
         require_group(group)
 
@@ -75,7 +75,7 @@ def test_the_body_has_at_least_one_byte_and_at_most_the_limit() -> None:
 
 def test_the_key_is_bytes() -> None:
     check(Message("t", b"x", key=b"k"))
-    with pytest.raises(InvalidMessageError, match="The key is a str"):
+    with pytest.raises(InvalidMessageError, match=r"The key is a str\. Encode it to bytes"):
         check(Message("t", b"x", key="k"))  # type: ignore[arg-type]
 
 
@@ -106,11 +106,6 @@ def test_impossible_immunity_times_are_refused(text: str) -> None:
 def test_what_is_no_message_is_refused() -> None:
     with pytest.raises(InvalidMessageError, match="The message is a NoneType"):
         check(None)  # type: ignore[arg-type]
-
-
-def test_a_key_that_is_text_is_refused() -> None:
-    with pytest.raises(InvalidMessageError, match=r"The key is a str\. Encode it to bytes"):
-        check(Message("t", b"x", key="k"))  # type: ignore[arg-type]
 
 
 def test_what_is_no_text_in_utf8_is_refused() -> None:
@@ -151,8 +146,6 @@ def test_what_is_of_another_kind_is_refused_by_name() -> None:
     wrong: list[tuple[Any, str]] = [
         (Message(5, b"x"), "The topic is a int"),  # type: ignore[arg-type]
         (Message(b"t", b"x"), "The topic is a bytes"),  # type: ignore[arg-type]
-        (Message("t", b"x", queue_id="1"), "queue_id is a str"),  # type: ignore[arg-type]
-        (Message("t", b"x", queue_id=1.5), "queue_id is a float"),  # type: ignore[arg-type]
         (Message("t", b"x", queue_id=True), "queue_id is a bool"),
         (Message("t", b"x", properties=[("a", "b")]), "The properties are a list"),  # type: ignore[arg-type]
         (Message("t", b"x", properties=None), "The properties are a NoneType"),  # type: ignore[arg-type]
@@ -165,8 +158,3 @@ def test_what_is_of_another_kind_is_refused_by_name() -> None:
 def test_a_name_that_librdkafka_would_cut_into_one_of_the_systems_is_refused() -> None:
     with pytest.raises(InvalidMessageError, match="has a NUL"):
         check(Message("t", b"x", properties={"REAL_QID\0": "3"}))
-
-
-def test_a_group_of_another_kind_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="is a bytes, not a text"):
-        require_group(b"g")  # type: ignore[arg-type]
