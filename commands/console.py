@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from checkback.console.audit import AuditEntry
 
 TOKENS_VARIABLE: Final = "CHECKBACK_CONSOLE_TOKENS"
+PROXY_SECRET_VARIABLE: Final = "CHECKBACK_CONSOLE_PROXY_SECRET"  # noqa: S105 - a name
 END_S: Final = 2
 
 
@@ -44,6 +45,13 @@ END_S: Final = 2
 )
 @click.option(
     "--proxy-header", default="", help="Header in which a reverse proxy names the operator."
+)
+@click.option(
+    "--proxy-secret",
+    "proxy_secret_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File with the secret that the proxy sends as X-Checkback-Proxy-Secret; or the secret in"
+    f" {PROXY_SECRET_VARIABLE}.",
 )
 @click.option(
     "--proxy",
@@ -156,6 +164,7 @@ def access_rules(
     *,
     tokens_file: Path | None,
     proxy_header: str,
+    proxy_secret_file: Path | None,
     proxies: tuple[str, ...],
     anybody_reads: bool | None,
     bodies: str,
@@ -163,7 +172,8 @@ def access_rules(
     """Return what is needed to look and to act.
 
     Raises:
-        ConfigurationError: a file or an address is wrong, or strangers on the network would read.
+        ConfigurationError: a file or an address is wrong, a proxy has no secret, or strangers on
+            the network would read.
     """
     from checkback.console.access import AccessRules, parse_tokens, read_tokens
 
@@ -177,18 +187,33 @@ def access_rules(
             f"Nobody could read the console on {host}: it has neither tokens nor a proxy's header.",
             remedy="Give --tokens or --proxy-header; --anybody-reads shows it to the network.",
         )
-    return AccessRules(tokens, proxy_header, proxies, reads, bodies)
+    secret = _proxy_secret(proxy_secret_file) if proxy_header else ""
+    return AccessRules(tokens, proxy_header, secret, proxies, reads, bodies)
+
+
+def _proxy_secret(file: Path | None) -> str:
+    from checkback.console.access import proxy_secret_digest, read_proxy_secret
+
+    if file is not None:
+        return read_proxy_secret(file)
+    if PROXY_SECRET_VARIABLE in os.environ:
+        return proxy_secret_digest(os.environ[PROXY_SECRET_VARIABLE], PROXY_SECRET_VARIABLE)
+    raise ConfigurationError(
+        "--proxy-header needs a secret that only the proxy knows: others could send the header.",
+        remedy="Give --proxy-secret, and have the proxy send it as X-Checkback-Proxy-Secret.",
+    )
 
 
 def allowed_hosts(host: str, hostnames: tuple[str, ...], rules: AccessRules) -> list[str]:
     """Return the names that a request may be for.
 
-    A page of another site can make its own name lead to this machine; where anybody reads, the
-    browser would show it what the console says.
+    A page of another site can make its own name lead to this machine. Where anybody reads, the
+    browser would show it what the console says; where a header signs in, it could send one.
     """
     if hostnames:
         return [*hostnames, "localhost", "127.0.0.1"]
-    return ["localhost", "127.0.0.1", "[", host] if rules.anybody_reads else ["*"]
+    is_listed = rules.anybody_reads or rules.proxy_header or is_loopback(host)
+    return ["localhost", "127.0.0.1", "[", host] if is_listed else ["*"]
 
 
 def is_loopback(host: str) -> bool:

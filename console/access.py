@@ -26,6 +26,7 @@ SESSIONS_MAX: Final = 1_000
 FAILURES_MAX: Final = 10
 FAILURE_WINDOW_S: Final = 60.0
 OPERATOR_CHARACTERS_MAX: Final = 100
+PROXY_SECRET_HEADER: Final = "x-checkback-proxy-secret"  # noqa: S105 - a name
 
 BODIES: Final = ("nobody", "operators", "everybody")
 
@@ -61,13 +62,16 @@ class AccessRules:
     Args:
         tokens: operators' names by the digest of their token.
         proxy_header: header with the operator's name, "" for none.
-        proxies: addresses whose header is believed.
+        proxy_secret: digest of the secret that the proxy adds. An address alone proves nothing:
+            every program and every browser of the proxy's machine connects from there.
+        proxies: addresses from which the header is believed.
         anybody_reads: whether pages are shown to those who have not signed in.
         bodies: who sees keys, properties and bodies; one of BODIES.
     """
 
     tokens: Mapping[str, str] = field(default_factory=dict)
     proxy_header: str = ""
+    proxy_secret: str = ""
     proxies: tuple[str, ...] = ("127.0.0.1", "::1")
     anybody_reads: bool = True
     bodies: str = "operators"
@@ -98,15 +102,23 @@ class Access:
     _failures: deque[float] = field(default_factory=lambda: deque(maxlen=FAILURES_MAX))
     _lock: Lock = field(default_factory=Lock)
 
-    def visitor(self, session: str, peer: str, proxy_names: Iterable[str]) -> Visitor:
+    def visitor(
+        self,
+        session: str,
+        peer: str,
+        proxy_names: Iterable[str],
+        proxy_secrets: Iterable[str] = (),
+    ) -> Visitor:
         """Return who is asking.
 
         Args:
             session: the session's cookie, "" for none.
             peer: the address that the connection comes from.
-            proxy_names: values of the proxy's header; more than one is believed by nobody.
+            proxy_names: values of the proxy's header; only a single one counts.
+            proxy_secrets: values of the header with the proxy's secret, likewise.
         """
-        name = self._named_by_proxy(peer, list(proxy_names))
+        is_proxy = self._is_secret(list(proxy_secrets)) and self._is_proxy(peer)
+        name = self._named(list(proxy_names)) if is_proxy else ""
         if name:
             return self._operator(name, f"proxy:{name}", by_proxy=True)
         name = self._session_name(session)
@@ -154,11 +166,17 @@ class Access:
         sees = self.rules.bodies in ("operators", "everybody")
         return Visitor(name, forgery, may_read=True, sees_bodies=sees, by_proxy=by_proxy)
 
-    def _named_by_proxy(self, peer: str, names: list[str]) -> str:
-        if not self.rules.proxy_header or len(names) != 1 or not self._is_proxy(peer):
+    def _named(self, names: list[str]) -> str:
+        if not self.rules.proxy_header or len(names) != 1:
             return ""
         name = names[0].strip()
         return name if name.isprintable() and len(name) <= OPERATOR_CHARACTERS_MAX else ""
+
+    def _is_secret(self, secrets_given: list[str]) -> bool:
+        wanted = self.rules.proxy_secret
+        if not wanted or len(secrets_given) != 1:
+            return False
+        return hmac.compare_digest(digest(secrets_given[0]), wanted)
 
     def _is_proxy(self, peer: str) -> bool:
         try:
@@ -195,15 +213,49 @@ def read_tokens(path: Path) -> dict[str, str]:
     Raises:
         ConfigurationError: the file can't be read, or a line is something else.
     """
+    return parse_tokens(_lines_of(path, "tokens"), str(path))
+
+
+def _lines_of(path: Path, kind: str) -> list[str]:
     try:
-        lines = path.read_text("utf-8").splitlines()
+        return path.read_text("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         said = getattr(error, "strerror", None) or error
         raise ConfigurationError(
-            f"The file of tokens {path} can't be read: {said}.",
+            f"The file of {kind} {path} can't be read: {said}.",
             remedy="Check the path and its rights.",
         ) from error
-    return parse_tokens(lines, str(path))
+
+
+def read_proxy_secret(path: Path) -> str:
+    """Return the digest of a proxy's secret.
+
+    Args:
+        path: a file with nothing but the secret.
+
+    Raises:
+        ConfigurationError: the file can't be read, or the secret is too short.
+    """
+    return proxy_secret_digest("".join(_lines_of(path, "the proxy's secret")), str(path))
+
+
+def proxy_secret_digest(secret: str, source: str) -> str:
+    """Return the digest of a proxy's secret.
+
+    Args:
+        secret: the secret.
+        source: where it comes from, for errors.
+
+    Raises:
+        ConfigurationError: it is too short, or no header can hold it; the error does not show it.
+    """
+    secret = secret.strip()
+    if len(secret) < TOKEN_CHARACTERS_MIN or not secret.isascii() or not secret.isprintable():
+        raise ConfigurationError(
+            f"{source} is not a secret of at least {TOKEN_CHARACTERS_MIN} ASCII characters.",
+            remedy="`openssl rand -base64 24` makes one.",
+        )
+    return digest(secret)
 
 
 def parse_tokens(lines: Iterable[str], source: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse
 
-from checkback.console.access import Access, AccessRules, Visitor
+from checkback.console.access import PROXY_SECRET_HEADER, Access, AccessRules, Visitor
 from checkback.console.actions import OperatorAction, all_actions
 from checkback.console.audit import Audit, AuditEntry
 from checkback.console.facts import KafkaFacts
@@ -80,7 +80,8 @@ def visitor_of(request: Request) -> Visitor:
     header = console.access.rules.proxy_header
     names = request.headers.getlist(header) if header else []
     peer = "" if request.client is None else request.client.host
-    return console.access.visitor(request.cookies.get(SESSION_COOKIE, ""), peer, names)
+    secrets = request.headers.getlist(PROXY_SECRET_HEADER)
+    return console.access.visitor(request.cookies.get(SESSION_COOKIE, ""), peer, names, secrets)
 
 
 def reader_of(request: Request) -> Visitor:

@@ -24,7 +24,7 @@ TOKEN = "a-token-of-more-than-16"  # noqa: S105 - of this test
 RULES = AccessRules({digest(TOKEN): "kim"})
 NO_RULES: dict[str, Any] = {
     "tokens_file": None, "proxy_header": "", "proxies": (), "anybody_reads": None,
-    "bodies": "operators",
+    "bodies": "operators", "proxy_secret_file": None,
 }  # fmt: skip
 
 
@@ -92,10 +92,31 @@ def test_guessing_is_slowed_down() -> None:
 def test_a_proxys_header_is_believed_from_the_proxy_alone(
     peer: str, names: list[str], *, is_believed: bool
 ) -> None:
-    rules = AccessRules(proxy_header="X-User", proxies=("127.0.0.1", "10.0.0.0/8"))
+    networks = ("127.0.0.1", "10.0.0.0/8")
+    rules = AccessRules(proxy_header="X-User", proxy_secret=digest(TOKEN), proxies=networks)
 
-    assert Access(rules).visitor("", peer, names).may_act is is_believed
-    assert not Access(RULES).visitor("", peer, names).may_act, "no header was agreed on"
+    assert Access(rules).visitor("", peer, names, [TOKEN]).may_act is is_believed
+    assert not Access(RULES).visitor("", peer, names, [TOKEN]).may_act, "no header was agreed on"
+    for secrets in ([], [""], ["wr\u00f6ng"], [TOKEN, TOKEN]):
+        assert not Access(rules).visitor("", peer, names, secrets).may_act
+
+
+def test_a_proxys_header_needs_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every browser on the proxy's machine connects from its address, too."""
+    monkeypatch.delenv("CHECKBACK_CONSOLE_PROXY_SECRET", raising=False)
+    given = {**NO_RULES, "proxy_header": "X-User"}
+    with pytest.raises(ConfigurationError, match="needs a secret"):
+        access_rules("127.0.0.1", **given)
+    file = tmp_path / "secret"
+    file.write_text(f"{TOKEN}\n")
+    rules = access_rules("127.0.0.1", **{**given, "proxy_secret_file": file})
+    assert rules.proxy_secret == digest(TOKEN)
+    monkeypatch.setenv("CHECKBACK_CONSOLE_PROXY_SECRET", TOKEN)
+    assert access_rules("127.0.0.1", **given) == rules
+    file.write_text("short")
+    with pytest.raises(ConfigurationError, match="at least 16") as caught:
+        access_rules("127.0.0.1", **{**given, "proxy_secret_file": file})
+    assert "short" not in str(caught.value)
 
 
 def test_bodies_are_for_whom_the_rules_say() -> None:
@@ -135,6 +156,13 @@ def test_a_console_on_the_network_needs_a_way_to_sign_in(
     assert (rules.tokens, rules.anybody_reads) == ({digest(TOKEN): "kim"}, False)
     with pytest.raises(ConfigurationError, match="not an address"):
         access_rules("::1", **{**NO_RULES, "proxies": ("nowhere",)})
+
+
+def test_where_a_header_signs_in_only_known_names_lead_to_the_console() -> None:
+    by_proxy = AccessRules(proxy_header="X-User", anybody_reads=False)
+
+    assert "*" not in allowed_hosts("0.0.0.0", (), by_proxy)  # noqa: S104 - that is the point
+    assert "*" not in allowed_hosts("127.0.0.1", (), AccessRules(anybody_reads=False))
 
 
 def test_where_anybody_reads_only_known_names_lead_to_the_console() -> None:

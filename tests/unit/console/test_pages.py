@@ -11,9 +11,9 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from tests.unit.console.console_stage import NOW_MS, OPERATOR, Stage, make_stage
+from tests.unit.console.console_stage import NOW_MS, OPERATOR, TOKEN, Stage, make_stage
 
-from checkback.console.access import AccessRules
+from checkback.console.access import AccessRules, digest
 from checkback.console.app import SECURITY_HEADERS, new_application
 from checkback.console.context import FORM_BYTES_MAX, SESSION_COOKIE
 from checkback.console.pages import reading as pages
@@ -371,3 +371,19 @@ def test_every_table_becomes_cards_on_a_phone_and_each_value_has_its_name(templa
 
     assert all('class="cards' in one for one in re.findall(r"<table[^>]*>", text))
     assert [one for one in re.findall(r"<td[^>]*>", text) if "data-label=" not in one] == []
+
+
+def test_a_browser_that_sends_a_proxys_header_itself_is_not_signed_in(tmp_path: Path) -> None:
+    rules = AccessRules(
+        proxy_header="X-User",
+        proxy_secret=digest(TOKEN),
+        proxies=("127.0.0.1",),
+        anybody_reads=False,
+    )
+    client = make_stage(tmp_path, rules=rules).client(client=("127.0.0.1", 9))
+    sent = {"X-User": "kim"}
+
+    assert "/sign-in" in str(client.get("/", headers=sent).url)
+    proved = client.get("/", headers={**sent, "X-Checkback-Proxy-Secret": TOKEN})
+    assert "/sign-in" not in str(proved.url)
+    assert "kim" in proved.text
