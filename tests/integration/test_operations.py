@@ -18,7 +18,7 @@ from tests.integration.client.playing import Scripted
 from tests.integration.runbooks import RUNBOOKS, TOLD_BY_RUNBOOKS
 from tests.integration.running import COMMAND, COMMIT, ROLLBACK, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
-from tests.unit.test_commands_in_documents import command_lines
+from tests.unit.test_documented_commands import command_lines
 
 from checkback.client import TransactionMQProducer
 from checkback.commands.shared.app import NOUNS, LazyGroup, execute

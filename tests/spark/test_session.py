@@ -23,6 +23,8 @@ from checkback.streaming.spark.jvm_options import COLLECTOR, java_options
 from checkback.streaming.spark.s3_files import FILE_MANAGER
 from checkback.streaming.spark.session import (
     FILE_MANAGER_WITHOUT_LINKS,
+    JSON_LOG,
+    LOG_CONFIGURATION,
     session_settings,
     spare_processes,
     spark_master,
@@ -345,3 +347,26 @@ def test_a_python_left_in_the_environment_runs_no_worker_of_a_local_master(
 
 def _stop(*_: object) -> None:
     raise InterruptedError
+
+
+DRIVER, EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
+
+
+def test_json_lines_are_asked_of_driver_and_executors() -> None:
+    chosen = session_settings(Settings(log_format="json"), [])
+
+    assert f"-D{LOG_CONFIGURATION}={JSON_LOG}" in chosen[DRIVER]
+    assert f"-D{LOG_CONFIGURATION}={JSON_LOG}" in chosen[EXECUTOR]
+
+
+def test_text_is_left_to_spark() -> None:
+    chosen = session_settings(Settings(), [])
+
+    assert LOG_CONFIGURATION not in chosen[DRIVER] + chosen[EXECUTOR]
+
+
+def test_a_log_configuration_of_the_users_own_stays() -> None:
+    own = f"-D{LOG_CONFIGURATION}=/etc/log4j2.properties"
+    chosen = session_settings(Settings(log_format="json", spark={EXECUTOR: own}), [])
+
+    assert chosen[EXECUTOR] == own

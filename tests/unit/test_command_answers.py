@@ -1,19 +1,34 @@
-"""What short commands answer, in a process of the test's own."""
+"""What short commands answer, in a process of the test's own and without Spark."""
 
 from __future__ import annotations
 
 import json
 import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click import Command
+from click.testing import CliRunner
 
-from checkback.commands import broker, ledger, topics
+from checkback.checkpoints.own_files.running import told_as_running
+from checkback.commands import broker, ledger, topics, tx
+from checkback.commands.checkpoint import rebuild, repartition
+from checkback.commands.jars import command
 from checkback.commands.shared.app import execute
-from checkback.commands.shared.output import scan_progress
+from checkback.commands.shared.output import CommandOutput, scan_progress
 from checkback.deploy.broker_files import BrokerFolder, BrokerRecord
+from checkback.deploy.jars import USUAL_CONFS, ensure_jars, jar_paths, read_lock
+from checkback.operations.topics.position import Position
+from checkback.operations.transactions import resolve as resolving
+from checkback.operations.transactions.history import TransactionHistory
+from checkback.protocol.properties import TRANSACTION_COMMIT_TYPE as COMMIT
+from checkback.protocol.records import Op
+from checkback.streaming.spark.java_classes import java_sources
 
 
 class Terminal(StringIO):
@@ -78,3 +93,128 @@ def test_a_scan_shows_its_bar_only_to_somebody_who_looks(monkeypatch: pytest.Mon
         with scan_progress() as advance:
             advance("half-topic", 5, 10)
         assert ("half-topic" in terminal.getvalue()) is shows
+
+
+USED_WRONGLY = 2
+REFUSED = 4
+BROKERS = ("--bootstrap-servers", "127.0.0.1:1")
+
+
+@pytest.fixture(autouse=True)
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Spark; it took 15 seconds to hear that a setting is missing."""
+
+    def start(*_: Any) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("checkback.commands.checkpoint.find_java", lambda: None)
+    monkeypatch.setattr("checkback.commands.checkpoint.pipeline_jars", lambda _: [])
+    monkeypatch.setattr("checkback.streaming.spark.session.start_session", start)
+    monkeypatch.setattr("checkback.operations.rebuild.rebuild.start_session", start)
+
+
+@pytest.mark.parametrize(("command", "more"), [(rebuild, ()), (repartition, ("3",))])
+def test_a_missing_setting_is_told_without_spark(
+    capsys: pytest.CaptureFixture[str], command: Command, more: tuple[str, ...]
+) -> None:
+    assert execute(command, [*more, "--checkpoint", "c"]) == USED_WRONGLY
+
+    told = " ".join(capsys.readouterr().err.split())
+    assert "bootstrap_servers is not set. Set it in the file that --config names" in told
+
+
+def test_a_repartition_beside_a_pipeline_is_refused_without_spark(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "checkback").mkdir()
+
+    with told_as_running(tmp_path):
+        exit_code = execute(repartition, ["3", "--checkpoint", str(tmp_path), *BROKERS])
+
+    assert exit_code == REFUSED
+    assert "still runs over" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_no_checkpoint_is_told_without_spark(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert execute(repartition, ["3", "--checkpoint", str(tmp_path), *BROKERS]) == USED_WRONGLY
+
+    assert "is not the checkpoint of a pipeline" in capsys.readouterr().err
+
+
+GIVEN = (
+    "resolve", "id", "--commit", "--why", "it was paid", "--operator", "ann",
+    "--bootstrap-servers", "127.0.0.1:1",
+)  # fmt: skip
+
+
+def test_both_verdicts_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last one was taken."""
+    assert execute(tx.command, [*GIVEN, "--rollback"]) == 2
+    assert "Give --commit or --rollback, one of them." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verdict", ["pending", "rollback"])
+def test_the_outcome_is_told_after_the_progress_bar_is_gone(
+    verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    class Finder:
+        def find(self, *_: Any, **__: Any) -> list[TransactionHistory]:
+            return [TransactionHistory(Position(1, 7), "id", "g", "paid", verdict, "", ())]
+
+    def pending(found: list[TransactionHistory]) -> TransactionHistory | None:
+        return found[0] if verdict == "pending" else None
+
+    @contextmanager
+    def finder(*_: Any) -> Iterator[Finder]:
+        yield Finder()
+        steps.append("the bar is gone")
+
+    monkeypatch.setattr(tx, "open_finder", finder)
+    monkeypatch.setattr(resolving, "pending_one", pending)
+    monkeypatch.setattr(resolving, "manual_op", lambda *_, **__: Op(1, 7, "g", "id", COMMIT))
+    monkeypatch.setattr(CommandOutput, "show", lambda *_: steps.append("told"))
+
+    CliRunner().invoke(tx.command, GIVEN)
+
+    assert steps == ["the bar is gone", "told"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the usual jars, and with an empty file for each other jar of the lock."""
+    for conf in USUAL_CONFS:
+        (tmp_path / conf).symlink_to(ensure_jars(conf)[0].parent)
+    monkeypatch.setenv("CHECKBACK_JARS", str(tmp_path))
+    for conf in ("delta", "s3"):
+        (tmp_path / conf).mkdir()
+        for name in read_lock()[conf]:
+            (tmp_path / conf / name).touch()
+    return tmp_path
+
+
+def test_every_jar_is_named_with_its_place(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(command, ["fetch", "--output", "json"]) == 0
+
+    told = json.loads(capsys.readouterr().out)
+    assert told["folder"] == str(folder)
+    assert told["jars"] == {
+        conf: [str(path) for path in jar_paths(conf)] for conf in ("spark", "kafka")
+    }
+    with zipfile.ZipFile(told["classes"]) as classes:
+        compiled = {name.partition("/")[2] for name in classes.namelist()}
+    assert {name.replace(".java", ".class") for name in java_sources()} <= compiled
+
+
+@pytest.mark.parametrize("conf", ["delta", "s3"])
+def test_jars_of_an_option_are_verified_as_the_usual_ones_are(
+    conf: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert execute(command, ["fetch", f"--{conf}"]) == 3
+
+    assert f"The jar {folder / conf}" in capsys.readouterr().err

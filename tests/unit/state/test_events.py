@@ -1,12 +1,16 @@
-"""Events as tables."""
+"""Events, and tables of arrays in general: rows are taken and joined in every column alike."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 from tests.property.paged import events_of
 from tests.unit.state.building import COMMIT, half, op
 
 from checkback.state import EventKind, Events
+from checkback.state.page.columns import Columns
 
 
 def test_parts_become_one_table_in_their_order() -> None:
@@ -30,3 +34,34 @@ def test_rows_that_are_all_of_a_kind_and_in_order_are_not_copied() -> None:
     events = events_of([half(1), half(2)])
 
     assert events.of_kind(EventKind.HALF) is events
+
+
+@dataclass(frozen=True, slots=True)
+class Fruit(Columns):
+    kind: NDArray[np.int64]
+    weight: NDArray[np.int64]
+
+
+BASKET = Fruit(np.array([1, 2, 3]), np.array([10, 20, 30]))
+
+
+def rows(table: Fruit) -> list[tuple[int, int]]:
+    return list(zip(table.kind.tolist(), table.weight.tolist(), strict=True))
+
+
+def test_rows_are_taken_by_position_in_the_order_asked_for() -> None:
+    assert rows(BASKET.take(np.array([2, 0]))) == [(3, 30), (1, 10)]
+
+
+def test_rows_are_taken_by_a_mask() -> None:
+    assert rows(BASKET.take(BASKET.weight > 10)) == [(2, 20), (3, 30)]
+
+
+def test_parts_are_joined_in_their_order() -> None:
+    assert rows(Fruit.joined(BASKET, Fruit.none(), BASKET.take(np.array([0])))) == [
+        (1, 10), (2, 20), (3, 30), (1, 10),
+    ]  # fmt: skip
+
+
+def test_a_table_is_as_long_as_its_columns() -> None:
+    assert (len(BASKET), len(Fruit.none())) == (3, 0)
