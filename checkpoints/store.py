@@ -238,14 +238,6 @@ class CheckpointStore:
         """
         return read_plan(self, batch)
 
-    def planned_at_ms(self, batch: int) -> int:
-        """Return the timestamp in Spark's plan of a batch: the time that all its decisions use.
-
-        Raises:
-            CheckpointError: the plan can't be read.
-        """
-        return self.planned(batch).timestamp_ms
-
     def _content(self, name: str, last: int | None) -> bytes:
         file_system, path = self._file_system(), self._path(name)
         try:

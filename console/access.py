@@ -28,8 +28,6 @@ FAILURE_WINDOW_S: Final = 60.0
 OPERATOR_CHARACTERS_MAX: Final = 100
 PROXY_SECRET_HEADER: Final = "x-checkback-proxy-secret"  # noqa: S105 - a name
 
-BODIES: Final = ("nobody", "operators", "everybody")
-
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
@@ -66,7 +64,8 @@ class AccessRules:
             every program and every browser of the proxy's machine connects from there.
         proxies: addresses from which the header is believed.
         anybody_reads: whether pages are shown to those who have not signed in.
-        bodies: who sees keys, properties and bodies; one of BODIES.
+        bodies: who sees keys, properties and bodies; "nobody", "operators" or
+            "everybody".
     """
 
     tokens: Mapping[str, str] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from checkback.protocol.configuration import MASK
 from checkback.security.addresses import NOBODY, RemoteAddressStrategy
-from checkback.security.signing import SignatureAlgorithm, is_same_signature, sign
+from checkback.security.signing import SignatureAlgorithm
 
 SECRETS_MAX: Final = 2
 """The new secret and the old one: keys are exchanged without a pause while both are valid."""
@@ -118,20 +118,6 @@ class Account:
     topic_permissions: Mapping[str, Permission] = field(default_factory=dict)
     group_permissions: Mapping[str, Permission] = field(default_factory=dict)
     line: int = 0
-
-    def has_signed(self, content: bytes, signature: str) -> bool:
-        """Tell whether one of the account's secrets makes this signature.
-
-        Args:
-            content: what was signed.
-            signature: in Base64, as it was received.
-        """
-        # All are compared, so that the time does not tell which of the secrets it was.
-        same = [
-            is_same_signature(sign(one.value, content, one.algorithm), signature)
-            for one in self.secrets
-        ]
-        return any(same)
 
     def has_secret(self, secret: str) -> bool:
         """Tell whether this is one of the account's secrets.

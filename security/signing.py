@@ -9,14 +9,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
 from checkback.protocol.errors import ConfigurationError
-
-SIGNATURE_FIELD: Final = "Signature"
-"""RocketMQ's field that holds the signature; it can't sign itself."""
 
 
 class SignatureAlgorithm(Enum):
@@ -52,28 +48,3 @@ def sign(
     # A lone surrogate has no UTF-8 bytes; Java writes a question mark for it, too.
     key = secret_key.encode("utf-8", "replace")
     return base64.b64encode(hmac.digest(key, content, _HASHES[algorithm])).decode("ascii")
-
-
-def is_same_signature(expected: str, given: str) -> bool:
-    """Tell whether two signatures are the same; the time taken does not show where they differ."""
-    return hmac.compare_digest(
-        expected.encode("utf-8", "replace"), given.encode("utf-8", "replace")
-    )
-
-
-def rocketmq_content(fields: Mapping[str, str | None], body: bytes | None = None) -> bytes:
-    """Return what RocketMQ signs of a request (AclUtils.combineRequestContent).
-
-    The values stand in the order of their names, without names and without anything between them.
-    So two requests whose values differ only in where one ends have the same signed content. For
-    that reason the content that Checkback signs has lengths in it.
-
-    Args:
-        fields: the request's fields by name; those without a value and the signature are skipped.
-        body: the request's body.
-    """
-    signed = {name: value for name, value in fields.items() if name != SIGNATURE_FIELD}
-    # Java compares strings by UTF-16 units, Python by code points.
-    names = sorted(signed, key=lambda name: name.encode("utf-16-be", "surrogatepass"))
-    values = "".join(signed[name] or "" for name in names)
-    return values.encode("utf-8", "replace") + (body or b"")

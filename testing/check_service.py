@@ -163,11 +163,6 @@ class FakeCheckService:
             transaction.take(result)
         return transaction
 
-    def ask_all(self) -> None:
-        """Send one check request for each transaction without a verdict."""
-        for transaction in self.transactions:
-            transaction.ask()
-
 
 def _half_headers(message: Message, group: str) -> Headers:
     properties = dict(message.properties)

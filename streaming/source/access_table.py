@@ -113,15 +113,6 @@ class AccessTable:
             "address_pattern": self.address_pattern,
         }
 
-    def algorithms(self, position: int) -> set[SignatureAlgorithm]:
-        """Return the algorithms that the accounts use for their first secret, or for the second."""
-        flag = (AccountFlag.SHA1, AccountFlag.SECOND_SHA1)[position]
-        return {
-            SignatureAlgorithm.HMAC_SHA1 if flag in row.flags else SignatureAlgorithm.HMAC_SHA256
-            for row in self.accounts.values()
-            if len(row.pads) > position
-        }
-
 
 def _row(account: Account) -> AccountRow:
     flags = AccountFlag(0)

@@ -7,7 +7,7 @@ would make the job write twice or skip, without a sign.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -73,10 +73,6 @@ class ClusterFacts:
     settled_records: int
     transaction_timeout_max_ms: int | None = None
     claim: Claim | None = None
-
-    def partitions_of(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions each of these topics has."""
-        return {topic: self.topics[topic].partitions for topic in topics}
 
 
 def require_settings(

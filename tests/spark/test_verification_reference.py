@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.access_requests import check_answer_request, half_request, op_request, operator_request
+from tests.signatures import has_signed
 from tests.spark.harness import NAMES, KafkaRow
 from tests.spark.test_verification import NOW_MS, half, op, refusals
 from tests.spark.test_verification_decisions import (
@@ -72,10 +73,12 @@ def signed_by(account: Account, row: KafkaRow, said: tuple[bytes, bytes, bytes])
         return signed_content(row.topic, place, row.key, row.value, stated, algorithm)
 
     return any(
-        replace(account, secrets=(one,)).has_signed(
-            content(one.algorithm.value), signature.decode("latin-1")
+        has_signed(
+            replace(account, secrets=(secret,)),
+            content(secret.algorithm.value),
+            signature.decode("latin-1"),
         )
-        for one in account.secrets
+        for secret in account.secrets
     )
 
 

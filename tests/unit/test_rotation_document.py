@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from textwrap import dedent
 
+from tests.signatures import has_signed
 from tests.unit.test_access_watch import Watched
 
 from checkback.security import SignatureAlgorithm, sign
@@ -28,7 +29,7 @@ def believed(watched: Watched, *secrets: str) -> list[bool]:
     """Tell of each secret whether the rules that the watch looks at believe it."""
     account = AccessControl.from_file(watched.file).accounts["orders-service"]
     made = [sign(one, b"content", SignatureAlgorithm.HMAC_SHA256) for one in secrets]
-    return [account.has_signed(b"content", one) for one in made]
+    return [has_signed(account, b"content", one) for one in made]
 
 
 def test_both_secrets_are_right_until_the_old_one_is_taken_out(tmp_path: Path) -> None:

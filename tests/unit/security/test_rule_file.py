@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.signatures import has_signed
 
 from checkback.protocol.errors import ConfigurationError
 from checkback.security import SignatureAlgorithm, sign
@@ -233,8 +234,8 @@ accounts:
     assert asked == [SecretReference("env", "NEW_SECRET"), SecretReference("file", "old/secret")]
     assert len(account.secrets) == SECRETS_MAX
     sha256 = SignatureAlgorithm.HMAC_SHA256
-    assert account.has_signed(b"content", sign("hunter2-NEW_SECRET", b"content", sha256))
-    assert account.has_signed(b"content", sign("hunter2-old/secret", b"content"))
+    assert has_signed(account, b"content", sign("hunter2-NEW_SECRET", b"content", sha256))
+    assert has_signed(account, b"content", sign("hunter2-old/secret", b"content"))
     assert "hunter2" not in f"{access!r} {access} {account.secrets}"
     assert access.warnings == ()
 
