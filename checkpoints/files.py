@@ -26,7 +26,7 @@ class UnreadableFileError(Exception):
 
 
 class FolderFiles(Protocol):
-    """What reading files needs; file names are relative to the folder, with slashes."""
+    """Reads the files of a folder; file names are relative to it, with slashes."""
 
     def sizes(self) -> Mapping[str, int]:
         """Return every file below the folder with its size in bytes; none where it is missing."""
@@ -42,7 +42,7 @@ class FolderFiles(Protocol):
 
 
 class ReadableCheckpoint(FolderFiles, Protocol):
-    """What reading a checkpoint needs: through Hadoop (store.py) or from disk (local_files.py)."""
+    """A checkpoint to read: through Hadoop (store.py) or from disk (local_files.py)."""
 
     @property
     def path(self) -> str:

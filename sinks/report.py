@@ -69,7 +69,7 @@ class BatchReport:
     refused_groups: Counter[str] = field(default_factory=Counter)
 
     def drop_small_groups(self) -> None:
-        """Keep of the groups of refused records those that are sent on."""
+        """Drop the groups with the fewest refused records."""
         self.refused_groups = Counter(dict(self.refused_groups.most_common(GROUPS_TOLD_MAX)))
 
 

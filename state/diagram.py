@@ -27,7 +27,7 @@ def transitions_block() -> str:
 
 
 def with_block(document: str) -> str:
-    """Return the document with what is between its markers replaced by the current block.
+    """Return the document with the current block between its markers.
 
     Raises:
         ValueError: the document has no such markers.

@@ -40,7 +40,7 @@ NOTHING_READ: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What comes of one call.
+    """The result of `decide`.
 
     Args:
         page: what to remember.

@@ -57,7 +57,7 @@ class Event(IntEnum):
 
 
 class Transition(NamedTuple):
-    """What follows from an event.
+    """The result of an event: the next phase, and what to do and to count.
 
     Args:
         phase: the next phase.

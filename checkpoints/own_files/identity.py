@@ -32,7 +32,7 @@ REMEDIES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CheckpointIdentity:
-    """What a checkpoint is bound to."""
+    """The cluster, topics and settings that a checkpoint is bound to."""
 
     format: int
     application_id: str

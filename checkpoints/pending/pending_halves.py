@@ -59,7 +59,7 @@ class PendingHalf:
 
 @dataclass(frozen=True, slots=True)
 class PendingGroup:
-    """What is pending for one producer group; one of its halves stands for the group.
+    """The pending halves of one producer group, counted, with one of them as a sample.
 
     Args:
         pending: number of pending halves.

@@ -58,7 +58,7 @@ class PlannedBatch:
 
 @dataclass(frozen=True, slots=True)
 class StateStoreInfo:
-    """What a stateful operator's metadata says about its one state store.
+    """The state store of a stateful operator, from the operator's metadata.
 
     Args:
         operator: Spark's number and name of the operator.

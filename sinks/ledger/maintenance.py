@@ -18,7 +18,7 @@ RETENTION_H: Final = 168
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What was done.
+    """The result of a maintenance.
 
     Args:
         version: of the table afterwards.

@@ -54,7 +54,7 @@ FindNames = Callable[[int, Ints], Names]
 
 @dataclass(slots=True)
 class _Notes:
-    """Names, packed while they come in."""
+    """A growing, packed list of names."""
 
     ids: list[bytes | None] = field(default_factory=list)
     groups: list[bytes | None] = field(default_factory=list)
@@ -93,7 +93,7 @@ class _Notes:
 
 @dataclass(slots=True)
 class NotingReader:
-    """Stands in for a reader of one topic while one batch is written.
+    """A reader of one topic that notes the names in the records of one batch.
 
     Args:
         source: reads the topic.
@@ -125,7 +125,7 @@ class NotingReader:
         """Do nothing: the source is its owner's to close."""
 
     def keep(self, partition: int, names: Names) -> None:
-        """Take the names of the wanted offsets of a partition, which the caller has found."""
+        """Add the names that forward.c found at the wanted offsets of a partition."""
         self._names[partition] = names
 
     def names(self, partition: int) -> Names:

@@ -83,7 +83,7 @@ WriteOutcomes = Callable[[Sequence[Outcome], NotingReader, NotingReader], BatchR
 
 @dataclass(frozen=True, slots=True)
 class LedgerBatch:
-    """Which batch rows belong to.
+    """The batch of ledger rows.
 
     Args:
         query_id: Spark's id of the query.
@@ -102,7 +102,7 @@ def write_noting(
     write: WriteOutcomes,
     find_names: FindNames | None = None,
 ) -> tuple[BatchReport, list[pa.RecordBatch]]:
-    """Write outcomes to Kafka and return, with the report, the ledger rows of the batch.
+    """Write outcomes to Kafka; return the report and the ledger rows of the batch.
 
     Args:
         outcomes: of the pages of one state partition, with Action.PREPARED rows.
@@ -154,7 +154,7 @@ def unpacked(blobs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of one partition that speak of halves, or of refused ops.
+    """Ledger rows of one partition, of halves or of refused ops.
 
     Args:
         partition: of the half and op topics.

@@ -59,7 +59,7 @@ compacting them again and again would write a day's data a hundred times."""
 
 @dataclass(frozen=True, slots=True)
 class LedgerOwner:
-    """The owner of a ledger: offsets mean something in one half topic only.
+    """The owner of a ledger: its offsets are those of one half topic.
 
     Args:
         application_id: name of the deployment.
@@ -86,7 +86,7 @@ class DeltaLedger:
 
     @classmethod
     def open(cls, path: str) -> DeltaLedger:
-        """Open a ledger that is there.
+        """Open an existing ledger.
 
         Raises:
             NotFoundError: there is none.
@@ -103,7 +103,7 @@ class DeltaLedger:
 
     @classmethod
     def open_or_create(cls, path: str, owner: LedgerOwner) -> DeltaLedger:
-        """Open the owner's ledger, made if it is not there yet.
+        """Open the owner's ledger; create it if it is missing.
 
         Raises:
             ConfigurationError: the table there is another's, or no ledger.
@@ -195,7 +195,7 @@ class DeltaLedger:
             )
 
     def _compact(self) -> None:
-        """Put the small files together; if another process is doing so, another time."""
+        """Compact small files; leave it to a later batch if another process compacts."""
         self._uncompacted = 0
         with suppress(DeltaError):
             self.table.optimize.compact(target_size=COMPACT_BYTES)
@@ -218,7 +218,7 @@ def transaction_name(query_id: str) -> str:
 
 @contextmanager
 def delta_errors(path: str) -> Iterator[None]:
-    """Turn what can be wrong with the path into one sentence."""
+    """Raise delta-rs' errors about a path as one sentence."""
     try:
         yield
     except (DeltaError, DeltaProtocolError, OSError) as error:

@@ -44,7 +44,7 @@ def session_settings(jars: Iterable[Path]) -> dict[str, str]:
 
 
 def view_statement(path: str, view: str) -> str:
-    """Return the Spark statement that makes the view in whatever catalog the session has.
+    """Return the Spark statement that creates the view in the session's catalog.
 
     Args:
         path: the ledger's.

@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 
 
 class Stop(IntEnum):
-    """Why forward.c returned."""
+    """The reason for which forward.c returned."""
 
     DONE = 0
     SILENT = 1
@@ -42,7 +42,7 @@ class Stop(IntEnum):
 
 
 class ForwardedCount(ctypes.Structure):
-    """How far forwarding came, and why it stopped.
+    """The progress of a call of forward.c, and the reason for its end.
 
     Attributes:
         at: how many offsets are done.
@@ -125,7 +125,7 @@ def native_notes(
 
 
 class NativeSender:
-    """A producer, and what is known of its topics.
+    """A producer and its known topics.
 
     Args:
         native: the compiled part.
@@ -184,7 +184,7 @@ class _Silence:
 
 
 class Sending(NamedTuple):
-    """Where finals go.
+    """The destination of finals.
 
     Args:
         to: the producer.
@@ -198,7 +198,7 @@ class Sending(NamedTuple):
 
 
 class NativeReader:
-    """A consumer of its own, and what it has read ahead.
+    """A consumer, with the records that it has read ahead.
 
     Args:
         native: the compiled part.

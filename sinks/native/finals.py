@@ -84,7 +84,7 @@ class Forwarder:
 
 @dataclass(slots=True)
 class Forwarding:
-    """Forwarding in one transaction.
+    """Sends finals in one transaction.
 
     Args:
         forwarder: reads the half topic.

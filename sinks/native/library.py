@@ -41,7 +41,7 @@ atexit.register(_unpacked.close)
 
 
 class HeaderNames(ctypes.Structure):
-    """Names of headers that forward.c has to know."""
+    """The header names that forward.c needs."""
 
     _fields_ = (
         ("taken_off", POINTER(c_char_p)),
@@ -100,7 +100,7 @@ _SIGNATURES: Final[Mapping[str, tuple[Any, tuple[Any, ...]]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """The compiled part, ready to be used.
+    """The loaded compiled part.
 
     Args:
         functions: forward.c's.

@@ -19,7 +19,7 @@ from checkback.state import Outcome
 
 
 class Step(NamedTuple):
-    """What one transaction holds.
+    """The rows of one transaction.
 
     Args:
         outcomes: with the rows that it is to write.

@@ -66,7 +66,7 @@ at once."""
 
 @dataclass(slots=True)
 class KnownRejections:
-    """What one batch has shown; the next batch begins without it.
+    """Rejections known from the tries of one batch; the next batch begins without them.
 
     Args:
         tracks_each_record: whether every record is measured and tracked.
@@ -99,7 +99,7 @@ class KnownRejections:
     def learn(
         self, rejections: Sequence[Rejection], names: TopicNames, directory: TopicDirectory
     ) -> None:
-        """Draw the conclusion from what Kafka rejected, so that the next try gets past it.
+        """Learn from what Kafka rejected, so that the next try gets past it.
 
         Args:
             rejections: of one try.
@@ -224,7 +224,7 @@ class KnownRejections:
 
 
 def _causes_in(rejections: Sequence[Rejection]) -> list[Rejection]:
-    """Return the rejections that say something about their own record."""
+    """Return the rejections that were caused by their own record."""
     return [one for one in rejections if one.code not in (KafkaError._MSG_TIMED_OUT, BYSTANDER)]
 
 

@@ -120,7 +120,7 @@ class BatchWriter:
         )
 
     def close(self) -> None:
-        """Give the producer up; the next batch makes another one."""
+        """Close the producer; the next batch opens another one."""
         if self._producer is not None:
             self._producer.close()
             self._producer = None

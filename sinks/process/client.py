@@ -43,7 +43,7 @@ class SinkProcess:
 
     @classmethod
     def of(cls, state_partition: int, processes: int | None = None) -> SinkProcess:
-        """Return the one that writes a state partition; they take the state partitions in turn.
+        """Return the process of a state partition; processes take state partitions in turn.
 
         Args:
             state_partition: number of the state partition.

@@ -41,7 +41,7 @@ class WriteRequest(NamedTuple):
 
 
 class WriteAnswer(NamedTuple):
-    """What became of a request: the report, and the packed ledger rows."""
+    """The answer to a request: the report and the packed ledger rows."""
 
     report: BatchReport
     ledger: list[bytes]

@@ -26,7 +26,7 @@ FindTopic = Callable[[str], KnownTopic | None]
 
 
 class Refusal(NamedTuple):
-    """Why a record is not written where it should go: the reason, and more about it."""
+    """The reason for which a record is not written to its topic, and a detail."""
 
     reason: RefusedReason
     detail: str = ""

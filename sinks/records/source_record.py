@@ -29,7 +29,7 @@ later call."""
 
 
 class SourceRecord(Protocol):
-    """The few methods of a record that the sink calls, so that tests need no broker."""
+    """The methods of a Kafka record that the sink calls."""
 
     def key(self) -> bytes | None: ...  # noqa: D102
     def value(self) -> bytes | None: ...  # noqa: D102
@@ -88,7 +88,7 @@ class UnreadableHeaders:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRecord:
-    """Stands for a record that exists, but of which the client can't read anything.
+    """A record that exists and that the client can't read.
 
     Args:
         place: topic, partition and offset.

@@ -15,7 +15,7 @@ from checkback.state.page.columns import Columns
 
 
 class EventKind(IntEnum):
-    """Which record it was."""
+    """The kind of a record."""
 
     HALF = 1
     OP = 2

@@ -25,7 +25,7 @@ FINISH_NUMBERS: Final = len(FINISH_BOUNDS_MS) + 2
 
 
 class Action(IntEnum):
-    """What the sink has to do for one half or op; the first seven leave a mark of that number."""
+    """The sink's action for a half or an op; the first seven leave a mark of that number."""
 
     COMMIT = 1
     ROLLBACK = 2
@@ -41,7 +41,7 @@ class Action(IntEnum):
 
 
 class Counter(IntEnum):
-    """What is counted. Pending grows by HALVES - COMMITS - ROLLBACKS - DISCARDS."""
+    """Counters of a page. Pending grows by HALVES - COMMITS - ROLLBACKS - DISCARDS."""
 
     HALVES = 0
     """Halves that became pending."""

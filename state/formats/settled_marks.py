@@ -45,7 +45,7 @@ _COUNTS_CHECKS: Final = (Mark.ASKED, Mark.DISCARD_CHECK_LIMIT, Mark.DISCARD_EXPI
 
 @dataclass(frozen=True, slots=True)
 class SettledMarks:
-    """What one page did to which half offsets in one batch.
+    """The marks of one page in one batch.
 
     Args:
         batch_id: of the query that wrote it.

@@ -93,7 +93,7 @@ class SettledOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is remembered of the half offsets page * page_size and following.
+    """The remembered facts of the half offsets from page * page_size on.
 
     Args:
         partition: half partition.

@@ -29,7 +29,7 @@ _FINISH_BOUNDS: Final = np.array(FINISH_BOUNDS_MS, np.int64)
 
 
 class PageBuilder:
-    """What one call of the engine works on; made of a page, and made into one.
+    """The mutable form of a page during one call of the engine.
 
     Attributes:
         read_until_ms: no half and no op of this time or before is unread; at most `now_ms`.
@@ -83,7 +83,7 @@ class PageBuilder:
         return rows
 
     def count(self, phase: Phase | Codes, event: Event | Codes) -> None:
-        """Count what the table says of these pairs of a phase and an event."""
+        """Count the transitions of these pairs of a phase and an event."""
         pair = np.asarray(phase, np.intp) * len(Event) + event
         times = np.bincount(np.atleast_1d(pair), minlength=len(_COUNTERS))
         self._counters += times @ _COUNTERS

@@ -63,7 +63,7 @@ def _release_waiting(builder: PageBuilder) -> None:
 
 
 def _as_ops(builder: PageBuilder, arrived: Events) -> WaitingOps:
-    """Return the ops in the form in which they might have to wait.
+    """Return the ops as rows of WaitingOps.
 
     An op waits from when it was read, by whichever clock is ahead: after an outage, ops may be read
     long after they were written and still before their halves.

@@ -43,7 +43,7 @@ READER: Final = {
 
 
 class RuleSource(Protocol):
-    """Where rules come from."""
+    """A source of access rules."""
 
     is_written_whole: ClassVar[bool]
     """Whether a reader never finds a part of what somebody is writing."""
@@ -221,7 +221,7 @@ def rule_source(settings: Settings) -> RuleSource | None:
 def settled_rules(
     source: RuleSource, pause: Callable[[float], object] = time.sleep
 ) -> AccessControl:
-    """Return complete rules, even if somebody is just writing them.
+    """Return complete rules, even while a file is being written.
 
     A file that is cut at the end of an account has no mistakes. So rules that may be a part are
     returned only when the next look finds them again.

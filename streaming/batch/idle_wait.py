@@ -39,7 +39,7 @@ WATCH: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FinishedBatch:
-    """What a batch did.
+    """The facts of a finished batch.
 
     Args:
         batch_id: Spark's number of it.
@@ -83,7 +83,7 @@ class RecordWatch:
         return self._consumer is not None and self._consumer.poll(wait_s) is not None
 
     def end(self) -> None:
-        """Watch nothing."""
+        """Stop watching."""
         if self._consumer is not None:
             with suppress(KafkaException):
                 self._consumer.unassign()

@@ -78,7 +78,7 @@ def _set_log_level(spark: SparkSession, level: str) -> None:
 
 @contextmanager
 def stop_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Take SIGTERM and SIGINT as the wish to stop, as long as the context lasts."""
+    """Call `stop` on SIGTERM and SIGINT inside the block."""
     previous = {
         number: signal.signal(number, lambda *_: stop())
         for number in (signal.SIGTERM, signal.SIGINT)

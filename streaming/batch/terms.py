@@ -87,7 +87,7 @@ class BatchPlans:
 
 @dataclass(frozen=True, slots=True)
 class TaskTerms:
-    """What the page function has to know of a batch's terms.
+    """The terms of a batch for the page function.
 
     Args:
         rules: the settings that decide.
@@ -146,7 +146,7 @@ def log_ends(admin: AdminClient, places: Collection[Place]) -> Mapping[Place, in
 
 
 def hidden_partitions(ends: Offsets, stored: Mapping[Place, int]) -> frozenset[int]:
-    """Return the half partitions of which something stored was not read, or may not have been.
+    """Return the half partitions with stored records that may be unread.
 
     An op, and a feedback, is in the partition of its half's number.
 

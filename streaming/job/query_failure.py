@@ -85,7 +85,7 @@ def raising_exceptions(write_batch: BatchFunction) -> BatchFunction:
 
 @contextmanager
 def jvm_watched(log: Path | None) -> Iterator[None]:
-    """Report that Spark's JVM ended, instead of how the next call to it failed.
+    """Raise the end of Spark's JVM in place of the failed call that follows it.
 
     Args:
         log: the file with the JVM's output, None for standard error. It says why, so it is kept.
@@ -138,7 +138,7 @@ def _explained(failure: StreamingQueryException | None) -> CheckbackError:
 
 
 def _whole_text(failure: StreamingQueryException | None) -> str:
-    """Return what Spark says and the traces of its Java causes: it shows the message of one."""
+    """Return Spark's message with the traces of its Java causes."""
     if failure is None:
         return ""
     java_traces = getattr(getattr(failure, "_cause", None), "_stackTrace", None)
@@ -146,7 +146,7 @@ def _whole_text(failure: StreamingQueryException | None) -> str:
 
 
 def _cause_in(text: str) -> str:
-    """Return the line that says most: of Python, of an error in the JVM, of any exception."""
+    """Return the most telling line: of Python, of a JVM error, of any exception."""
     of_python = PYTHON_ERROR.findall(text)
     causes = [one for one in of_python if not one.startswith(WRAPPERS)]
     causes = causes or JAVA_ERROR.findall(text) or CAUSED_BY.findall(text)

@@ -412,7 +412,7 @@ class Job:
 
 
 def held_pages(spark: SparkSession, store: CheckpointStore) -> Future[list[PageStatus]]:
-    """Begin to read what is pending in the checkpoint; only progress lines wait for it.
+    """Begin to read the pending halves in the background; only progress lines wait for it.
 
     Reading it before the query would take a quarter of a start, most of it to load classes.
     """

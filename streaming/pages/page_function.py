@@ -193,7 +193,7 @@ def advance_page(
 
 
 def sleep_ms(wake_at_ms: int, now_ms: int, read_until_ms: int, budget: CheckBudget) -> int:
-    """Return how long a page sleeps that has something to do after a time.
+    """Return how long a page sleeps before its next deadline.
 
     The time may have passed already, if its ops are unread or the budget was spent.
     """

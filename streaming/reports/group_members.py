@@ -49,7 +49,7 @@ def _described_members(admin: AdminClient, group: str) -> int:
 def groups_without_members(
     admin: AdminClient, groups: Collection[str], clock_s: Callable[[], float] = time.monotonic
 ) -> list[str]:
-    """Return those of the groups that have no live member, in order.
+    """Return the groups without a live member, in order.
 
     Only progress lines use this, so it returns nothing if the brokers do not answer. It asks every
     broker for the group, not the group's coordinator: if the connection to a coordinator breaks
@@ -74,7 +74,7 @@ def groups_without_members(
 
 
 def _is_empty(admin: AdminClient, group: str) -> bool:
-    """Return whether it is known that a group has no live member."""
+    """Return whether a group certainly has no live member."""
     try:
         return listed_members(admin, group) == 0
     except KafkaException as error:

@@ -46,7 +46,7 @@ class SilentGroups:
     _found_ms: dict[str, int] = field(default_factory=dict)
 
     def take(self, asked: Iterable[str], silent: Collection[str], now_ms: int) -> int:
-        """Take what a look at groups found; return how many are silent now.
+        """Add the result of a look at groups; return how many are silent now.
 
         Args:
             asked: the groups that were looked at.
@@ -115,7 +115,7 @@ class JobMetrics:
         fill.set("checkback_last_batch_timestamp_seconds", self._now_ms() / 1_000)
 
     def take_spark_progress(self, progress: Mapping[str, Any] | None, held_ms: int = 0) -> None:
-        """Take Spark's progress of the last batch.
+        """Set the gauges of Spark's progress in the last batch.
 
         Args:
             progress: None before the first batch.
@@ -137,7 +137,7 @@ class JobMetrics:
     def take_groups(
         self, asked: Iterable[str], without_members: Iterable[str], without_topic: Iterable[str]
     ) -> None:
-        """Take what a look at producer groups found.
+        """Set the gauges of producer groups.
 
         Args:
             asked: groups that requests were sent to.
@@ -149,11 +149,11 @@ class JobMetrics:
         self._fill.set("checkback_groups_without_members", number)
 
     def take_access_problem(self, *, is_broken: bool) -> None:
-        """Take whether the access rules have mistakes."""
+        """Set whether the access rules have mistakes."""
         self._fill.set("checkback_access_rules_broken", float(is_broken))
 
     def take_stalls(self, stalls: Iterable[Stall]) -> None:
-        """Take what a look at the topics found: the partitions that are not read further."""
+        """Set the gauges of partitions that stand still."""
         found = list(stalls)
         for topic, label in self._topics.items():
             number = sum(stall.topic == topic for stall in found)
@@ -167,7 +167,7 @@ class JobMetrics:
             )
 
     def take_short_topics(self, number: int) -> None:
-        """Take for how many topics' replicas a batch waits."""
+        """Set for how many topics' replicas a batch waits."""
         self._fill.set("checkback_short_topics", number)
 
     def _add_report(self, report: BatchReport) -> None:

@@ -39,7 +39,7 @@ class Brokers:
         self._admin: Any = None
 
     def why_unreached(self) -> str:
-        """Ask them; return what went wrong, "" if they answered."""
+        """Ask the brokers; return what went wrong, "" if they answered."""
         try:
             if self._admin is None:
                 self._admin = AdminClient(self._settings.connection())
@@ -76,7 +76,7 @@ class Observation:
 
     @property
     def url(self) -> str | None:
-        """Where the endpoint answers; None where there is none."""
+        """The endpoint's URL; None without one."""
         return None if self._server is None else self._server.url
 
     def started(self, set_spark_level: SetLevel) -> None:
@@ -96,11 +96,11 @@ class Observation:
             _log.debug("A batch was written in %.3f s", took_s)
 
     def looked(self, spark_progress: Mapping[str, Any] | None, held_ms: int) -> None:
-        """Take Spark's progress of the last batch, and for how long its end was held."""
+        """Note Spark's progress of the last batch, and for how long its end was held."""
         self._metrics.take_spark_progress(spark_progress, held_ms)
 
     def line_told(self, asked: set[str], line: ProgressLine) -> None:
-        """Take a progress line, and the groups that were asked since the one before."""
+        """Note a progress line, and the groups that were asked since the one before."""
         self._metrics.take_groups(asked, line.groups_without_members, line.undelivered_groups)
         self._metrics.take_stalls(line.stalls)
         self._metrics.take_short_topics(len(line.short_topics))
@@ -114,7 +114,7 @@ class Observation:
         )  # fmt: skip
 
     def access_looked(self, problem: str) -> None:
-        """Take what a look at the access rules found: what is wrong with them, "" for nothing."""
+        """Note what is wrong with the access rules, "" for nothing."""
         if problem == self._access_problem:
             return
         self._access_problem = problem
@@ -144,7 +144,7 @@ class Observation:
 
 
 def _server(settings: Settings, endpoint: Endpoint) -> MetricsServer | None:
-    """Open the endpoint; where that is not possible the job goes on without it, and says so.
+    """Open the endpoint; if that fails, log it and go on without one.
 
     Without metrics_port it takes a free port of the loopback address, for the console.
     """

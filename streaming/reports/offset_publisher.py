@@ -93,7 +93,7 @@ class OffsetPublisher:
 
 
 def close_for(consumer: Consumer, wait_s: float) -> None:
-    """Close a consumer, and leave it to itself if that takes longer.
+    """Close a consumer, but wait no longer than that.
 
     librdkafka waits for a commit that has no answer. Who may not read the group never gets one, and
     to give that right is optional.

@@ -59,7 +59,7 @@ class Stall:
     transactional_id: str = ""
 
     def says(self) -> str:
-        """Return it as a sentence."""
+        """Return the stall as a sentence."""
         who = f"producer {self.producer_id}" if self.producer_id != UNKNOWN else "a producer"
         named = f" ({printable(self.transactional_id)})" if self.transactional_id else ""
         stalled = duration_text(round(self.stalled_s) * 1_000)
@@ -69,7 +69,7 @@ class Stall:
         )
 
     def remedy(self, bootstrap_servers: str) -> str:
-        """Return what to do, with a command of Kafka's as it is to be typed.
+        """Return what to do, with Kafka's command to type.
 
         Args:
             bootstrap_servers: of the command; empty to leave them to the reader.
@@ -95,7 +95,7 @@ class StallHistory:
     def note(
         self, stable: Mapping[Place, int], ends: Mapping[Place, int], now_s: float
     ) -> list[Stall]:
-        """Take a look in; return what stands still since an earlier one.
+        """Add a look; return what stands still since an earlier one.
 
         Args:
             stable: by partition, up to where what is committed can be read.
@@ -116,7 +116,7 @@ class StallHistory:
 
 
 class StallWatch:
-    """Looks at the topics that the pipeline reads.
+    """Finds partitions of the pipeline's input that stand still.
 
     Args:
         settings: the topics, and how to reach the brokers.

@@ -22,7 +22,7 @@ GROUPS_SHOWN_MAX: Final = 3
 
 @dataclass(slots=True)
 class PendingIndex:
-    """What the state holds, by page; exact, because every touched page reports its status."""
+    """An index of the state by page; exact, because every touched page reports its status."""
 
     _pages: dict[tuple[int, int], PageStatus] = field(default_factory=dict)
     _wakes: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class PendingIndex:
         return min(self._wakes.values(), default=None)
 
     def first_pages(self) -> dict[int, int] | None:
-        """Return the first page of each partition that the state holds something of.
+        """Return the first page of each partition with a row in the state.
 
         Returns:
             By partition, where there is one; None before the checkpoint's statuses were added.
@@ -101,7 +101,7 @@ class PendingIndex:
 
     @property
     def state_bytes(self) -> int:
-        """What those rows take up, packed."""
+        """The size of those rows, packed."""
         return sum(status.state_bytes for status in self._pages.values())
 
     @property
@@ -111,7 +111,7 @@ class PendingIndex:
 
 
 class Held(NamedTuple):
-    """What the state holds: see the properties of PendingIndex."""
+    """Totals of the state: see the properties of PendingIndex."""
 
     pending: int
     oldest_ms: int | None
@@ -189,7 +189,7 @@ class Progress:
         self._begun_s = now_s
 
     def is_slow(self, now_s: float) -> bool:
-        """Return whether a batch is at work for so long that it may wait for something."""
+        """Return whether a batch takes so long that it may wait for something."""
         begun_s = self._begun_s
         return begun_s is not None and now_s - begun_s >= SLOW_S
 

@@ -78,7 +78,7 @@ def _amiss(line: ProgressLine) -> list[tuple[str, object]]:
 
 
 def _work(line: ProgressLine) -> list[str]:
-    """Return what was done and what is pending, without what is zero."""
+    """Return what was done and what is pending, zeros left out."""
     took = "" if line.batch_ms is None else f" ({duration_text(line.batch_ms)})"
     parts = [f"batch {_or_dash(line.batch_id)}{took}"]
     if line.events_per_s >= 0.5:

@@ -34,7 +34,7 @@ _HASHES: Final = {
 
 
 class AccountFlag(IntFlag):
-    """What an account is, in one number."""
+    """Properties of an account, in one number."""
 
     ADMIN = 1
     TOPICS_BY_DEFAULT = 2
@@ -63,7 +63,7 @@ class Pads:
 
 @dataclass(frozen=True, slots=True)
 class AccountRow:
-    """What verification has to know of an account.
+    """An account, as verification needs it.
 
     Args:
         flags: what it is.
@@ -162,6 +162,6 @@ def exception_key(access_key: str, kind: str, name: str) -> str:
 
 
 def exception_parts(key: str) -> tuple[str, str, str]:
-    """Return the access key, the kind and the name that the key of an exception is made of."""
+    """Return the access key, the kind and the name in the key of an exception."""
     access_key, _, rest = key.partition("\n")
     return access_key, rest[:1], rest[1:]

@@ -51,7 +51,7 @@ def read_topics(
     polls_small: bool,
     drops_topic: bool = False,
 ) -> DataFrame:
-    """Return halves, ops and feedback as they stand on Kafka.
+    """Return halves, ops and feedback as Kafka records.
 
     One source for all topics: their ends are looked up together, so that an op is hardly ever
     read a batch before its half. Read committed, because the sink's feedback is written in its

@@ -137,7 +137,7 @@ def _output(log: Path | None) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def _sigterm_ignored() -> Iterator[None]:
-    """Ignore SIGTERM inside the block, so that a process started there inherits that."""
+    """Ignore SIGTERM inside the block, so that processes started there inherit it."""
     if threading.current_thread() is not threading.main_thread():
         yield  # only the main thread may change handlers
         return
@@ -185,7 +185,7 @@ _FILTER: Final = _WithoutDebug()
 
 
 def without_commands() -> None:
-    """Have py4j write no debug lines from now on; to say it twice changes nothing.
+    """Stop py4j's debug lines; a second call changes nothing.
 
     Each shows what Python hands to the JVM: the secrets of accounts, and the logins of Kafka and of
     object stores. A program that sets its root logger to DEBUG would write these lines.

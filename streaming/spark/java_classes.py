@@ -106,7 +106,7 @@ def _kept(jar: Path, prefix: str) -> Path:
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """Return one of the classes, which driver and executors of a session have from now on."""
+    """Return one of the classes, after adding its jar to driver and executors of a session."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001 - no public way to classes
     # Imported late: the console, which reads checkpoints too, has no Spark.
     from py4j.java_gateway import JavaClass

@@ -73,7 +73,7 @@ def keep_modules() -> None:
 
 
 def ending_quietly(worker: Worker) -> Worker:
-    """Return what runs a worker's tasks until the JVM goes away, which it does when a job ends.
+    """Return a worker's main function that ends without a trace when the JVM goes away.
 
     In the middle of a task Spark's daemon wrote a trace of that into the log of a job that ended as
     it should.

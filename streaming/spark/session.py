@@ -173,7 +173,7 @@ def spare_processes(spark: SparkSession, checkpoint: str) -> None:
 
 
 def session_settings(settings: Settings, jars: list[Path]) -> dict[str, str]:
-    """Return the Spark settings: our defaults, the user's `spark.*`, then the required settings."""
+    """Return the Spark settings: defaults, the user's `spark.*`, then the required settings."""
     chosen = dict(DEFAULTS)
     if settings.master.startswith("local"):
         # No other machine has to reach a local Spark.

@@ -48,7 +48,7 @@ def _imported_zip() -> Path | None:
 
 
 def package_folders() -> dict[str, Path]:
-    """Return the folder of each of our packages, by import name."""
+    """Return the folder of each of Checkback's packages, by import name."""
     folders = {"checkback": Path(checkback.__file__).parent}
     pending = [("checkback", list(checkback.__path__))]
     while pending:

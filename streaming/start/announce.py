@@ -51,7 +51,7 @@ def publish_status(settings: Settings, connection: dict[str, Any], now_ms: int) 
 def write_tick(
     settings: Settings, connection: dict[str, Any], timeout_s: float = STORE_TIMEOUT_S
 ) -> int | None:
-    """Write a record that means nothing: without new data Spark fires no timeout after a restart.
+    """Write a record without meaning: without new data Spark fires no timeout after a restart.
 
     Returns:
         When the broker stored it, by its clock; None where the topic has no such times.

@@ -25,7 +25,7 @@ by half a millisecond in a second."""
 
 @dataclass(slots=True)
 class AheadWatch:
-    """Knows how far this machine's clock is ahead of the brokers', and ends a job that is too far.
+    """Measures how far this machine's clock is ahead of the brokers', and refuses too much.
 
     It asks the brokers at the start, every MEASURE_S, and if the times of batches run ahead of a
     clock that only goes forward; that clock may only have stood still with the machine.
@@ -64,7 +64,7 @@ class AheadWatch:
                 self.require_agreement()
 
     def require_agreement(self) -> None:
-        """Compare with the brokers.
+        """Compare the clock with the brokers'.
 
         Raises:
             OperationalError: this machine's clock is ahead of theirs.
@@ -97,7 +97,7 @@ class AheadWatch:
             self.require_agreement()
 
     def _take(self, least_ms: int, most_ms: int) -> None:
-        """Take a measurement in: the brokers stored a record after the one time, before the other.
+        """Add a measurement: the brokers stored a record between these two times.
 
         Slow answers leave much room between the two. So all measurements count together, until one
         contradicts those before it: then a clock was set.

@@ -58,7 +58,7 @@ READ_TOPIC_CONFIGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DescribedTopic:
-    """What a topic is: its id and how many partitions it has."""
+    """The id and the number of partitions of a topic."""
 
     topic_id: str
     partitions: int
@@ -66,7 +66,7 @@ class DescribedTopic:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the cluster says of itself and of the topics that the pipeline needs."""
+    """Facts of the cluster and of the topics that the pipeline needs."""
 
     cluster_id: str
     topics: dict[str, DescribedTopic]
@@ -197,7 +197,7 @@ def bind_checkpoint(
 def require_markers(
     settings: SinkSettings, partitions: int, store: ReadableCheckpoint
 ) -> dict[int, Marker]:
-    """Refuse to go on when markers and checkpoint contradict each other.
+    """Refuse markers that contradict the checkpoint.
 
     A start writes the marker of every state partition before it plans a batch, so only a loss
     explains one that is missing once a batch is planned. A marker behind a batch that the

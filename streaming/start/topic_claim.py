@@ -57,7 +57,7 @@ class Claim:
 
     @classmethod
     def from_record(cls, record: Message) -> Claim | None:
-        """Return the claim in a record of the settled topic, None for a mark or a stranger's."""
+        """Return the claim in a record of the settled topic, None for any other record."""
         text = text_value(readable_headers(record), HEADER)
         if text is None:
             return None

@@ -27,7 +27,7 @@ LIMIT: Final = "transaction.max.timeout.ms"
 
 
 def choose_timeout_ms(settings: Settings, limit_ms: int | None, batch_ms: int | None) -> int:
-    """Return the timeout: the setting, else by the rule.
+    """Return the timeout: the setting, else a multiple of an ordinary batch.
 
     The rule: ten times an ordinary batch of this checkpoint, or the trigger interval if that is
     longer, at least a minute, at most what the brokers allow.

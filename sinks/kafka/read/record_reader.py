@@ -62,7 +62,7 @@ END_TOLD: Final = {"enable.partition.eof": True}
 
 
 class RecordSource(Protocol):
-    """Where the sink looks records up: a RecordReader, or what stands in for one."""
+    """A source of records by offset: a RecordReader, or a substitute in tests."""
 
     def read(
         self, partition: int, offsets: NDArray[np.int64]
@@ -274,7 +274,7 @@ _PASSING: Final = (
 
 
 def require_passing(error: KafkaError, topic: str | None, partition: int | None) -> None:
-    """Take note of an event that a consumer was given in place of a record.
+    """Raise an event's error unless it passes by itself.
 
     Raises:
         BrokerError: the event is an error that does not pass by itself.

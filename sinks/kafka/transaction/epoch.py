@@ -45,7 +45,7 @@ LOOK_TIMEOUT_S: Final = 2.0
 def begin_epoch(
     settings: SinkSettings, partitions: int, marked: Collection[int], next_batch: int
 ) -> SinkSettings:
-    """Take the checkpoint over from its last writer; return the settings to write with.
+    """Fence the checkpoint's last writer; return the settings to write with.
 
     Args:
         settings: the sink's; their epoch does not matter.
@@ -148,7 +148,7 @@ class EpochWatch:
             require_own_epoch(found.get(0), self.settings.epoch)
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         if self._markers is not None:
             self._markers.close()
             self._markers = None

@@ -57,7 +57,7 @@ class Marker:
 
     @property
     def is_by_hand(self) -> bool:
-        """Whether a person or another tool set it: such a tool writes none of our metadata."""
+        """Whether a person or another tool set it: its metadata is not Checkback's."""
         return self.epoch == BY_HAND
 
     def is_due_for_renewal(self, now_ms: int) -> bool:
@@ -137,7 +137,7 @@ class MarkerStore:
         return self._consumer.consumer_group_metadata()
 
     def close(self) -> None:
-        """Give the connections up."""
+        """Close the connections."""
         self._consumer.close()
         if self._hasty is not None:
             self._hasty.close()

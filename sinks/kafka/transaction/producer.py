@@ -177,7 +177,7 @@ class MarkedProducer:
         self._raise_rejections()
 
     def refuse(self, topic: str, cause: KafkaError, record: SinkRecord | None = None) -> None:
-        """Raise the error for a record that librdkafka did not even queue.
+        """Raise the error for a record that librdkafka did not queue.
 
         Raises:
             RejectedOutputError: Kafka does not take this record, or did not take one before it.
@@ -268,7 +268,7 @@ class MarkedProducer:
             ) from error
 
     def close(self) -> None:
-        """Give connections up; an open transaction is ended by the successor's init."""
+        """Close the connections; the successor's init ends an open transaction."""
         self._producer.purge()
         self._markers.close()
 
