@@ -49,6 +49,7 @@ UNREAD_GONE: Final = re.compile(
 """Of Spark's KAFKA_DATA_LOSS, where the topic is still there."""
 JAVA_ERROR: Final = re.compile(r"\bjava\.lang\.(?:\w+\.)*\w+Error\b(?:: [^\n]+)?")
 CAUSED_BY: Final = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+LOST_TASK: Final = re.compile(r"Lost task [^\n]*?executor \w+\): ([^\n]+)")
 NOT_EXECUTABLE: Final = "failed to map segment from shared object"
 """What the system's loader says of a library in a folder that is mounted noexec."""
 WRAPPERS: Final = ("py4j.", "pyspark.", "java.", "org.apache.")
@@ -150,6 +151,7 @@ def _cause_in(text: str) -> str:
     of_python = PYTHON_ERROR.findall(text)
     causes = [one for one in of_python if not one.startswith(WRAPPERS)]
     causes = causes or JAVA_ERROR.findall(text) or CAUSED_BY.findall(text)
+    causes = causes or LOST_TASK.findall(text)
     causes = causes or [one for one in of_python if not one.startswith("py4j.")]
     lines = [line for line in text.splitlines() if line.strip()]
     return (causes[-1:] or lines[:1] or ["no reason given"])[0]

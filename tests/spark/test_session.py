@@ -284,6 +284,10 @@ def test_the_cause_is_found_behind_sparks_wrappers() -> None:
         ),
         ("java.lang.StackOverflowError", "java.lang.StackOverflowError"),
         ("x\nCaused by: java.io.IOException: Broken pipe", "java.io.IOException: Broken pipe"),
+        (
+            "x: Lost task 0.3 in stage 1.0 (TID 9) (h executor 1): java.io.IOException: No Python",
+            "java.io.IOException: No Python",
+        ),
     ],
 )
 def test_a_cause_in_the_jvm_is_named_behind_py4js_sentence(behind: str, named: str) -> None:
