@@ -61,6 +61,14 @@ def test_every_room_of_a_folder_is_in_its_row(folder: str) -> None:
     assert {room for room in rooms if f"`{room}/`" not in row} == set()
 
 
+def test_the_rooms_of_streaming_stand_in_the_order_of_their_imports() -> None:
+    row = next(line for line in TEXT.splitlines() if line.startswith("| `streaming/` |"))
+    layers = next(one["layers"] for one in CONTRACTS if "checkback.streaming.job" in str(one))
+    ordered = [room.split(".")[-1] for layer in layers for room in layer.split(" | ")]
+
+    assert [room for room in re.findall(r"`(\w+)/` ", row)[1:] if room != "java"] == ordered
+
+
 def test_the_files_to_begin_with_exist() -> None:
     part = TEXT.partition("### Where to begin")[2].partition("###")[0]
     rooms = re.findall(r"^\d\. `([\w/]+/)`: `(\w+\.py)`", part, re.MULTILINE)

@@ -49,6 +49,16 @@ def test_every_measure_is_explained() -> None:
     assert explained == list(BOUNDS)
 
 
+def test_figures_in_the_readme_are_the_latest_results() -> None:
+    latest = BENCHMARKS.read_text("utf-8").partition("## Latest results")[2].partition("\n## ")[0]
+    readme = (BENCHMARKS.parents[1] / "README.md").read_text("utf-8")
+    (said,) = (line for line in readme.splitlines() if "Spark's own Kafka source" in line)
+    ratio, least_ms, most_ms = re.findall(r"0\.\d\d|\d+(?= to)|\d+(?= ms)", said)
+
+    assert f"| throughput to stateless | {ratio} " in latest
+    assert f"{most_ms} and {least_ms} ms" in latest
+
+
 def result(**changes: Any) -> dict[str, Any]:
     run = {"kind": "backlog", "number": 0, "batches": [{"batch_id": 1}]}
     measures = [{"name": name, "value": 1.0} for name in names_of("backlog")]
