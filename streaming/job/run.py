@@ -373,7 +373,7 @@ class Job:
     def _looked_at_brokers(
         self, asked: set[str]
     ) -> tuple[list[str], list[Stall], list[ShortTopic]]:
-        """Return silent groups, partitions that stand still, and topics whose replicas are awaited.
+        """Return silent groups, partitions that stand still, and topics that lack replicas.
 
         A job that ends does not ask for its last line: silent brokers would delay the end
         that SIGTERM asks for.

@@ -1,6 +1,6 @@
 """Checks what must be true before the query starts; each refusal says what to do.
 
-Most of it protects the guarantee: a checkpoint over other topics, or one whose markers are gone,
+Most of it protects the guarantee: a checkpoint over other topics, or one without its markers,
 would make the job write twice or skip, without a sign.
 """
 

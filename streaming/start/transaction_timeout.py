@@ -84,7 +84,7 @@ def broker_limit_ms(admin: AdminClient) -> int | None:
     resources = [ConfigResource(ResourceType.BROKER, str(node.id)) for node in nodes]
     asked = admin.describe_configs(resources, request_timeout=REQUEST_TIMEOUT_S)
     return min(
-        (told for one in asked.values() if (told := _told_ms(one)) is not None), default=None
+        (said for one in asked.values() if (said := _told_ms(one)) is not None), default=None
     )
 
 
