@@ -286,7 +286,7 @@ def test_a_transaction_without_anything_in_it_can_be_committed(clients: Clients)
 def test_a_producer_that_is_closed_ends_what_it_has_open(clients: Clients) -> None:
     producer = clients.producer()
     producer.begin_transaction()
-    # By position, as the client's direct sessions give their records.
+    # By position, as confluent-kafka takes them.
     producer.produce(clients.topic, b"a", b"k", 0, None, None, 17, [("name", b"value")])
     producer.flush(TIMEOUT_S)
 

@@ -67,74 +67,37 @@ def test_nothing_is_found_where_all_is_right() -> None:
     assert audit(TRUTHS, RIGHT) == []
 
 
-def test_a_committed_order_that_is_on_no_real_topic_is_missing() -> None:
-    assert found(replace(RIGHT, finals=without(RIGHT.finals, PAID))) == [
-        (AuditFindingKind.MISSING, PAID)
-    ]
+NOT_COMMITTED = [of_fate(fate) for fate in Fate if fate.ending is not Ending.FINAL]
+CHANGED = replace(seen(PAID), body=seen(PAID).body + b" ")
+ELSEWHERE = SeenRecord("orders.elsewhere", PAID, seen(PAID).body)
+STRANGER = SeenRecord("orders.retail", "order-9999", b"{}")
+OTHERS = without(RIGHT.finals, PAID)
 
 
-def test_a_second_final_is_a_double() -> None:
-    assert found(replace(RIGHT, finals=[*RIGHT.finals, seen(PAID)])) == [
-        (AuditFindingKind.DOUBLED, PAID)
-    ]
-
-
-@pytest.mark.parametrize("fate", [fate for fate in Fate if fate.ending is not Ending.FINAL])
-def test_a_final_of_an_order_that_was_not_committed_is_wrongly_there(fate: Fate) -> None:
-    order_id = of_fate(fate)
-
-    assert found(replace(RIGHT, finals=[*RIGHT.finals, seen(order_id)])) == [
-        (AuditFindingKind.WRONGLY_THERE, order_id)
-    ]
-
-
-def test_a_final_on_another_real_topic_is_wrongly_there_and_its_own_lacks_it() -> None:
-    elsewhere = SeenRecord("orders.elsewhere", PAID, seen(PAID).body)
-
-    assert found(replace(RIGHT, finals=[*without(RIGHT.finals, PAID), elsewhere])) == [
-        (AuditFindingKind.WRONGLY_THERE, PAID),
-        (AuditFindingKind.MISSING, PAID),
-    ]
-
-
-def test_a_body_that_differs_in_one_byte_is_found() -> None:
-    changed = replace(seen(PAID), body=seen(PAID).body + b" ")
-
-    assert found(replace(RIGHT, finals=[*without(RIGHT.finals, PAID), changed])) == [
-        (AuditFindingKind.BODY_DIFFERS, PAID)
-    ]
-
-
-def test_a_final_that_no_order_has_sent_is_wrongly_there() -> None:
-    stranger = SeenRecord("orders.retail", "order-9999", b"{}")
-
-    assert found(replace(RIGHT, finals=[*RIGHT.finals, stranger])) == [
-        (AuditFindingKind.WRONGLY_THERE, "order-9999")
-    ]
-
-
-def test_an_order_nobody_answers_for_has_to_be_discarded() -> None:
-    assert found(replace(RIGHT, discarded=without(RIGHT.discarded, NEVER))) == [
-        (AuditFindingKind.NOT_DISCARDED, NEVER)
-    ]
-
-
-def test_it_is_discarded_once() -> None:
-    assert found(replace(RIGHT, discarded=[*RIGHT.discarded, seen(NEVER)])) == [
-        (AuditFindingKind.WRONGLY_DISCARDED, NEVER)
-    ]
-
-
-def test_an_order_that_somebody_answered_for_may_not_be_discarded() -> None:
-    assert found(replace(RIGHT, discarded=[*RIGHT.discarded, seen(ROLLED_BACK)])) == [
-        (AuditFindingKind.WRONGLY_DISCARDED, ROLLED_BACK)
-    ]
-
-
-def test_an_order_without_a_half_message_was_not_sent() -> None:
-    assert found(replace(RIGHT, halves=without(RIGHT.halves, ROLLED_BACK))) == [
-        (AuditFindingKind.NOT_SENT, ROLLED_BACK)
-    ]
+@pytest.mark.parametrize(
+    ("changes", "findings"),
+    [
+        ({"finals": OTHERS}, [(AuditFindingKind.MISSING, PAID)]),
+        ({"finals": [*RIGHT.finals, seen(PAID)]}, [(AuditFindingKind.DOUBLED, PAID)]),
+        *(({"finals": [*RIGHT.finals, seen(one)]}, [(AuditFindingKind.WRONGLY_THERE, one)])
+          for one in NOT_COMMITTED),
+        ({"finals": [*OTHERS, ELSEWHERE]},
+         [(AuditFindingKind.WRONGLY_THERE, PAID), (AuditFindingKind.MISSING, PAID)]),
+        ({"finals": [*OTHERS, CHANGED]}, [(AuditFindingKind.BODY_DIFFERS, PAID)]),
+        ({"finals": [*RIGHT.finals, STRANGER]}, [(AuditFindingKind.WRONGLY_THERE, "order-9999")]),
+        ({"discarded": without(RIGHT.discarded, NEVER)}, [(AuditFindingKind.NOT_DISCARDED, NEVER)]),
+        ({"discarded": [*RIGHT.discarded, seen(NEVER)]},
+         [(AuditFindingKind.WRONGLY_DISCARDED, NEVER)]),
+        ({"discarded": [*RIGHT.discarded, seen(ROLLED_BACK)]},
+         [(AuditFindingKind.WRONGLY_DISCARDED, ROLLED_BACK)]),
+        ({"halves": without(RIGHT.halves, ROLLED_BACK)},
+         [(AuditFindingKind.NOT_SENT, ROLLED_BACK)]),
+    ],
+)  # fmt: skip
+def test_each_fault_is_found_and_nothing_else(
+    changes: dict[str, Any], findings: list[tuple[AuditFindingKind, str]]
+) -> None:
+    assert found(replace(RIGHT, **changes)) == findings
 
 
 def test_every_refused_record_is_found_with_its_reason() -> None:

@@ -10,10 +10,7 @@ from tests.fakes.kafka.awaits import Awaits, Fault, SimulatedCrash
 from tests.fakes.kafka.clock import Clock
 from tests.fakes.kafka.cluster import DAY_MS, Cluster
 from tests.fakes.kafka.consumer import FakeConsumer
-from tests.fakes.kafka.coordinator import Coordinator, FencedByCoordinatorError
 from tests.fakes.kafka.errors import HangingCall
-from tests.fakes.kafka.groups import GroupOffsets
-from tests.fakes.kafka.log import TransactionPhase
 from tests.fakes.kafka.producer import FakeProducer
 from tests.fakes.kafka.seams import SEAMS, SeamError, call_within, installed
 
@@ -113,39 +110,24 @@ def test_a_commit_whose_answer_was_lost_is_asked_for_again(
     producer.begin_transaction()
 
 
-def test_a_commit_that_never_arrived_changed_nothing(cluster: Cluster, awaits: Scripted) -> None:
-    producer = open_producer(cluster)
-    send(cluster, producer)
-    awaits.faults["commit_transaction"] = Fault.REFUSED
-
-    assert code_of(lambda: producer.commit_transaction(1)) == KafkaError._TIMED_OUT
-    assert visible(cluster, 0) == []
-    assert cluster.group("g").committed == {}
-
-
-def test_a_commit_that_its_caller_gave_up_is_done_later(cluster: Cluster, awaits: Scripted) -> None:
-    producer = open_producer(cluster)
-    send(cluster, producer)
-    awaits.faults["commit_transaction"] = Fault.LATE
-
-    assert code_of(lambda: producer.commit_transaction(1)) == KafkaError._TIMED_OUT
-    assert visible(cluster, 0) == []
-    cluster.sleep(1_000)
-    assert visible(cluster, 0) == [b"a"]
-
-
-def test_a_late_commit_of_an_older_epoch_changes_nothing(
-    cluster: Cluster, awaits: Scripted
+@pytest.mark.parametrize(
+    ("fault", "has_successor", "later"),
+    [(Fault.REFUSED, False, []), (Fault.LATE, False, [b"a"]), (Fault.LATE, True, [])],
+    ids=["never arrived", "given up", "of an older epoch"],
+)
+def test_a_commit_that_got_no_answer_changes_nothing_or_comes_later(
+    cluster: Cluster, awaits: Scripted, fault: Fault, later: list[bytes], *, has_successor: bool
 ) -> None:
     producer = open_producer(cluster)
     send(cluster, producer)
-    awaits.faults["commit_transaction"] = Fault.LATE
+    awaits.faults["commit_transaction"] = fault
+
     assert code_of(lambda: producer.commit_transaction(1)) == KafkaError._TIMED_OUT
-
-    open_producer(cluster)
+    assert (visible(cluster, 0), cluster.group("g").committed) == ([], {})
+    if has_successor:
+        open_producer(cluster)
     cluster.sleep(1_000)
-
-    assert visible(cluster, 0) == []
+    assert visible(cluster, 0) == later
 
 
 def test_the_first_request_of_a_commit_that_was_sent_twice_commits_what_is_open_when_it_comes(
@@ -175,16 +157,6 @@ def test_initialising_may_take_all_of_its_time(cluster: Cluster, awaits: Scripte
 
     assert code_of(lambda: producer.init_transactions(3)) == KafkaError._TIMED_OUT
     assert cluster.clock.now_ms - began_ms == 3_000
-
-
-def test_a_producer_that_is_closed_ends_what_it_has_open(cluster: Cluster) -> None:
-    producer = open_producer(cluster)
-    send(cluster, producer)
-
-    producer.close()
-
-    assert visible(cluster, 0) == []
-    assert cluster.topics["t"].partitions[0].last_stable_offset == 2
 
 
 def test_a_record_is_given_as_the_client_gives_it(cluster: Cluster) -> None:
@@ -252,25 +224,6 @@ def test_offsets_expire_unless_a_transaction_is_about_to_set_them(cluster: Clust
     cluster.expire_offsets()
 
     assert list(cluster.group("g").committed) == [PLACE]
-
-
-def test_only_the_latest_epoch_may_end_a_transaction() -> None:
-    coordinator = Coordinator(Clock(), lambda: 0.0)
-    first = coordinator.initialise("id", TIMEOUT_MS) or 0
-    opened = coordinator.transaction("id", first)
-    coordinator.initialise("id", TIMEOUT_MS)
-
-    assert opened.phase is TransactionPhase.ABORTED
-    with pytest.raises(FencedByCoordinatorError):
-        coordinator.end("id", first, commits=True)
-
-
-def test_of_two_commits_of_an_offset_the_later_one_holds() -> None:
-    group = GroupOffsets()
-    for offset in (5, 3):
-        group.commit([TopicPartition(*PLACE, offset)], 0.0)
-
-    assert group.committed[PLACE].offset == 3
 
 
 def test_a_call_that_hangs_is_given_up() -> None:

@@ -132,14 +132,9 @@ def test_stored_but_not_safely_is_tried_again_where_it_is_asked_for() -> None:
     assert script.run().result.result(0).send_status is SendStatus.SEND_OK
 
 
-def test_the_queue_of_a_key_is_told_by_the_report() -> None:
-    script = Script(7)
-    script.send.choose = lambda _: (MessageQueue("t", BY_KEY), None)
-    assert script.run().result.result(0).message_queue == MessageQueue("t", 5)
-
-
-def test_the_queue_of_a_key_is_told_although_the_record_is_not_safe() -> None:
-    script = Script(UNSAFE)
+@pytest.mark.parametrize("answer", [7, UNSAFE])
+def test_the_queue_of_a_key_is_told_by_the_report(answer: object) -> None:
+    script = Script(answer)
     script.send.choose = lambda _: (MessageQueue("t", BY_KEY), None)
     assert script.run().result.result(0).message_queue == MessageQueue("t", 5)
 
