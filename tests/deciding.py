@@ -1,4 +1,4 @@
-"""Short ways for tests to write rules and outcomes."""
+"""Short ways for tests to write rules, outcomes and the headers of a half."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from checkback.protocol.configuration import Settings
+from checkback.protocol.properties import Headers
+from checkback.protocol.records import half_headers
 from checkback.state import Action, Counter, Outcome, Rules
 
 Decided = tuple[Action, int, int, int]
@@ -32,4 +34,11 @@ def page_outcome(partition: int, *decided: Decided, now_ms: int = 1_000) -> Outc
         counters=np.zeros(len(Counter), np.int64),
         pending=0,
         oldest_ms=-1,
+    )
+
+
+def plain_half(transaction_id: str, real_topic: str, group: str = "g") -> Headers:
+    """The headers of a half without properties."""
+    return half_headers(
+        producer_group=group, transaction_id=transaction_id, real_topic=real_topic, properties={}
     )

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
+from tests.deciding import plain_half
 from tests.integration.bad_records import set_topic_config
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
-
-from checkback.protocol.records import half_headers
 
 RECORDS = 280
 BODY = bytes(3_900_000)
@@ -34,9 +33,7 @@ def send_compressed(topics: Topics, real: str) -> None:
         }
     )
     for number in range(RECORDS):
-        made = half_headers(
-            producer_group="g", transaction_id=f"zeros {number}", real_topic=real, properties={}
-        )
+        made = plain_half(f"zeros {number}", real)
         producer.produce(topics.names.half, BODY, b"k", 0, headers=list(made))
     assert producer.flush(60) == 0
 

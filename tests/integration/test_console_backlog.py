@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.deciding import plain_half
 from tests.property.paged import first_words
 from tests.unit.console.console_stage import NOW_MS
 
@@ -17,7 +18,6 @@ from checkback.checkpoints.pending.pending_halves import SORTS, PendingTable, gr
 from checkback.checkpoints.spark_files.state_rows import StoredPage
 from checkback.console.pending_view import PendingFilter, PendingView, Reading
 from checkback.protocol.configuration import Settings
-from checkback.protocol.records import half_headers
 from checkback.state import Page
 from checkback.state.page.page import PendingHalves
 
@@ -54,10 +54,7 @@ class HalfTopic:
     def read(self, partition: int, offsets: NDArray[np.int64]) -> Any:
         del partition
         for offset in offsets.tolist():
-            headers = half_headers(
-                producer_group=f"group-{offset % GROUPS}", transaction_id=str(offset),
-                real_topic="topic", properties={},
-            )  # fmt: skip
+            headers = plain_half(str(offset), "topic", f"group-{offset % GROUPS}")
             yield offset, SimpleNamespace(headers=headers.copy)
 
     def close(self) -> None:

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Producer
+from tests.deciding import plain_half
 from tests.integration.bad_records import set_topic_config
 from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.protocol.records import Op, half_headers
+from checkback.protocol.records import Op
 
 LATEST_MS = 2**63 - 1
 
@@ -50,9 +51,7 @@ def produce_at_the_end_of_time(
 
 def send_at_the_end_of_time(topics: Topics, body: bytes, real: str) -> list[str]:
     """Send a half and its commit with that time; return why the broker refused them, if it did."""
-    made = half_headers(
-        producer_group="g", transaction_id=body.decode(), real_topic=real, properties={}
-    )
+    made = plain_half(body.decode(), real)
     half = produce_at_the_end_of_time(topics, topics.names.half, body, made)
     op = Op(0, half.offset, "g", body.decode(), COMMIT)
     sent = produce_at_the_end_of_time(topics, topics.names.op, op.value(), op.headers())

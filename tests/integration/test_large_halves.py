@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from tests.deciding import plain_half
 from tests.integration.bad_records import set_topic_config
 from tests.integration.running import COMMIT, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
-from checkback.protocol.records import Op, half_headers
+from checkback.protocol.records import Op
 
 HALVES = 1_000
 BODY = b"v" * (4 * 1_048_576 - 1_024)
@@ -23,9 +24,7 @@ def send_committed(topics: Topics, real: str) -> None:
     """Store halves without ops, then a commit of each."""
     producer = Producer({**topics.connection, "message.max.bytes": 5_000_000})
     for number in range(HALVES):
-        headers = half_headers(
-            producer_group="g", transaction_id=f"{number}", real_topic=real, properties={}
-        )
+        headers = plain_half(f"{number}", real)
         producer.produce(topics.names.half, BODY, b"k", number % 2, headers=list(headers))
         if number % 50 == 0:
             assert producer.flush(60) == 0

@@ -11,10 +11,11 @@ import httpx
 import pytest
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from tests.deciding import plain_half
 from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 
 from checkback.deploy.broker import free_ports
-from checkback.protocol.records import Op, half_headers
+from checkback.protocol.records import Op
 from checkback.testing.broker import Cluster
 
 PROPERTIES = {"replica.lag.time.max.ms": "1500", "broker.session.timeout.ms": "3000"}
@@ -49,9 +50,7 @@ class Outage:
 
         for at, body in enumerate(bodies):
             real = (self.lone, self.healthy)[at % 2]
-            headers = half_headers(
-                producer_group="g", transaction_id=body, real_topic=real, properties={}
-            )
+            headers = plain_half(body, real)
             write(names.half, None, body.encode(), headers)
         assert producer.flush(60) == 0
         for at, body in enumerate(bodies):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.deciding import rules
 from tests.property.model import COMMIT, ROLLBACK, UNKNOWN, Record
-from tests.property.paged import events_of
+from tests.property.paged import acts_of, events_of
 
 from checkback.operations.rebuild.page import Known, restore_page
 from checkback.protocol.refusals import RefusedReason
@@ -90,14 +90,7 @@ class World:
     def _note(self, outcome: Outcome) -> None:
         self.marks.append(unpack_settled(pack_settled(outcome, len(self.marks))))
         self.undelivered = []
-        rows = zip(
-            outcome.action.tolist(),
-            outcome.offset.tolist(),
-            outcome.detail.tolist(),
-            outcome.source_offset.tolist(),
-            strict=True,
-        )
-        for action, offset, detail, source in rows:
+        for action, offset, detail, source in acts_of(outcome):
             if action == Action.REFUSE_OP:
                 self.refused.add(source)
             if action == Action.CHECK and self.chance.random() < 0.3:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tests.deciding import page_outcome
+from tests.deciding import page_outcome, plain_half
 from tests.fakes.kafka import Awaits, Clock, Cluster, installed
 
 from checkback.protocol.configuration import Settings
-from checkback.protocol.records import half_headers
 from checkback.sinks.kafka.transaction.marker import Marker, MarkerStore
 from checkback.sinks.process.writer_pool import WriteRequest, Writers
 from checkback.sinks.report import BatchReport
@@ -37,9 +36,7 @@ def staged(
 
 
 def add_half(cluster: Cluster, body: bytes, transaction_id: str, real_topic: str) -> None:
-    headers = half_headers(
-        producer_group="g", transaction_id=transaction_id, real_topic=real_topic, properties={}
-    )
+    headers = plain_half(transaction_id, real_topic)
     cluster.write(NAMES.half, 0, None, body, headers)
 
 

@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import pytest
 from confluent_kafka import Message
+from tests.deciding import plain_half
 
 from checkback.demo import audit as auditing
 from checkback.demo.audit import AuditFindingKind, Evidence, SeenRecord, audit
 from checkback.demo.fates import Ending, Fate, plan_orders
 from checkback.demo.orders import OrderStatus, OrderTruth
 from checkback.demo.report import DemoReport, fate_lines
-from checkback.protocol.records import Op, half_headers
+from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 
 STATUS_BY_FATE = {
@@ -145,9 +146,7 @@ make_message: Any = Message  # the stubs have no constructor
 
 
 def half(order_id: str) -> Message:
-    headers = half_headers(
-        producer_group="g", transaction_id=f"id-{order_id}", real_topic="paid", properties={}
-    )
+    headers = plain_half(f"id-{order_id}", "paid")
     return cast(
         "Message", make_message(TOPICS.half, key=order_id.encode(), value=b"body", headers=headers)
     )

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Message
+from tests.deciding import plain_half
 
 from checkback.protocol.properties import PGROUP, REAL_TOPIC, UNIQ_KEY
-from checkback.protocol.records import Op, half_headers
+from checkback.protocol.records import Op
 from checkback.protocol.refusals import RefusedReason
 from checkback.sinks.kafka.read.record_reader import RecordSource
 from checkback.sinks.ledger import rows as ledger_rows
@@ -59,9 +60,7 @@ class Topic:
 
 def half(offset: int, transaction_id: str = "", group: str = "g") -> Record:
     name = transaction_id or f"id-{offset}"
-    headers = half_headers(
-        producer_group=group, transaction_id=name, real_topic="orders", properties={}
-    )
+    headers = plain_half(name, "orders", group)
     return Record(headers, NOW - 1_000 - offset)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
+from tests.deciding import plain_half
 from tests.fakes.kafka import Cluster
 from tests.fakes.kafka.log import Record
 
@@ -21,7 +22,7 @@ from checkback.protocol.properties import (
     TRANSACTION_ROLLBACK_TYPE,
     text_value,
 )
-from checkback.protocol.records import Op, half_headers
+from checkback.protocol.records import Op
 from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.transaction.marker import RENEWAL_MS
 
@@ -113,12 +114,7 @@ class Applications:
         is_long = topic == "narrow" and random.random() < 0.3
         state = random.choice((COMMIT, COMMIT, COMMIT, ROLLBACK))
         body = b"%d" % number + bytes(NARROW_BYTES * is_long)
-        headers = half_headers(
-            producer_group=GROUPS[group],
-            transaction_id=f"t{number}",
-            real_topic=topic,
-            properties={},
-        )
+        headers = plain_half(f"t{number}", topic, GROUPS[group])
         offset = self.cluster.write(self.names.half, partition, b"k%d" % number, body, headers)
         made = Transaction((partition, offset), group, number, state, body, random.random() < 0.8)
         self.transactions[made.position] = made

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.fakes.kafka import Cluster
+from tests.property.paged import acts_of
 from tests.simulation.exactly_once.application import COMMIT, REAL_TOPICS, Applications
 from tests.simulation.exactly_once.pages import Reference
 from tests.simulation.exactly_once.verdicts import Verdicts
@@ -209,14 +210,7 @@ def expired_in(outcomes: dict[int, list[Outcome]]) -> int:
 def _facts(outcome: Outcome, state_partition: int, batch: int) -> list[Fact]:
     """Return what a page's decisions have to leave in the topics."""
     found: list[Fact] = []
-    rows = zip(
-        outcome.action.tolist(),
-        outcome.offset.tolist(),
-        outcome.detail.tolist(),
-        outcome.source_offset.tolist(),
-        strict=True,
-    )
-    for action, offset, detail, source in rows:
+    for action, offset, detail, source in acts_of(outcome):
         if action == Action.COMMIT:
             found.append(("commit", outcome.partition, offset))
         elif action == Action.CHECK:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from tests.deciding import plain_half
 
 from checkback.operations.checkpoint import repartition
 from checkback.operations.doctor.broker_checks import guarded
@@ -20,7 +21,6 @@ from checkback.operations.transactions.finder import TransactionFinder
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.protocol.properties import TRAN_HALF_QUEUE_ID, TRAN_PREPARED_QUEUE_OFFSET
-from checkback.protocol.records import half_headers
 from checkback.sinks.kafka.cluster import transient_errors as asking_again
 from checkback.sinks.kafka.read.record_reader import RecordReader
 from checkback.state import CLAIM_KEY
@@ -244,9 +244,7 @@ class Misnamed(Moving):
 
     def assign(self, places: list[TopicPartition]) -> None:
         make: Any = Message
-        headers = half_headers(
-            producer_group="g", transaction_id="u", real_topic="t", properties={}
-        )
+        headers = plain_half("u", "t")
         of_final = [(TRAN_PREPARED_QUEUE_OFFSET, b"1"), (TRAN_HALF_QUEUE_ID, b"0")]
         place = {"topic": places[0].topic, "partition": 0, "timestamp": (1, 1)}
         plain = make(**place, offset=1, value=b"v", headers=[*headers, *of_final])
