@@ -73,13 +73,12 @@ class BatchWriter:
     _lost: int = 0
     _in_parts: BatchReport | None = None
 
-    def write(self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int) -> BatchReport:
+    def write(self, outcomes: Sequence[Outcome], batch_id: int) -> BatchReport:
         """Write the batch unless its marker says that it is written.
 
         Args:
             outcomes: of all pages of this state partition, the whole input of the task.
             batch_id: Spark's batch.
-            first_batch: the only batch that may find no marker; a later one must find one.
 
         Returns:
             What was decided and done.
@@ -94,7 +93,7 @@ class BatchWriter:
         self._lost, self._in_parts = 0, None
         for self._tries in range(1, TRIES + 1):
             try:
-                written = self._try(outcomes, batch_id, first_batch)
+                written = self._try(outcomes, batch_id)
             except RejectedOutputError as rejected:
                 # When this producer aborted and went on, the broker refused its next sequence
                 # numbers.
@@ -125,13 +124,13 @@ class BatchWriter:
             self._producer.close()
             self._producer = None
 
-    def _try(self, outcomes: Sequence[Outcome], batch_id: int, first_batch: int) -> BatchReport:
+    def _try(self, outcomes: Sequence[Outcome], batch_id: int) -> BatchReport:
         # Each try counts again what the sink does, on top of what the pages decided and what the
         # parts before did.
         report = deepcopy(self._in_parts) or report_of(self.state_partition, outcomes)
         self._begun_s = None
         # Step 5: initialise a producer, unless one is kept from the batch before.
-        producer = self._open(batch_id, first_batch)
+        producer = self._open(batch_id)
         # Step 6: is the batch written?
         marker, now_ms = producer.marker, int(time.time() * 1_000)
         if marker is not None and marker.next_batch > batch_id:
@@ -151,7 +150,7 @@ class BatchWriter:
             else:
                 return outputs.report
         # A commit may have been sent twice: another producer writes the parts that follow.
-        return self._try(outcomes, batch_id, first_batch)
+        return self._try(outcomes, batch_id)
 
     def _write_step(
         self, producer: MarkedProducer, outputs: BatchOutputs, step: Step, batch_id: int
@@ -204,7 +203,7 @@ class BatchWriter:
             now_ms,
         )
 
-    def _open(self, batch_id: int, first_batch: int) -> MarkedProducer:
+    def _open(self, batch_id: int) -> MarkedProducer:
         # A writer of the batch before need not look: if it has a successor, its commit will fail.
         is_next = batch_id == self._last_batch + 1
         if self._producer is not None and not is_next and self._producer.is_superseded(batch_id):
@@ -218,15 +217,15 @@ class BatchWriter:
         if self._producer is None:
             native = None if self.forwarder is None else self.forwarder.native
             self._producer = MarkedProducer(self.settings, self.state_partition, native)
-        self._require_own(self._producer.marker, batch_id, first_batch)
+        self._require_own(self._producer.marker, batch_id)
         return self._producer
 
-    def _require_own(self, marker: Marker | None, batch_id: int, first_batch: int) -> None:
+    def _require_own(self, marker: Marker | None, batch_id: int) -> None:
         """Refuse a marker that this start can't have written."""
         own = self.settings.epoch
         if marker is None:
             # Every start writes all markers before its first batch.
-            wrong = "is gone" if own or batch_id > first_batch else ""
+            wrong = "is gone" if own or batch_id else ""
         elif marker.is_by_hand:
             wrong = "was set by hand"
         elif marker.epoch != own:

@@ -27,7 +27,6 @@ class WriteRequest(NamedTuple):
         settings: the sink's.
         state_partition: number of the state partition.
         batch_id: Spark's batch.
-        first_batch: the only batch that may find no marker, see BatchWriter.write.
         outcomes: packed, of all its pages.
         is_native: whether the compiled part may be used; not after a process ended over it.
     """
@@ -35,7 +34,6 @@ class WriteRequest(NamedTuple):
     settings: SinkSettings
     state_partition: int
     batch_id: int
-    first_batch: int
     outcomes: list[bytes]
     is_native: bool = True
 
@@ -71,7 +69,7 @@ class Writers:
         outcomes = [Outcome.unpack(blob) for blob in request.outcomes]
         if request.settings.pipeline.ledger:
             return self._write_for_ledger(writer, outcomes, request)
-        report = writer.write(outcomes, request.batch_id, request.first_batch)
+        report = writer.write(outcomes, request.batch_id)
         report.drop_small_groups()
         return WriteAnswer(report, [])
 
@@ -82,7 +80,7 @@ class Writers:
 
         def write(decided: Sequence[Outcome], half: NotingReader, op: NotingReader) -> BatchReport:
             writer.halves, writer.ops = half, op
-            return writer.write(decided, request.batch_id, request.first_batch)
+            return writer.write(decided, request.batch_id)
 
         halves = self._reader(settings, settings.topics.half)
         ops = self._reader(settings, settings.topics.op)

@@ -47,7 +47,7 @@ def write_outcomes(
         What all tasks report.
     """
     # Steps 4 to 9: in the tasks, and in the sink's processes.
-    rows = outcomes.mapInArrow(sink_function(settings, batch_id, 0), REPORT_TYPE).collect()
+    rows = outcomes.mapInArrow(sink_function(settings, batch_id), REPORT_TYPE).collect()
     if ledger is not None:
         # Step 10: all state partitions are through.
         blobs = [row.ledger for row in rows if row.ledger is not None]

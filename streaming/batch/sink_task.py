@@ -25,9 +25,7 @@ _ARROW_REPORT: Final = pa.schema([("report", pa.binary()), ("ledger", pa.binary(
 ArrowBatches = Iterator[pa.RecordBatch]
 
 
-def sink_function(
-    settings: SinkSettings, batch_id: int, first_batch: int
-) -> Callable[[ArrowBatches], ArrowBatches]:
+def sink_function(settings: SinkSettings, batch_id: int) -> Callable[[ArrowBatches], ArrowBatches]:
     """Return the function for mapInArrow that writes one batch.
 
     The function takes rows with a binary column ``outcome``. It returns a row with a pickled
@@ -36,14 +34,12 @@ def sink_function(
     """
 
     def write(batches: ArrowBatches) -> ArrowBatches:
-        return write_partition(settings, batch_id, first_batch, batches)
+        return write_partition(settings, batch_id, batches)
 
     return write
 
 
-def write_partition(
-    settings: SinkSettings, batch_id: int, first_batch: int, batches: ArrowBatches
-) -> ArrowBatches:
+def write_partition(settings: SinkSettings, batch_id: int, batches: ArrowBatches) -> ArrowBatches:
     """Let a sink process write the outcomes of this task's state partition.
 
     The task reads all input before it writes anything, because an input that is read only in part
@@ -57,7 +53,7 @@ def write_partition(
         raise OperationalError("The sink runs inside Spark tasks only.")
     state_partition = context.partitionId()
     # Step 5: ask the sink to write them.
-    request = WriteRequest(settings, state_partition, batch_id, first_batch, outcomes)
+    request = WriteRequest(settings, state_partition, batch_id, outcomes)
     answer = SinkProcess.of(state_partition, settings.processes).write(request)
     blobs = answer.ledger
     yield _row(pickle.dumps(answer.report), blobs[0] if blobs else None)

@@ -136,7 +136,7 @@ def written_by(world: World, batch: list[Any], *, native_sink: bool) -> tuple[An
     query_id = f"{world.settings.query_id}-{native_sink}"
     pipeline = replace(world.settings.pipeline, native_sink=native_sink)
     other = World(replace(world.settings, pipeline=pipeline, query_id=query_id), world.real)
-    report = other.writer().write(batch, 0, 0)
+    report = other.writer().write(batch, 0)
     other.close()
     written = report.counts["finals"] + report.counts["finals_refused"]
     after = everything(world, sum(map(len, before.values())) + written)

@@ -205,7 +205,7 @@ def test_a_batch_slower_than_its_timeout_is_told_as_such(
     )
 
     with pytest.raises(BrokerError, match="sink_transaction_timeout_ms") as failure:
-        writer.write([commits(0, 1)], 0, 0)
+        writer.write([commits(0, 1)], 0)
 
     assert failure.value.fields["timeout_ms"] == TIMEOUT_MS
     assert topics.bodies(f"{topics.prefix}orders") == []

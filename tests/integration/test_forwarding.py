@@ -179,7 +179,7 @@ def test_names_of_topics_without_end_are_not_all_looked_through(
     made.result()
     send(world, [(b"key", b"%d" % at, headers) for at, headers in enumerate(halves)])
 
-    report = world.writer().write([commits(*range(len(halves)))], 0, 0)
+    report = world.writer().write([commits(*range(len(halves)))], 0)
 
     assert len(added) == len(set(added)) == 1_000
     assert (report.counts["finals"], report.refused["REAL_TOPIC_MISSING"]) == (3, 1_500)
@@ -201,8 +201,8 @@ def test_halves_far_from_one_another_and_out_of_turn(world: World) -> None:
     world.halves([b"%d" % number for number in range(3_000)])
     writer = world.writer()
 
-    writer.write([commits(2_999, 0, 1, 700, 1_500)], 0, 0)
-    writer.write([commits(2, 699, 2_998)], 1, 0)
+    writer.write([commits(2_999, 0, 1, 700, 1_500)], 0)
+    writer.write([commits(2, 699, 2_998)], 1)
 
     bodies = sorted(int(body or b"") for _, body, _ in world.read(world.real))
     assert bodies == [0, 1, 2, 699, 700, 1_500, 2_998, 2_999]
@@ -212,7 +212,7 @@ def test_more_than_the_queue_of_the_producer_holds(world: World) -> None:
     """The queue has room for 64 MB."""
     world.halves([b"%6d" % number + bytes(800_000) for number in range(100)])
 
-    report = world.writer().write([commits(*range(100))], 0, 0)
+    report = world.writer().write([commits(*range(100))], 0)
 
     assert report.counts["finals"] == 100
     bodies = sorted(int((body or b"")[:6]) for _, body, _ in world.read(world.real))
@@ -223,7 +223,7 @@ def test_a_half_that_retention_took_is_lost_and_the_next_is_final(world: World) 
     world.halves([b"a", b"b", b"c"])
     world.delete_halves_before(2)
 
-    report = world.writer().write([commits(0, 1, 2)], 0, 0)
+    report = world.writer().write([commits(0, 1, 2)], 0)
 
     assert report.counts["halves_lost"] == 2
     assert [body for _, body, _ in world.read(world.real)] == [b"c"]
@@ -233,7 +233,7 @@ def test_a_topic_whose_every_half_is_gone(world: World) -> None:
     world.halves([b"a", b"b", b"c"])
     world.delete_halves_before(3)
 
-    report = world.writer().write([commits(0, 1, 2)], 0, 0)
+    report = world.writer().write([commits(0, 1, 2)], 0)
 
     assert report.counts["halves_lost"] == 3
 
@@ -246,7 +246,7 @@ def test_what_the_consumer_is_told_in_place_of_a_half_is_raised(world: World) ->
     writer.forwarder.connection["auto.offset.reset"] = "error"
 
     with pytest.raises(BrokerError, match=r"Reading .*-0 failed") as failure:
-        writer.write([commits(0)], 0, 0)
+        writer.write([commits(0)], 0)
 
     assert failure.value.fields["code"] == "_AUTO_OFFSET_RESET"
 
@@ -275,9 +275,9 @@ def test_after_a_run_that_was_given_up_nothing_is_missing(world: World) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(writer.directory), "find", lambda _, topic: once(topic))
         with pytest.raises(BrokerError, match="can't be listed"):
-            writer.write([commits(*range(10))], 0, 0)
+            writer.write([commits(*range(10))], 0)
     writer.close()
-    writer.write([commits(*range(10))], 0, 0)
+    writer.write([commits(*range(10))], 0)
 
     assert len(world.read(world.real)) == 10
 
@@ -305,7 +305,7 @@ def test_finals_are_forwarded_at_all(world: World) -> None:
     asked: list[int] = []
     writer.halves = Asked(asked)
 
-    report = writer.write([commits(0, 1)], 0, 0)
+    report = writer.write([commits(0, 1)], 0)
 
     assert report.counts["finals"] == 2
     assert asked == []
@@ -324,7 +324,7 @@ def test_a_half_that_was_decided_is_forwarded_and_another_is_left(world: World) 
     with pytest.raises(
         ValueError, match="argument 2 is longer"
     ):  # of what it is asked for it finds nothing
-        writer.write([of_halves(commits(0, 1, 2), identities)], 0, 0)
+        writer.write([of_halves(commits(0, 1, 2), identities)], 0)
 
     assert asked == [1]
 
@@ -348,7 +348,7 @@ def test_without_the_compiled_part_python_does_it(bootstrap_servers: str, unique
     world.halves([b"a"])
     writer = world.writer()
 
-    writer.write([commits(0)], 0, 0)
+    writer.write([commits(0)], 0)
 
     assert writer.forwarder is None
     assert [body for _, body, _ in world.read(world.real)] == [b"a"]

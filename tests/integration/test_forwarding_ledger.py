@@ -73,7 +73,7 @@ def test_forwarding_for_the_ledger_notes_every_record_once(world: World) -> None
     kinds = [Action.COMMIT, Action.COMMIT, Action.PREPARED, Action.ROLLBACK]
     decided = outcome(*((kinds[number % 4], number, 0) for number in range(90)))
 
-    answer = Writers().write(WriteRequest(settings, 0, 0, 0, [decided.pack()]))
+    answer = Writers().write(WriteRequest(settings, 0, 0, [decided.pack()]))
 
     rows = pa.Table.from_batches(unpacked(answer.ledger)).to_pylist()
     assert [row["half_offset"] for row in rows] == list(range(90))
@@ -100,7 +100,7 @@ def test_forwarding_for_the_ledger_compares_too(world: World) -> None:
     identities[8] = identities[9]
     batch = [of_halves(decided, identities).pack()]
 
-    answer = Writers().write(WriteRequest(settings, 0, 0, 0, batch))
+    answer = Writers().write(WriteRequest(settings, 0, 0, batch))
 
     assert len(pa.Table.from_batches(unpacked(answer.ledger))) == 30
     found = sorted(int(body or b"") for _, body, _ in world.read(world.real))

@@ -90,7 +90,7 @@ def left_of(world: World, count: int) -> list[bool]:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(reader, "forward", noting)
-        writer.write([commits(*range(count))], 0, 0)
+        writer.write([commits(*range(count))], 0)
     [left] = lefts
     return left
 

@@ -16,7 +16,7 @@ def test_another_half_at_the_offset_of_a_committed_one_is_not_delivered(either: 
     either.halves([b"not b", b"not b either"], ids="id")
     decided = of_halves(commits(0, 1, 2), ids_of_halves(3))
 
-    report = either.writer().write([decided], 0, 0)
+    report = either.writer().write([decided], 0)
 
     assert bodies(either, either.real) == []
     found = refused(either)
@@ -32,7 +32,7 @@ def test_the_same_transaction_in_a_topic_made_again_is_delivered(either: World) 
     either.make_half_topic_again()
     either.halves([b"a", b"b"])
 
-    either.writer().write([of_halves(commits(0, 1), ids_of_halves(2))], 0, 0)
+    either.writer().write([of_halves(commits(0, 1), ids_of_halves(2))], 0)
 
     assert sorted(bodies(either, either.real)) == [b"a", b"b"]
     assert refused(either) == []
@@ -41,7 +41,7 @@ def test_the_same_transaction_in_a_topic_made_again_is_delivered(either: World) 
 def test_a_half_of_the_same_id_of_another_group_is_another_half(either: World) -> None:
     either.halves([b"a"], group="h")
 
-    either.writer().write([of_halves(commits(0), ids_of_halves(1))], 0, 0)
+    either.writer().write([of_halves(commits(0), ids_of_halves(1))], 0)
 
     assert bodies(either, either.real) == []
     assert [facts["reason"] for _, facts in refused(either)] == ["HALF_REPLACED"]
@@ -55,7 +55,7 @@ def test_no_owner_is_asked_about_another_half(either: World) -> None:
     identities = [*ids_of_halves(1), *ids_of_halves(1, "another")]
     decided = outcome((Action.CHECK, 0, 1), (Action.CHECK, 1, 1))
 
-    report = either.writer().write([of_halves(decided, identities)], 0, 0)
+    report = either.writer().write([of_halves(decided, identities)], 0)
 
     assert bodies(either, either.names.check("g")) == [b"b"]
     assert [value for _, value, _ in either.read(either.names.feedback)] == [b"0"]
@@ -68,7 +68,7 @@ def test_another_half_is_not_discarded(either: World, action: Action) -> None:
     either.make_half_topic_again()
     either.halves([b"not a"], ids="other")
 
-    either.writer().write([of_halves(outcome((action, 0, 1)), ids_of_halves(1))], 0, 0)
+    either.writer().write([of_halves(outcome((action, 0, 1)), ids_of_halves(1))], 0)
 
     assert bodies(either, either.names.discarded) == []
     [(body, facts)] = refused(either)

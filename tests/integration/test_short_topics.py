@@ -98,7 +98,7 @@ def test_topics_that_are_short_of_replicas_cost_what_is_for_them_only(
     finals = ((Action.COMMIT, offset, 0) for offset in (0, 2, 5))
     writer = spread.writer()
     with broker_killed(cluster, spread, lone, narrow, check_topic):
-        report = writer.write([outcome(*finals, (Action.CHECK, 4, 1))], 0, 0)
+        report = writer.write([outcome(*finals, (Action.CHECK, 4, 1))], 0)
 
     assert report.counts["finals_refused"] == 2
     assert report.undelivered_groups == {"h": 1}
@@ -108,7 +108,7 @@ def test_topics_that_are_short_of_replicas_cost_what_is_for_them_only(
     assert f"{narrow}: partition 0 has 1 of the 2 replicas in sync" in told[b"narrow"][1]
     assert bodies(spread, spread.real) == [b"healthy"]
     writer.directory.forget_all()
-    writer.write([commits(1, 3)], 1, 0)
+    writer.write([commits(1, 3)], 1)
     assert [bodies(spread, topic) for topic in (lone, narrow)] == [[b"later"], [b"later"]]
 
 
@@ -122,7 +122,7 @@ def test_a_broker_that_is_lost_in_mid_transaction_is_named_and_waited_for(
     spread.halves([b"first", b"second"], real=narrow)
     spread.halves([b"healthy"])
     writer = spread.writer()
-    writer.write([commits(0, 2)], 0, 0)
+    writer.write([commits(0, 2)], 0)
     monkeypatch.setattr(real_topics, "KEPT_S", 3600)  # it does not see that they become short
     lines = told_by_the_wait(monkeypatch)
 
@@ -133,7 +133,7 @@ def test_a_broker_that_is_lost_in_mid_transaction_is_named_and_waited_for(
 
     with ThreadPoolExecutor(1) as pool:
         with broker_killed(cluster, spread, lone, narrow):
-            written = pool.submit(writer.write, [commits(1, 3, 4)], 1, 0)
+            written = pool.submit(writer.write, [commits(1, 3, 4)], 1)
             # The brokers that are left need not learn of both topics at once.
             wait_until(lambda: any(map(names_both, lines)) or written.done(), 180)
             assert not written.done()

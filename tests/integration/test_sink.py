@@ -25,7 +25,7 @@ from checkback.state import Action
 def test_a_committed_half_becomes_final_with_its_key_body_and_own_properties(world: World) -> None:
     world.halves([b"zero", b"one"])
 
-    world.writer().write([commits(1)], 0, 0)
+    world.writer().write([commits(1)], 0)
 
     [(key, body, headers)] = world.read(world.real)
     assert (key, body) == (b"k1", b"one")
@@ -42,10 +42,10 @@ def test_a_committed_half_becomes_final_with_its_key_body_and_own_properties(wor
 def test_a_batch_written_again_by_the_same_or_another_process_writes_nothing(world: World) -> None:
     world.halves([b"a", b"b"])
     first = world.writer()
-    first.write([commits(0)], 0, 0)
+    first.write([commits(0)], 0)
 
-    again = first.write([commits(0)], 0, 0)
-    successor = world.writer().write([commits(0)], 0, 0)
+    again = first.write([commits(0)], 0)
+    successor = world.writer().write([commits(0)], 0)
 
     assert again.skipped
     assert successor.skipped
@@ -61,7 +61,7 @@ def test_what_a_killed_task_left_open_is_never_seen(world: World) -> None:
         killed.send(output)
     killed.flush()
 
-    world.writer().write([commits(0)], 0, 0)
+    world.writer().write([commits(0)], 0)
 
     assert [body for _, body, _ in world.read(world.real)] == [b"a"]
 
@@ -71,7 +71,7 @@ def test_a_restart_does_not_wait_for_a_task_that_was_killed_with_its_marker_move
 ) -> None:
     """Only the restart can end that transaction; it used to wait for it, for half a minute."""
     world.halves([b"a"])
-    world.writer().write([], 0, 0)
+    world.writer().write([], 0)
     settings = replace(world.settings, transaction_timeout_ms=60_000)
     killed = MarkedProducer(settings, 0)
     killed.begin()
@@ -91,11 +91,11 @@ def test_a_restart_does_not_wait_for_a_task_that_was_killed_with_its_marker_move
 def test_a_fenced_writer_takes_over_again_and_finds_the_marker(world: World) -> None:
     world.halves([b"a", b"b", b"c"])
     one, other = world.writer(), world.writer()
-    one.write([commits(0)], 0, 0)
-    other.write([commits(1)], 1, 0)
+    one.write([commits(0)], 0)
+    other.write([commits(1)], 1)
 
-    late = one.write([commits(1)], 1, 0)
-    one.write([commits(2)], 2, 0)
+    late = one.write([commits(1)], 1)
+    one.write([commits(2)], 2)
 
     assert late.skipped
     assert sorted(body or b"" for _, body, _ in world.read(world.real)) == [b"a", b"b", b"c"]
@@ -104,12 +104,12 @@ def test_a_fenced_writer_takes_over_again_and_finds_the_marker(world: World) -> 
 def test_a_writer_whose_turn_comes_again_goes_on_behind_the_others(world: World) -> None:
     world.halves([b"a", b"b", b"c", b"d"])
     one, other = world.writer(), world.writer()
-    one.write([commits(0)], 0, 0)
-    other.write([commits(1)], 1, 0)
+    one.write([commits(0)], 0)
+    other.write([commits(1)], 1)
 
-    one.write([commits(2)], 2, 0)
-    one.write([], 3, 0)
-    one.write([commits(3)], 4, 0)
+    one.write([commits(2)], 2)
+    one.write([], 3)
+    one.write([commits(3)], 4)
 
     bodies = sorted(body or b"" for _, body, _ in world.read(world.real))
     assert bodies == [b"a", b"b", b"c", b"d"]
@@ -119,13 +119,13 @@ def test_a_marker_that_is_gone_stops_the_writer(world: World) -> None:
     world.halves([b"a"])
 
     with pytest.raises(CheckpointError, match="marker of state partition 0 is gone"):
-        world.writer().write([commits(0)], 7, 0)
+        world.writer().write([commits(0)], 7)
 
     assert world.read(world.real) == []
 
 
 def test_the_first_batch_writes_a_marker_even_without_output(world: World) -> None:
-    world.writer(1).write([], 0, 0)
+    world.writer(1).write([], 0)
 
     store = MarkerStore(world.settings)
     assert {key: one.next_batch for key, one in store.read([0, 1]).items()} == {1: 1}
@@ -136,7 +136,7 @@ def test_a_missing_real_topic_is_refused_and_holds_nothing_up(world: World) -> N
     world.halves([b"a", b"b"])
     world.halves([b"lost"], real=f"{world.real}-nowhere")
 
-    report = world.writer().write([commits(0, 1, 2)], 0, 0)
+    report = world.writer().write([commits(0, 1, 2)], 0)
 
     assert report.counts["finals"] == 2
     assert report.counts["finals_refused"] == 1
@@ -150,7 +150,7 @@ def test_a_missing_real_topic_is_refused_and_holds_nothing_up(world: World) -> N
 def test_a_final_too_large_for_its_topic_is_refused_and_its_neighbours_pass(world: World) -> None:
     world.halves([b"a", bytes(2_000_000), b"c"])
 
-    world.writer().write([commits(0, 1, 2)], 0, 0)
+    world.writer().write([commits(0, 1, 2)], 0)
 
     assert sorted(body or b"" for _, body, _ in world.read(world.real)) == [b"a", b"c"]
     [(_, body, headers)] = world.read(world.names.refused)
@@ -166,7 +166,7 @@ def test_a_topic_for_small_records_takes_many_of_them_in_one_batch(world: World)
     ].result()
     world.halves([bytes([65 + n]) * 500 for n in range(20)] + [bytes(3_000)], real=small)
 
-    report = world.writer().write([commits(*range(21))], 0, 0)
+    report = world.writer().write([commits(*range(21))], 0)
 
     assert report.counts["finals"] == 20
     assert len(world.read(small)) == 20
@@ -181,7 +181,7 @@ def test_a_limit_lowered_behind_our_back_is_learnt_from_the_rejection(world: Wor
     writer.directory.find(small)
     _set_config(admin, small, "max.message.bytes", "2000")
 
-    report = writer.write([commits(0, 1, 2)], 0, 0)
+    report = writer.write([commits(0, 1, 2)], 0)
 
     [(_, _, headers)] = world.read(world.names.refused)
     assert text_value(headers, "__checkback.errors.reason") == "FINAL_TOO_LARGE"
@@ -204,7 +204,7 @@ def test_a_keyless_final_for_a_compacted_topic_is_refused_alone(
     world.halves([b"keyless"], real=compacted, keyed=False)
     world.halves([b"c"], real=compacted)
 
-    report = writer.write([commits(0, 1, 2, 3)], 0, 0)
+    report = writer.write([commits(0, 1, 2, 3)], 0)
 
     assert report.counts["finals"] == 3
     assert sorted(body or b"" for _, body, _ in world.read(compacted)) == [b"a", b"b", b"c"]
@@ -216,11 +216,11 @@ def test_a_keyless_final_for_a_compacted_topic_is_refused_alone(
 def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
     world.halves([b"a", b"b"])
     writer = world.writer()
-    writer.write([commits(0)], 0, 0)
+    writer.write([commits(0)], 0)
     admin = AdminClient(dict(world.settings.connection))
     admin.delete_topics([world.real])[world.real].result()
 
-    report = writer.write([commits(1)], 1, 0)
+    report = writer.write([commits(1)], 1)
 
     assert report.counts["finals_refused"] == 1
     [(_, body, _)] = world.read(world.names.refused)
@@ -230,7 +230,7 @@ def test_a_topic_deleted_behind_our_back_is_refused(world: World) -> None:
 def test_a_check_request_goes_to_the_groups_topic_with_position_and_count(world: World) -> None:
     world.halves([b"a"])
 
-    world.writer().write([outcome((Action.CHECK, 0, 3))], 0, 0)
+    world.writer().write([outcome((Action.CHECK, 0, 3))], 0)
 
     [(_, body, headers)] = world.read(world.names.check("g"))
     assert body == b"a"
@@ -242,7 +242,7 @@ def test_a_check_request_goes_to_the_groups_topic_with_position_and_count(world:
 def test_a_check_without_a_check_topic_is_told_to_the_state(world: World) -> None:
     world.halves([b"a"], group="nobody")
 
-    report = world.writer().write([outcome((Action.CHECK, 0, 2))], 0, 0)
+    report = world.writer().write([outcome((Action.CHECK, 0, 2))], 0)
 
     assert report.undelivered_groups == {"nobody": 1}
     [(_, value, headers)] = world.read(world.names.feedback)
@@ -255,7 +255,7 @@ def test_discards_and_refusals_keep_the_record_and_say_why(world: World) -> None
     code = int(RefusedReason.HALF_WITHOUT_GROUP)
 
     decided = outcome((Action.DISCARD_CHECK_LIMIT, 0, 15), (Action.REFUSE_HALF, 1, code))
-    world.writer().write([decided], 0, 0)
+    world.writer().write([decided], 0)
 
     [(_, body, headers)] = world.read(world.names.discarded)
     assert body == b"a"
@@ -270,7 +270,7 @@ def test_a_half_that_retention_has_eaten_is_refused_by_name(world: World) -> Non
     world.halves([b"a", b"b", b"c"])
     world.delete_halves_before(2)
 
-    report = world.writer().write([commits(0, 1, 2)], 0, 0)
+    report = world.writer().write([commits(0, 1, 2)], 0)
 
     assert report.counts["halves_lost"] == 2
     assert [body for _, body, _ in world.read(world.real)] == [b"c"]
@@ -288,14 +288,14 @@ def test_two_writers_that_fight_end_with_a_clear_error(
     writer = world.writer()
     honest = BatchWriter._open
 
-    def open_and_lose(self: BatchWriter, batch_id: int, first_batch: int) -> MarkedProducer:
-        producer = honest(self, batch_id, first_batch)
+    def open_and_lose(self: BatchWriter, batch_id: int) -> MarkedProducer:
+        producer = honest(self, batch_id)
         MarkedProducer(world.settings, 0)
         return producer
 
     monkeypatch.setattr(BatchWriter, "_open", open_and_lose)
     with pytest.raises(FencedError):
-        writer.write([commits(0)], 0, 0)
+        writer.write([commits(0)], 0)
 
     assert world.read(world.real) == []
 

@@ -43,10 +43,10 @@ def test_a_writer_that_dies_between_two_parts_is_followed_by_one_that_goes_on(
     with monkeypatch.context() as broken:
         broken.setattr(MarkedProducer, "commit_part", commit_and_die)
         with pytest.raises(KeyboardInterrupt):
-            either.writer().write([commits(*range(HALVES))], 0, 0)
+            either.writer().write([commits(*range(HALVES))], 0)
     before = finals(either)
 
-    report = either.writer().write([commits(*range(HALVES))], 0, 0)
+    report = either.writer().write([commits(*range(HALVES))], 0)
 
     assert before == list(range(100))
     assert finals(either) == list(range(HALVES))

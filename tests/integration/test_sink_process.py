@@ -39,8 +39,8 @@ def sink(owner: subprocess.Popen[bytes], tmp_path: Path) -> SinkProcess:
     return SinkProcess(Path("/tmp") / f"checkback-test-{owner.pid}", owner.pid)
 
 
-def part(world: World, batch_id: int, *offsets: int, first_batch: int = 0) -> WriteRequest:
-    return WriteRequest(world.settings, 0, batch_id, first_batch, [commits(*offsets).pack()])
+def part(world: World, batch_id: int, *offsets: int) -> WriteRequest:
+    return WriteRequest(world.settings, 0, batch_id, [commits(*offsets).pack()])
 
 
 def listening(sink: SinkProcess) -> list[int]:

@@ -43,7 +43,7 @@ def test_a_check_that_its_topic_rejects_is_undelivered(
     set_config(either, check_topic, **config)
 
     decided = outcome(*((Action.CHECK, offset, 3) for offset in range(3)))
-    report = writer.write([decided], 0, 0)
+    report = writer.write([decided], 0)
 
     assert report.undelivered_groups == {"g": 1}
     assert report.asked_groups == {"g": 2}
@@ -80,7 +80,7 @@ def test_many_records_whose_time_their_topic_does_not_take_are_refused_alone(
         return honest(*given)
 
     monkeypatch.setattr(type(writer), "_try", counted)
-    report = writer.write([commits(*range(250))], 0, 0)
+    report = writer.write([commits(*range(250))], 0)
 
     # Three, or some more where batches end before a record that is taken: only by such a neighbour
     # do the brokers' answers tell which ones are to blame.
@@ -100,7 +100,7 @@ def test_headers_larger_than_the_topic_takes_cost_no_neighbour(either: World) ->
         producer.produce(either.names.half, b"%d" % number, b"k", 0, headers=sent)
         producer.flush()
 
-    report = either.writer().write([commits(*range(6))], 0, 0)
+    report = either.writer().write([commits(*range(6))], 0)
 
     assert report.counts["finals_refused"] == 3
     assert bodies(either, wide) == [b"0", b"2", b"4"]
@@ -114,7 +114,7 @@ def test_a_half_of_zeros_that_was_compressed_is_refused_without_its_body(either:
     either.halves([b"after"])
     decided = outcome((Action.COMMIT, 0, 0), (Action.DISCARD_EXPIRED, 1, 1), (Action.COMMIT, 2, 0))
 
-    either.writer().write([decided], 0, 0)
+    either.writer().write([decided], 0)
 
     assert bodies(either, either.real) == [b"after"]
     [(body, facts), (other_body, other)] = refused(either)
@@ -131,7 +131,7 @@ def test_an_op_of_zeros_that_was_compressed_is_refused_without_its_body(either: 
     producer.flush()
     code = int(RefusedReason.OP_OFFSET_UNREADABLE)
 
-    either.writer().write([outcome((Action.REFUSE_OP, 0, code))], 0, 0)
+    either.writer().write([outcome((Action.REFUSE_OP, 0, code))], 0)
 
     [(body, facts)] = refused(either)
     assert body is None
@@ -145,7 +145,7 @@ def test_a_batch_that_unpacks_to_more_than_librdkafka_takes_holds_nothing_up(eit
     send(either, bytes(150_000_000), [], **{"compression.type": "zstd"})
     either.halves([b"e"])
 
-    either.writer().write([commits(0, 1, 2, 4)], 0, 0)
+    either.writer().write([commits(0, 1, 2, 4)], 0)
 
     assert bodies(either, either.real) == [b"a", b"c", b"e"]
     [(body, facts)] = refused(either)
@@ -159,7 +159,7 @@ def test_a_header_name_that_is_no_text_costs_one_record(either: World) -> None:
     send_raw(either, b"\xe9t\xe9", b"x")
     either.halves([b"c"])
 
-    either.writer().write([outcome((Action.COMMIT, 0, 0), refusal, (Action.COMMIT, 2, 0))], 0, 0)
+    either.writer().write([outcome((Action.COMMIT, 0, 0), refusal, (Action.COMMIT, 2, 0))], 0)
 
     assert bodies(either, either.real) == [b"a", b"c"]
     [(body, facts)] = refused(either)
@@ -172,7 +172,7 @@ def test_more_headers_than_librdkafka_reads_are_refused_for_that(either: World) 
     send(either, b"nearly", [(f"h{number}", b"") for number in range(99_998)])
     either.halves([b"after"])
 
-    either.writer().write([commits(0, 1, 2)], 0, 0)
+    either.writer().write([commits(0, 1, 2)], 0)
 
     [(body, facts), (other_body, other)] = refused(either)
     assert (body, facts["reason"], facts["cut"]) == (b"many", "HALF_UNREADABLE", "headers")
@@ -186,7 +186,7 @@ def test_more_properties_than_rocketmq_takes_are_delivered_whole(either: World) 
     wide = [(f"p{number}", b"x" * 1_000) for number in range(200)]
     send(either, b"wide", wide)
 
-    report = either.writer().write([commits(0)], 0, 0)
+    report = either.writer().write([commits(0)], 0)
 
     [(_, body, headers)] = either.read(either.real)
     assert (body, report.counts["finals"]) == (b"wide", 1)
@@ -203,7 +203,7 @@ def test_a_flood_of_refused_records_is_not_written_twice(
     reason = RefusedReason.HALF_WITH_CHECK_TIMES
 
     report = either.writer().write(
-        [outcome(*((Action.REFUSE_HALF, offset, int(reason)) for offset in range(5)))], 0, 0
+        [outcome(*((Action.REFUSE_HALF, offset, int(reason)) for offset in range(5)))], 0
     )
 
     told = [
@@ -219,7 +219,7 @@ def test_a_flood_of_refused_records_is_not_written_twice(
 def test_a_queue_id_of_thousands_of_digits_is_no_partition(either: World) -> None:
     send(either, b"far", [("REAL_QID", b"9" * 5_000)])
 
-    report = either.writer().write([commits(0)], 0, 0)
+    report = either.writer().write([commits(0)], 0)
 
     assert report.counts["finals"] == 1
 
@@ -228,7 +228,7 @@ def test_a_name_that_ends_early_for_c_does_not_redirect_a_half(either: World) ->
     """Where decoding let it pass: a topic of ours takes no final, whoever names it."""
     send_raw(either, b"REAL_TOPIC\0x", either.names.settled.encode())
 
-    either.writer().write([commits(0)], 0, 0)
+    either.writer().write([commits(0)], 0)
 
     [(_, facts)] = refused(either)
     assert facts["reason"] == "HALF_FOR_SYSTEM_TOPIC"
@@ -246,7 +246,7 @@ def test_a_rejected_final_in_a_large_topic_costs_few_tries_and_flushes(either: W
     either.halves([b"%d" % number for number in range(10_000)], real=compacted)
     started_s = time.monotonic()
 
-    report = writer.write([commits(*range(20_003))], 0, 0)
+    report = writer.write([commits(*range(20_003))], 0)
 
     assert report.counts["finals"] == 20_000
     assert len(refused(either)) == 3
@@ -298,7 +298,7 @@ def test_an_error_while_a_record_is_made_refuses_it(
     monkeypatch.setattr(Router, "final", fails_once)
     writer = world.writer()
     writer.forwarder = None
-    writer.write([commits(0, 1)], 0, 0)
+    writer.write([commits(0, 1)], 0)
 
     [(body, facts)] = refused(world)
     assert (body, facts["reason"]) == (b"a", "RECORD_NOT_MADE")
@@ -316,7 +316,7 @@ def test_a_half_that_is_gone_before_control_records_only_is_settled_at_once(eith
         finish(30)
     started_s = time.monotonic()
 
-    report = either.writer().write([commits(0, 2)], 0, 0)
+    report = either.writer().write([commits(0, 2)], 0)
 
     assert report.counts["halves_lost"] == 2
     assert time.monotonic() - started_s < 10
@@ -328,7 +328,7 @@ def test_a_half_that_is_gone_is_refused_once_however_often_it_is_asked_about(eit
     asked = [outcome((Action.CHECK, 0, times), (Action.CHECK, 1, times)) for times in (1, 2)]
     writer = either.writer()
     for batch, decided in enumerate([*asked, outcome((Action.DISCARD_CHECK_LIMIT, 0, 2))]):
-        writer.write([decided], batch, 0)
+        writer.write([decided], batch)
 
     [(body, facts)] = refused(either)
     assert (body, facts["reason"], facts["offset"]) == (None, "HALF_LOST", "0")

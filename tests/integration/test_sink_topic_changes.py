@@ -25,12 +25,12 @@ def test_partitions_that_were_added_are_asked_for_within_a_minute(either: World)
     either.halves([b"a"])
     send(either, b"b", [("REAL_QID", b"3")])
     writer = either.writer()
-    writer.write([commits(0)], 0, 0)
+    writer.write([commits(0)], 0)
     client = admin(either)
     client.create_partitions([NewPartitions(either.real, 4)])[either.real].result()
     writer.directory.clock_s = lambda: time.monotonic() + 60
 
-    writer.write([commits(1)], 1, 0)
+    writer.write([commits(1)], 1)
 
     assert writer.directory.find(either.real).partitions == 4  # type: ignore[union-attr]
     assert bodies(either, either.real) == [b"a", b"b"]
@@ -45,13 +45,13 @@ def test_a_topic_that_was_recreated_smaller_loses_no_record(either: World) -> No
         producer.produce(either.names.half, body, b"k", 0, headers=sent)
     producer.flush()
     writer = either.writer()
-    writer.write([commits(0)], 0, 0)
+    writer.write([commits(0)], 0)
     client = admin(either)
     client.delete_topics([shrunk])[shrunk].result()
     time.sleep(1)
     make_topic(either, "shrunk", partitions=2)
 
-    report = writer.write([commits(1)], 1, 0)
+    report = writer.write([commits(1)], 1)
 
     assert report.counts["finals"] == 1
     assert bodies(either, shrunk) == [b"b"]
@@ -61,11 +61,11 @@ def test_a_limit_that_was_raised_is_noticed_within_a_minute(either: World) -> No
     small = make_topic(either, "small", max_message_bytes="2000")
     either.halves([bytes(3_000), bytes(3_000)], real=small)
     writer = either.writer()
-    first = writer.write([commits(0)], 0, 0)
+    first = writer.write([commits(0)], 0)
     set_config(either, small, max_message_bytes="100000")
     writer.directory.clock_s = lambda: time.monotonic() + 60
 
-    second = writer.write([commits(1)], 1, 0)
+    second = writer.write([commits(1)], 1)
 
     assert (first.counts["finals_refused"], second.counts["finals"]) == (1, 1)
 
@@ -74,7 +74,7 @@ def test_more_in_sync_replicas_than_a_topic_has_are_asked_for_by_nobody(either: 
     lone = make_topic(either, "lone", min_insync_replicas="2")
     either.halves([b"a"], real=lone)
 
-    report = either.writer().write([commits(0)], 0, 0)
+    report = either.writer().write([commits(0)], 0)
 
     assert report.counts["finals"] == 1
     assert bodies(either, lone) == [b"a"]
@@ -86,8 +86,8 @@ def test_a_topic_on_which_no_transaction_can_end_gets_no_final(either: World) ->
     either.halves([b"b"])
     writer = either.writer()
 
-    first = writer.write([commits(0)], 0, 0)
-    second = writer.write([commits(1)], 1, 0)
+    first = writer.write([commits(0)], 0)
+    second = writer.write([commits(1)], 1)
 
     assert (first.counts["finals_refused"], second.counts["finals"]) == (1, 1)
     assert bodies(either, either.real) == [b"b"]

@@ -29,7 +29,7 @@ def write(world: World, *batches: Outcome) -> None:
     """Have the sink write batches, and wait until everybody can read them."""
     writer = world.writer()
     for number, decided in enumerate(batches):
-        writer.write([decided], number, 0)
+        writer.write([decided], number)
     for topic in (world.real, world.names.settled, world.names.check("g"), world.names.discarded):
         world.read(topic)
 

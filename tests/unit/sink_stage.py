@@ -46,17 +46,15 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
-def request(
-    settings: SinkSettings, batch: int, *numbers: int, first_batch: int = 0
-) -> WriteRequest:
+def request(settings: SinkSettings, batch: int, *numbers: int) -> WriteRequest:
     """Ask for a batch that commits the halves with these numbers."""
     decided = page_outcome(0, *((Action.COMMIT, number, 0, number) for number in numbers))
-    return WriteRequest(settings, 0, batch, first_batch, [decided.pack()])
+    return WriteRequest(settings, 0, batch, [decided.pack()])
 
 
-def write(settings: SinkSettings, batch: int, *numbers: int, first_batch: int = 0) -> BatchReport:
+def write(settings: SinkSettings, batch: int, *numbers: int) -> BatchReport:
     """Write a batch that commits the halves with these numbers, like a task in a new process."""
-    return Writers().write(request(settings, batch, *numbers, first_batch=first_batch)).report
+    return Writers().write(request(settings, batch, *numbers)).report
 
 
 def finals(cluster: Cluster) -> list[bytes | None]:

@@ -106,7 +106,7 @@ def test_a_batch_after_a_stop_is_not_begun() -> None:
 
 
 def test_outside_of_a_spark_task_nothing_is_written() -> None:
-    write = sink_function(SETTINGS, 0, 0)
+    write = sink_function(SETTINGS, 0)
 
     with pytest.raises(OperationalError, match="inside Spark tasks only"):
         next(write(iter(())))

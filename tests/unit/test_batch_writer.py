@@ -130,10 +130,10 @@ def trying(monkeypatch: pytest.MonkeyPatch, *ends: Exception) -> tuple[BatchWrit
 def test_a_batch_is_tried_once_where_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     one, tries = trying(monkeypatch)
 
-    report = one.write([], 9, 8)
+    report = one.write([], 9)
 
     assert tries.seen == [(1, False)]
-    assert tries.arguments == ([], 9, 8)
+    assert tries.arguments == ([], 9)
     assert report == report_of(4, [])
     assert not one._has_stumbled
 
@@ -145,7 +145,7 @@ def test_a_producer_that_is_lost_three_times_ends_the_batch(
     one, tries = trying(monkeypatch, *lost)
 
     with pytest.raises(FencedError):
-        one.write([], 9, 9)
+        one.write([], 9)
 
     assert [number for number, _ in tries.seen] == [1, 2, 3]
 
@@ -157,7 +157,7 @@ def test_a_producer_that_is_lost_for_being_slow_ends_the_batch_as_too_slow(
     monkeypatch.setattr(BatchWriter, "_open_ms", lambda _: BARE.transaction_timeout_ms)
 
     with pytest.raises(BrokerError, match="Batch 9 took longer"):
-        one.write([], 9, 9)
+        one.write([], 9)
 
 
 def test_the_next_batch_is_sent_with_care_after_a_second_try(
@@ -167,7 +167,7 @@ def test_the_next_batch_is_sent_with_care_after_a_second_try(
 
     stumbled = []
     for batch_id in (9, 10):
-        one.write([], batch_id, 9)
+        one.write([], batch_id)
         stumbled.append(one._has_stumbled)
 
     assert stumbled == [True, False]
@@ -179,7 +179,7 @@ def test_who_is_wary_stays_so_when_a_producer_is_lost(monkeypatch: pytest.Monkey
     rejected.was_rejected = True
     one, tries = trying(monkeypatch, rejected, ProducerLostError("Fenced."))
 
-    one.write([], 9, 9)
+    one.write([], 9)
 
     assert tries.seen == [(1, False), (2, True), (3, True)]
     assert one._has_stumbled
@@ -193,7 +193,7 @@ def test_a_batch_is_given_up_after_so_many_rejections(monkeypatch: pytest.Monkey
     one, tries = trying(monkeypatch, *(RejectedOutputError(rejections) for _ in range(9)))
 
     with pytest.raises(BrokerError, match="rejected batch 9 of state partition 4 4 times"):
-        one.write([], 9, 9)
+        one.write([], 9)
 
     assert [number for number, _ in tries.seen] == [1, 2, 3, 4]
     assert learned == [(rejections, BARE.topics, one.directory)] * 4
@@ -213,7 +213,7 @@ def test_a_marker_that_this_start_can_not_have_written_is_refused(
     marker: Marker | None, batch_id: int, wrong: str
 ) -> None:
     with pytest.raises(CheckpointError, match=f"state partition {wrong}") as refused:
-        made()._require_own(marker, batch_id, 3)
+        made()._require_own(marker, batch_id)
 
     assert refused.value.fields == {"state_partition": 0, "batch_id": batch_id}
     assert "Run `checkback checkpoint rebuild`" in refused.value.remedy
@@ -232,19 +232,21 @@ def test_a_producer_is_made_with_the_client_finder_of_the_forwarder(
     nothing: Any = None
     forwarder: Any = SimpleNamespace(native="native")
     for one in (made(), BatchWriter(BARE, 2, nothing, nothing, nothing, forwarder)):
-        one._open(3, 3)
+        one._open(3)
 
     assert found == [(BARE, 0, None), (BARE, 2, "native")]
 
 
-@pytest.mark.parametrize("marker", [None, Marker(3, 0), Marker(4, 0), Marker(2, 0)])
+@pytest.mark.parametrize(
+    ("marker", "batch_id"), [(None, 0), (Marker(3, 0), 3), (Marker(4, 0), 3), (Marker(2, 0), 3)]
+)
 def test_a_marker_that_this_start_can_have_written_is_taken(
-    monkeypatch: pytest.MonkeyPatch, marker: Marker | None
+    monkeypatch: pytest.MonkeyPatch, marker: Marker | None, batch_id: int
 ) -> None:
     producer = SimpleNamespace(marker=marker, is_spent=False)
     monkeypatch.setattr(writer, "MarkedProducer", lambda *_: producer)
 
-    assert made()._open(3, 3) is producer  # type: ignore[comparison-overlap]
+    assert made()._open(batch_id) is producer  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize("tracks_each_record", [True, False])
@@ -262,7 +264,7 @@ def test_behind_a_slow_commit_another_producer_writes_the_other_parts_with_no_mo
     steps: list[Any] = []
     monkeypatch.setattr(BatchWriter, "_write_step", lambda *given: steps.append(given[1:4:2]))
 
-    written = one._try(outcomes(4), 3, 3)
+    written = one._try(outcomes(4), 3)
 
     assert written is report
     assert [(producer, step.rows_done) for producer, step in steps] == [

@@ -46,7 +46,7 @@ def take_the_leader(monkeypatch: pytest.MonkeyPatch, topic: str) -> None:
 
 def write(*decided: tuple[Action, int, int, int]) -> BatchReport:
     settings = begin_epoch(BARE, 1, (), 0)
-    request = WriteRequest(settings, 0, 0, 0, [page_outcome(0, *decided).pack()])
+    request = WriteRequest(settings, 0, 0, [page_outcome(0, *decided).pack()])
     return Writers().write(request).report
 
 

@@ -74,7 +74,7 @@ def test_after_a_batch_all_readers_rest(monkeypatch: pytest.MonkeyPatch, *, fail
             raise BrokerError("Silence.", remedy="Wait.")
 
     monkeypatch.setattr(Writers, "_write", write)
-    request = WriteRequest(SinkSettings.__new__(SinkSettings), 0, 1, 0, [])
+    request = WriteRequest(SinkSettings.__new__(SinkSettings), 0, 1, [])
     if fails:
         with pytest.raises(BrokerError):
             writers.write(request)

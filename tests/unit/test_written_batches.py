@@ -88,10 +88,10 @@ def test_only_who_wrote_no_batch_before_this_one_looks_whether_it_was_superseded
 
 
 def test_without_a_start_s_marker_only_the_first_batch_is_written(cluster: Cluster) -> None:
-    with pytest.raises(CheckpointError, match="is gone before batch 4"):
-        write(BARE, 4, 0, first_batch=3)
+    with pytest.raises(CheckpointError, match="is gone before batch 1"):
+        write(BARE, 1, 0)
 
-    write(BARE, 3, 0, first_batch=3)
+    write(BARE, 0, 0)
 
     assert finals(cluster) == [b"0"]
 

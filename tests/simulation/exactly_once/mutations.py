@@ -51,8 +51,8 @@ class Mutation:
 def _marker_seen_as(changed: Callable[[Marker], Marker]) -> Callable[[], Any]:
     honest = BatchWriter._open
 
-    def opened(self: BatchWriter, batch_id: int, first_batch: int) -> MarkedProducer:
-        producer = honest(self, batch_id, first_batch)
+    def opened(self: BatchWriter, batch_id: int) -> MarkedProducer:
+        producer = honest(self, batch_id)
         if producer.marker is not None:
             producer.marker = changed(producer.marker)
         return producer
@@ -121,8 +121,8 @@ def _marker_kept_over_a_loss() -> Iterator[None]:
             kept[id(self)] = self, self._producer.marker
         close(self)
 
-    def open_with_kept(self: BatchWriter, batch_id: int, first_batch: int) -> MarkedProducer:
-        producer = opened(self, batch_id, first_batch)
+    def open_with_kept(self: BatchWriter, batch_id: int) -> MarkedProducer:
+        producer = opened(self, batch_id)
         found = kept.pop(id(self), None)
         if found is not None and found[1] is not None:
             producer.marker = found[1]

@@ -175,7 +175,7 @@ class Driver:
         run.checkpoint.store(number, batch, after)
         packed = [outcome.pack() for outcome in outcomes]
         try:
-            answer = executor.writers.write(WriteRequest(sink, number, batch, 0, packed))
+            answer = executor.writers.write(WriteRequest(sink, number, batch, packed))
         except CheckpointError as error:
             run.refused(error, batch)
             raise
