@@ -186,25 +186,22 @@ class Sources:
     snapshots: SnapshotReader
 
 
-def open_sources(
-    settings: Settings, metrics_url: str, clock_ms: Callable[[], int] = now_ms
-) -> Sources:
+def open_sources(settings: Settings, metrics_url: str) -> Sources:
     """Return the sources; nothing is read yet.
 
     Args:
         settings: the pipeline's settings.
         metrics_url: the pipeline's metrics endpoint, "" for the one that it announces.
-        clock_ms: a clock.
 
     Raises:
         ConfigurationError, KafkaException: an address or a setting of Kafka's that no broker has to
             be asked about. Later it would only be one more source that does not answer.
     """
     pending = PendingView(settings)
-    facts = KafkaFacts(settings, pending, clock_ms)
+    facts = KafkaFacts(settings, pending, now_ms)
     if settings.bootstrap_servers:
         facts.admin()
-    return Sources(pending, facts, SnapshotReader(settings, pending, metrics_url, clock_ms))
+    return Sources(pending, facts, SnapshotReader(settings, pending, metrics_url, now_ms))
 
 
 def new_console(

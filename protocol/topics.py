@@ -215,9 +215,7 @@ def _topic_configs(
     }
 
 
-def plan_check_topic(
-    names: TopicNames, group: str, *, max_message_bytes: int, replication_factor: int = -1
-) -> TopicPlan:
+def plan_check_topic(names: TopicNames, group: str, *, max_message_bytes: int) -> TopicPlan:
     """Return the plan of a producer group's check topic.
 
     A check request is worth nothing once the next one was sent. It is kept for a day, so that
@@ -227,4 +225,4 @@ def plan_check_topic(
     configs = _topic_configs(
         DAY_MS, max_message_bytes + 2 * HEADER_ROOM_BYTES, appended_at_broker=True
     )
-    return TopicPlan(names.check(group), None, configs, replication_factor)
+    return TopicPlan(names.check(group), None, configs, -1)

@@ -11,7 +11,6 @@ start refuses that, and running the command again completes it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -185,9 +184,7 @@ def plan_repartition(
     return RepartitionPlan(before, partitions, step, None)
 
 
-def require_stopped(
-    store: CheckpointStore, settings: Settings, pause: Callable[[float], None] = time.sleep
-) -> None:
+def require_stopped(store: CheckpointStore, settings: Settings) -> None:
     """Refuse to change a checkpoint that a running pipeline uses.
 
     On this machine's disks its lock tells. Elsewhere only a batch that it makes meanwhile does, and
@@ -196,7 +193,6 @@ def require_stopped(
     Args:
         store: the checkpoint.
         settings: the pipeline's; the trigger interval decides how long to watch.
-        pause: waits for the given number of seconds.
 
     Raises:
         CheckpointError: one runs.
@@ -205,7 +201,7 @@ def require_stopped(
     first = _last_batches(store)
     looks = int(min(LONGEST_LOOK_S, BATCH_S + settings.trigger_interval_ms / 1_000) / LOOK_S)
     for _ in range(looks):
-        pause(LOOK_S)
+        time.sleep(LOOK_S)
         if _last_batches(store) != first:
             raise _still_runs(settings)
 

@@ -152,11 +152,11 @@ def submitted_settings(settings: Settings) -> dict[str, str]:
     return {key: value for key, value in given.items() if key not in named}
 
 
-def end_jvm(gateway: Any, timeout_s: float | None = None) -> None:
+def end_jvm(gateway: Any) -> None:
     """End the JVM of a pyspark gateway by closing its standard input, and wait for its end."""
     gateway.shutdown()
     gateway.proc.stdin.close()
-    gateway.proc.wait(timeout_s)
+    gateway.proc.wait()
 
 
 def spare_processes(spark: SparkSession, checkpoint: str) -> None:

@@ -70,7 +70,6 @@ def is_passing(error: BaseException, codes: Collection[int] = PASSING) -> bool:
 def asked_again(
     ask: Callable[[], Result],
     retry_s: float,
-    codes: Collection[int] = PASSING,
     pause: Callable[[float], object] = time.sleep,
 ) -> Result:
     """Return what `ask` returns; ask again while it raises a state that passes by itself.
@@ -78,7 +77,6 @@ def asked_again(
     Args:
         ask: asks the brokers.
         retry_s: for how long it is called again.
-        codes: those that pass.
         pause: waits that many seconds.
 
     Raises:
@@ -90,7 +88,7 @@ def asked_again(
         try:
             return ask()
         except KafkaException as error:
-            if not is_passing(error, codes) or time.monotonic() >= until_s:
+            if not is_passing(error) or time.monotonic() >= until_s:
                 raise
         pause(PAUSE_S)
 
