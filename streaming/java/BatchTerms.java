@@ -5,7 +5,7 @@ import org.apache.spark.TaskContext;
 
 /**
  * The terms of a batch that decoding needs: how large a half's body may be, and which halves an op
- * may name (docs/decisions/query.md#op-range).
+ * or a feedback may name (docs/decisions/query.md#op-range).
  *
  * <p>Spark's compiled loop over rows asks for each record. Written for Janino, as
  * RecordHeaders.java.
@@ -28,7 +28,7 @@ public final class BatchTerms implements Serializable {
     return this.bodyBytesMax;
   }
 
-  /** Returns whether an op of a partition may name that half; of an unknown partition any. */
+  /** Returns whether an op or a feedback of a partition may name that half; of an unknown partition any. */
   public boolean mayName(int partition, long halfOffset) {
     this.read();
     boolean isKnown = partition < this.ends.length;

@@ -77,7 +77,7 @@ public final class RecordDecoder implements Serializable {
 
   /**
    * Returns the event of a record, in a row that the next call writes over; null for a record of the
-   * feedback topic that is no feedback: a tick, or a stranger's.
+   * feedback topic that is no feedback, or of no half: a tick, or a stranger's.
    *
    * @param key of the record; only needed where access control is on
    */
@@ -231,6 +231,9 @@ public final class RecordDecoder implements Serializable {
     long times = hasTimes ? headers.number(1, Integer.MAX_VALUE) : 0L;
     long named = record.numberInValue();
     if (times <= 0 || named == RecordHeaders.NONE || !record.hasTag(OP_TAG_UNDELIVERED)) {
+      return null;
+    }
+    if (!this.terms.mayName(record.partition, named)) {
       return null;
     }
     record.identity.be(0L);

@@ -39,7 +39,7 @@ def decode(
 
     Other records of the feedback topic are skipped: ticks, and records of a stranger, although only
     the pipeline may write there. The terms of the batch (batch_terms.py) say how large a half may
-    be and which halves an op may name; outside of a batch anything goes.
+    be and which halves an op or a feedback may name; outside of a batch anything goes.
 
     Args:
         rows: as Spark's Kafka source gives them, with headers.

@@ -14,7 +14,7 @@ from tests.integration.running import COMMIT, Pipeline, Topics, wait_until
 from tests.integration.shared_jvm import SharedJvm
 
 from checkback.protocol.configuration import NEW_PAGE_SIZE
-from checkback.protocol.records import Op
+from checkback.protocol.records import Op, undelivered_check_headers
 from checkback.streaming.batch.terms import PAGES_AHEAD
 
 PAGES = 60_000
@@ -40,6 +40,18 @@ def flood(topics: Topics, page_size: int = NEW_PAGE_SIZE) -> None:
     producer.flush(60)
 
 
+def flood_feedback(topics: Topics) -> None:
+    """Write feedback on checks of halves that nobody wrote, each in another page."""
+    producer = Producer({**topics.connection, "linger.ms": 20})
+    headers: Any = undelivered_check_headers(1)
+    for number in range(PAGES):
+        partition, page = number % HALF_PARTITIONS, number // HALF_PARTITIONS + 1
+        value = str(page * NEW_PAGE_SIZE)
+        producer.produce(topics.names.feedback, value, None, partition, headers=headers)
+        producer.poll(0)
+    producer.flush(60)
+
+
 def lengthen(topics: Topics, offsets: int) -> None:
     """Have each half partition begin with offsets of records that nobody reads."""
     settings = {"transactional.id": f"{topics.prefix}filler", "linger.ms": 20}
@@ -53,7 +65,9 @@ def lengthen(topics: Topics, offsets: int) -> None:
     producer.abort_transaction(30)
 
 
-def finals(topics: Topics, pipeline: Pipeline, write: Callable[[], None]) -> None:
+def finals(
+    topics: Topics, pipeline: Pipeline, write: Callable[[], None], *, is_refused: bool = True
+) -> None:
     """Let somebody write a flood, and see that a healthy final is visible in time."""
     real = f"{topics.prefix}orders"
     topics.send_op(topics.send_half(b"before", real), "before", COMMIT)
@@ -63,7 +77,8 @@ def finals(topics: Topics, pipeline: Pipeline, write: Callable[[], None]) -> Non
     topics.send_op(topics.send_half(b"healthy", real), "healthy", COMMIT)
     wait_until(lambda: "healthy" in topics.bodies(real), VISIBLE_WITHIN_S, "the healthy final")
     print(f"the healthy final was visible after {time.monotonic() - sent_s:.1f} s")
-    wait_until(lambda: pipeline.wait_for("progress")["refused"], what="a line that tells")
+    if is_refused:
+        wait_until(lambda: pipeline.wait_for("progress")["refused"], what="a line that tells")
     assert pipeline.terminate() == 0, pipeline.errors()
 
 
@@ -99,3 +114,15 @@ def test_ops_of_halves_of_which_nothing_is_remembered_hold_nobody_up(
         finals(topics, pipeline, lambda: flood(topics, small))
 
     assert topics.reasons() == ["OP_WITHOUT_HALF"] * PAGES
+
+
+@pytest.mark.nightly  # tests/spark/test_op_range.py holds the rule, without 60,000 pages
+@pytest.mark.timeout(300)
+def test_feedback_that_strangers_forge_holds_nobody_up(
+    topics: Topics, tmp_path: Path, shared_jvm: SharedJvm
+) -> None:
+    settings = topics.settings(tmp_path / "checkpoint")
+    topics.create(settings, [f"{topics.prefix}orders"], ["g"])
+
+    with shared_jvm.pipeline(settings, tmp_path) as pipeline:
+        finals(topics, pipeline, lambda: flood_feedback(topics), is_refused=False)

@@ -16,7 +16,7 @@ from checkback.state.formats.identity import TRANSACTION_BITS, identity_words
 
 BODY_BYTES_MAX: Final = 300
 OP_RANGES: Final = {0: (100, 50_000_000), 1: (0, 2**63 - 1), 2: (1_000_000, 10**12)}
-"""By partition, from which offset up to which one ops may name halves."""
+"""By partition, from which offset up to which one ops and feedback may name halves."""
 
 
 class Event(NamedTuple):
@@ -42,6 +42,11 @@ def number(said: bytes | None) -> int | None:
     if not said or any(one not in b"0123456789" for one in said):
         return None
     return int(said) if int(said) < 2**63 else None
+
+
+def may_name(partition: int, offset: int) -> bool:
+    first_offset, end = OP_RANGES.get(partition, (0, 2**63))
+    return first_offset <= offset < end
 
 
 def header(row: KafkaRow, at: int) -> tuple[str, bytes | None]:
@@ -133,6 +138,8 @@ class PlainReading:
         is_feedback = header(row, 0) == ("TAGS", b"u") and name == "TRANSACTION_CHECK_TIMES"
         if not is_feedback or not number(times) or named is None:
             return None
+        if not may_name(row.partition, named):
+            return None
         return self.made(row, EventKind.UNDELIVERED, named, number(times) or 0, (0, 0))
 
     def op(self, row: KafkaRow) -> Event:
@@ -141,8 +148,7 @@ class PlainReading:
         # Nobody signs for the former direct op topic: a signature there is read as one for ops.
         refusal = plainly(self.rules, replace(row, topic=self.names.op)) if self.rules else 0
         refusal = refusal or self.refusal_of_op(row, is_direct, state)
-        first_offset, end = OP_RANGES.get(row.partition, (0, 2**63))
-        if not refusal and not first_offset <= (named or 0) < end:
+        if not refusal and not may_name(row.partition, named or 0):
             refusal = RefusedReason.OP_WITHOUT_HALF
         if refusal:
             return self.refused_op(row, refusal, words)

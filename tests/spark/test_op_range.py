@@ -1,4 +1,4 @@
-"""Ops that name halves which can't be there are refused while they are decoded."""
+"""Ops and feedback on halves that can't be there go no further than decoding."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.spark.harness import NAMES, RULES, kafka_rows, op_row
+from tests.spark.harness import NAMES, RULES, KafkaRow, kafka_rows, op_row
 
 from checkback.checkpoints.own_files.batch_terms import OpRange
 from checkback.protocol.refusals import RefusedReason
@@ -58,6 +58,22 @@ def test_each_partition_has_its_range_and_an_unknown_one_any(
     ranges({0: OpRange(50, 200), 2: OpRange(0, 10)})
 
     assert refused(spark, (0, 10), (1, 2**62), (2, 10), (2, 9), (7, 5)) == [0, 2]
+
+
+def test_feedback_that_names_such_a_half_is_passed_over(spark: SparkSession, ranges: Any) -> None:
+    """Each would cost a page: 60,000 of them held a healthy message back for two minutes."""
+    ranges({0: OpRange(50, 200)})
+    headers: list[tuple[str, bytes | None]] = [("TAGS", b"u"), ("TRANSACTION_CHECK_TIMES", b"1")]
+    rows = [
+        KafkaRow(NAMES.feedback, partition, 5, 9, str(offset).encode(), headers)
+        for partition, offset in ((0, 199), (0, 200), (0, 2**62), (0, 49), (0, 50), (7, 2**62))
+    ]
+    lines = spark.createDataFrame([(row.to_json(),) for row in rows], "value string").coalesce(1)
+
+    found = decode(kafka_rows(lines), NAMES, 8).collect()
+
+    assert [(event.partition, event.offset) for event in found] == [(0, 199), (0, 50), (7, 2**62)]
+    assert {event.kind for event in found} == {EventKind.UNDELIVERED}
 
 
 @pytest.mark.parametrize("found", [None, {}])
