@@ -83,6 +83,10 @@ class ServiceState(Enum):
     SHUTDOWN_ALREADY = "shut down"
 
 
+STARTED: Final[dict[tuple[int, str], DefaultMQProducer]] = {}
+"""Producers that run, by process and check topic: a child has its parent's producers after a fork,
+and none of their threads."""
+
 SendCallback = Callable[["Future[SendResult]"], None]
 """The producer calls it with the finished future, in a thread that serves all sends: a callback
 that blocks holds them all up."""
@@ -91,7 +95,9 @@ that blocks holds them all up."""
 class DefaultMQProducer:
     """Sends plain messages. One may be stored twice; none is lost without an error or a log line.
 
-    Threads may share a producer; a forked child may not use it.
+    Threads may share a producer; a forked child may not use it. In a process, one producer of a
+    group runs at a time: it answers the group's checks, which another's listener may know nothing
+    of.
 
     Args:
         producer_group: the group it belongs to.
@@ -142,7 +148,7 @@ class DefaultMQProducer:
         """Connect. Can be done once; one that failed can be tried again.
 
         Raises:
-            LifeCycleError: it was started before.
+            LifeCycleError: it was started before, or another one of the group runs in this process.
             BrokerError: Kafka can't be reached or is not set up.
             PrerequisiteError: the process can start no more threads.
         """
@@ -156,10 +162,16 @@ class DefaultMQProducer:
             # Again: a producer made before a fork and started after it would share its ids
             # with its siblings.
             self._new_id = unique_ids()
+            if STARTED.setdefault(self._place(), self) is not self:
+                raise LifeCycleError(
+                    f"Another producer of group {self.producer_group} runs in this process.",
+                    remedy="Share that one among your threads, or name another group.",
+                )
             try:
                 self._open()
             except BaseException as error:
                 self._close(lambda: 0.0)
+                STARTED.pop(self._place(), None)
                 if not isinstance(error, RuntimeError):
                     raise
                 raise PrerequisiteError(  # of threading.Thread.start
@@ -190,12 +202,17 @@ class DefaultMQProducer:
         except BaseException:  # Ctrl-C: nothing may go on unattended
             self._close(lambda: 0.0)
             raise
+        finally:
+            STARTED.pop(self._place(), None)
         if left:
             _log.warning(
                 "The producer of group %s was shut down while %d sends or check answers ran",
                 self.producer_group, left,
             )  # fmt: skip
         return left
+
+    def _place(self) -> tuple[int, str]:
+        return self._process_id, self.topics.check(self.producer_group)
 
     def _require_running(self) -> None:
         if self._process_id != os.getpid():

@@ -190,4 +190,5 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> list[Clients]:
         return made[-1]
 
     monkeypatch.setattr("checkback.client.producer.KafkaClients", make)
+    monkeypatch.setattr("checkback.client.producer.STARTED", {})
     return made

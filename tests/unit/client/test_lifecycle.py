@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from tests.unit.client.producer_playing import TRANSPORT, Clients, kafka
 
 from checkback.client import (
+    DefaultMQProducer,
     LocalTransactionState,
     Message,
     ServiceState,
@@ -62,6 +64,44 @@ def test_a_start_that_fails_leaves_nothing_open(kafka: list[Clients]) -> None:
     producer.start()
     assert producer.send_message_in_transaction(Message("t", b"x")).queue_offset == 7
     assert producer.shutdown() == 0
+
+
+def test_one_producer_of_a_group_runs_in_a_process(kafka: list[Clients]) -> None:
+    """A check went to either; the one whose listener did not know the order rolled it back."""
+    first = producer_of()
+    first.start()
+    for second in (producer_of(), DefaultMQProducer("g", bootstrap_servers="other")):
+        with pytest.raises(LifeCycleError, match=r"Another producer of group g runs"):
+            second.start()
+        second.shutdown()
+    assert first.send_message_in_transaction(Message("t", b"x")).queue_offset == 7
+    elsewhere = producer_of(topic_prefix="eu.")
+    elsewhere.start()
+    elsewhere.shutdown()
+    assert first.shutdown() == 0
+
+    failing = producer_of()
+    kafka[-1].opened_admin.fails[STATUS] = TRANSPORT
+    with pytest.raises(BrokerError):
+        failing.start()
+    last = producer_of()
+    last.start()
+    assert last.shutdown() == 0
+
+
+def test_a_forked_child_has_a_producer_of_its_parents_group(kafka: list[Clients]) -> None:
+    parents, own = producer_of(), producer_of()
+    parents.start()
+    child = os.fork()
+    if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(10)
+        with suppress(Exception):
+            own.start()
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    parents.shutdown()
 
 
 @pytest.mark.parametrize("started", range(6))
