@@ -215,8 +215,13 @@ class HalfProducer:
             half.signed_at_ms = self._signer.now_ms()
             headers = self._signer.half(self._half_topic, half.key, half.body, headers)
         try:
-            polled.producer.produce(
-                self._half_topic, half.body, half.key, partition, report, None, 0, headers
+            polled.produce(is_signed=self._signer is not None)(
+                topic=self._half_topic,
+                value=half.body,
+                key=half.key,
+                partition=partition,
+                on_delivery=report,
+                headers=headers,
             )
         except BufferError:
             return KafkaError(KafkaError._QUEUE_FULL)

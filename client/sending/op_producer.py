@@ -66,7 +66,7 @@ class OpProducer:
             f"checkback-{op_topic}",
             pause_s=PAUSE_S,
         )
-        self._produce = self._polled.producer.produce
+        self._produce = self._polled.produce(is_signed=signer is not None)
 
     def send_one_way(
         self,
@@ -95,7 +95,13 @@ class OpProducer:
         value = b"%d" % half_offset
         try:
             headers = self._signed(half_partition, key, value, headers)
-            self._produce(self._op_topic, value, key, half_partition, None, None, 0, headers)
+            self._produce(
+                topic=self._op_topic,
+                value=value,
+                key=key,
+                partition=half_partition,
+                headers=headers,
+            )
         except Exception as error:
             # One-way: whatever it was, the check settles it.
             self._failed(transaction_id, half_partition, half_offset, one_line(error))
@@ -111,8 +117,13 @@ class OpProducer:
         report = ThreadReport(polled.done)
         headers = self._signed(op.half_partition, op.key(), op.value(), op.headers())
         try:
-            polled.producer.produce(
-                self._op_topic, op.value(), op.key(), op.half_partition, report, None, 0, headers
+            polled.produce(is_signed=self._signer is not None)(
+                topic=self._op_topic,
+                value=op.value(),
+                key=op.key(),
+                partition=op.half_partition,
+                on_delivery=report,
+                headers=headers,
             )
         except KafkaException as raised:
             report.error = error_of(raised)

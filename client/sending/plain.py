@@ -470,9 +470,13 @@ class PlainSender:
         )
 
     def _hand_over(self, record: PlainRecord, attempt: PlainTry) -> None:
-        topic, partition = attempt.queue.topic, attempt.queue.queue_id
         self._polled.producer.produce(
-            topic, record.body, record.key, partition, attempt, None, 0, record.headers
+            topic=attempt.queue.topic,
+            value=record.body,
+            key=record.key,
+            partition=attempt.queue.queue_id,
+            on_delivery=attempt,
+            headers=record.headers,
         )
 
     def _record(self, message: Message) -> PlainRecord:

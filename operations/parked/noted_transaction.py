@@ -154,7 +154,7 @@ class NotedTransaction:
 
         try:
             self._producer.produce(
-                record.topic, record.value, record.key, record.partition,
+                topic=record.topic, value=record.value, key=record.key, partition=record.partition,
                 headers=sent_headers(record.headers), timestamp=record.timestamp_ms,
                 on_delivery=delivered,
             )  # fmt: skip
@@ -173,8 +173,9 @@ class NotedTransaction:
         parked, original = written.successor.parked, written.successor.original
         headers = note_headers(original, self._action, str(parked.at), written.to, facts)
         self._producer.produce(
-            parked.topic, None, parked.key, parked.at.partition, headers=sent_headers(headers)
-        )
+            topic=parked.topic, value=None, key=parked.key, partition=parked.at.partition,
+            headers=sent_headers(headers),
+        )  # fmt: skip
 
 
 def open_producer(settings: Settings, command: str) -> Producer:

@@ -107,7 +107,10 @@ def append_one(
     sent = sent_headers(headers or [])
     try:
         producer = Producer({**own, **connection, "acks": "all"})
-        producer.produce(topic, value, key, partition, headers=sent, on_delivery=delivered)
+        producer.produce(
+            topic=topic, value=value, key=key, partition=partition, headers=sent,
+            on_delivery=delivered,
+        )  # fmt: skip
         producer.flush(timeout_s)
     except KafkaException as error:
         errors.append(cause_of(error).str())

@@ -131,10 +131,10 @@ class Kafka:
         self.polls.append(timeout_s)
         self.polled()
 
-    def produce(self, *sent: Any, headers: Any, timestamp: int) -> None:
+    def produce(self, *sent: Any, on_delivery: Any, headers: Any, timestamp: int) -> None:
         if self.refuses:
             raise self.refuses.pop(0)
-        self.sent = (*sent, headers, timestamp)
+        self.sent = (*sent, on_delivery, headers, timestamp)
 
     def flush(self, timeout_s: float) -> int:
         self.poll(timeout_s)

@@ -153,7 +153,7 @@ class MarkedProducer:
                     output.value,
                     output.key,
                     output.partition,
-                    report,
+                    on_delivery=report,
                     headers=cast("SentHeaders", output.headers),
                     timestamp=output.timestamp_ms,
                 )

@@ -24,11 +24,11 @@ TRANSPORT = KafkaException(KafkaError(KafkaError._TRANSPORT))
 class Stored:
     """The report of a record that was stored."""
 
-    def __init__(self, record: tuple[Any, ...]) -> None:
+    def __init__(self, record: dict[str, Any]) -> None:
         self._record = record
 
     def topic(self) -> str:
-        return str(self._record[0])
+        return str(self._record["topic"])
 
     def partition(self) -> int:
         return 0
@@ -49,19 +49,19 @@ class Producer:
     def __init__(self) -> None:
         self.is_silent = False
         self.is_closed = False
-        self.sent: list[tuple[Any, ...]] = []
-        self.due: deque[tuple[Any, ...]] = deque()
+        self.sent: list[dict[str, Any]] = []
+        self.due: deque[dict[str, Any]] = deque()
 
-    def produce(self, *record: Any) -> None:
+    def produce(self, **record: Any) -> None:
         self.sent.append(record)
-        if record[4] is not None:
+        if "on_delivery" in record:
             self.due.append(record)
 
     def poll(self, timeout_s: float) -> None:
         threading.Event().wait(min(timeout_s, 0.001))
         while self.due and not self.is_silent:
             record = self.due.popleft()
-            record[4](None, Stored(record))
+            record["on_delivery"](None, Stored(record))
 
     def purge(self) -> None:
         self.due.clear()

@@ -51,8 +51,8 @@ def sent(kafka: list[Clients], message: Message) -> tuple[TransactionSendResult,
         return producer.send_message_in_transaction(message), kafka[0]
 
 
-def header(record: tuple[Any, ...], name: str) -> str:
-    value: bytes = dict(record[7])[name]
+def header(record: dict[str, Any], name: str) -> str:
+    value: bytes = dict(record["headers"])[name]
     return value.decode()
 
 
@@ -61,7 +61,7 @@ def test_a_listener_that_writes_over_its_message_changes_no_op(kafka: list[Clien
 
     (half,), (op,) = clients.halves[0].sent, clients.ops[0].sent
     transaction_id = header(half, names.UNIQ_KEY)
-    assert (op[2].decode(), header(op, names.UNIQ_KEY)) == (transaction_id, transaction_id)
+    assert (op["key"].decode(), header(op, names.UNIQ_KEY)) == (transaction_id, transaction_id)
     assert (result.transaction_id, result.msg_id) == (transaction_id, transaction_id)
 
 

@@ -48,12 +48,12 @@ class Kafka:
         self.sent: list[Any] = []
         self.due: list[Any] = []
 
-    def produce(self, *record: Any) -> None:
+    def produce(self, **record: Any) -> None:
         if self.broken == "takes nothing":
             raise KafkaException(FATAL)
         self.sent.append(record)
-        if record[4] is not None:
-            self.due.append(record[4])
+        if "on_delivery" in record:
+            self.due.append(record["on_delivery"])
 
     def poll(self, timeout_s: float) -> None:
         threading.Event().wait(min(timeout_s, 0.001))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME
+from confluent_kafka import Producer as KafkaProducer
 from tests.unit.client.producer_playing import store
 
 from checkback.client import LocalTransactionState
@@ -38,12 +39,12 @@ class Producer:
     """librdkafka's producer, as far as the client uses it; keeps what it is given."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[Any, ...]] = []
+        self.sent: list[dict[str, Any]] = []
         self.stored = STORED
 
-    def produce(self, *record: Any) -> None:
+    def produce(self, **record: Any) -> None:
         self.sent.append(record)
-        report = record[4]
+        report = record.get("on_delivery")
         if report is not None:
             report(None, self.stored)
 
@@ -74,9 +75,46 @@ def test_a_half_is_signed_as_it_is_sent() -> None:
     store(producer, Half(Message("t", b"body"), b"k", headers, lambda: "v", 5))
     producer.close(1)
 
-    [(topic, value, key, *_, sent)] = kafka.sent
-    assert (topic, value, key) == ("half", b"body", b"k")
-    assert sent == SIGNER.half("half", b"k", b"body", headers)
+    [sent] = kafka.sent
+    assert (sent["topic"], sent["value"], sent["key"]) == ("half", b"body", b"k")
+    assert sent["headers"] == SIGNER.half("half", b"k", b"body", headers)
+
+
+class Watched(KafkaProducer):
+    """What agents derive from the producer: it takes arguments by name, and adds a header."""
+
+    def __init__(self) -> None:
+        super().__init__({"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0})
+        self.seen: list[str] = []
+
+    def produce(self, *, topic: str, headers: Any, **others: Any) -> None:  # type: ignore[override]
+        self.seen.append(topic)
+        super().produce(topic=topic, headers=[("traceparent", b"00-1"), *headers], **others)
+
+
+@pytest.mark.parametrize("signer", [None, SIGNER])
+def test_an_agent_around_the_producer_changes_no_signed_record(signer: RecordSigner | None) -> None:
+    """With access control every half was refused after its local transaction had committed."""
+    halves, one_way = Watched(), Watched()
+    facts: Any = SimpleNamespace(topic=lambda _: TopicLeaders({0: 1}, (0,), 0.0))
+    producer = HalfProducer(
+        lambda _: halves, "half", facts, InDoubtIds(), Counters(), BrokerClock(),
+        budget_ms=5_000, tries_max=1, avoid_faults=False, signer=signer,
+    )  # fmt: skip
+    ops = OpProducer(lambda *_: one_way, lambda: producer.polled, "op", "g", Counters(), signer)
+    headers = half_headers(producer_group="g", transaction_id="u", real_topic="t", properties={})
+
+    store(producer, Half(Message("t", b"body"), b"k", headers, lambda: "v", 5))
+    ops.send_one_way(0, 0, "u", LocalTransactionState.COMMIT_MESSAGE)
+    stored = ops.send_confirmed(
+        Op(half_partition=0, half_offset=0, producer_group="g", transaction_id="u", state=8), 5
+    )
+    producer.close(1)
+    ops.close(1)
+
+    assert stored
+    expected = (["half", "op"], ["op"]) if signer is None else ([], [])
+    assert (halves.seen, one_way.seen) == expected
 
 
 class Guarded:
@@ -112,7 +150,7 @@ class Guarded:
 
     def signed(self) -> list[tuple[str, int]]:
         """The transaction ids that were written, and how far from the brokers' time, in minutes."""
-        told = [dict(record[-1]) for record in self.sent]
+        told = [dict(record["headers"]) for record in self.sent]
         return [
             (
                 one["UNIQ_KEY"].decode(),
@@ -158,6 +196,6 @@ def test_an_op_is_signed_as_it_is_sent(is_confirmed: bool) -> None:
     ops.close(1)
     polled.close(1)
 
-    [(_, value, key, partition, *_, sent)] = kafka.sent
-    assert (value, key, partition) == (b"41", b"u", 2)
-    assert sent == SIGNER.op("op", 2, b"u", b"41", op.headers())
+    [sent] = kafka.sent
+    assert (sent["value"], sent["key"], sent["partition"]) == (b"41", b"u", 2)
+    assert sent["headers"] == SIGNER.op("op", 2, b"u", b"41", op.headers())

@@ -29,10 +29,10 @@ class Kafka:
     """A producer that says nothing of what it takes until a test says so."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[Any, ...]] = []
+        self.sent: list[dict[str, Any]] = []
         self.is_closed = False
 
-    def produce(self, *record: Any) -> None:
+    def produce(self, **record: Any) -> None:
         self.sent.append(record)
 
     def poll(self, _timeout_s: float) -> None:
@@ -109,7 +109,7 @@ def test_gathered_halves_share_a_partition_for_a_while(monkeypatch: pytest.Monke
     monkeypatch.setattr(half_producer, "SHARED_TURN_S", 3_600.0)
     world = World()
     under_way = [world.begin() for _ in range(5)]
-    partitions = [record[3] for record in world.gathering[0].sent]
+    partitions = [record["partition"] for record in world.gathering[0].sent]
     assert (len(partitions), len(set(partitions))) == (4, 1)
     del under_way
     world.producer.close(1)
@@ -119,7 +119,7 @@ def test_few_halves_go_by_turns() -> None:
     world = World()
     for _ in range(3):
         world.begin()
-    assert [record[3] for record in world.at_once[0].sent] == [0, 1, 0]
+    assert [record["partition"] for record in world.at_once[0].sent] == [0, 1, 0]
     world.producer.close(1)
 
 

@@ -19,6 +19,7 @@ from checkback.client.results import SendStatus
 from checkback.client.sending.half import Half, InDoubtIds
 from checkback.client.sending.half_producer import HalfProducer
 from checkback.protocol.errors import SendError
+from checkback.protocol.properties import Headers
 from checkback.protocol.records import half_headers
 
 TOO_FEW = KafkaError(KafkaError.NOT_ENOUGH_REPLICAS)
@@ -64,9 +65,9 @@ class Kafka:
         return self
 
     def produce(
-        self, topic: str, _body: bytes, _key: Any, partition: int, report: Any, *rest: Any
+        self, topic: str, partition: int, on_delivery: Any, headers: Headers, **_: Any
     ) -> None:
-        self.sent.append((partition, dict(rest[-1])["UNIQ_KEY"].decode()))
+        self.sent.append((partition, dict(headers)["UNIQ_KEY"].decode()))
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):
             raise answer
@@ -74,7 +75,7 @@ class Kafka:
             self.on_error(KafkaError(KafkaError._TRANSPORT, f"h:1/{partition + 1}: refused"))
             return
         error = answer if isinstance(answer, KafkaError) else None
-        self.waiting.put((report, error, Stored(topic, partition)))
+        self.waiting.put((on_delivery, error, Stored(topic, partition)))
 
     def poll(self, timeout_s: float) -> None:
         with suppress(queue.Empty):

@@ -190,7 +190,7 @@ def test_the_last_ops_are_sent_although_the_time_of_a_shutdown_is_over() -> None
         def close(self) -> None:
             pass
 
-        def produce(self, *_: object) -> None:
+        def produce(self, **_: object) -> None:
             pass
 
         def __len__(self) -> int:
@@ -265,7 +265,7 @@ def test_a_send_has_as_many_tries_as_the_option_says(kafka: list[Clients], retri
         producer._plain_sender()
         tries = list[object]()
 
-        def fail(*record: object) -> None:
+        def fail(**record: object) -> None:
             tries.append(record)
             raise TRANSPORT
 
@@ -303,7 +303,7 @@ def test_whatever_a_listener_raises_its_op_says_unknown(
 
     assert result.local_transaction_state is LocalTransactionState.UNKNOW
     assert result.exception is raised
-    assert [dict(op[7])["COMMIT_OR_ROLLBACK"] for op in kafka[0].ops[0].sent] == [b"0"]
+    assert [dict(op["headers"])["COMMIT_OR_ROLLBACK"] for op in kafka[0].ops[0].sent] == [b"0"]
 
 
 def test_a_listener_that_ends_its_process_sends_no_op(kafka: list[Clients]) -> None:

@@ -27,8 +27,8 @@ class Kafka:
         self.held: list[Any] = []
         self.due: list[Any] = []
 
-    def produce(self, *record: Any) -> None:
-        self.held.append(record[4])
+    def produce(self, **record: Any) -> None:
+        self.held.append(record["on_delivery"])
 
     def answer(self, code: int) -> None:
         self.due += [(report, KafkaError(code)) for report in self.held]

@@ -31,16 +31,16 @@ class Producer:
     """Reports what it was told to, when it is polled."""
 
     def __init__(self, *, silent: bool = False) -> None:
-        self.sent: list[tuple[Any, ...]] = []
+        self.sent: list[dict[str, Any]] = []
         self.reports: deque[Any] = deque()
         self.silent = silent
         self.purged = False
         self.closed = False
         self.error: KafkaError | None = None
 
-    def produce(self, *record: Any) -> None:
+    def produce(self, **record: Any) -> None:
         self.sent.append(record)
-        self.reports.append(record[4])
+        self.reports.append(record.get("on_delivery"))
 
     def poll(self, timeout_s: float) -> None:
         time.sleep(min(timeout_s, 0.001))
@@ -61,7 +61,7 @@ class Producer:
 
 def send(polled: PolledProducer) -> ThreadReport:
     report = ThreadReport(polled.done)
-    polled.producer.produce("t", b"x", None, 0, report)
+    polled.producer.produce(topic="t", value=b"x", partition=0, on_delivery=report)
     return report
 
 
@@ -167,9 +167,10 @@ def test_an_op_one_way_is_the_protocols_op() -> None:
     ops.ops.send_one_way(2, 42, "id", LocalTransactionState.UNKNOW, "ValueError: no")
     plain = Op(2, 41, "g", "id", 8)
     remarked = Op(2, 42, "g", "id", 0, remark="ValueError: no")
-    assert [(one[1], one[2], one[3], one[7]) for one in ops.one_way.sent] == [
-        (op.value(), op.key(), 2, op.headers()) for op in (plain, remarked)
+    sent = [
+        (one["value"], one["key"], one["partition"], one["headers"]) for one in ops.one_way.sent
     ]
+    assert sent == [(op.value(), op.key(), 2, op.headers()) for op in (plain, remarked)]
 
 
 def test_an_op_that_failed_is_counted() -> None:

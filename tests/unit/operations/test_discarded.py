@@ -162,8 +162,7 @@ class Rejecting:
     def begin_transaction(self) -> None:
         pass
 
-    def produce(self, _: str, value: bytes | None, *__: Any, on_delivery: Any = None, **___: Any
-                ) -> None:  # fmt: skip
+    def produce(self, *, value: bytes | None, on_delivery: Any = None, **_: Any) -> None:
         rejected = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE) if value == self._body else None
         message = SimpleNamespace(
             partition=lambda: 1, offset=lambda: 20, timestamp=lambda: (TIMESTAMP_LOG_APPEND_TIME, 1)
@@ -191,7 +190,7 @@ class TransactionOf:
     def begin_transaction(self) -> None:
         self.steps.append("begin")
 
-    def produce(self, *_: Any, on_delivery: Any, **__: Any) -> None:
+    def produce(self, *, on_delivery: Any, **_: Any) -> None:
         self.steps.append("half")
         stored = TIMESTAMP_LOG_APPEND_TIME, self._stored_at_ms
         message = SimpleNamespace(partition=lambda: 1, offset=lambda: 20, timestamp=lambda: stored)

@@ -80,7 +80,7 @@ class Brokers:
         """Nothing is remembered of it."""
 
     def produce(
-        self, topic: str, *_: Any, on_delivery: Callable[..., None] | None = None, **__: Any
+        self, *, topic: str, on_delivery: Callable[..., None] | None = None, **_: Any
     ) -> None:
         self.done.append(topic)
         if on_delivery is not None:
