@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import sys
 import threading
 import time
 import uuid
@@ -33,6 +34,29 @@ _log = logging.getLogger(__name__)
 ID_BITS: Final = 128
 SEED_BYTES: Final = 32
 LOOK_S: Final = 0.005
+
+
+PATCHERS: Final = (
+    ("gevent.monkey", "is_module_patched", "threading"),
+    ("eventlet.patcher", "is_monkey_patched", "thread"),
+)
+"""Modules that may have replaced threads, and how they are asked whether they did."""
+
+
+def require_threads() -> None:
+    """Refuse a process whose threads are no threads: librdkafka waits in them, and stops them all.
+
+    Raises:
+        PrerequisiteError: gevent or eventlet replaced them.
+    """
+    for module, question, threads in PATCHERS:
+        if module in sys.modules and getattr(sys.modules[module], question)(threads):
+            name = module.partition(".")[0]
+            raise PrerequisiteError(
+                f"{name} has replaced this process's threads; librdkafka would stop all of them.",
+                remedy="Run the producer in workers with threads (gunicorn -k gthread),"
+                " or in a process of its own.",
+            )
 
 
 def unique_ids() -> Callable[[], str]:
@@ -150,8 +174,9 @@ class DefaultMQProducer:
         Raises:
             LifeCycleError: it was started before, or another one of the group runs in this process.
             BrokerError: Kafka can't be reached or is not set up.
-            PrerequisiteError: the process can start no more threads.
+            PrerequisiteError: the process can start no more threads, or gevent replaced them.
         """
+        require_threads()
         with self._state_lock:
             if self._state is not ServiceState.CREATE_JUST:
                 raise LifeCycleError(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -63,6 +65,27 @@ def test_a_start_that_fails_leaves_nothing_open(kafka: list[Clients]) -> None:
     kafka[0].opened_admin.fails.clear()
     producer.start()
     assert producer.send_message_in_transaction(Message("t", b"x")).queue_offset == 7
+    assert producer.shutdown() == 0
+
+
+@pytest.mark.parametrize(
+    ("module", "question"),
+    [("gevent.monkey", "is_module_patched"), ("eventlet.patcher", "is_monkey_patched")],
+)
+def test_a_process_whose_threads_were_replaced_is_refused(
+    kafka: list[Clients], monkeypatch: pytest.MonkeyPatch, module: str, question: str
+) -> None:
+    """In gevent's workers a start() froze the whole process."""
+    is_patched = {"threading": True, "thread": True}
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{question: is_patched.pop}))
+    producer = producer_of()
+
+    with pytest.raises(PrerequisiteError, match=r"has replaced this process's threads.*gthread"):
+        producer.start()
+
+    assert kafka[0].halves == []
+    monkeypatch.setitem(sys.modules, module, SimpleNamespace(**{question: lambda _: False}))
+    producer.start()
     assert producer.shutdown() == 0
 
 
