@@ -15,7 +15,7 @@ from typing import Any, Final, Self, Unpack
 from confluent_kafka import KafkaError
 from confluent_kafka import Message as KafkaMessage
 
-from checkback.client.listener import LocalTransactionState, TransactionListener
+from checkback.client.listener import CallbackResult, LocalTransactionState, TransactionListener
 from checkback.client.message import Message, MessageExt
 from checkback.client.observing.counters import Counters
 from checkback.client.options import ProducerKeywords
@@ -45,7 +45,7 @@ class AsyncTransactionListener(ABC):
     @abstractmethod
     async def execute_local_transaction(
         self, message: Message, arg: Any
-    ) -> LocalTransactionState | None:
+    ) -> LocalTransactionState | CallbackResult | None:
         """As `TransactionListener.execute_local_transaction`."""
 
     @abstractmethod

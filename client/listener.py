@@ -21,6 +21,21 @@ class LocalTransactionState(IntEnum):
     UNKNOW = names.TRANSACTION_NOT_TYPE  # RocketMQ's spelling
 
 
+@dataclass(frozen=True, slots=True)
+class CallbackResult:
+    """The end of a callback. A listener may return it to say more than the state.
+
+    Args:
+        state: what the op says.
+        remark: what went wrong, empty when nothing did.
+        exception: what was raised, None when nothing was; the sender finds it in its result.
+    """
+
+    state: LocalTransactionState
+    remark: str = ""
+    exception: Exception | None = None
+
+
 class TransactionListener(ABC):
     """The two callbacks of a transactional producer.
 
@@ -31,7 +46,9 @@ class TransactionListener(ABC):
     """
 
     @abstractmethod
-    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState | None:
+    def execute_local_transaction(
+        self, message: Message, arg: Any
+    ) -> LocalTransactionState | CallbackResult | None:
         """Run the local transaction of a half message that is safely stored.
 
         Args:
@@ -39,7 +56,8 @@ class TransactionListener(ABC):
             arg: what the caller of ``send_message_in_transaction`` passed.
 
         Returns:
-            How it ended. None counts as UNKNOW: a check will ask later.
+            How it ended. None counts as UNKNOW: a check will ask later. What was raised by a
+            transaction that has certainly rolled back goes into a CallbackResult.
         """
 
     @abstractmethod
@@ -65,25 +83,12 @@ EVENTS_BY_STATE: Final = {
 """The event to count for each state that an op has."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallbackResult:
-    """The end of a callback.
-
-    Args:
-        state: what the op says.
-        remark: what went wrong, empty when nothing did.
-        exception: what was raised, None when it returned.
-    """
-
-    state: LocalTransactionState
-    remark: str = ""
-    exception: Exception | None = None
-
-
 _RETURNED: Final = {state: CallbackResult(state) for state in LocalTransactionState}
 
 
-def run_listener(callback: Callable[[], LocalTransactionState | None]) -> CallbackResult:
+def run_listener(
+    callback: Callable[[], LocalTransactionState | CallbackResult | None],
+) -> CallbackResult:
     """Run a callback of the listener. None, any other value and an exception mean UNKNOW."""
     try:
         return result_of(callback())
@@ -95,6 +100,8 @@ def result_of(returned: object) -> CallbackResult:
     """Return the outcome of what a callback returned."""
     if isinstance(returned, LocalTransactionState):
         return _RETURNED[returned]
+    if isinstance(returned, CallbackResult):
+        return returned
     if returned is None:
         return _RETURNED[LocalTransactionState.UNKNOW]
     kind = type(returned).__name__

@@ -62,7 +62,7 @@ class TransactionSendResult(SendResult):
     Args:
         local_transaction_state: what the op says. ROLLBACK_MESSAGE with a send status other
             than SEND_OK means that the local transaction did not run.
-        exception: what the listener raised, None if it returned.
+        exception: what the listener raised, or says that its transaction raised; else None.
     """
 
     local_transaction_state: LocalTransactionState

@@ -31,7 +31,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from checkback.client.listener import LocalTransactionState, TransactionListener
+from checkback.client.listener import (
+    CallbackResult,
+    LocalTransactionState,
+    TransactionListener,
+    one_line,
+)
 from checkback.client.message import Message, MessageExt
 from checkback.metrics.log_lines import facts
 from checkback.protocol.errors import ConfigurationError
@@ -43,7 +48,7 @@ BARRIER: Final = 2
 
 LocalTransaction = Callable[[Connection, Message, Any], LocalTransactionState | None]
 """The business rows, written through that connection; None means commit. What it raises, and any
-other state than COMMIT_MESSAGE, rolls them back."""
+other state than COMMIT_MESSAGE, rolls them back. It leaves the commit to the log."""
 
 
 class SqlTransactionLog(TransactionListener):
@@ -89,33 +94,54 @@ class SqlTransactionLog(TransactionListener):
         """Create the log's table unless it exists."""
         self._metadata.create_all(self._engine)
 
-    def execute_local_transaction(self, message: Message, arg: Any) -> LocalTransactionState:
+    def execute_local_transaction(
+        self, message: Message, arg: Any
+    ) -> LocalTransactionState | CallbackResult:
         """Run the local transaction and log it, in one database transaction.
 
         The log's row comes first: where a check has put its barrier, nothing else is tried.
 
+        Returns:
+            How it ended. What was raised before the commit has certainly rolled back: it is in the
+            result, with ROLLBACK_MESSAGE.
+
         Raises:
             ConfigurationError: the engine commits each statement by itself; nothing was written.
-            Exception: what the local transaction or the commit raised. The answer is then unknown:
-                the commit may have happened although its confirmation was lost.
+            Exception: what the commit raised, or a local transaction that had ended its database
+                transaction itself. The answer is then unknown: the commit may have happened
+                although its confirmation was lost.
         """
-        with self._engine.connect() as connection, connection.begin() as transaction:
+        try:
+            connection = self._engine.connect()
+        except Exception as error:
+            return _rolled_back(error)
+        with connection, connection.begin() as transaction:
             _require_transactions(connection)
             try:
-                self._insert(connection, message.transaction_id, COMMITTED)
-            except IntegrityError:
+                is_to_commit = self._write(connection, message, arg)
+            except Exception as error:
+                if not transaction.is_active:
+                    raise
                 transaction.rollback()
-                _log.warning(
-                    "Transaction %s came too late: a check has answered rollback",
-                    message.transaction_id,
-                    extra=facts(transaction_id=message.transaction_id),
-                )
-                return LocalTransactionState.ROLLBACK_MESSAGE
-            state = self._local_transaction(connection, message, arg)
-            if state not in (None, LocalTransactionState.COMMIT_MESSAGE):
+                return _rolled_back(error)
+            if not is_to_commit:
                 transaction.rollback()
                 return LocalTransactionState.ROLLBACK_MESSAGE
         return LocalTransactionState.COMMIT_MESSAGE
+
+    def _write(self, connection: Connection, message: Message, arg: Any) -> bool:
+        """Write the log's row and the business rows; tell whether they are to be committed."""
+        try:
+            self._insert(connection, message.transaction_id, COMMITTED)
+        except IntegrityError:
+            _log.warning(
+                "Transaction %s came too late: a check has answered rollback",
+                message.transaction_id,
+                extra=facts(transaction_id=message.transaction_id),
+            )
+            return False
+        state = self._local_transaction(connection, message, arg)
+        return state in (None, LocalTransactionState.COMMIT_MESSAGE)
 
     def check_local_transaction(self, message: MessageExt) -> LocalTransactionState:
         """Look the outcome up; if there is none yet, make it a final rollback."""
@@ -172,6 +198,10 @@ class SqlTransactionLog(TransactionListener):
             "written_at_ms": int(self._clock_ms()),
         }
         connection.execute(insert(self.table).values(row))
+
+
+def _rolled_back(error: Exception) -> CallbackResult:
+    return CallbackResult(LocalTransactionState.ROLLBACK_MESSAGE, one_line(error), error)
 
 
 def _require_transactions(connection: Connection) -> None:

@@ -29,6 +29,7 @@ from sqlalchemy import (
 from tests.integration.client.playing import Checkback, eventually, header
 
 from checkback.client import LocalTransactionState, Message, MessageExt
+from checkback.client.listener import result_of
 from checkback.client.sql import SqlTransactionLog
 from checkback.protocol import properties as names
 
@@ -136,7 +137,7 @@ def test_a_rollback_that_the_application_asks_for_leaves_no_row(
     assert booked(engine) == 0
 
 
-def test_an_exception_leaves_no_row_and_is_the_callers(
+def test_an_exception_leaves_no_row_and_is_in_the_result(
     engine: Engine, log: SqlTransactionLog
 ) -> None:
     def fail(connection: Connection, message: Message, arg: Any) -> None:
@@ -144,8 +145,9 @@ def test_an_exception_leaves_no_row_and_is_the_callers(
         raise ValueError("no stock")
 
     log._local_transaction = fail
-    with pytest.raises(ValueError, match="no stock"):
-        log.execute_local_transaction(half("a"), 1)
+    outcome = result_of(log.execute_local_transaction(half("a"), 1))
+    assert outcome.state is ROLLBACK
+    assert outcome.remark == "ValueError: no stock"
     assert booked(engine) == 0
     assert log.check_local_transaction(request("a")) is ROLLBACK
 
@@ -167,7 +169,7 @@ def test_a_slow_commit_and_a_rollback_never_both_win(
         if outlives_the_check:
             running.set()
             go_on.wait(10)
-        answers["execute"] = log.execute_local_transaction(half("a"), 1)
+        answers["execute"] = result_of(log.execute_local_transaction(half("a"), 1)).state
 
     def check() -> None:
         answers["check"] = log.check_local_transaction(request("a"))
