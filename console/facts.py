@@ -20,6 +20,7 @@ from checkback.operations.parked.filter import RecordFilter
 from checkback.operations.parked.refused import RefusedRecord
 from checkback.operations.topics.lag import (
     ReadPosition,
+    oldest_unread_ms,
     published_offsets,
     read_positions,
     topic_ends,
@@ -147,6 +148,15 @@ class KafkaFacts:
         topics = self.settings.topics
         ends = topic_ends(self.settings, topics.read)
         return read_positions(published_offsets(self.settings, ends) if ends else {}, {}, ends)
+
+    def oldest_unread_age_ms(self, positions: list[ReadPosition]) -> int | None:
+        """Return the age of the oldest record that was not read, None if all were.
+
+        Raises:
+            BrokerError: the brokers do not answer, or refuse.
+        """
+        stored_ms = oldest_unread_ms(self.settings, positions)
+        return None if stored_ms is None else max(0, self.now_ms() - stored_ms)
 
     def doctor(self) -> list[Diagnosis]:
         """Return what the doctor's checks of brokers, topics and rights find."""

@@ -143,6 +143,8 @@ BATCH: Final = "checkback_batch_write_seconds"
 READ: Final = "checkback_records_read_total"
 HALVES: Final = "halves"
 LAG: Final = "checkback_lag_records"
+OLDEST_UNREAD: Final = "checkback_oldest_unread_age_seconds"
+LAST_BATCH: Final = "checkback_last_batch_timestamp_seconds"
 EVERY_ADDRESS: Final = ("", "0.0.0.0", "[::]")  # noqa: S104 - nothing is bound to them here
 """A pipeline that listens there can be asked on loopback."""
 TIMEOUT_S: Final = 2.0
@@ -180,6 +182,8 @@ class Snapshot:
         refused: refused records by reason.
         batch_s: seconds that batches took, and how many there were.
         lag: records that the pipeline has not read.
+        oldest_unread_ms: age of the oldest of them.
+        batch_age_ms: age of the last batch, None before the first.
         missing: sources that did not answer.
     """
 
@@ -191,6 +195,8 @@ class Snapshot:
     refused: Mapping[str, float] = field(default_factory=dict)
     batch_s: tuple[float, float] | None = None
     lag: float | None = None
+    oldest_unread_ms: int | None = None
+    batch_age_ms: int | None = None
     missing: tuple[Missing, ...] = ()
 
 
@@ -236,14 +242,14 @@ class SnapshotReader:
         age_ms = None if oldest_ms is None else max(0, now_ms - oldest_ms)
         return {"pending": len(table.rows), "oldest_age_ms": age_ms}
 
-    def _from_metrics(self, _: int) -> dict[str, Any]:
+    def _from_metrics(self, now_ms: int) -> dict[str, Any]:
         url = self.metrics_url or announced_metrics(self.settings)
         if not url:
             raise CheckbackError(
                 "The pipeline's endpoint is not known, so what it has counted is missing.",
                 remedy="Give --metrics-url http://HOST:PORT/metrics.",
             )
-        return figures_of(read_samples(url))
+        return figures_of(read_samples(url), now_ms)
 
 
 def announced_metrics(settings: Settings) -> str:
@@ -261,7 +267,7 @@ def announced_metrics(settings: Settings) -> str:
     return url and f"{url}/metrics"
 
 
-def figures_of(samples: MetricSamples) -> dict[str, Any]:
+def figures_of(samples: MetricSamples, now_ms: int) -> dict[str, Any]:
     """Return the fields of a snapshot that the metrics hold."""
     found: dict[str, Any] = {}
     pending, age_s = samples.value(PENDING), samples.value(OLDEST)
@@ -274,6 +280,10 @@ def figures_of(samples: MetricSamples) -> dict[str, Any]:
     found["refused"] = samples.by_label(TOTALS["refused"], "reason")
     found["batch_s"] = samples.mean(BATCH)
     found["lag"] = samples.value(LAG)
+    ages_s = samples.by_label(OLDEST_UNREAD, "topic").values()
+    found["oldest_unread_ms"] = round(max(ages_s) * 1_000) if ages_s else None
+    batch_s = samples.value(LAST_BATCH)
+    found["batch_age_ms"] = max(0, now_ms - round(batch_s * 1_000)) if batch_s else None
     return found
 
 

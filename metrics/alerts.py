@@ -44,7 +44,7 @@ ALERTS: Final = (
         "checkback_ready == 0",
         "5m",
         "page",
-        "The job runs and writes no batches, or can't reach the brokers.",
+        "The job runs and writes no batches, reads nothing, or can't reach the brokers.",
     ),
     Alert(
         "CheckbackOldestPending",
@@ -90,6 +90,14 @@ ALERTS: Final = (
         "10m",
         "ticket",
         "{{ $value | humanize }} records wait, more than the pipeline reads in five minutes.",
+    ),
+    Alert(
+        "CheckbackUnread",
+        "checkback_unread_still_seconds > 120",
+        "0m",
+        "page",
+        "Records wait on the {{ $labels.topic }} topic, and none was read for"
+        " {{ $value | humanizeDuration }}.",
     ),
     Alert(
         "CheckbackPartitionStalled",

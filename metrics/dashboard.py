@@ -29,6 +29,8 @@ ROWS: Final[dict[str, dict[str, str]]] = {
         "checkback_groups_without_members": "Groups nobody answers for",
         "checkback_refused_total": "Refused",
         "checkback_lag_records": "Lag",
+        "checkback_oldest_unread_age_seconds": "Oldest unread record",
+        "checkback_unread_still_seconds": "Nothing read for",
         "checkback_stalled_partitions": "Partitions that stand still",
         "checkback_stall_seconds": "Longest stall",
         "checkback_short_topics": "Topics whose replicas are awaited",

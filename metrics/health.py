@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic
 from typing import Final, NamedTuple
 
@@ -48,6 +48,9 @@ class Health:
     _beat_s: float | None = None
     _batch_s: float = 0.0
     _has_written: bool = False
+    _still_s: float = 0.0
+    _waiting: str = ""
+    _batch_thread: Thread | None = None
     _reached: tuple[float, str] | None = None
     _asking: Lock = field(default_factory=Lock)
 
@@ -61,19 +64,43 @@ class Health:
         """Note that the driver's loop turns."""
         self._beat_s = self.now_s()
 
+    def batch_begun(self, thread: Thread) -> None:
+        """Note which thread is at work on a batch."""
+        self._batch_thread = thread
+
+    def batch_over(self) -> None:
+        """Note that Spark has its answer to the batch: its thread may end now."""
+        self._batch_thread = None
+
     def batch_written(self) -> None:
         """Note that a batch was written."""
         self._batch_s, self._has_written = self.now_s(), True
+
+    def batch_age_s(self) -> float | None:
+        """Return the age of the last batch, None before the first since the query started."""
+        return self.now_s() - self._batch_s if self._has_written else None
+
+    def looked(self, still_s: float, waiting: str) -> None:
+        """Take what a look at the topics found unread.
+
+        Args:
+            still_s: for how long records have waited where nothing is read.
+            waiting: what is unread, in words; "" if nothing is.
+        """
+        self._still_s, self._waiting = still_s, waiting
 
     def ending(self) -> None:
         """Note that the job is about to end; a wait from now on is no hang."""
         self._state, self._beat_s = "ends", None
 
     def alive(self) -> Answer:
-        """Tell whether the driver's loop still runs."""
+        """Tell whether the driver's loop and the thread of a batch still run."""
         if self._beat_s is not None and self.now_s() - self._beat_s > BEAT_S_MAX:
             age_s = self.now_s() - self._beat_s
             return Answer(False, f"the driver's loop has not turned for {_span(age_s)}")
+        thread = self._batch_thread
+        if thread is not None and not thread.is_alive():
+            return Answer(False, "the thread that writes batches has ended amid a batch")
         return Answer(True, "alive")
 
     def ready(self) -> Answer:
@@ -86,7 +113,10 @@ class Health:
         unreached = self._unreached()
         if unreached:
             return Answer(False, f"the brokers can't be reached: {unreached}")
-        return Answer(True, f"ready; {self._age_text(age_s)}")
+        if self._still_s > self.age_s_max:
+            return Answer(False, f"nothing was read for {_span(self._still_s)}: {self._waiting}")
+        waiting = f"; {self._waiting}" if self._waiting else ""
+        return Answer(True, f"ready; {self._age_text(age_s)}{waiting}")
 
     def _age_text(self, age_s: float) -> str:
         if self._has_written:

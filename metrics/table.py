@@ -179,7 +179,23 @@ TABLE: Final = (
         "checkback_lag_records",
         Kind.GAUGE,
         "records",
-        "Records on a topic that the last planned batch did not read.",
+        "Records on a topic that can be read and were not, by where the brokers say that it ends.",
+        (Label("topic", TOPICS_READ),),
+    ),
+    Metric(
+        "checkback_oldest_unread_age_seconds",
+        Kind.GAUGE,
+        "seconds",
+        "Age of the oldest of these records since a look at the brokers first found it; 0 if all"
+        " are read.",
+        (Label("topic", TOPICS_READ),),
+    ),
+    Metric(
+        "checkback_unread_still_seconds",
+        Kind.GAUGE,
+        "seconds",
+        "For how long records have waited on a partition of which nothing was read meanwhile;"
+        " the longest of the topic's partitions, 0 if reading goes on.",
         (Label("topic", TOPICS_READ),),
     ),
     Metric(

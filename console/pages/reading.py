@@ -47,7 +47,10 @@ def groups(request: Request, visitor: Reader) -> HTMLResponse:
 @parts.get("/lag")
 def lag(request: Request, visitor: Reader) -> HTMLResponse:
     """Show how much is left to read."""
-    return part(request, visitor, "lag.html", positions=console_of(request).facts.lag())
+    facts = console_of(request).facts
+    positions = facts.lag()
+    age_ms = facts.oldest_unread_age_ms(positions)
+    return part(request, visitor, "lag.html", positions=positions, oldest_age_ms=age_ms)
 
 
 @parts.get("/doctor")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -22,6 +23,7 @@ from checkback.checkpoints.own_files.running import is_pipeline_running
 from checkback.checkpoints.pending.pending_halves import pending_groups
 from checkback.checkpoints.spark_files.state_rows import read_state
 from checkback.deploy.java import find_java, java_version
+from checkback.metrics.health import batch_age_s_max
 from checkback.operations.checkpoint.open import open_files
 from checkback.operations.doctor.broker_checks import TIMEOUT_S, BrokerChecks, Findings, guarded
 from checkback.operations.doctor.judgements import (
@@ -33,8 +35,10 @@ from checkback.operations.doctor.judgements import (
     judge_group,
     judge_rights,
     judge_running,
+    judge_unread,
 )
 from checkback.operations.topics.append import append_timed
+from checkback.operations.topics.lag import oldest_unread_ms, read_positions, topic_ends
 from checkback.operations.transactions.pending import groups_pending
 from checkback.protocol.configuration import Settings
 from checkback.protocol.records import tick_headers
@@ -173,6 +177,7 @@ class Doctor:
             # Under another application id, or of other state partitions, no marker is found.
             yield from differing or guarded("markers", lambda: self._markers(store))
             yield from guarded("position", self._position)
+            yield from guarded("unread records", lambda: self._unread(store))
             yield from guarded("groups", lambda: self._groups(store))
 
     def _pipeline(self) -> Findings:
@@ -211,6 +216,24 @@ class Doctor:
         else:
             is_ok = found.result is Result.OK
             yield found if is_ok else replace(found, result=Result.WARNING)
+
+    def _unread(self, store: ReadableCheckpoint) -> Findings:
+        """Compare what the last committed batch has read with what the brokers have."""
+        last = store.last_batch("commits")
+        if last is None:
+            return
+        plan, settings = store.planned(last), self._settings
+        positions = read_positions(plan.ends, {}, topic_ends(settings, settings.topics.read))
+        unread = Counter[str]()
+        for at in positions:
+            unread[at.topic] += at.lag or 0
+        stored_ms, now_ms = oldest_unread_ms(settings, positions), self._now_ms()
+        yield judge_unread(
+            unread,
+            None if stored_ms is None else max(0, now_ms - stored_ms),
+            max(0, now_ms - plan.timestamp_ms),
+            round(batch_age_s_max(settings.trigger_interval_ms) * 1_000),
+        )
 
     def _group_rights(self, group: str) -> Diagnosis:
         def ask() -> Any:

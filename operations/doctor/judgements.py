@@ -229,6 +229,29 @@ def judge_group(facts: GroupFacts) -> Diagnosis:
     return Diagnosis(check, Result.OK, f"{waits}; {live}")
 
 
+def judge_unread(
+    unread: Mapping[str, int], oldest_age_ms: int | None, batch_age_ms: int, age_ms_max: int
+) -> Diagnosis:
+    """Return whether the pipeline reads what lies on its topics, by the brokers and a clock.
+
+    Args:
+        unread: by topic, how much was not read.
+        oldest_age_ms: age of the oldest unread record, None if there is none.
+        batch_age_ms: age of the last committed batch.
+        age_ms_max: a batch, and an unread record, may be this old.
+    """
+    batch = f"the last batch is {duration_text(batch_age_ms)} old"
+    named = ", ".join(f"{number:,} on {topic}" for topic, number in unread.items() if number)
+    if oldest_age_ms is None:
+        says = f"none; {batch}"
+    else:
+        says = f"{named}, the oldest for {duration_text(oldest_age_ms)}; {batch}"
+    if max(oldest_age_ms or 0, batch_age_ms) <= age_ms_max:
+        return Diagnosis("unread records", Result.OK, says)
+    remedy = "Unless the number falls, see CheckbackUnread in `checkback docs alerts`."
+    return Diagnosis("unread records", Result.WARNING, says, remedy)
+
+
 def judge_running(runs: bool | None) -> Diagnosis | None:
     """Return whether the pipeline runs; None where that can't be told.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError
 from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
 from checkback.sinks.kafka.read.list_offsets import listed_offsets
+from checkback.sinks.kafka.read.record_reader import END_TOLD, LOOKUP_CONSUMER, next_record
 from checkback.sinks.kafka.transaction.marker import committed_offsets
 
 TIMEOUT_S: Final = 20.0
@@ -93,6 +94,27 @@ def topic_ends(settings: Settings, topics: Sequence[str]) -> dict[tuple[str, int
     ]
     latest, committed = OffsetSpec.latest(), IsolationLevel.READ_COMMITTED
     return listed_offsets(admin, places, latest, committed, TIMEOUT_S, retry_s=TIMEOUT_S)
+
+
+def oldest_unread_ms(
+    settings: Settings, positions: Iterable[ReadPosition], timeout_s: float = TIMEOUT_S
+) -> int | None:
+    """Return when the brokers stored the oldest record that was not read; None if all were.
+
+    Raises:
+        BrokerError: the brokers do not answer, or refuse.
+    """
+    found: list[int] = []
+    consumer = Consumer({**LOOKUP_CONSUMER, **END_TOLD, **settings.connection()})
+    try:
+        for at in (at for at in positions if at.lag):
+            consumer.assign([TopicPartition(at.topic, at.partition, at.committed or 0)])
+            record = next_record(consumer, at.topic, at.partition, timeout_s)
+            # The marks that end Kafka transactions have offsets, too, and are no records.
+            found += [] if record is None else [record.timestamp()[1]]
+    finally:
+        consumer.close()
+    return min(found, default=None)
 
 
 def published_offsets(settings: Settings, ends: Mapping[tuple[str, int], int]) -> Offsets:

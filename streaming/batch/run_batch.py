@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
+from checkback.sinks.kafka.read.list_offsets import by_place
 from checkback.sinks.ledger.rows import LedgerBatch
 from checkback.sinks.report import BatchReport, summed
 from checkback.sinks.settings import SinkSettings
@@ -91,6 +92,16 @@ class RunBatch:
             StoppedBetweenBatchesError: no further batch may be begun.
             FencedError: a younger job runs.
         """
+        self.observed.batch_begun()
+        try:
+            self._run(outcomes, batch_id)
+        except Exception:
+            self.observed.batch_over()
+            raise
+        # After anything else the thread may be gone: then /healthz says so.
+        self.observed.batch_over()
+
+    def _run(self, outcomes: DataFrame, batch_id: int) -> None:
         if self.stopping.is_set():
             raise StoppedBetweenBatchesError
         # Step 3: Spark has planned the batch; its terms follow from the plan.
@@ -100,7 +111,7 @@ class RunBatch:
         pipeline = replace(self.settings.pipeline, log_level=self.observed.log_level)
         settings = replace(self.settings, pipeline=pipeline)
         report = write_outcomes(outcomes, batch_id, settings, self.ledger)
-        self.progress.add(batch_id, report)
+        self.progress.add(batch_id, report, by_place(plans.batch.ends))
         self.observed.batch_written(batch_id, report, time.monotonic() - began_s)
         # Step 11: Spark writes `commits/N` when this returns.
         self.idling.hold(finished(batch_id, plans, report))

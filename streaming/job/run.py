@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from threading import Event, Thread
@@ -27,7 +27,8 @@ from checkback.checkpoints.pending.status import read_page_statuses
 from checkback.checkpoints.store import CheckpointStore
 from checkback.protocol.configuration import Settings
 from checkback.protocol.connection import spark_settings
-from checkback.sinks.kafka.read.list_offsets import ends_without_transactions
+from checkback.protocol.errors import CheckpointError
+from checkback.sinks.kafka.read.list_offsets import by_place, ends_without_transactions
 from checkback.sinks.kafka.transaction.epoch import EpochWatch
 from checkback.sinks.kafka.transaction.hanging import ShortTopic, short_topics
 from checkback.sinks.report import PageStatus
@@ -178,6 +179,10 @@ class Job:
             self._ledger.require_not_ahead(found.query_id, -1 if planned is None else planned)
         sink = fence_older(found, self.settings, facts, store)
         self._held = held_pages(spark, store)
+        # What was read before this start: a first batch that hangs does not say it.
+        last = store.last_batch("commits")
+        with suppress(CheckpointError):  # what is wrong with it, the query says
+            self.progress.read = {} if last is None else by_place(store.planned(last).ends)
         return sink
 
     def _run_queries(
@@ -323,6 +328,7 @@ class Job:
                 last = query.lastProgress
                 read.publish(last)
                 self._observed.looked(last, self._held_ms(last))
+            self._look_at_topics()
             if time.monotonic() >= next_line_s:
                 self._require_own_epoch()
                 self._clock.compare_if_due()
@@ -346,6 +352,18 @@ class Job:
         self._emit_line(query)
         return not self._is_over and self._stopping.is_set()
 
+    def _look_at_topics(self) -> None:
+        """Compare what was read with what the brokers have, every few seconds."""
+        if self._is_over:
+            return
+        if self._stalls is None:
+            self._stalls = StallWatch(
+                self.settings, self._group_admin(), read=lambda: self.progress.read
+            )
+        if self._stalls.is_due():
+            self._stalls.look()
+            self._observed.unread_looked(self._stalls.unread)
+
     def _require_own_epoch(self) -> None:
         if self._epoch is not None:
             self._epoch.require_own()
@@ -366,6 +384,12 @@ class Job:
         answer = self._stalls is None or self._stalls.brokers_answer
         now_ms = self.now_ms()
         line = self.progress.line(now_ms, batch_ms, silent, stalls, short, brokers_answer=answer)
+        age_s = self._observed.batch_age_s
+        line = replace(
+            line,
+            unread=[] if self._stalls is None else self._stalls.unread,
+            batch_age_ms=None if age_s is None else int(age_s * 1_000),
+        )
         self._silent = set(silent) if line.pending else set()
         self._observed.line_told(asked, line)
         self.emit("progress", line)
@@ -381,9 +405,8 @@ class Job:
         if self._is_over:
             return [], [], []
         silent = groups_without_members(self._group_admin(), asked) if asked else []
-        if self._stalls is None:
-            self._stalls = StallWatch(self.settings, self._group_admin())
-        return silent, self._stalls.look(), self._awaited_for_replicas()
+        stalls = [] if self._stalls is None else self._stalls.look()
+        return silent, stalls, self._awaited_for_replicas()
 
     def _awaited_for_replicas(self) -> list[ShortTopic]:
         answer = self._stalls is not None and self._stalls.brokers_answer

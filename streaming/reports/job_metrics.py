@@ -13,9 +13,9 @@ from checkback.metrics.instruments import COUNTED, Instruments
 from checkback.metrics.table import RECORD_KINDS, STAGES
 from checkback.protocol.configuration import Settings
 from checkback.sinks.report import BatchReport
-from checkback.streaming.reports.offset_publisher import records_behind
 from checkback.streaming.reports.open_input import Stall
 from checkback.streaming.reports.progress import Held, Progress
+from checkback.streaming.reports.unread import Unread
 
 CAPITAL: Final = re.compile(r"(?=[A-Z])")
 HELD_STAGES: Final = frozenset({"add_batch", "trigger_execution"})
@@ -91,6 +91,8 @@ class JobMetrics:
         }
         for label in self._topics.values():
             instruments.set("checkback_lag_records", math.nan, topic=label)
+            instruments.set("checkback_oldest_unread_age_seconds", math.nan, topic=label)
+            instruments.set("checkback_unread_still_seconds", math.nan, topic=label)
         keep_ms = 2 * (settings.check_interval_ms + settings.progress_interval_ms)
         self._silent = SilentGroups(keep_ms)
         instruments.set("checkback_build_info", 1, version=__version__)
@@ -124,15 +126,21 @@ class JobMetrics:
         """
         if progress is None:
             return
-        behind = records_behind(progress)
-        # All at once: one that is still no number would hide the others' sum from the alert.
-        for topic, label in self._topics.items() if behind else ():
-            self._fill.set("checkback_lag_records", behind.get(topic, 0), topic=label)
         for name, took_ms in progress["durationMs"].items():
             stage = CAPITAL.sub("_", name).lower()
             if stage in STAGES:
                 own_ms = max(0, took_ms - held_ms) if stage in HELD_STAGES else took_ms
                 self._fill.set("checkback_batch_stage_seconds", own_ms / 1_000, stage=stage)
+
+    def take_unread(self, unread: Iterable[Unread]) -> None:
+        """Take what a look at the topics found unread."""
+        found = {of_topic.topic: of_topic for of_topic in unread}
+        # All at once: one that is still no number would hide the others' sum from the alert.
+        for topic, label in self._topics.items() if found else ():
+            of_topic = found.get(topic, Unread(topic, 0))
+            self._fill.set("checkback_lag_records", of_topic.records, topic=label)
+            self._fill.set("checkback_oldest_unread_age_seconds", of_topic.oldest_s, topic=label)
+            self._fill.set("checkback_unread_still_seconds", of_topic.still_s, topic=label)
 
     def take_groups(
         self, asked: Iterable[str], without_members: Iterable[str], without_topic: Iterable[str]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from threading import current_thread
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -18,6 +19,7 @@ from checkback.sinks.kafka.transaction.errors import cause_of
 from checkback.sinks.report import BatchReport
 from checkback.streaming.reports.job_metrics import JobMetrics
 from checkback.streaming.reports.progress import Progress, ProgressLine
+from checkback.streaming.reports.unread import Unread
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +90,19 @@ class Observation:
         self._levels["spark"] = lambda level: set_spark_level(SPARK_LEVELS.get(level, level))
         self._health.started()
 
+    def batch_begun(self) -> None:
+        """Note that the calling thread is at work on a batch."""
+        self._health.batch_begun(current_thread())
+
+    def batch_over(self) -> None:
+        """Note that the batch has ended, well or not."""
+        self._health.batch_over()
+
+    @property
+    def batch_age_s(self) -> float | None:
+        """Age of the last batch, None before the first."""
+        return self._health.batch_age_s()
+
     def batch_written(self, batch_id: int, report: BatchReport, took_s: float) -> None:
         """Note that a batch was written, and what its tasks report."""
         self._health.batch_written()
@@ -98,6 +113,13 @@ class Observation:
     def looked(self, spark_progress: Mapping[str, Any] | None, held_ms: int) -> None:
         """Note Spark's progress of the last batch, and for how long its end was held."""
         self._metrics.take_spark_progress(spark_progress, held_ms)
+
+    def unread_looked(self, unread: Iterable[Unread]) -> None:
+        """Take what a look at the topics found unread."""
+        found = list(unread)
+        self._metrics.take_unread(found)
+        waiting = ", ".join(of_topic.says() for of_topic in found if of_topic.records)
+        self._health.looked(max((of_topic.still_s for of_topic in found), default=0.0), waiting)
 
     def line_told(self, asked: set[str], line: ProgressLine) -> None:
         """Note a progress line, and the groups that were asked since the one before."""

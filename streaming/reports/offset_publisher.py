@@ -106,24 +106,11 @@ def close_for(consumer: Consumer, wait_s: float) -> None:
 
 def end_offsets(progress: Mapping[str, Any] | None) -> Ends:
     """Return the end offset of a batch on each partition that it read."""
-    return _offsets(progress, "endOffset")
-
-
-def records_behind(progress: Mapping[str, Any] | None) -> dict[str, int]:
-    """Return by topic how many records a batch left, of those that were there when it began."""
-    ends, behind = end_offsets(progress), dict[str, int]()
-    for (topic, at), latest in _offsets(progress, "latestOffset").items():
-        left = max(0, latest - ends.get((topic, at), latest))
-        behind[topic] = behind.get(topic, 0) + left
-    return behind
-
-
-def _offsets(progress: Mapping[str, Any] | None, kind: str) -> Ends:
     sources = progress["sources"] if progress is not None else []
     return {
         (topic, int(at)): int(offset)
         for source in sources
-        for topic, partitions in _as_object(source[kind]).items()
+        for topic, partitions in _as_object(source["endOffset"]).items()
         for at, offset in partitions.items()
     }
 

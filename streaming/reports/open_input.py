@@ -24,6 +24,7 @@ from checkback.protocol.errors import BrokerError
 from checkback.protocol.printable import printable
 from checkback.sinks.kafka.cluster.kafka_python_admin import new_admin_client
 from checkback.sinks.kafka.read.list_offsets import Place, listed_offsets
+from checkback.streaming.reports.unread import Unread, UnreadHistory
 
 STALLED_AFTER_S: Final = 10.0
 TIMEOUT_S: Final = 10.0
@@ -123,6 +124,7 @@ class StallWatch:
         admin: an open admin client.
         clock_s: a clock that is never set.
         pause_s: least time between two looks; an earlier call returns what the last one found.
+        read: returns up to where each partition was read, as far as that is known.
     """
 
     def __init__(
@@ -131,6 +133,7 @@ class StallWatch:
         admin: AdminClient,
         clock_s: Callable[[], float] = time.monotonic,
         pause_s: float = 5.0,
+        read: Callable[[], Mapping[Place, int]] = dict,
     ) -> None:
         self._settings, self._clock_s, self._pause_s = settings, clock_s, pause_s
         self._looked_s = -pause_s
@@ -139,12 +142,18 @@ class StallWatch:
         """Whether they did at the last look."""
         self._admin: Any = admin  # untyped: the stubs know little of listing offsets
         self.history = StallHistory()
+        self._read, self._unread = read, UnreadHistory()
+        self.unread: list[Unread] = []
+        """What the last look that had an answer found unread."""
+
+    def is_due(self) -> bool:
+        """Tell whether the next call looks at the brokers."""
+        return self._clock_s() - self._looked_s >= self._pause_s
 
     def look(self, stalled_after_s: float = STALLED_AFTER_S) -> list[Stall]:
         """Return what has stood still for that time; nothing where the brokers do not answer."""
-        now_s = self._clock_s()
-        if now_s - self._looked_s >= self._pause_s:
-            self._looked_s = now_s
+        if self.is_due():
+            self._looked_s = now_s = self._clock_s()
             self._stalls = self._look(now_s, stalled_after_s)
         return self._stalls
 
@@ -157,6 +166,7 @@ class StallWatch:
             self.brokers_answer = False
             return []
         self.brokers_answer = True
+        self.unread = self._unread.note(self._read(), stable, now_s)
         found = self.history.note(stable, ends, now_s)
         stalls = [one for one in found if one.stalled_s >= stalled_after_s]
         return _with_producers(self._settings, stalls) if stalls else []

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from threading import Lock
 from typing import Final, NamedTuple
 
 from checkback.metrics.table import RECORD_KINDS
+from checkback.sinks.kafka.read.list_offsets import Place
 from checkback.sinks.kafka.transaction.hanging import ShortTopic
 from checkback.sinks.report import BatchReport, PageStatus
 from checkback.streaming.reports.open_input import Stall
+from checkback.streaming.reports.unread import Unread
 
 GROUPS_TOLD_MAX: Final = 100
 """Of the groups without a check topic."""
 SLOW_S: Final = 30.0
+NOTHING_READ: Final[Mapping[Place, int]] = {}
 GROUPS_SHOWN_MAX: Final = 3
 
 
@@ -143,6 +146,8 @@ class ProgressLine:
         brokers_answer: whether the brokers answered when the line was made.
         short_topics: topics that lack replicas, so that a batch waits until the brokers can end its
             transaction there.
+        unread: what lies unread on each topic, by the brokers.
+        batch_age_ms: age of the last batch by a clock that is never set, None before the first.
     """
 
     time_ms: int
@@ -161,6 +166,8 @@ class ProgressLine:
     refused_groups: dict[str, int] = field(default_factory=dict)
     brokers_answer: bool = True
     short_topics: list[ShortTopic] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)
+    batch_age_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -173,6 +180,8 @@ class Progress:
 
     index: PendingIndex = field(default_factory=PendingIndex)
     totals: Counter[str] = field(default_factory=Counter)
+    read: dict[Place, int] = field(default_factory=dict)
+    """By partition, up to where written batches have read it, this job's or those before."""
     _since: Counter[str] = field(default_factory=Counter)
     _undelivered: Counter[str] = field(default_factory=Counter)
     _refused: Counter[str] = field(default_factory=Counter)
@@ -193,9 +202,12 @@ class Progress:
         begun_s = self._begun_s
         return begun_s is not None and now_s - begun_s >= SLOW_S
 
-    def add(self, batch_id: int, report: BatchReport) -> None:
-        """Add the report of a batch's tasks."""
+    def add(
+        self, batch_id: int, report: BatchReport, read: Mapping[Place, int] = NOTHING_READ
+    ) -> None:
+        """Add the report of a batch's tasks, and up to where the batch has read."""
         with self._lock:
+            self.read = {**self.read, **read}
             self._batch_id, self._begun_s = batch_id, None
             self._batches += 1
             self._since.update(report.counts)

@@ -11,7 +11,10 @@ from checkback.protocol.durations import duration_text
 from checkback.protocol.printable import printable
 from checkback.sinks.kafka.transaction.hanging import replica_remedy
 from checkback.streaming.reports.progress import ProgressLine
+from checkback.streaming.reports.unread import Unread
 
+STILL_S: Final = 30.0
+"""From here on that nothing is read is a warning: an idle batch is held for 20 s."""
 SHOWN_COUNTS: Final = ("halves", "finals", "rollbacks", "checks", "discards", "refusals")
 GROUPS_NAMED_MAX: Final = 10
 GAP: Final = "  "
@@ -72,6 +75,7 @@ def _amiss(line: ProgressLine) -> list[tuple[str, object]]:
         "checks undelivered": sorted(line.undelivered_groups),
         "nobody answers": line.groups_without_members,
         "short of replicas": [short.topic for short in line.short_topics],
+        "nothing read": [of_topic.topic for of_topic in _unread_for_long(line)],
         "stalled": [(stall.topic, stall.partition) for stall in line.stalls],
     }
     return [(what, place) for what, places in found.items() for place in places]
@@ -81,6 +85,8 @@ def _work(line: ProgressLine) -> list[str]:
     """Return what was done and what is pending, zeros left out."""
     took = "" if line.batch_ms is None else f" ({duration_text(line.batch_ms)})"
     parts = [f"batch {_or_dash(line.batch_id)}{took}"]
+    if line.batch_age_ms is not None and line.batch_age_ms >= 1_000 * STILL_S:
+        parts[0] += f" {duration_text(line.batch_age_ms)} ago"
     if line.events_per_s >= 0.5:
         parts.append(f"{line.events_per_s:,.0f} events/s")
     counts = {name: line.counts.get(name, 0) for name in SHOWN_COUNTS}
@@ -88,11 +94,16 @@ def _work(line: ProgressLine) -> list[str]:
     parts.append(f"pending {line.pending:,}" if line.pending else "nothing pending")
     if line.oldest_pending_ms is not None:
         parts.append(f"oldest {duration_text(line.oldest_pending_ms)}")
-    return parts
+    unread = sum(of_topic.records for of_topic in line.unread)
+    return parts + ([f"unread {unread:,}"] if unread else [])
 
 
 def _warnings(line: ProgressLine) -> list[str]:
     parts = [] if line.brokers_answer else ["the brokers do not answer"]
+    parts += [
+        f"NOTHING READ for {duration_text(round(of_topic.still_s) * 1_000)}: {of_topic.says()}"
+        for of_topic in _unread_for_long(line)
+    ]
     if line.check_backlog:
         parts.append(f"checks waiting {line.check_backlog:,}")
     if line.refused:
@@ -110,6 +121,10 @@ def _warnings(line: ProgressLine) -> list[str]:
     if line.short_topics:
         parts.append(f"waits for replicas: {replica_remedy(line.short_topics)}")
     return parts
+
+
+def _unread_for_long(line: ProgressLine) -> list[Unread]:
+    return [of_topic for of_topic in line.unread if of_topic.still_s >= STILL_S]
 
 
 def _named(groups: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 from tests.integration.running import wait_until
@@ -26,6 +26,7 @@ from checkback.streaming.reports.job_metrics import pending_bound_ms
 from checkback.streaming.reports.observation import Observation
 from checkback.streaming.reports.open_input import Stall
 from checkback.streaming.reports.progress import Progress
+from checkback.streaming.reports.unread import Unread
 
 READ: Final = 10
 """Halves that each batch reads."""
@@ -56,18 +57,16 @@ class ReportingJob:
         self.seen.batch_written(self._batch, written, 0.01)
         self._batch += 1
         self.seen.beat()
-        self.seen.looked(self._spark_progress("CheckbackLag" in faults), 0)
+        half = self.settings.topics.half
+        waiting = 1_000_000 if "CheckbackLag" in faults else 0
+        still_s = 180.0 if "CheckbackUnread" in faults else 0.0
+        self.seen.unread_looked([Unread(half, waiting, still_s, still_s)])
         silent = ["g"] if "CheckbackNoLiveMember" in faults else []
         stall = Stall(self.settings.topics.half, 0, 7, 90, 90.0)
         stalls = [stall] if "CheckbackPartitionStalled" in faults else []
         line = self.progress.line(now_ms(), 10, silent, stalls)
         self.seen.line_told(self.progress.take_asked_groups(), line)
         self.seen.access_looked("line 3" if "CheckbackAccessRulesBroken" in faults else "")
-
-    def _spark_progress(self, is_behind: bool) -> dict[str, Any]:
-        half, latest = self.settings.topics.half, 1_000_000 if is_behind else 0
-        source = {"endOffset": {half: {"0": 0}}, "latestOffset": {half: {"0": latest}}}
-        return {"sources": [source], "durationMs": {"addBatch": 10}}
 
 
 REFUSED: Final = {
@@ -81,7 +80,7 @@ COUNTED: Final = {
 IN_REPORTS: Final = {*REFUSED, *COUNTED, "CheckbackDiscarded", "CheckbackOldestPending"}
 IN_LOOKS: Final = {
     "CheckbackLag", "CheckbackNoLiveMember", "CheckbackPartitionStalled",
-    "CheckbackAccessRulesBroken",
+    "CheckbackAccessRulesBroken", "CheckbackUnread",
 }  # fmt: skip
 NOT_STARTED: Final = {"CheckbackNotReady"}
 NOT_THERE: Final = {"CheckbackDown"}

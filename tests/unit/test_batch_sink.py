@@ -74,6 +74,36 @@ def test_whatever_a_batch_raises_is_an_exception_of_one_sentence() -> None:
         raising_exceptions(panics)(Outcomes(), 0)  # type: ignore[arg-type]
 
 
+def test_what_a_written_batch_has_read_is_known_before_spark_tells_it() -> None:
+    """Spark tells it once the batch is over, which may hang or be held."""
+    plan, progress = PlannedBatch(0, {"half": {0: 7, 1: 4}}, {}), Progress()
+    progress.read = {("half", 1): 2, ("op", 0): 9}
+    terms = MagicMock(plans_of=lambda _: BatchPlans(plan, None))
+
+    run_batch(terms=terms, progress=progress)(Outcomes(), 3)  # type: ignore[arg-type]
+
+    assert progress.read == {("half", 0): 7, ("half", 1): 4, ("op", 0): 9}
+
+
+def test_a_batch_is_at_work_until_spark_has_its_answer() -> None:
+    """Where its thread is gone before, /healthz has to know that one was at work."""
+    told: list[str] = []
+    observed = MagicMock(log_level="INFO")
+    observed.batch_begun, observed.batch_over = (
+        lambda: told.append("begun"), lambda: told.append("over"),
+    )  # fmt: skip
+    panics = MagicMock(side_effect=PanicError)
+
+    run_batch(observed=observed)(Outcomes(), 3)  # type: ignore[arg-type]
+    fenced = run_batch(observed=observed, require_own_epoch=Watch(is_own=False).require_own)
+    with pytest.raises(FencedError):
+        fenced(Outcomes(), 4)  # type: ignore[arg-type]
+    with pytest.raises(PanicError):
+        run_batch(observed=observed, growth=MagicMock(follow=panics))(Outcomes(), 5)  # type: ignore[arg-type]
+
+    assert told == ["begun", "over", "begun", "over", "begun"]
+
+
 def test_a_job_looks_for_a_younger_one_before_spark_plans_the_next_batch() -> None:
     outcomes = Outcomes()
 

@@ -6,16 +6,14 @@ import math
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from checkback.metrics.instruments import COUNTED, Instruments
 from checkback.protocol.configuration import Settings
 from checkback.sinks.report import BatchReport, PageStatus, summed
 from checkback.state.formats.outcome import FINISH_NUMBERS
 from checkback.streaming.reports.job_metrics import JobMetrics, SilentGroups, pending_bound_ms
-from checkback.streaming.reports.offset_publisher import records_behind
 from checkback.streaming.reports.open_input import Stall
 from checkback.streaming.reports.progress import Progress
+from checkback.streaming.reports.unread import Unread
 
 SETTINGS = Settings(check_interval_ms=10_000, progress_interval_ms=1_000)
 
@@ -38,14 +36,10 @@ class Story:
         self.metrics.add_batch(total, 0.3)
 
 
-def spark_progress(ends: dict[str, int], latest: dict[str, int]) -> dict[str, Any]:
-    def offsets(by_topic: dict[str, int]) -> dict[str, dict[str, int]]:
-        return {topic: {"0": offset, "1": offset} for topic, offset in by_topic.items()}
-
-    return {
-        "sources": [{"endOffset": offsets(ends), "latestOffset": offsets(latest)}],
-        "durationMs": {"addBatch": 250, "walCommit": 20, "triggerExecution": 300, "new": 1},
-    }
+SPARK_PROGRESS = {
+    "sources": [],
+    "durationMs": {"addBatch": 250, "walCommit": 20, "triggerExecution": 300, "new": 1},
+}
 
 
 def test_a_batch_is_counted_by_what_its_tasks_report() -> None:
@@ -117,17 +111,24 @@ def test_nothing_pending_is_of_no_age_and_a_row_that_goes_is_gone() -> None:
     assert (story.value("state_rows"), story.value("state_bytes")) == (0, 0)
 
 
-def test_lag_is_by_kind_of_topic_and_stages_by_sparks_names() -> None:
+def test_what_is_unread_is_by_kind_of_topic() -> None:
     story, names = Story(), SETTINGS.topics
-    story.metrics.take_spark_progress(None)
-    assert math.isnan(story.value("lag_records", topic="half")), "nobody knows before a batch"
-    story.metrics.take_spark_progress(
-        spark_progress({names.half: 10, names.op: 5}, {names.half: 14, names.op: 5, "other": 9})
-    )
+    story.metrics.take_unread([])
+    assert math.isnan(story.value("lag_records", topic="half")), "nobody knows before a look"
+    story.metrics.take_unread([Unread(names.half, 8, 75, 70), Unread(names.op, 0)])
 
     assert story.value("lag_records", topic="half") == 8
+    assert story.value("oldest_unread_age_seconds", topic="half") == 75
+    assert story.value("unread_still_seconds", topic="half") == 70
     assert story.value("lag_records", topic="op") == 0
     assert story.value("lag_records", topic="feedback") == 0, "the alert sums all of them"
+
+
+def test_stages_have_sparks_names() -> None:
+    story = Story()
+    story.metrics.take_spark_progress(None)
+    story.metrics.take_spark_progress(SPARK_PROGRESS)
+
     assert story.value("batch_stage_seconds", stage="add_batch") == 0.25
     assert story.value("batch_stage_seconds", stage="trigger_execution") == 0.3
     assert story.value("batch_stage_seconds", stage="wal_commit") == 0.02
@@ -135,15 +136,11 @@ def test_lag_is_by_kind_of_topic_and_stages_by_sparks_names() -> None:
 
 def test_the_time_for_which_an_idle_batch_is_held_is_no_work() -> None:
     story = Story()
-    story.metrics.take_spark_progress(spark_progress({}, {}), held_ms=240)
+    story.metrics.take_spark_progress(SPARK_PROGRESS, held_ms=240)
 
     assert story.value("batch_stage_seconds", stage="add_batch") == 0.01
     assert story.value("batch_stage_seconds", stage="trigger_execution") == 0.06
     assert story.value("batch_stage_seconds", stage="wal_commit") == 0.02
-
-
-def test_a_topic_that_shrank_is_not_behind() -> None:
-    assert records_behind(spark_progress({"t": 10}, {"t": 4})) == {"t": 0}
 
 
 def test_a_silent_group_stays_until_it_answers() -> None:
@@ -171,14 +168,6 @@ def test_the_bound_is_when_checks_are_used_up_and_at_most_the_retention() -> Non
 
     assert pending_bound_ms(checked) == 906_000
     assert pending_bound_ms(short) == 5_000
-
-
-@pytest.mark.parametrize("latest", [None, "null"])
-def test_a_batch_that_runs_again_tells_no_lag(latest: str | None) -> None:
-    """Spark 4.2 gives the text "null" for what it did not ask the brokers: this ended the job."""
-    source = {"endOffset": '{"half": {"0": 7}}', "latestOffset": latest}
-
-    assert records_behind({"sources": [source]}) == {}
 
 
 def test_partitions_that_stand_still_are_counted_until_they_move() -> None:

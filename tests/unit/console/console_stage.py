@@ -193,6 +193,9 @@ class MadeUpFacts(KafkaFacts):
             ReadPosition(NAMES.op, 0, None, None, 12),
         ]
 
+    def oldest_unread_age_ms(self, positions: list[ReadPosition]) -> int | None:
+        return 75_000 if any(one.lag for one in positions) else None
+
     def doctor(self) -> list[Diagnosis]:
         return [
             Diagnosis("brokers", Result.OK, "3 reachable, cluster abc, Kafka 4.2 or later"),

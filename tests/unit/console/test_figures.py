@@ -35,6 +35,14 @@ checkback_records_read_total{kind="halves"} 1100
 checkback_records_read_total{kind="commits"} 1000
 # TYPE checkback_half_messages gauge
 checkback_half_messages 41
+# TYPE checkback_lag_records gauge
+checkback_lag_records{topic="half"} 7
+checkback_lag_records{topic="op"} 2
+# TYPE checkback_oldest_unread_age_seconds gauge
+checkback_oldest_unread_age_seconds{topic="half"} 75
+checkback_oldest_unread_age_seconds{topic="op"} 3
+# TYPE checkback_last_batch_timestamp_seconds gauge
+checkback_last_batch_timestamp_seconds 1.0e6
 # TYPE checkback_oldest_pending_age_seconds gauge
 checkback_oldest_pending_age_seconds 12.5
 # TYPE checkback_commit_messages_total counter
@@ -50,12 +58,22 @@ checkback_batch_write_seconds_count 10
 
 
 def test_the_metrics_become_a_snapshot() -> None:
-    told = figures_of(MetricSamples.parse(TEXT))
+    told = figures_of(MetricSamples.parse(TEXT), 1_000_090_000)
 
     assert (told["pending"], told["oldest_age_ms"]) == (41, 12_500)
     assert told["totals"] == {"prepared": 1100, "committed": 1000, "refused": 7}
     assert told["refused"] == {"OP_WITHOUT_HALF": 3, "NOT_A_HALF": 4}
     assert told["batch_s"] == (5.5, 10)
+    assert (told["lag"], told["oldest_unread_ms"], told["batch_age_ms"]) == (9, 75_000, 90_000)
+
+
+def test_before_its_first_batch_a_job_has_no_last_one() -> None:
+    text = (
+        TEXT.replace("1.0e6", "0").replace(" 75\n", " NaN\n").replace(" 3\n# TYPE", " NaN\n# TYPE")
+    )
+    told = figures_of(MetricSamples.parse(text), 1_000_090_000)
+
+    assert (told["oldest_unread_ms"], told["batch_age_ms"]) == (None, None)
 
 
 STARTING = TEXT.replace(" 41\n", " NaN\n").replace(" 12.5\n", " NaN\n")

@@ -387,3 +387,7 @@ def test_a_browser_that_sends_a_proxys_header_itself_is_not_signed_in(tmp_path: 
     proved = client.get("/", headers={**sent, "X-Checkback-Proxy-Secret": TOKEN})
     assert "/sign-in" not in str(proved.url)
     assert "kim" in proved.text
+
+
+def test_how_long_the_oldest_unread_record_waits_is_said(stage: Stage) -> None:
+    assert "has waited for 1m15s" in stage.client().get("/parts/lag").text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Thread
 
 import pytest
 
@@ -86,6 +87,37 @@ def test_a_loop_that_hangs_is_not_alive() -> None:
 
     assert hangs == (False, "the driver's loop has not turned for 2m1s")
     assert world.health.alive().is_well
+
+
+def test_a_batch_whose_thread_died_is_not_alive() -> None:
+    """Spark waited for ever, and the job counted as alive."""
+    world = World()
+    world.health.started()
+    died = Thread(target=lambda: None)
+    died.start()
+    died.join()
+    world.health.batch_begun(died)
+    dead = world.health.alive()
+    world.health.batch_over()
+
+    assert dead == (False, "the thread that writes batches has ended amid a batch")
+    assert world.health.alive().is_well
+
+
+def test_records_that_are_not_read_make_it_unready_although_batches_come() -> None:
+    world = World()
+    world.health.started()
+    world.health.batch_written()
+    world.health.looked(60.0, "3 unread on half, the oldest for 1m")
+    waits = world.health.ready()
+    world.health.looked(75.0, "3 unread on half, the oldest for 1m15s")
+
+    assert waits == (
+        True, "ready; the last batch is 0s old; 3 unread on half, the oldest for 1m",
+    )  # fmt: skip
+    assert world.health.ready() == (
+        False, "nothing was read for 1m15s: 3 unread on half, the oldest for 1m15s",
+    )  # fmt: skip
 
 
 def test_a_job_that_ends_waits_for_its_last_batch_and_is_alive() -> None:

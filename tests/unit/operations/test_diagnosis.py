@@ -20,6 +20,7 @@ from checkback.operations.doctor.judgements import (
     judge_retention,
     judge_rights,
     judge_topics,
+    judge_unread,
 )
 from checkback.operations.topics.position import Position
 from checkback.protocol.configuration import Settings
@@ -198,3 +199,16 @@ def test_topics_that_lack_replicas_are_named_and_fail_where_the_pipeline_needs_t
 
     assert found.result is result
     assert all(f"{topic} ({lack})" in found.says for topic, lack in short.items())
+
+
+def test_what_is_unread_is_told_and_warned_of_once_it_is_old() -> None:
+    read = judge_unread({"half": 0, "op": 0}, None, 2_000, 60_000)
+    young = judge_unread({"half": 7, "op": 0}, 60_000, 2_000, 60_000)
+    old = judge_unread({"half": 1_200, "op": 3}, 75_000, 2_000, 60_000)
+    late = judge_unread({"half": 0}, None, 61_000, 60_000)
+
+    assert (read.result, read.says) == (Result.OK, "none; the last batch is 2s old")
+    assert young.result is Result.OK
+    assert old.result is late.result is Result.WARNING
+    assert old.says == "1,200 on half, 3 on op, the oldest for 1m15s; the last batch is 2s old"
+    assert "CheckbackUnread" in old.remedy

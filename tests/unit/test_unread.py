@@ -1,0 +1,107 @@
+"""What is unread, told from look to look by the brokers' ends, whatever the query says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from checkback.protocol.configuration import Settings
+from checkback.streaming.reports.open_input import StallWatch
+from checkback.streaming.reports.progress import Progress
+from checkback.streaming.reports.progress_text import is_quiet, progress_text
+from checkback.streaming.reports.unread import ENDS_KEPT_MAX, Unread, UnreadHistory
+
+HALF, OTHER, OP = ("half", 0), ("half", 1), ("op", 0)
+
+
+def test_the_oldest_unread_record_ages_from_the_look_that_found_it() -> None:
+    history = UnreadHistory()
+
+    history.note({HALF: 5}, {HALF: 7}, 100)
+    history.note({HALF: 5}, {HALF: 9}, 105)
+    stands = history.note({HALF: 5}, {HALF: 9}, 130)
+    goes_on = history.note({HALF: 7}, {HALF: 9}, 140)
+    done = history.note({HALF: 9}, {HALF: 9}, 150)
+
+    assert stands == [Unread("half", 4, oldest_s=30, still_s=30)]
+    assert goes_on == [Unread("half", 2, oldest_s=35, still_s=0)]
+    assert done == [Unread("half", 0)]
+
+
+def test_one_partition_that_stands_is_seen_beside_others_that_go_on() -> None:
+    history = UnreadHistory()
+
+    history.note({HALF: 5, OTHER: 1, OP: 3}, {HALF: 6, OTHER: 9, OP: 3}, 100)
+    found = history.note({HALF: 5, OTHER: 8, OP: 3}, {HALF: 6, OTHER: 9, OP: 3}, 160)
+
+    assert found == [Unread("half", 2, oldest_s=60, still_s=60), Unread("op", 0)]
+
+
+def test_quiet_before_a_record_comes_is_no_standing_still() -> None:
+    history = UnreadHistory()
+
+    history.note({HALF: 5}, {HALF: 5}, 100)
+    assert history.note({HALF: 5}, {HALF: 6}, 1_000) == [Unread("half", 1)]
+
+
+def test_of_a_partition_of_which_nothing_is_known_nothing_is_told() -> None:
+    assert UnreadHistory().note({}, {HALF: 5}, 100) == []
+
+
+def test_a_topic_that_shrank_is_not_behind() -> None:
+    assert UnreadHistory().note({HALF: 9}, {HALF: 5}, 100) == [Unread("half", 0)]
+
+
+def test_a_partition_that_is_not_read_for_weeks_takes_no_more_memory() -> None:
+    history = UnreadHistory()
+    for look in range(20 * ENDS_KEPT_MAX):
+        [found] = history.note({HALF: 0}, {HALF: look + 1}, float(look))
+
+    assert len(history._seen[HALF]) <= ENDS_KEPT_MAX
+    assert found.oldest_s == 20 * ENDS_KEPT_MAX - 1
+
+
+class Brokers:
+    """Brokers whose every partition ends at 7."""
+
+    def __init__(self, topics: tuple[str, ...]) -> None:
+        self.topics = topics
+
+    def list_topics(self, **_: Any) -> Any:
+        return SimpleNamespace(topics={one: SimpleNamespace(partitions=[0]) for one in self.topics})
+
+    def list_offsets(self, places: Any, **_: Any) -> Any:
+        return dict.fromkeys(places, self)
+
+    def result(self, _: float) -> Any:
+        return SimpleNamespace(offset=7)
+
+
+def test_a_query_that_stands_still_does_not_hide_what_the_brokers_have() -> None:
+    settings, now_s = Settings(), 0.0
+    half, op, _ = settings.topics.read
+    read = {(half, 0): 4, (op, 0): 7}
+    brokers: Any = Brokers(settings.topics.read)
+    watch = StallWatch(settings, brokers, lambda: now_s, read=lambda: read)
+    watch.look()
+    now_s = 75.0
+    watch.look()
+
+    assert watch.unread == [Unread(half, 3, oldest_s=75, still_s=75), Unread(op, 0)]
+
+
+def test_a_line_warns_of_what_is_not_read() -> None:
+    line = replace(
+        Progress().line(0, None),
+        unread=[Unread("half", 1_200, 75, 75), Unread("op", 3, 1, 0)],
+        batch_age_ms=125_000,
+    )
+    text = " ".join(progress_text(line, width=300).split())
+
+    assert "batch - 2m5s ago" in text
+    assert "unread 1,203" in text
+    assert "NOTHING READ for 1m15s: 1,200 unread on half, the oldest for 1m15s" in text
+    assert not is_quiet(line)
+    assert is_quiet(line, line)
+    assert "NOTHING" not in progress_text(replace(line, unread=[Unread("half", 9, 75, 2)]))
