@@ -19,15 +19,17 @@ from checkback.operations.doctor.judgements import (
     judge_replicas,
     judge_retention,
     judge_rights,
+    judge_share_groups,
     judge_topics,
 )
 from checkback.operations.topics.scanner import FoundRecord, TopicScanner
 from checkback.operations.transactions.timestamps import now_ms
 from checkback.protocol.configuration import Settings
-from checkback.protocol.errors import CheckbackError
+from checkback.protocol.errors import BrokerError, CheckbackError
 from checkback.protocol.properties import RESEND
 from checkback.protocol.refusals import refusal_facts
 from checkback.protocol.topics import DAY_MS, TopicNames
+from checkback.sinks.kafka.cluster.share_groups import isolation_of_share_groups
 from checkback.sinks.kafka.cluster.topic_directory import TopicDirectory
 from checkback.sinks.kafka.cluster.transient_errors import is_passing, said_by
 
@@ -64,6 +66,7 @@ class BrokerChecks:
         yield from self.topics()
         yield from self.replicas()
         yield from self.rights()
+        yield from self.share_groups()
         yield from self.refused()
 
     def brokers(self) -> Findings:
@@ -81,6 +84,20 @@ class BrokerChecks:
     def rights(self) -> Findings:
         """Yield the findings of the rights on the topics that were found."""
         yield from guarded("rights", self._rights)
+
+    def share_groups(self) -> Findings:
+        """Yield which share groups read aborted messages."""
+        yield from guarded("share groups", self._share_groups)
+
+    def _share_groups(self) -> Findings:
+        servers = self.settings.bootstrap_servers
+        try:
+            with admin_client(servers, self.settings.kafka) as admin:
+                levels = isolation_of_share_groups(admin)
+        except BrokerError as error:  # nothing of the pipeline needs it
+            yield Diagnosis("share groups", Result.WARNING, error.message, error.remedy)
+        else:
+            yield from judge_share_groups(levels, servers)
 
     def refused(self) -> Findings:
         """Yield what was refused lately."""

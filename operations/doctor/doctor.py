@@ -99,6 +99,7 @@ class Doctor:
             of_topics = [checks.rights(), checks.refused(), guarded("clock", self._clock)]
             others = [
                 checks.replicas(),
+                checks.share_groups(),
                 guarded("open transactions", self._stalls),
                 guarded("transactional ids", self._transactional_ids),
                 guarded("checkpoint", self._checkpoint),

@@ -10,7 +10,13 @@ from typing import Final
 from checkback.deploy.topics import FoundTopic, TopicDifference, compare
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
+from checkback.protocol.printable import printable
 from checkback.protocol.topics import DAY_MS, TopicNames, TopicPlan
+from checkback.sinks.kafka.cluster.share_groups import (
+    ISOLATION,
+    READ_COMMITTED,
+    isolation_command,
+)
 
 SKEW_WARNING_MS: Final = 1_000
 SKEW_FAILED_MS: Final = 60_000
@@ -145,6 +151,30 @@ def judge_replicas(short: Mapping[str, str], ours: Collection[str]) -> Diagnosis
     remedy = "Bring their brokers back, or lower min.insync.replicas; see `checkback docs bad-days`"
     result = Result.WARNING if short.keys().isdisjoint(ours) else Result.FAILED
     return Diagnosis("replicas", result, says, f"{remedy}.")
+
+
+def judge_share_groups(levels: Mapping[str, str], bootstrap_servers: str) -> list[Diagnosis]:
+    """Return which share groups read the messages of aborted transactions, too.
+
+    Args:
+        levels: `share.isolation.level` by group, "" where it may not be seen.
+        bootstrap_servers: of the command that is to be typed.
+    """
+    findings, hidden = [], []
+    for name, level in levels.items():
+        group = printable(name)
+        if not level:
+            hidden.append(group)
+        elif level != READ_COMMITTED:
+            says = f"{group} reads aborted messages, too: {ISOLATION} is {level}"
+            command = isolation_command(bootstrap_servers, group)
+            remedy = f"If it reads topics that Checkback delivers to: `{command}`."
+            findings.append(Diagnosis("share groups", Result.WARNING, says, remedy))
+    if hidden:
+        says = f"{ISOLATION} may not be seen of: {', '.join(hidden[:SHORT_NAMED_MAX])}"
+        remedy = "Grant DESCRIBE_CONFIGS on these groups, or see that it is read_committed."
+        findings.append(Diagnosis("share groups", Result.WARNING, says, remedy))
+    return findings or [Diagnosis("share groups", Result.OK, "none reads aborted messages")]
 
 
 def judge_clock(before_ms: int, appended_ms: int, after_ms: int) -> Diagnosis:

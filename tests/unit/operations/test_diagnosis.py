@@ -19,6 +19,7 @@ from checkback.operations.doctor.judgements import (
     judge_replicas,
     judge_retention,
     judge_rights,
+    judge_share_groups,
     judge_topics,
     judge_unread,
 )
@@ -212,3 +213,19 @@ def test_what_is_unread_is_told_and_warned_of_once_it_is_old() -> None:
     assert old.result is late.result is Result.WARNING
     assert old.says == "1,200 on half, 3 on op, the oldest for 1m15s; the last batch is 2s old"
     assert "CheckbackUnread" in old.remedy
+
+
+def test_share_groups_that_read_aborted_messages_are_named_with_the_command() -> None:
+    levels = {"safe": "read_committed", "mails": "read_uncommitted", "other": ""}
+    mails, other = judge_share_groups(levels, "b:9092")
+
+    assert mails.result is other.result is Result.WARNING
+    assert (
+        mails.says == "mails reads aborted messages, too: share.isolation.level is read_uncommitted"
+    )
+    assert (
+        "`kafka-configs.sh --bootstrap-server b:9092 --alter --entity-type groups --entity-name"
+        " mails --add-config share.isolation.level=read_committed`" in mails.remedy
+    )
+    assert other.says == "share.isolation.level may not be seen of: other"
+    assert [one.result for one in judge_share_groups({}, "b:9092")] == [Result.OK]

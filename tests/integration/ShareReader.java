@@ -1,0 +1,29 @@
+import java.time.Duration;
+import java.util.List;
+import java.util.Properties;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
+import org.apache.kafka.common.serialization.StringDeserializer;
+
+/** Prints what a share group is given of a topic, until a body says "end". */
+public class ShareReader {
+    public static void main(String[] arguments) {
+        var properties = new Properties();
+        properties.put("bootstrap.servers", arguments[0]);
+        properties.put("group.id", arguments[1]);
+        var text = StringDeserializer.class.getName();
+        properties.put("key.deserializer", text);
+        properties.put("value.deserializer", text);
+        var until = System.nanoTime() + Duration.ofSeconds(60).toNanos();
+        try (var consumer = new KafkaShareConsumer<String, String>(properties)) {
+            consumer.subscribe(List.of(arguments[2]));
+            while (System.nanoTime() < until) {
+                for (var message : consumer.poll(Duration.ofMillis(500))) {
+                    System.out.println(message.value());
+                    if (message.value().equals("end")) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
