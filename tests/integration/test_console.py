@@ -191,7 +191,7 @@ def test_with_default_settings_no_cell_of_a_page_is_a_dash(stage: Stage) -> None
     app = new_application(stage.client.app.state.console)  # type: ignore[attr-defined]
     with served(app) as address, started() as browser:
         page, complaints = opened(browser, 1280)
-        for path in ("/", "/pending"):
+        for path in ("/", "/pending", "/checkpoint"):
             page.goto(f"{address}{path}")
             loaded(page)
             cells = page.locator("dd, td, figcaption strong").all_text_contents()

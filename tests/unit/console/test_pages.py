@@ -11,11 +11,19 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from tests.unit.console.console_stage import NOW_MS, OPERATOR, TOKEN, Stage, make_stage
+from tests.unit.console.console_stage import (
+    NOW_MS,
+    OPERATOR,
+    TOKEN,
+    MadeUpFacts,
+    Stage,
+    make_stage,
+)
 
 from checkback.console.access import AccessRules, digest
 from checkback.console.app import SECURITY_HEADERS, new_application
 from checkback.console.context import FORM_BYTES_MAX, SESSION_COOKIE
+from checkback.console.overview import UNKNOWN
 from checkback.console.pages import reading as pages
 from checkback.console.pages.acting import _own_path
 from checkback.console.pages.live import event
@@ -391,3 +399,20 @@ def test_a_browser_that_sends_a_proxys_header_itself_is_not_signed_in(tmp_path: 
 
 def test_how_long_the_oldest_unread_record_waits_is_said(stage: Stage) -> None:
     assert "has waited for 1m15s" in stage.client().get("/parts/lag").text
+
+
+def test_a_checkpoint_that_holds_nothing_has_no_dash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marker of a state partition without output yet is at batch 0: a dash before."""
+    stage = make_stage(tmp_path, checkpoint=str(tmp_path))
+    told = stage.sources.facts.checkpoint()
+    told |= {"application_id": "app", "page_size": 100, "pending": 0, "oldest_pending_ms": None}
+    told["state"] = [{**one, "next_batch": 0} for one in told["state"]]
+    told["positions"] = told["positions"][:2]
+    monkeypatch.setattr(MadeUpFacts, "checkpoint", lambda _: told)
+
+    shown = stage.client().get("/parts/checkpoint").text
+
+    assert "Last batch written" in shown
+    assert UNKNOWN not in shown
