@@ -93,6 +93,14 @@ def cut(name: str) -> Callable[[Path, int], str]:
     return damage
 
 
+def cut_newest(name: str) -> Callable[[Path, int], str]:
+    def damage(folder: Path, batch: int) -> str:
+        newest = max((folder / name).glob("*.json"), key=lambda path: int(path.stem))
+        return cut(f"{name}/{newest.name}")(folder, batch)
+
+    return damage
+
+
 def empty(name: str) -> Callable[[Path, int], str]:
     def damage(folder: Path, _: int) -> str:
         (folder / name).write_bytes(b"")

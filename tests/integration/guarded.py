@@ -24,7 +24,11 @@ from confluent_kafka.admin import (
 from tests.integration.running import COMMAND, Topics, wait_until
 
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
-from checkback.protocol.connection import confluent_settings
+from checkback.deploy.broker_files import render
+from checkback.deploy.jars import ensure_jars
+from checkback.deploy.java import find_java
+from checkback.protocol.connection import confluent_settings, java_settings
+from checkback.streaming.source.kafka_source import pem_text
 
 PASSWORD = "not-a-secret"  # noqa: S105 - of a broker that lives for one test
 ADMIN = "admin"
@@ -57,6 +61,19 @@ def login(user: str) -> dict[str, str]:
         "sasl.username": user,
         "sasl.password": PASSWORD,
     }
+
+
+def java_client_gets_in(bootstrap_servers: str, kafka: dict[str, str], folder: Path) -> None:
+    """Have a tool of Kafka's ask the brokers with these settings."""
+    file = folder / "client.properties"
+    file.write_text(render(java_settings(bootstrap_servers, kafka, pem_text)))
+    jars = ":".join(str(jar) for jar in ensure_jars("kafka"))
+    tool = ["kafka.admin.ConfigCommand", "--describe", "--entity-type", "topics"]
+    tool += ["--command-config", str(file), "--bootstrap-server", bootstrap_servers]
+    ran = subprocess.run(
+        [find_java(), "-cp", jars, *tool], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
 
 
 class Acls:

@@ -66,14 +66,6 @@ def test_what_a_child_gets_in_place_of_a_closed_stream_is_no_file_of_ours() -> N
     assert in_shell(f"{shlex.join([sys.executable, '-c', program])} >&-") == 0
 
 
-@pytest.mark.parametrize("noun", sorted(NOUNS))
-def test_every_noun_has_help(noun: str) -> None:
-    told = checkback(noun, "--help")
-
-    assert told.returncode == 0, told.stderr
-    assert "Usage: checkback " + noun in told.stdout
-
-
 @pytest.mark.parametrize(
     "noun", ["broker", "config", "discarded", "doctor", "jars", "pending", "topics", "tx"]
 )

@@ -10,23 +10,17 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from tests.integration.guarded import java_client_gets_in
 
 from checkback.deploy.admin import admin_client
 from checkback.deploy.broker import QUICK_START, EmbeddedBroker
-from checkback.deploy.broker_files import render
-from checkback.deploy.jars import ensure_jars
-from checkback.deploy.java import find_java
-from checkback.protocol.connection import confluent_settings, java_settings
+from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
-from checkback.streaming.source.kafka_source import pem_text
 
-pytestmark = (
-    pytest.mark.nightly
-)  # tests/unit/test_connection.py holds each client's settings by day
-
-pytestmark = pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="makes certificates with it"
-)
+pytestmark = [
+    pytest.mark.nightly,  # tests/unit/test_connection.py holds each client's settings by day
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="makes certificates with it"),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,17 +109,7 @@ def test_librdkafka_gets_in(tls_broker: str, kafka: dict[str, str]) -> None:
 def test_java_gets_in_without_the_files(
     tls_broker: str, kafka: dict[str, str], tmp_path: Path
 ) -> None:
-    settings = tmp_path / "client.properties"
-    settings.write_text(render(java_settings(tls_broker, kafka, pem_text)))
-    jars = ":".join(str(jar) for jar in ensure_jars("kafka"))
-    tool = ["kafka.admin.ConfigCommand", "--describe", "--entity-type", "topics"]
-    tool += ["--command-config", str(settings), "--bootstrap-server", tls_broker]
-
-    ran = subprocess.run(
-        [find_java(), "-cp", jars, *tool], capture_output=True, text=True, timeout=60, check=False
-    )
-
-    assert ran.returncode == 0, ran.stderr
+    java_client_gets_in(tls_broker, kafka, tmp_path)
 
 
 def test_another_authority_is_not_trusted(

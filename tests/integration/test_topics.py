@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from tests.integration.guarded import ADMIN, guarded_broker, java_client_gets_in, login
 
 from checkback.deploy.admin import admin_client
-from checkback.deploy.broker import QUICK_START, EmbeddedBroker
 from checkback.deploy.topics import TopicDifference, create_topics, find_topics
 from checkback.protocol.configuration import Settings
+from checkback.protocol.connection import confluent_settings
 from checkback.protocol.errors import BrokerError
 
 CHECKBACK = str(Path(sys.executable).with_name("checkback"))
-PASSWORD = "top-secret-word"  # noqa: S105 - of a broker that lives for one test
 
 
 def wanted(bootstrap_servers: str, prefix: str, **more: Any) -> Settings:
@@ -34,8 +35,8 @@ def test_topics_are_created_as_planned_and_then_left_alone(
     first = create_topics(settings)
     second = create_topics(settings)
 
-    assert [report.created for report in first] == [True] * 8
-    assert [report.created for report in second] == [False] * 8
+    assert [report.created for report in first] == [True] * 7
+    assert [report.created for report in second] == [False] * 7
     assert not any(report.differences for report in first + second)
     names = settings.topics
     with admin_client(bootstrap_servers, {}) as admin:
@@ -121,83 +122,36 @@ def test_command_says_what_differs_with_exit_code_1(bootstrap_servers: str, uniq
 
 
 @pytest.fixture(scope="module")
-def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker whose clients must log in: PLAIN or SCRAM-SHA-256, user orders."""
-    plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    properties = {
-        "listener.security.protocol.map": (
-            "CLIENT:SASL_PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
-        ),
-        "listener.name.client.sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.client.plain.sasl.jaas.config": (
-            f'{plain} required user_orders="{PASSWORD}";'
-        ),
-    }
-    folder = tmp_path_factory.mktemp("secured")
-    with EmbeddedBroker(folder, properties=properties, jvm_options=QUICK_START) as running:
-        yield running
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker whose clients must log in; where it is."""
+    with guarded_broker(tmp_path_factory.mktemp("secured")) as running:
+        yield running.bootstrap_servers
 
 
-def login(password: str) -> dict[str, str]:
-    return {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "orders",
-        "sasl.password": password,
-    }
-
-
-def test_a_secured_broker_takes_the_right_password(secured_broker: EmbeddedBroker) -> None:
-    settings = wanted(secured_broker.bootstrap_servers, "", kafka=login(PASSWORD))
+def test_a_secured_broker_takes_the_right_password(secured_broker: str) -> None:
+    settings = wanted(secured_broker, "", kafka=login(ADMIN))
 
     assert all(report.created for report in create_topics(settings))
 
 
-def test_wrong_password_is_told_as_such_and_never_shown(secured_broker: EmbeddedBroker) -> None:
-    settings = wanted(secured_broker.bootstrap_servers, "", kafka=login("a-wrong-word"))
+def test_wrong_password_is_told_as_such_and_never_shown(secured_broker: str) -> None:
+    wrong = {**login(ADMIN), "sasl.password": "a-wrong-word"}
 
     with pytest.raises(BrokerError, match="refused the user name or the password") as refused:
-        create_topics(settings)
+        create_topics(wanted(secured_broker, "", kafka=wrong))
 
     assert "a-wrong-word" not in repr(refused.value)
     assert refused.value.__cause__ is None
 
 
-def test_librdkafka_gets_in_with_the_same_settings(secured_broker: EmbeddedBroker) -> None:
-    from confluent_kafka.admin import AdminClient
-
-    from checkback.protocol.connection import confluent_settings
-
-    admin = AdminClient(dict(confluent_settings(secured_broker.bootstrap_servers, login(PASSWORD))))
+def test_librdkafka_gets_in_with_the_same_settings(secured_broker: str) -> None:
+    admin = AdminClient(dict(confluent_settings(secured_broker, login(ADMIN))))
 
     assert len(admin.list_topics(timeout=20).brokers) == 1
 
 
-def test_a_java_client_gets_in_with_the_same_settings(
-    secured_broker: EmbeddedBroker, tmp_path: Path
-) -> None:
-    from checkback.deploy.broker_files import render
-    from checkback.deploy.jars import ensure_jars
-    from checkback.deploy.java import find_java
-    from checkback.protocol.connection import java_settings
-    from checkback.streaming.source.kafka_source import pem_text
-
-    servers = secured_broker.bootstrap_servers
-    file = tmp_path / "client.properties"
-    file.write_text(render(java_settings(servers, login(PASSWORD), pem_text)))
-    jars = ":".join(str(jar) for jar in ensure_jars("kafka"))
-
-    tool = ["kafka.admin.ConfigCommand", "--describe", "--entity-type", "topics"]
-    tool += ["--command-config", str(file)]
-    ran = subprocess.run(
-        [find_java(), "-cp", jars, *tool, "--bootstrap-server", servers],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-    assert ran.returncode == 0, ran.stderr
+def test_a_java_client_gets_in_with_the_same_settings(secured_broker: str, tmp_path: Path) -> None:
+    java_client_gets_in(secured_broker, login(ADMIN), tmp_path)
 
 
 def test_no_broker_there_is_told_within_seconds() -> None:

@@ -66,6 +66,8 @@ def test_a_list_of_commands_says_whole_sentences_at_80_columns(noun: str) -> Non
     told = CliRunner().invoke(LazyGroup(NOUNS), [*noun.split(), "--help"], terminal_width=80)
     _, _, listed = told.output.partition("\nCommands:\n")
 
+    assert told.exit_code == 0, told.output
+
     assert [line for line in listed.splitlines() if line.endswith("...")] == []
 
 
