@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
 from tests.integration.running import Topics
 from tests.integration.scraping import fetch
 from tests.integration.shared_jvm import SharedJvm
@@ -13,6 +14,8 @@ from tests.integration.shared_jvm import SharedJvm
 from checkback.deploy.broker import free_ports
 from checkback.operations.doctor.doctor import Doctor
 from checkback.operations.doctor.judgements import Result
+from checkback.operations.topics.lag import oldest_unread_ms, read_positions, topic_ends
+from checkback.protocol.configuration import Settings
 
 HOLD_MS = 40_000
 """The end of each batch is held for so long, and nothing is read meanwhile."""
@@ -60,3 +63,32 @@ def test_a_query_that_reads_nothing_is_seen_in_line_metrics_probe_and_doctor(
     assert f"1 unread on {half}, the oldest for" in probe
     assert finding.result is Result.OK, "ten intervals have not passed"
     assert f"1 on {half}" in finding.says
+
+
+def test_the_age_of_the_oldest_unread_record_comes_from_the_brokers(
+    bootstrap_servers: str, unique: str
+) -> None:
+    topics = Topics(bootstrap_servers, unique)
+    settings: Settings = topics.settings("nowhere")
+    topics.create(settings)
+    half = topics.names.half
+    producer = Producer({**topics.connection, "transactional.id": f"{unique}aborts"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(half, b"aborted", partition=0)
+    producer.flush(30)
+    producer.abort_transaction(30)
+    read = {half: dict.fromkeys(range(settings.half_partitions), 0)}
+
+    def oldest() -> int | None:
+        positions = read_positions(read, {}, topic_ends(settings, [half]))
+        return oldest_unread_ms(settings, positions)
+
+    aborted_alone = oldest()
+    before_ms = now_ms()
+    topics.send_half(b"first", f"{unique}real")
+    between_ms = now_ms()
+    topics.send_half(b"second", f"{unique}real")
+
+    assert aborted_alone is None, "there is nothing to read"
+    assert before_ms - 1_000 <= (oldest() or 0) <= between_ms + 1_000
