@@ -160,6 +160,9 @@ senders that should not: Spark can't read a record with a time after the year 29
 UNPACKED: Final = {"compression.type": "uncompressed"}
 """Of topics that producers write: so the brokers compare with max.message.bytes what a record
 unpacks to. A record of 300 MB of zeros, compressed to 30 kB, ended the job at every start."""
+_GONE: Final = "records would go that are still needed"
+_BY_NUMBER: Final = {"retention.bytes": "records would go by their number, however young they are"}
+_BY_SENDERS: Final = {"message.timestamp.type": "ages would follow the clocks of the senders"}
 STATUS_CONFIGS: Final = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
@@ -199,6 +202,20 @@ def plan_topics(
         plan(names.settled, state_partitions, 2 * kept_ms, half_bytes),
         TopicPlan(names.status, 1, STATUS_CONFIGS, replication_factor),
     ]
+
+
+def breaking_configs(names: TopicNames, topic: str) -> Mapping[str, str]:
+    """Return the settings of a topic that may not differ from its plan, with what would go wrong.
+
+    A start refuses a topic with such a difference, and doctor calls it failed.
+    """
+    if topic == names.status:  # clients go on without it
+        return {}
+    if topic in names.read:
+        return {"cleanup.policy": _GONE, **_BY_NUMBER, **_BY_SENDERS}
+    if topic == names.settled:
+        return {"cleanup.policy": _GONE, **_BY_NUMBER}
+    return {"cleanup.policy": "brokers would take no record without a key"}
 
 
 def _topic_configs(

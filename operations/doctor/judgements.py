@@ -11,7 +11,7 @@ from checkback.deploy.topics import FoundTopic, TopicDifference, compare
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.printable import printable
-from checkback.protocol.topics import DAY_MS, TopicNames, TopicPlan
+from checkback.protocol.topics import DAY_MS, TopicNames, TopicPlan, breaking_configs
 from checkback.sinks.kafka.cluster.share_groups import (
     ISOLATION,
     READ_COMMITTED,
@@ -21,8 +21,6 @@ from checkback.sinks.kafka.cluster.share_groups import (
 SKEW_WARNING_MS: Final = 1_000
 SKEW_FAILED_MS: Final = 60_000
 SHORT_NAMED_MAX: Final = 10
-BREAKING: Final = frozenset({"cleanup.policy", "retention.bytes"})
-"""Differences that lose halves, ops or marks; others may be on purpose."""
 
 
 class Result(StrEnum):
@@ -86,7 +84,8 @@ def _judge_topic(plan: TopicPlan, found: FoundTopic | None, names: TopicNames) -
         return Diagnosis(check, Result.WARNING, says, remedy)
     if not differences:
         return Diagnosis(check, Result.OK, f"as planned, partitions: {found.partitions}")
-    breaks = any(one.name in BREAKING or _is_too_narrow(one) for one in differences)
+    breaking = breaking_configs(names, plan.name)  # other differences may be on purpose
+    breaks = any(one.name in breaking or _is_too_narrow(one) for one in differences)
     says = "; ".join(f"{one.name} is {one.found}, wanted {one.wanted}" for one in differences)
     remedy = "Change the topic; if the topic is right, change the setting."
     return Diagnosis(check, Result.FAILED if breaks else Result.WARNING, says, remedy)

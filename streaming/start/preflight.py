@@ -27,7 +27,7 @@ from checkback.checkpoints.own_files.identity import FILE, FORMAT, CheckpointIde
 from checkback.protocol.configuration import Settings
 from checkback.protocol.durations import duration_text
 from checkback.protocol.errors import BrokerError, CheckpointError, ConfigurationError
-from checkback.protocol.topics import DAY_MS, TopicPlan, plan_topics
+from checkback.protocol.topics import DAY_MS, TopicPlan, breaking_configs, plan_topics
 from checkback.sinks.kafka.cluster.topic_directory import LASTING_ERRORS
 from checkback.sinks.kafka.cluster.transient_errors import PAUSE_S, asked_again, is_passing, said_by
 from checkback.sinks.kafka.transaction.errors import cause_of
@@ -48,12 +48,6 @@ TIMEOUT_S: Final = 10.0
 MADE_S: Final = 2.0
 """How long the asked broker may not know a topic that was just created."""
 UNKNOWN: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
-READ_TOPIC_CONFIGS: Final = {
-    "cleanup.policy": "records would go that are still needed",
-    "retention.bytes": "records would go by their number, however young they are",
-    "message.timestamp.type": "ages would follow the clocks of the senders",
-}
-"""What goes wrong if a topic that the query reads has other settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +67,8 @@ class ClusterFacts:
     settled_records: int
     transaction_timeout_max_ms: int | None = None
     claim: Claim | None = None
+    marks_kept_ms: int | None = None
+    """The settled topic's retention; below 0 for ever, None where this user may not see it."""
 
 
 def require_settings(
@@ -131,7 +127,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
         found = _describe_topics(admin, needed)
         facts = ClusterFacts(cluster_id, found, 0)
         _require_fit(settings, facts)
-        _require_configs(settings, admin)
+        marks_kept_ms = _require_configs(settings, admin)
         limit_ms = broker_limit_ms(admin)
         choose_timeout_ms(settings, limit_ms, None)  # refuses one that the brokers don't allow
         settled = _record_count(connection, names.settled, found[names.settled].partitions)
@@ -143,7 +139,7 @@ def look_at_cluster(settings: Settings, connection: dict[str, Any]) -> ClusterFa
             remedy="Check bootstrap_servers, the security settings and that the brokers are up.",
             bootstrap_servers=settings.bootstrap_servers,
         ) from error
-    return ClusterFacts(facts.cluster_id, found, settled, limit_ms, claim)
+    return ClusterFacts(facts.cluster_id, found, settled, limit_ms, claim, marks_kept_ms)
 
 
 def identity_of(settings: Settings, facts: ClusterFacts) -> CheckpointIdentity:
@@ -361,26 +357,33 @@ def _require_settled_fit(settings: Settings, facts: ClusterFacts) -> None:
         )
 
 
-def _require_configs(settings: Settings, admin: AdminClient) -> None:
+def _require_configs(settings: Settings, admin: AdminClient) -> int | None:
+    """Refuse topics with settings that lose records; return how long marks are kept, if seen."""
     names = settings.topics
-    wanted = {plan.name: plan.configs for plan in _plans(settings)}
-    for topic in names.read:
+    marks_kept_ms = None
+    for plan in _plans(settings):
+        breaking = breaking_configs(names, plan.name)
+        if not breaking:
+            continue
         try:
-            found = asked_again(partial(_configs_of, admin, topic), TIMEOUT_S)
+            found = asked_again(partial(_configs_of, admin, plan.name), TIMEOUT_S)
         except KafkaException as error:
             if cause_of(error).code() not in LASTING_ERRORS:
                 raise
             continue  # no right to look; the sink still refuses a half that is gone
-        for name in READ_TOPIC_CONFIGS:
-            if found[name] != wanted[topic][name]:
+        for name, harm in breaking.items():
+            if found[name] != plan.configs[name]:
                 raise ConfigurationError(
-                    f"{topic} has {name} {found[name]}: {READ_TOPIC_CONFIGS[name]}.",
-                    remedy=f"Set {name} of the topic to {wanted[topic][name]}.",
-                    topic=topic,
+                    f"{plan.name} has {name} {found[name]}: {harm}.",
+                    remedy=f"Set {name} of the topic to {plan.configs[name]}.",
+                    topic=plan.name,
                     name=name,
                 )
-        if topic == names.half:
+        if plan.name == names.half:
             _require_retention(settings, int(found["retention.ms"]))
+        if plan.name == names.settled:
+            marks_kept_ms = int(found["retention.ms"])
+    return marks_kept_ms
 
 
 def _configs_of(admin: AdminClient, topic: str) -> dict[str, str]:

@@ -125,7 +125,7 @@ def test_a_half_topic_that_forgets_too_soon_is_refused(settings: Settings, topic
         ("message.timestamp.type", "CreateTime"),
     ],
 )
-@pytest.mark.parametrize("topic", ["half", "op", "feedback"])
+@pytest.mark.parametrize("topic", ["half", "op", "feedback", "settled"])
 def test_a_topic_that_loses_records_or_believes_senders_is_refused(
     settings: Settings, topics: Topics, topic: str, name: str, value: str
 ) -> None:

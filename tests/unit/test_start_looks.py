@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
+from checkback.deploy.topics import FoundTopic, comparable_plans
+from checkback.operations.doctor.judgements import Result, judge_topics
 from checkback.protocol.configuration import Settings
 from checkback.protocol.errors import BrokerError, ConfigurationError
 from checkback.sinks.kafka.cluster import transient_errors as asking_again
@@ -18,7 +20,8 @@ from checkback.streaming.start.preflight import _describe_topics as describe_top
 from checkback.streaming.start.transaction_timeout import LIMIT, broker_limit_ms
 
 UNKNOWN = KafkaError.UNKNOWN_TOPIC_OR_PART
-SETTINGS = Settings(bootstrap_servers="b:1", checkpoint="c")
+SETTINGS = Settings(bootstrap_servers="b:1", checkpoint="c", state_partitions=1, half_partitions=1)
+PLANS = {plan.name: plan for plan in comparable_plans(SETTINGS)}
 
 
 @pytest.fixture(autouse=True)
@@ -87,19 +90,24 @@ def test_rights_are_blamed_only_where_they_are_missing(monkeypatch: pytest.Monke
 
 
 class Configs:
-    """An admin client whose topics have a policy; the first answers are these."""
+    """An admin client whose topics are as planned but for one; the first answers are these."""
 
-    def __init__(self, *answers: Exception) -> None:
-        self.answers = list(answers)
+    def __init__(self, topic: str, configs: Mapping[str, str], *answers: Exception) -> None:
+        self.different, self.answers = {topic: configs}, list(answers)
 
     def describe_configs(self, resources: list[Any], **_: Any) -> dict[Any, Future]:
-        values = dict.fromkeys(preflight.READ_TOPIC_CONFIGS, "wrong")
-        found = {name: SimpleNamespace(value=value) for name, value in values.items()}
-        return {one: Future(self.answers.pop(0) if self.answers else found) for one in resources}
+        return {one: Future(self.answer(one.name)) for one in resources}
+
+    def answer(self, topic: str) -> Any:
+        if self.answers:
+            return self.answers.pop(0)
+        configs = {**PLANS[topic].configs, **self.different.get(topic, {})}
+        return {name: SimpleNamespace(value=value) for name, value in configs.items()}
 
 
 def test_a_broker_that_just_died_hides_no_setting_of_a_topic() -> None:
-    admin: Any = Configs(failure(KafkaError._TRANSPORT))
+    names = SETTINGS.topics
+    admin: Any = Configs(names.half, {"cleanup.policy": "wrong"}, failure(KafkaError._TRANSPORT))
 
     with pytest.raises(ConfigurationError, match=r"HALF_TOPIC has cleanup\.policy wrong"):
         preflight._require_configs(SETTINGS, admin)
@@ -107,7 +115,37 @@ def test_a_broker_that_just_died_hides_no_setting_of_a_topic() -> None:
 
 def test_settings_that_nobody_tells_are_not_taken_for_right() -> None:
     with pytest.raises(KafkaException):
-        preflight._require_configs(SETTINGS, Configs(failure(KafkaError._TIMED_OUT)))  # type: ignore[arg-type]
+        preflight._require_configs(SETTINGS, Configs("", {}, failure(KafkaError._TIMED_OUT)))  # type: ignore[arg-type]
+
+
+DIFFERENT = {
+    "cleanup.policy": "compact,delete",
+    "retention.bytes": "1000",
+    "message.timestamp.type": "different",
+    "max.message.bytes": "1",
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENT)
+@pytest.mark.parametrize("topic", PLANS)
+def test_a_start_refuses_exactly_the_settings_that_doctor_calls_failed(
+    topic: str, name: str
+) -> None:
+    configs = {name: DIFFERENT[name]}
+    found = {one.name: FoundTopic(one.partitions or 1, 1, one.configs) for one in PLANS.values()}
+    found[topic] = FoundTopic(1, 1, {**PLANS[topic].configs, **configs})
+    judged = judge_topics([PLANS[topic]], found, SETTINGS.topics)
+    is_failed = Result.FAILED in {one.result for one in judged if one.check.startswith("topic")}
+
+    is_refused = False
+    try:
+        preflight._require_configs(SETTINGS, Configs(topic, configs))  # type: ignore[arg-type]
+    except ConfigurationError as error:
+        is_refused = name in str(error)
+
+    assert is_refused is is_failed
+    if topic == SETTINGS.topics.settled:
+        assert is_refused is (name in ("cleanup.policy", "retention.bytes"))
 
 
 class Limits:
