@@ -70,7 +70,7 @@ from checkback.streaming.start.clock_check import AheadWatch
 from checkback.streaming.start.direct_op_topic import DirectOpTopic, PlannedRun
 from checkback.streaming.start.sink_choices import open_ledger, sink_settings
 from checkback.streaming.start.takeover import fence_older
-from checkback.streaming.start.topic_claim import claim_topics
+from checkback.streaming.start.topic_claim import ClaimWatch, claim_topics
 
 if TYPE_CHECKING:
     from checkback.sinks.ledger.table import DeltaLedger
@@ -103,6 +103,7 @@ class Job:
     _is_over: bool = False
     _admin: AdminClient | None = None
     _epoch: EpochWatch | None = None
+    _claim: ClaimWatch | None = None
     _ledger: DeltaLedger | None = None
     _stalls: StallWatch | None = None
     _held: Future[list[PageStatus]] | None = None
@@ -173,6 +174,8 @@ class Job:
         connection: dict[str, Any],
     ) -> SinkSettings:
         claim_topics(self.settings, connection, store)
+        kept_ms = facts.marks_kept_ms
+        self._claim = ClaimWatch(self.settings, connection, store, kept_ms, self.now_ms)
         found = sink_settings(self.settings, connection, store.make_query_id())
         if self._ledger is not None:
             planned = store.last_batch("offsets")
@@ -330,8 +333,7 @@ class Job:
                 self._observed.looked(last, self._held_ms(last))
             self._look_at_topics()
             if time.monotonic() >= next_line_s:
-                self._require_own_epoch()
-                self._clock.compare_if_due()
+                self._require_own_topics()
                 if self._held is None or self._held.done():
                     self._emit_line(query)
                 if self._access.problem:
@@ -367,6 +369,12 @@ class Job:
     def _require_own_epoch(self) -> None:
         if self._epoch is not None:
             self._epoch.require_own()
+
+    def _require_own_topics(self) -> None:
+        self._require_own_epoch()
+        self._clock.compare_if_due()
+        if self._claim is not None:
+            self._claim.renew_if_due()
 
     def _complete_progress(self) -> None:
         if self._held is not None and self._held.done():

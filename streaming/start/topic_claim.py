@@ -4,13 +4,19 @@ Two checkpoints over the same topics would each write every final. So a job writ
 settled topic's first partition before it uses a new checkpoint. The first record there counts, so
 the order of the log decides, even if two jobs start at the same moment. A claim has the form of a
 settled mark that marks nothing, so readers of marks need not know about claims.
+
+Kafka deletes a claim like any record. So a running job repeats it, and as long as its last one is
+in the log, no other checkpoint can have become the first. Where it is gone, another claim that is
+there came later, and the topics are that checkpoint's.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +40,11 @@ FILE: Final = "claim.json"
 HEADER: Final = "__checkback.claim"
 NO_BATCH: Final = -1
 TIMEOUT_S: Final = 30.0
+REPEAT_MS_MAX: Final = 3_600_000
+"""How long after its last claim a running job repeats it; earlier where retention is shorter."""
+REPEATS_KEPT: Final = 4
+"""How many claims a job writes within the retention of the settled topic, at least."""
+RETRY_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +83,12 @@ def claim_topics(settings: Settings, connection: dict[str, Any], store: Checkpoi
     """Claim the topics for this checkpoint; one that ever planned a batch already has them.
 
     Raises:
-        CheckpointError: another checkpoint has claimed them.
+        CheckpointError: another checkpoint has claimed them, perhaps after this one.
         BrokerError: the settled topic can't be written or read.
     """
-    if is_won(store) or store.last_batch("offsets") is not None:
+    held = _read(store)
+    if held.get("won") or store.last_batch("offsets") is not None:
+        _require_no_later(settings, connection, held)
         return
     own = Claim(_own_id(store), settings.application_id, settings.checkpoint)
     first = first_record(settings, connection)
@@ -83,23 +96,69 @@ def claim_topics(settings: Settings, connection: dict[str, Any], store: Checkpoi
         _write(settings, connection, own)
         first = first_record(settings, connection)
     found = None if first is None else Claim.from_record(first)
-    if found is None or found.claim_id != own.claim_id:
+    if first is None or found is None or found.claim_id != own.claim_id:
         raise claimed_by(settings, found)
-    mark_won(store, own.claim_id)
+    mark_won(store, own.claim_id, first.offset())
 
 
-def mark_won(store: CheckpointStore, claim_id: str = "") -> None:
+@dataclass(slots=True)
+class ClaimWatch:
+    """Repeats the claim while a job runs, and ends a job whose topics another one has claimed.
+
+    Args:
+        settings: the job's.
+        connection: librdkafka's settings for the connection.
+        store: the checkpoint.
+        marks_kept_ms: the settled topic's retention; None where it is not known.
+        now_ms: the wall clock, which goes on while a machine is suspended.
+    """
+
+    settings: Settings
+    connection: dict[str, Any]
+    store: CheckpointStore
+    marks_kept_ms: int | None
+    now_ms: Callable[[], int]
+    _looked_ms: int = field(default=0, init=False)
+    _wait_ms: int = field(default=0, init=False)
+
+    def renew_if_due(self) -> None:
+        """Repeat the claim if it is time; try again later where the brokers do not answer.
+
+        Raises:
+            CheckpointError: another checkpoint has claimed the topics.
+        """
+        now_ms = self.now_ms()
+        if 0 <= now_ms - self._looked_ms < self._wait_ms:
+            return
+        self._looked_ms, self._wait_ms = now_ms, RETRY_MS
+        with suppress(BrokerError):
+            _require_no_later(self.settings, self.connection, _read(self.store))
+            own_id = _own_id(self.store)
+            own = Claim(own_id, self.settings.application_id, self.settings.checkpoint)
+            stored = _write(self.settings, self.connection, own)
+            mark_won(self.store, own_id, stored.offset())
+            self._wait_ms = self._repeat_ms
+
+    @property
+    def _repeat_ms(self) -> int:
+        kept_ms = self.marks_kept_ms
+        if kept_ms is None or kept_ms < 0:
+            return REPEAT_MS_MAX
+        return min(REPEAT_MS_MAX, kept_ms // REPEATS_KEPT)
+
+
+def mark_won(store: CheckpointStore, claim_id: str = "", offset: int | None = None) -> None:
     """Record in the checkpoint that it owns the topics.
 
     A checkpoint that won its claim records it, and so does one that was rebuilt in place of
-    another. Afterwards the first record of the settled topic no longer counts.
+    another.
+
+    Args:
+        store: the checkpoint.
+        claim_id: of its claim, "" if it wrote none yet.
+        offset: where its last claim is.
     """
-    store.replace_own(FILE, json.dumps({"id": claim_id, "won": True}))
-
-
-def is_won(store: CheckpointStore) -> bool:
-    """Return whether the checkpoint records that it owns the topics."""
-    return bool(_read(store).get("won"))
+    _keep(store, {"id": claim_id, "won": True, "offset": offset})
 
 
 def claimed_by(settings: Settings, found: Claim | None) -> CheckpointError:
@@ -109,20 +168,33 @@ def claimed_by(settings: Settings, found: Claim | None) -> CheckpointError:
         settings: the refused job's settings.
         found: the other checkpoint's claim, None if the settled topic no longer has it.
     """
-    owner = (
-        f"checkpoint {found.checkpoint} of application {found.application_id}"
-        if found
-        else "another one"
-    )
     return CheckpointError(
         f"The checkpoint {settings.checkpoint} is new, but {settings.topics.settled} says that "
-        f"these topics were already settled under {owner}: a second one would write every final "
-        "twice.",
+        f"these topics were already settled under {_name_of(found)}: a second one would write "
+        "every final twice.",
         remedy="Use that checkpoint; if it is lost, run `checkback checkpoint rebuild`: see "
         "`checkback docs recovering`.",
         claimed_by=None if found is None else found.checkpoint,
         application_id=None if found is None else found.application_id,
     )
+
+
+def _claimed_since(settings: Settings, found: Claim) -> CheckpointError:
+    return CheckpointError(
+        f"The topics of the checkpoint {settings.checkpoint} were claimed by {_name_of(found)} "
+        f"after {settings.topics.settled} had lost this one's claim: to go on would write every "
+        "final twice.",
+        remedy="Use that checkpoint; if it is lost, run `checkback checkpoint rebuild`: see "
+        "`checkback docs recovering`.",
+        claimed_by=found.checkpoint,
+        application_id=found.application_id,
+    )
+
+
+def _name_of(claim: Claim | None) -> str:
+    if claim is None:
+        return "another one"
+    return f"checkpoint {claim.checkpoint} of application {claim.application_id}"
 
 
 def first_record(settings: Settings, connection: dict[str, Any]) -> Message | None:
@@ -131,6 +203,28 @@ def first_record(settings: Settings, connection: dict[str, Any]) -> Message | No
     Raises:
         BrokerError: the topic can't be read.
     """
+    with closing(_records(settings, connection)) as records:
+        return next(records, None)
+
+
+def _require_no_later(
+    settings: Settings, connection: dict[str, Any], held: Mapping[str, Any]
+) -> None:
+    """Refuse a checkpoint whose last claim is gone, if another one's is there."""
+    offset = held.get("offset")
+    if offset is None:  # an earlier version, or a rebuild, left none to compare with
+        return
+    # A mark that is not committed yet would hide where the log ends.
+    whole = {**connection, "isolation.level": "read_uncommitted"}
+    with closing(_records(settings, whole, int(offset))) as records:
+        for record in records:
+            found = Claim.from_record(record)
+            if found is not None and found.claim_id != held.get("id"):
+                raise _claimed_since(settings, found)
+
+
+def _records(settings: Settings, connection: dict[str, Any], gone: int = -1) -> Generator[Message]:
+    """Yield the records of the first partition; none if the one with that offset is there."""
     partition = TopicPartition(settings.topics.settled, 0)
     consumer = Consumer(
         {**connection, "group.id": "checkback-preflight", "enable.partition.eof": True}
@@ -138,10 +232,11 @@ def first_record(settings: Settings, connection: dict[str, Any]) -> Message | No
     try:
         look = partial(consumer.get_watermark_offsets, partition, TIMEOUT_S)
         first, end = asked_again(look, TIMEOUT_S)
-        if first == end:
-            return None
+        if first == end or first <= gone < end:
+            return
         consumer.assign([TopicPartition(partition.topic, 0, first)])
-        return next_record(consumer, partition.topic, 0, TIMEOUT_S)
+        while (record := next_record(consumer, partition.topic, 0, TIMEOUT_S)) is not None:
+            yield record
     except KafkaException as error:
         raise _not_possible(settings, cause_of(error).str()) from error
     finally:
@@ -149,12 +244,16 @@ def first_record(settings: Settings, connection: dict[str, Any]) -> Message | No
 
 
 def _own_id(store: CheckpointStore) -> str:
-    found = _read(store).get("id")
-    if found:
-        return str(found)
+    held = _read(store)
+    if held.get("id"):
+        return str(held["id"])
     made = str(uuid.uuid4())
-    store.replace_own(FILE, json.dumps({"id": made, "won": False}))
+    _keep(store, {**held, "id": made, "won": bool(held.get("won"))})
     return made
+
+
+def _keep(store: CheckpointStore, held: Mapping[str, Any]) -> None:
+    store.replace_own(FILE, json.dumps(held))
 
 
 def _read(store: CheckpointStore) -> dict[str, Any]:
@@ -168,9 +267,9 @@ def _read(store: CheckpointStore) -> dict[str, Any]:
         ) from error
 
 
-def _write(settings: Settings, connection: dict[str, Any], claim: Claim) -> None:
+def _write(settings: Settings, connection: dict[str, Any], claim: Claim) -> Message:
     safe, headers = {**connection, "enable.idempotence": True}, [(HEADER, claim.to_header())]
-    append_one(safe, settings.topics.settled, _no_marks(), key=CLAIM_KEY, headers=headers)
+    return append_one(safe, settings.topics.settled, _no_marks(), key=CLAIM_KEY, headers=headers)
 
 
 def _no_marks() -> bytes:
