@@ -51,12 +51,14 @@ class Known:
         marks_from_ms: marks from before this time may be gone; 0 if none is.
         unknown_are_settled: whether halves from before that time without a mark, and their ops, are
             left alone; else they are treated as pending.
+        is_marked_topic: whether the half topic is known by its id as the one that the marks are of.
     """
 
     first_offset: int
     end_offset: int
     marks_from_ms: int
     unknown_are_settled: bool = False
+    is_marked_topic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ class RestoredCounts:
         asked: pending halves with at least one check request.
         ops: ops and malformed records left for the first batch.
         unknown: halves without a mark from a time whose marks may be gone: perhaps settled.
-        foreign: marks that do not match these halves, because the half topic was recreated.
+        foreign: marks that do not match these halves, because the half topic was recreated or lost
+            its end.
         lost: halves with a check request and no verdict that are gone from their topic.
     """
 
@@ -169,7 +172,7 @@ def restore_page(
         asked=int(np.count_nonzero(pending.check_times)),
         ops=len(left),
         unknown=int(np.count_nonzero(is_unknown)),
-        foreign=_foreign(marked, index, halves.time_ms) + marked.beyond,
+        foreign=_foreign(empty, halves, events, marked, known) + marked.beyond,
         lost=int(np.count_nonzero(asked_lost)) + lost_ops,
     )
     return RestoredPage(replace(page, halves=pending), left, counts)
@@ -214,10 +217,40 @@ def _believed_then(empty: Page, events: Events, marked: _Marked) -> Events:
     )
 
 
-def _foreign(marked: _Marked, index: Ints, time_ms: Ints) -> int:
-    """Count the halves whose verdict is older than they are."""
-    before = marked.settled_ms[index] + CLOCK_MARGIN_MS < time_ms
-    return int(np.count_nonzero((marked.phase[index] != 0) & before))
+def _foreign(empty: Page, halves: Events, events: Events, marked: _Marked, known: Known) -> int:
+    """Count the halves whose verdict is older than they are.
+
+    The brokers' clock may have been ahead when the half was stored. So on the topic that the marks
+    are of, an older verdict is the half's if its own op asked for it, and no op of another one.
+    """
+    index = halves.offset - empty.first_offset
+    before = marked.settled_ms[index] + CLOCK_MARGIN_MS < halves.time_ms
+    is_foreign = (marked.phase[index] != 0) & before
+    if known.is_marked_topic and np.any(is_foreign):
+        is_foreign &= ~_asked_for(empty, halves, events.of_kind(EventKind.OP), marked)[index]
+    return int(np.count_nonzero(is_foreign))
+
+
+def _asked_for(empty: Page, halves: Events, ops: Events, marked: _Marked) -> NDArray[np.bool_]:
+    """Return by index whether only ops of that half itself asked for its verdict."""
+    identity, rest = (np.zeros(empty.page_size, np.int64) for _ in range(2))
+    at = halves.offset - empty.first_offset
+    identity[at], rest[at] = halves.identity, halves.identity_rest
+    ops = ops.take(_agrees(ops, marked.phase[ops.offset - empty.first_offset]))
+    at = ops.offset - empty.first_offset
+    is_own = (ops.identity == identity[at]) & (ops.identity_rest == rest[at])
+    by_own, by_another = (np.zeros(empty.page_size, np.bool_) for _ in range(2))
+    by_own[at[is_own]] = True
+    by_another[at[~is_own]] = True
+    only_own: NDArray[np.bool_] = by_own & ~by_another
+    return only_own
+
+
+def _agrees(ops: Events, phase: Bytes) -> NDArray[np.bool_]:
+    committed = (ops.detail == TRANSACTION_COMMIT_TYPE) & (phase == Phase.COMMITTED)
+    rolled_back = (ops.detail == TRANSACTION_ROLLBACK_TYPE) & (phase == Phase.ROLLED_BACK)
+    agrees: NDArray[np.bool_] = committed | rolled_back
+    return agrees
 
 
 def _checks(size: int, index: Ints, times: Ints, now_ms: Ints) -> tuple[Ints, Ints, Ints]:
@@ -245,12 +278,9 @@ def _ops_left(empty: Page, ops: Events, marked: _Marked, known: Known) -> tuple[
     phase, said = marked.phase[at], ops.detail
     says_commit = said == TRANSACTION_COMMIT_TYPE
     says_rollback = said == TRANSACTION_ROLLBACK_TYPE
-    agrees = (says_commit & (phase == Phase.COMMITTED)) | (
-        says_rollback & (phase == Phase.ROLLED_BACK)
-    )
     gone = (phase == 0) & (ops.offset < known.first_offset)
     says_something = says_commit | says_rollback
-    left = says_something & ~agrees & ~gone
+    left = says_something & ~_agrees(ops, phase) & ~gone
     return ops.take(left), int(np.count_nonzero(says_something & gone))
 
 

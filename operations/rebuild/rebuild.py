@@ -73,7 +73,7 @@ from checkback.streaming.start.preflight import (
 )
 from checkback.streaming.start.sink_choices import open_ledger, sink_settings
 from checkback.streaming.start.takeover import fence_older
-from checkback.streaming.start.topic_claim import mark_won
+from checkback.streaming.start.topic_claim import claimed_half_topic, mark_won
 
 WATCH_S: Final = 3.0
 TRIGGER_WATCH_S_MAX: Final = 30.0
@@ -195,12 +195,13 @@ class _Work:
         predecessors = find_predecessors(self._sink(""), self._partitions(self._names.settled))
         self._require_no_job(predecessors)
         problems = tuple(asdict(problem) for problem in found.problems)
+        is_marked_topic = self._is_marked_topic(found)
         positions = self._positions()
-        counts = counts_of(self._history(positions, now_ms()))
+        counts = counts_of(self._history(positions, now_ms(), is_marked_topic=is_marked_topic))
         if is_certain:
             # Before anything is changed: a rebuild that refuses leaves a deployment as it was.
             require_sound(counts, positions, self.unknown_are)
-            report = self._from_topics(is_there=is_there)
+            report = self._from_topics(is_there=is_there, is_marked_topic=is_marked_topic)
         else:
             ended = tuple(found.query_id for found in predecessors)
             report = RebuildReport(
@@ -208,7 +209,7 @@ class _Work:
             )
         return replace(report, problems=problems)
 
-    def _from_topics(self, *, is_there: bool) -> RebuildReport:
+    def _from_topics(self, *, is_there: bool, is_marked_topic: bool) -> RebuildReport:
         store = self.store
         moved_to = store.move_aside() if is_there else ""
         store.delete_all()
@@ -220,7 +221,8 @@ class _Work:
         sink = fence_older(own, self.settings, self.facts, store)
         ended = self._end_predecessors(sink)
         positions = self._positions()
-        self._history(positions, begun_ms).write.parquet(self._rows)
+        history = self._history(positions, begun_ms, is_marked_topic=is_marked_topic)
+        history.write.parquet(self._rows)
         counts = counts_of(self.spark.read.parquet(self._rows))
         require_sound(counts, positions, self.unknown_are)
         first_batch = self._first_batch(sink)
@@ -275,8 +277,9 @@ class _Work:
         self.store.replace_own(IDENTITY, identity_of(self.settings, self.facts).to_json())
         finish(self.store)
 
-    def _history(self, positions: TopicSpans, now_ms: int) -> DataFrame:
-        known, settings = known_halves(positions, self._names.half, self.unknown_are), self.settings
+    def _history(self, positions: TopicSpans, now_ms: int, *, is_marked_topic: bool) -> DataFrame:
+        settings, half = self.settings, self._names.half
+        known = known_halves(positions, half, self.unknown_are, is_marked_topic=is_marked_topic)
         history = HistorySettings(settings.offsets_per_page, now_ms, self._rules, known)
         source = spark_settings(settings.bootstrap_servers, settings.kafka, pem_text)
         rules, names = present_rules(settings, may_be_part=False), self._names
@@ -298,6 +301,24 @@ class _Work:
                 f"{self.settings.checkpoint} is neither empty nor a checkpoint of Checkback.",
                 remedy="Name the checkpoint to rebuild, or an empty folder.",
             )
+
+    def _is_marked_topic(self, found: Verification) -> bool:
+        """Tell whether the half topic is known as the one that the marks are of.
+
+        Raises:
+            CheckpointError: the marks are of a half topic that was there before.
+        """
+        if found.identity is not None:  # whose topics are the present ones
+            return True
+        claimed = claimed_half_topic(self.settings, self.connection)
+        if claimed and claimed != self.facts.topics[self._names.half].topic_id:
+            raise CheckpointError(
+                f"The marks on {self._names.settled} are of another {self._names.half}, which was "
+                "there before.",
+                remedy="See `checkback docs recovering`.",
+                claimed=claimed,
+            )
+        return bool(claimed)
 
     def _require_no_job(self, predecessors: list[Predecessor]) -> None:
         """Refuse the rebuild while a job plans batches here or writes to the settled topic."""
@@ -340,7 +361,7 @@ def require_sound(
     if counts.foreign:
         raise CheckpointError(
             f"{counts.foreign} marks on the settled topic do not match these halves: the half "
-            "topic was recreated, or the settled topic belongs to another one.",
+            "topic was recreated or lost its end, or the settled topic belongs to another one.",
             remedy="See `checkback docs recovering`.",
             foreign=counts.foreign,
         )

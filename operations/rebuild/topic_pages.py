@@ -77,11 +77,12 @@ class HistorySettings:
 
 
 def known_halves(
-    positions: TopicSpans, half_topic: str, unknown_are: str | None
+    positions: TopicSpans, half_topic: str, unknown_are: str | None, *, is_marked_topic: bool
 ) -> dict[int, Known]:
     """Return the known facts about every half partition."""
+    from_ms, are_settled = positions.marks_from_ms, unknown_are == "settled"
     return {
-        number: Known(span.first, span.end, positions.marks_from_ms, unknown_are == "settled")
+        number: Known(span.first, span.end, from_ms, are_settled, is_marked_topic)
         for number, span in positions.spans[half_topic].items()
     }
 

@@ -173,9 +173,10 @@ class Job:
         facts: preflight.ClusterFacts,
         connection: dict[str, Any],
     ) -> SinkSettings:
-        claim_topics(self.settings, connection, store)
+        half_id = facts.topics[self.settings.topics.half].topic_id
+        claim_topics(self.settings, connection, store, half_id)
         kept_ms = facts.marks_kept_ms
-        self._claim = ClaimWatch(self.settings, connection, store, kept_ms, self.now_ms)
+        self._claim = ClaimWatch(self.settings, connection, store, half_id, kept_ms, self.now_ms)
         found = sink_settings(self.settings, connection, store.make_query_id())
         if self._ledger is not None:
             planned = store.last_batch("offsets")

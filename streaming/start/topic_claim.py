@@ -55,16 +55,19 @@ class Claim:
         claim_id: random; the checkpoint keeps it.
         application_id: the job's application id.
         checkpoint: the job's checkpoint, as in its settings.
+        half_topic_id: Kafka's id of the half topic; "" in a claim of an earlier version.
     """
 
     claim_id: str
     application_id: str
     checkpoint: str
+    half_topic_id: str = ""
 
     def to_header(self) -> bytes:
         """Return the claim as a header's value."""
         said = {"id": self.claim_id, "application_id": self.application_id}
-        return json.dumps({**said, "checkpoint": self.checkpoint}).encode()
+        said |= {"checkpoint": self.checkpoint, "half_topic_id": self.half_topic_id}
+        return json.dumps(said).encode()
 
     @classmethod
     def from_record(cls, record: Message) -> Claim | None:
@@ -74,13 +77,24 @@ class Claim:
             return None
         try:
             said = json.loads(text)
-            return cls(*(str(said[name]) for name in ("id", "application_id", "checkpoint")))
-        except (ValueError, TypeError, LookupError, RecursionError):
+            claim_id, application_id, checkpoint = (
+                str(said[name]) for name in ("id", "application_id", "checkpoint")
+            )
+            return cls(claim_id, application_id, checkpoint, str(said.get("half_topic_id", "")))
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
             return None
 
 
-def claim_topics(settings: Settings, connection: dict[str, Any], store: CheckpointStore) -> None:
+def claim_topics(
+    settings: Settings, connection: dict[str, Any], store: CheckpointStore, half_topic_id: str
+) -> None:
     """Claim the topics for this checkpoint; one that ever planned a batch already has them.
+
+    Args:
+        settings: the job's.
+        connection: librdkafka's settings for the connection.
+        store: the checkpoint.
+        half_topic_id: Kafka's id of the half topic.
 
     Raises:
         CheckpointError: another checkpoint has claimed them, perhaps after this one.
@@ -90,7 +104,7 @@ def claim_topics(settings: Settings, connection: dict[str, Any], store: Checkpoi
     if held.get("won") or store.last_batch("offsets") is not None:
         _require_no_later(settings, connection, held)
         return
-    own = Claim(_own_id(store), settings.application_id, settings.checkpoint)
+    own = _claim_of(settings, store, half_topic_id)
     first = first_record(settings, connection)
     if first is None:
         _write(settings, connection, own)
@@ -109,6 +123,7 @@ class ClaimWatch:
         settings: the job's.
         connection: librdkafka's settings for the connection.
         store: the checkpoint.
+        half_topic_id: Kafka's id of the half topic.
         marks_kept_ms: the settled topic's retention; None where it is not known.
         now_ms: the wall clock, which goes on while a machine is suspended.
     """
@@ -116,6 +131,7 @@ class ClaimWatch:
     settings: Settings
     connection: dict[str, Any]
     store: CheckpointStore
+    half_topic_id: str
     marks_kept_ms: int | None
     now_ms: Callable[[], int]
     _looked_ms: int = field(default=0, init=False)
@@ -133,10 +149,9 @@ class ClaimWatch:
         self._looked_ms, self._wait_ms = now_ms, RETRY_MS
         with suppress(BrokerError):
             _require_no_later(self.settings, self.connection, _read(self.store))
-            own_id = _own_id(self.store)
-            own = Claim(own_id, self.settings.application_id, self.settings.checkpoint)
+            own = _claim_of(self.settings, self.store, self.half_topic_id)
             stored = _write(self.settings, self.connection, own)
-            mark_won(self.store, own_id, stored.offset())
+            mark_won(self.store, own.claim_id, stored.offset())
             self._wait_ms = self._repeat_ms
 
     @property
@@ -207,6 +222,23 @@ def first_record(settings: Settings, connection: dict[str, Any]) -> Message | No
         return next(records, None)
 
 
+def claimed_half_topic(settings: Settings, connection: dict[str, Any]) -> str:
+    """Return the id of the half topic to which the marks on the settled topic belong.
+
+    A new checkpoint finds no marks at its claim, or is refused. So all claims that are there are of
+    one half topic.
+
+    Returns:
+        "" where no claim tells: earlier versions wrote none of it.
+
+    Raises:
+        BrokerError: the topic can't be read.
+    """
+    with closing(_records(settings, connection)) as records:
+        claims = (Claim.from_record(record) for record in records)
+        return next((claim.half_topic_id for claim in claims if claim and claim.half_topic_id), "")
+
+
 def _require_no_later(
     settings: Settings, connection: dict[str, Any], held: Mapping[str, Any]
 ) -> None:
@@ -241,6 +273,10 @@ def _records(settings: Settings, connection: dict[str, Any], gone: int = -1) -> 
         raise _not_possible(settings, cause_of(error).str()) from error
     finally:
         consumer.close()
+
+
+def _claim_of(settings: Settings, store: CheckpointStore, half_topic_id: str) -> Claim:
+    return Claim(_own_id(store), settings.application_id, settings.checkpoint, half_topic_id)
 
 
 def _own_id(store: CheckpointStore) -> str:

@@ -22,10 +22,11 @@ from checkback.streaming.start.topic_claim import (
     Claim,
     ClaimWatch,
     claim_topics,
+    claimed_half_topic,
     mark_won,
 )
 
-CLAIM = Claim("id", "app", "/checkpoint")
+CLAIM = Claim("id", "app", "/checkpoint", "half")
 
 
 class Record:
@@ -137,10 +138,10 @@ class Job:
     def __post_init__(self) -> None:
         self.settings = Settings(bootstrap_servers="b:1", checkpoint=self.name)
         kept_ms, folder = self.marks_kept_ms, self.folder
-        self.watch = ClaimWatch(self.settings, {}, folder, kept_ms, lambda: self.now_ms)
+        self.watch = ClaimWatch(self.settings, {}, folder, "half", kept_ms, lambda: self.now_ms)
 
     def start(self) -> None:
-        claim_topics(self.settings, {}, self.folder)
+        claim_topics(self.settings, {}, self.folder, "half")
 
     def runs_for(self, duration_ms: int) -> None:
         self.now_ms += duration_ms
@@ -237,3 +238,16 @@ def test_brokers_that_are_silent_are_asked_again_soon(log: SettledLog) -> None:
     job.runs_for(1)
 
     assert log.claims() == ["a", "a"]
+
+
+def test_the_claims_say_of_which_half_topic_the_marks_are(log: SettledLog) -> None:
+    job = Job("a")
+    assert claimed_half_topic(job.settings, {}) == ""
+    log.append([])
+    earlier = {"id": "x", "application_id": "app", "checkpoint": "a"}
+    log.append([(HEADER, json.dumps(earlier).encode())])
+    assert claimed_half_topic(job.settings, {}) == ""
+
+    job.runs_for(0)
+
+    assert claimed_half_topic(job.settings, {}) == "half"

@@ -249,6 +249,38 @@ def test_marks_of_another_topic_are_told() -> None:
     assert past.restored(Known(0, 0, 0)).counts.foreign == 2
 
 
+AHEAD_MS = CLOCK_MARGIN_MS + 1_000
+SAME_TOPIC = replace(KNOWN, is_marked_topic=True)
+
+
+def test_halves_that_were_stored_while_the_brokers_clock_was_ahead_are_not_taken_for_others() -> (
+    None
+):
+    past = Past(half(0, time=SENT + AHEAD_MS), half(1, time=SENT + AHEAD_MS))
+    past.batch(SENT + 1, op(0, COMMIT, 0), op(1, ROLLBACK, 1))
+
+    restored = past.restored(SAME_TOPIC)
+
+    assert restored.counts.foreign == 0
+    assert packed(restored.page) == packed(past.page)
+
+
+def test_a_half_with_the_offset_of_one_that_kafka_lost_is_told_by_the_ops() -> None:
+    """The old half's op is still there; the new one may have one too, or none yet."""
+    lost = Past(half(0)).batch(SENT, op(0, COMMIT, 0))
+    lost.written[0] = half(0, time=SENT + AHEAD_MS, transaction=2)
+    assert lost.restored(SAME_TOPIC).counts.foreign == 1
+
+    lost.unread(op(0, COMMIT, 1, transaction=2))
+    assert lost.restored(SAME_TOPIC).counts.foreign == 1
+
+    given_up = Past(half(0), rules=replace(RULES, check_max=1)).batch(SENT + 6_001)
+    given_up.batch(SENT + 66_002)
+    assert given_up.restored(SAME_TOPIC).counts.settled == 1
+    given_up.written = [half(0, time=SENT + 66_002 + AHEAD_MS)]
+    assert given_up.restored(SAME_TOPIC).counts.foreign == 1
+
+
 def test_nothing_is_restored_of_nothing() -> None:
     restored = restore_page(Page.empty(0, 0, SIZE), Events.empty(), [], KNOWN, SENT, RULES)
 
