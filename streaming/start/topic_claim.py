@@ -45,6 +45,8 @@ REPEAT_MS_MAX: Final = 3_600_000
 REPEATS_KEPT: Final = 4
 """How many claims a job writes within the retention of the settled topic, at least."""
 RETRY_MS: Final = 60_000
+LOOK_S: Final = 10.0
+"""How long a running job waits for the brokers each time: its progress waits meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +150,9 @@ class ClaimWatch:
             return
         self._looked_ms, self._wait_ms = now_ms, RETRY_MS
         with suppress(BrokerError):
-            _require_no_later(self.settings, self.connection, _read(self.store))
+            _require_no_later(self.settings, self.connection, _read(self.store), LOOK_S)
             own = _claim_of(self.settings, self.store, self.half_topic_id)
-            stored = _write(self.settings, self.connection, own)
+            stored = _write(self.settings, self.connection, own, LOOK_S)
             mark_won(self.store, own.claim_id, stored.offset())
             self._wait_ms = self._repeat_ms
 
@@ -240,7 +242,10 @@ def claimed_half_topic(settings: Settings, connection: dict[str, Any]) -> str:
 
 
 def _require_no_later(
-    settings: Settings, connection: dict[str, Any], held: Mapping[str, Any]
+    settings: Settings,
+    connection: dict[str, Any],
+    held: Mapping[str, Any],
+    timeout_s: float = TIMEOUT_S,
 ) -> None:
     """Refuse a checkpoint whose last claim is gone, if another one's is there."""
     offset = held.get("offset")
@@ -248,26 +253,31 @@ def _require_no_later(
         return
     # A mark that is not committed yet would hide where the log ends.
     whole = {**connection, "isolation.level": "read_uncommitted"}
-    with closing(_records(settings, whole, int(offset))) as records:
+    with closing(_records(settings, whole, int(offset), timeout_s)) as records:
         for record in records:
             found = Claim.from_record(record)
             if found is not None and found.claim_id != held.get("id"):
                 raise _claimed_since(settings, found)
 
 
-def _records(settings: Settings, connection: dict[str, Any], gone: int = -1) -> Generator[Message]:
+def _records(
+    settings: Settings,
+    connection: dict[str, Any],
+    gone: int = -1,
+    timeout_s: float = TIMEOUT_S,
+) -> Generator[Message]:
     """Yield the records of the first partition; none if the one with that offset is there."""
     partition = TopicPartition(settings.topics.settled, 0)
     consumer = Consumer(
         {**connection, "group.id": "checkback-preflight", "enable.partition.eof": True}
     )
     try:
-        look = partial(consumer.get_watermark_offsets, partition, TIMEOUT_S)
-        first, end = asked_again(look, TIMEOUT_S)
+        look = partial(consumer.get_watermark_offsets, partition, timeout_s)
+        first, end = asked_again(look, timeout_s)
         if first == end or first <= gone < end:
             return
         consumer.assign([TopicPartition(partition.topic, 0, first)])
-        while (record := next_record(consumer, partition.topic, 0, TIMEOUT_S)) is not None:
+        while (record := next_record(consumer, partition.topic, 0, timeout_s)) is not None:
             yield record
     except KafkaException as error:
         raise _not_possible(settings, cause_of(error).str()) from error
@@ -303,9 +313,12 @@ def _read(store: CheckpointStore) -> dict[str, Any]:
         ) from error
 
 
-def _write(settings: Settings, connection: dict[str, Any], claim: Claim) -> Message:
+def _write(
+    settings: Settings, connection: dict[str, Any], claim: Claim, timeout_s: float = TIMEOUT_S
+) -> Message:
     safe, headers = {**connection, "enable.idempotence": True}, [(HEADER, claim.to_header())]
-    return append_one(safe, settings.topics.settled, _no_marks(), key=CLAIM_KEY, headers=headers)
+    topic = settings.topics.settled
+    return append_one(safe, topic, _no_marks(), key=CLAIM_KEY, headers=headers, timeout_s=timeout_s)
 
 
 def _no_marks() -> bytes:
