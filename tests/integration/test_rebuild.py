@@ -196,7 +196,7 @@ def test_a_rebuild_that_refuses_changes_nothing(
 
     with shared_jvm.pipeline(settings, tmp_path) as pipeline:
         pipeline.wait_for("started", SLOW_S)
-        feeder.send(["last"])
+        feeder.send(["rolled back", "last"])
         wait_until(lambda: "last" in topics.bodies(real), SLOW_S, "the last final")
         assert pipeline.terminate() == 0
     assert topics.bodies(real) == sorted(feeder.committed)
