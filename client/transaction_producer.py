@@ -294,9 +294,10 @@ class TransactionMQProducer(DefaultMQProducer):
             stopping=threading.Event(),
             tracing=self._tracing,
         )
+        check_topic = self.topics.check(self.producer_group)
         return CheckService(
-            lambda: self._clients.check_consumer(self.producer_group),
-            self.topics.check(self.producer_group),
+            lambda: self._clients.check_consumer(check_topic),
+            check_topic,
             answers,
             self.counters,
             self.options,

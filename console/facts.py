@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import KafkaException
@@ -41,9 +40,9 @@ from checkback.protocol.errors import (
     NotFoundError,
 )
 from checkback.protocol.refusals import refusal_facts
-from checkback.sinks.kafka.cluster.transient_errors import asked_again, said_by
+from checkback.sinks.kafka.cluster.transient_errors import said_by
 from checkback.sinks.kafka.read.record_reader import RecordReader
-from checkback.streaming.reports.group_members import listed_members
+from checkback.streaming.reports.group_members import live_members
 
 SHOWN_RECORDS_MAX: Final = 500
 SEARCHED_OFFSETS_MAX: Final = 10_000
@@ -129,9 +128,9 @@ class KafkaFacts:
     def _group(
         self, name: str, group: PendingGroup | None, topics: set[str], *, is_counted: bool
     ) -> GroupRow:
-        has_topic = bool(name) and self.settings.topics.check(name) in topics
-        look = partial(listed_members, self.admin(), name)
-        members = asked_again(look, TIMEOUT_S) if has_topic else 0
+        check_topic = self.settings.topics.check(name)
+        has_topic = bool(name) and check_topic in topics
+        members = live_members(self.admin(), check_topic) if has_topic else 0
         if group is None:
             facts = GroupFacts(name, 0, 0, has_topic, members)
         else:

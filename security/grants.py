@@ -69,7 +69,10 @@ def producer_grants(names: TopicNames, group: str, real_topics: Sequence[str] = 
         Grant(
             topic, names.check(group), (CREATE,), "make the group's check topic at its first start"
         ),
-        Grant(Resource.GROUP, group, (READ,), "share the check requests among its processes"),
+        Grant(
+            Resource.GROUP, names.check(group), (READ,),
+            "share the check requests among its processes",
+        ),
         Grant(topic, names.half, (DESCRIBE_CONFIGS,), limits, is_optional=True),
         Grant(
             topic, names.status, (READ,), "hear that new transactions are refused", is_optional=True
@@ -78,7 +81,20 @@ def producer_grants(names: TopicNames, group: str, real_topics: Sequence[str] = 
             Grant(topic, one, (DESCRIBE, DESCRIBE_CONFIGS), limits, is_optional=True)
             for one in real_topics
         ),
-    ]
+    ]  # fmt: skip
+
+
+def _check_names(names: TopicNames, groups: Sequence[str]) -> list[tuple[str, bool]]:
+    """Return the names of check topics, which their consumer groups have too.
+
+    With each stands whether all names that begin so are meant.
+
+    Args:
+        names: the names of Checkback's topics.
+        groups: the producer groups; none: all of them.
+    """
+    named = [(names.check(group), False) for group in groups]
+    return named or [(names.prefix + CHECK_TOPIC_PREFIX, True)]
 
 
 def pipeline_grants(
@@ -95,7 +111,6 @@ def pipeline_grants(
         real_topics: where final messages go.
         groups: the producer groups; none: all of them.
     """
-    checks = [(names.check(group), False) for group in groups]
     topic, group_kind = Resource.TOPIC, Resource.GROUP
     return [
         Grant(topic, names.half, (READ,), "read half messages"),
@@ -107,7 +122,7 @@ def pipeline_grants(
         *(Grant(topic, one, (WRITE,), "deliver final messages") for one in real_topics),
         *(
             Grant(topic, name, (WRITE,), "ask producer groups", is_prefix=is_prefix)
-            for name, is_prefix in checks or [(names.prefix + CHECK_TOPIC_PREFIX, True)]
+            for name, is_prefix in _check_names(names, groups)
         ),
         Grant(
             Resource.TRANSACTIONAL_ID, f"{application_id}-", (WRITE,), "write each batch once",
@@ -145,10 +160,10 @@ def _optional_pipeline_grants(
         ),
         *(
             Grant(
-                Resource.GROUP, one, (DESCRIBE,), "say which groups have no live member",
-                is_optional=True,
+                Resource.GROUP, name, (DESCRIBE,), "say which groups have no live member",
+                is_prefix=is_prefix, is_optional=True,
             )
-            for one in groups
+            for name, is_prefix in _check_names(names, groups)
         ),
     ]  # fmt: skip
 
@@ -170,13 +185,12 @@ def operator_grants(
         groups: the producer groups; none: all of them.
     """
     topic = Resource.TOPIC
-    checks = [(names.check(group), False) for group in groups]
     seen = (*names.read, names.settled, names.refused, names.discarded)
     return [
         *(Grant(topic, one, (READ,), "tell what became of transactions") for one in seen),
         *(
             Grant(topic, name, (READ,), "show check requests", is_prefix=is_prefix)
-            for name, is_prefix in checks or [(names.prefix + CHECK_TOPIC_PREFIX, True)]
+            for name, is_prefix in _check_names(names, groups)
         ),
         Grant(topic, names.op, (WRITE,), "decide a transaction by hand"),
         *(
@@ -195,19 +209,24 @@ def operator_grants(
             )
             for command in ("resume", "resend")
         ),
-        *_optional_operator_grants(application_id, groups),
+        *_optional_operator_grants(names, application_id, groups),
     ]  # fmt: skip
 
 
-def _optional_operator_grants(application_id: str, groups: Sequence[str]) -> list[Grant]:
+def _optional_operator_grants(
+    names: TopicNames, application_id: str, groups: Sequence[str]
+) -> list[Grant]:
     return [
         Grant(
             Resource.GROUP, application_id, (DESCRIBE,), "show how far the pipeline has read",
             is_optional=True,
         ),
         *(
-            Grant(Resource.GROUP, one, (DESCRIBE,), "show live members", is_optional=True)
-            for one in groups
+            Grant(
+                Resource.GROUP, name, (DESCRIBE,), "show live members",
+                is_prefix=is_prefix, is_optional=True,
+            )
+            for name, is_prefix in _check_names(names, groups)
         ),
     ]  # fmt: skip
 

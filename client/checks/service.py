@@ -1,8 +1,9 @@
 """Reads the check topic of a producer group and has each request answered.
 
-The consumer group is the producer group: any live process answers, also for a transaction that
-another, dead process began. An offset is committed once the answer is on the op topic, so a
-rebalance or a restart loses no request; at worst one is answered twice, which the pipeline ignores.
+All processes of the producer group are one consumer group, which has the check topic's name: any
+live process answers, also for a transaction that another, dead process began. An offset is
+committed once the answer is on the op topic, so a rebalance or a restart loses no request; at worst
+one is answered twice, which the pipeline ignores.
 """
 
 from __future__ import annotations

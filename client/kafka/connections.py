@@ -134,8 +134,11 @@ class KafkaClients:
         }
         return self._open_producer(on_error, ours)
 
-    def check_consumer(self, group: str) -> Consumer:
+    def check_consumer(self, check_topic: str) -> Consumer:
         """Open a consumer of check requests, which commits only on request.
+
+        Its group has the check topic's name: an application may have a consumer group of the
+        producer group's name, and Kafka lets no two kinds of members into one group.
 
         It reads committed requests only, because the pipeline never counted those of an aborted
         batch. It begins at the first request, because one from before the group's first poll waits
@@ -143,7 +146,7 @@ class KafkaClients:
         """
         session_ms = self.options.check_session_timeout_ms
         ours: Settings = {
-            "group.id": group,
+            "group.id": check_topic,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
             "isolation.level": "read_committed",

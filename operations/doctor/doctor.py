@@ -10,8 +10,9 @@ from __future__ import annotations
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from importlib import metadata
 from typing import Any, Final
@@ -256,13 +257,24 @@ class Doctor:
         if not found:
             yield Diagnosis("groups", Result.OK, "nothing is pending")
         known = self._admin.list_topics(timeout=TIMEOUT_S).topics
+        members = self._members([name for name, _ in found], known)
         now_ms = self._now_ms()
         for name, group in found:
-            has_topic = self._settings.topics.check(name) in known
-            members = live_members(self._admin, name) if has_topic else 0
             age_ms = now_ms - group.oldest_ms
-            facts = GroupFacts(name, group.pending, age_ms, has_topic, members, group.asked_again)
+            has_topic = self._settings.topics.check(name) in known
+            facts = GroupFacts(
+                name, group.pending, age_ms, has_topic, members[name], group.asked_again
+            )
             yield judge_group(facts)
+
+    def _members(self, groups: Sequence[str], topics: Container[str]) -> dict[str, int | None]:
+        """Return the live members of groups, None from the first one that can't be looked at."""
+        found: dict[str, int | None] = dict.fromkeys(groups)
+        with suppress(KafkaException):  # a broker that is down is a finding of its own
+            for name in groups:
+                check_topic = self._settings.topics.check(name)
+                found[name] = live_members(self._admin, check_topic) if check_topic in topics else 0
+        return found
 
 
 def _where_brokers_answer(

@@ -222,7 +222,7 @@ class GroupFacts:
         pending: how many halves.
         oldest_age_ms: age of the oldest.
         has_check_topic: whether the group ever registered.
-        members: number of live members, None if this user may not see them.
+        members: number of live members, None if it is not known.
         asked_again: how many of the halves more than one check request counts for.
     """
 
@@ -245,8 +245,11 @@ def judge_group(facts: GroupFacts) -> Diagnosis:
         remedy = "Start a producer of the group; until then its checks do not count."
         return Diagnosis(check, Result.WARNING, f"{waits}: it has no check topic", remedy)
     if facts.members is None:
-        remedy = f"Grant DESCRIBE on the group {facts.name}."
-        return Diagnosis(check, Result.WARNING, f"{waits}: its members may not be seen", remedy)
+        remedy = (
+            "Grant DESCRIBE on the consumer group of its check topic's name, and see that all"
+            " brokers answer. Members of Kafka's newer protocol of groups are not counted."
+        )
+        return Diagnosis(check, Result.WARNING, f"{waits}: its members are not known", remedy)
     if facts.members == 0:
         remedy = "Start a producer of the group: its checks count although nobody answers."
         return Diagnosis(check, Result.WARNING, f"{waits}: it has no live member", remedy)

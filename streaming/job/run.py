@@ -413,7 +413,8 @@ class Job:
         """
         if self._is_over:
             return [], [], []
-        silent = groups_without_members(self._group_admin(), asked) if asked else []
+        names = self.settings.topics
+        silent = groups_without_members(self._group_admin(), names, asked) if asked else []
         stalls = [] if self._stalls is None else self._stalls.look()
         return silent, stalls, self._awaited_for_replicas()
 

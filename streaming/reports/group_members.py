@@ -1,8 +1,12 @@
-"""The live members of producer groups."""
+"""The live members of producer groups.
+
+They share the check requests as a consumer group, which has the name of the check topic.
+"""
 
 from __future__ import annotations
 
 import random
+import struct
 import time
 import warnings
 from collections.abc import Callable, Collection
@@ -12,55 +16,48 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.cluster.transient_errors import (
     COORDINATOR_MOVES,
     asked_again,
     is_passing,
 )
-from checkback.sinks.kafka.transaction.errors import cause_of
 
 TIMEOUT_S: Final = 10.0
 LOOK_S_MAX: Final = 5.0
+NEWER_PROTOCOL: Final = "Dead"
+"""The state that brokers state of a group which they list, but which has the newer protocol of
+groups (KIP-848): they do not describe it by the request that is asked here."""
 
 
-def live_members(admin: AdminClient, group: str) -> int | None:
+def live_members(admin: AdminClient, check_topic: str) -> int | None:
     """Return how many processes of a producer group read its check requests now.
 
-    An unknown group has none. Returns None if this user may not see the members.
+    An unknown group has none. Returns None if this user may not see the members, or if they can't
+    be counted.
 
     Raises:
-        KafkaException, TimeoutError: the brokers do not answer.
+        KafkaException: the brokers do not answer.
     """
-    try:
-        return asked_again(lambda: _described_members(admin, group), TIMEOUT_S)
-    except KafkaException as error:
-        if cause_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
-            return 0
-        if cause_of(error).code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            return None
-        raise
-
-
-def _described_members(admin: AdminClient, group: str) -> int:
-    asked: Any = admin.describe_consumer_groups([group], request_timeout=TIMEOUT_S)
-    return len(asked[group].result(TIMEOUT_S).members)
+    return asked_again(lambda: listed_members(admin, check_topic), TIMEOUT_S)
 
 
 def groups_without_members(
-    admin: AdminClient, groups: Collection[str], clock_s: Callable[[], float] = time.monotonic
+    admin: AdminClient,
+    names: TopicNames,
+    groups: Collection[str],
+    clock_s: Callable[[], float] = time.monotonic,
 ) -> list[str]:
-    """Return the groups without a live member, in order.
+    """Return the producer groups without a live member, in order.
 
-    Only progress lines use this, so it returns nothing if the brokers do not answer. It asks every
-    broker for the group, not the group's coordinator: if the connection to a coordinator breaks
-    meanwhile, librdkafka frees its request twice and aborts the process, here the driver
-    (librdkafka #3663, #4605; 2.16.1).
+    Only progress lines use this, so it returns nothing if the brokers do not answer.
 
     Very many groups would keep the driver from its other work: after LOOK_S_MAX it leaves the rest
     out.
 
     Args:
         admin: an open admin client.
+        names: the names of Checkback's topics.
         groups: their names.
         clock_s: a clock that is never set.
     """
@@ -68,25 +65,29 @@ def groups_without_members(
     in_any_order = random.sample(sorted(groups), len(groups))
     in_time = takewhile(lambda _: clock_s() < until_s, in_any_order)
     try:
-        return sorted(group for group in in_time if _is_empty(admin, group))
+        return sorted(group for group in in_time if _is_empty(admin, names.check(group)))
     except (KafkaException, TimeoutError):
         return []
 
 
-def _is_empty(admin: AdminClient, group: str) -> bool:
+def _is_empty(admin: AdminClient, check_topic: str) -> bool:
     """Return whether a group certainly has no live member."""
     try:
-        return listed_members(admin, group) == 0
+        return listed_members(admin, check_topic) == 0
     except KafkaException as error:
         if is_passing(error, COORDINATOR_MOVES):
             return False
         raise
 
 
-def listed_members(admin: AdminClient, group: str) -> int | None:
-    """Return how many live members the brokers list for a group, for processes that run for long.
+def listed_members(admin: AdminClient, check_topic: str) -> int | None:
+    """Return how many members of the check topic's group subscribe to it, as the brokers list them.
 
-    Returns None if this user may not see the members.
+    Returns None if this user may not see the members, or the group has the newer protocol.
+
+    It asks every broker for the group, not the group's coordinator: if the connection to a
+    coordinator breaks meanwhile, librdkafka frees its request twice and aborts the process
+    (librdkafka #3663, #4605; 2.16.1).
 
     Raises:
         KafkaException: the brokers do not answer, or the group's coordinator just moves.
@@ -94,14 +95,34 @@ def listed_members(admin: AdminClient, group: str) -> int | None:
     with warnings.catch_warnings():
         # Deprecated in favour of the very calls that abort.
         warnings.simplefilter("ignore", DeprecationWarning)
-        found: Any = admin.list_groups(group, TIMEOUT_S)
-    if any(_is_forbidden(one.error) for one in found):
-        return None
-    for one in found:
-        if one.error is not None and one.error.code() != KafkaError.GROUP_ID_NOT_FOUND:
-            raise KafkaException(one.error)
-    return sum(len(one.members) for one in found)
+        found: Any = admin.list_groups(check_topic, TIMEOUT_S)
+    for listed in found:
+        code = None if listed.error is None else listed.error.code()
+        if code == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return None
+        if code not in (None, KafkaError.GROUP_ID_NOT_FOUND):
+            raise KafkaException(listed.error)
+        if listed.state == NEWER_PROTOCOL:
+            return None
+    # While the group rebalances, brokers do not say what its members subscribe to.
+    members = [member.metadata for listed in found for member in listed.members]
+    return sum(not metadata or check_topic in _subscription(metadata) for metadata in members)
 
 
-def _is_forbidden(error: Any) -> bool:
-    return error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+def _subscription(metadata: bytes) -> list[str]:
+    """Return the topics that a member subscribes to, by what it said when it joined.
+
+    Kafka's ConsumerProtocolSubscription begins with a version and the topics' names. What is none
+    names no topics.
+    """
+    try:
+        (number,) = struct.unpack_from(">i", metadata, 2)
+        topics, at = [], 6
+        for _ in range(number):
+            (length,) = struct.unpack_from(">h", metadata, at)
+            at += 2
+            topics.append(metadata[at : at + length].decode())
+            at += length
+    except (struct.error, UnicodeDecodeError):
+        return []
+    return topics

@@ -1,7 +1,8 @@
-"""A look for groups that nobody answers for takes a bounded time, however many there are."""
+"""Who answers for a producer group: counted by subscription, in a bounded time."""
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from checkback.protocol.topics import TopicNames
 from checkback.sinks.kafka.cluster import transient_errors as asking_again
 from checkback.streaming.reports.group_members import (
     groups_without_members,
@@ -17,18 +19,33 @@ from checkback.streaming.reports.group_members import (
 )
 
 LOOK_TOOK_S = 0.01
+NAMES = TopicNames("eu.")
+
+
+def member(*topics: str) -> Any:
+    """A member as the brokers list it, with what it said when it joined."""
+    named = b"".join(struct.pack(">h", len(one)) + one.encode() for one in topics)
+    metadata = struct.pack(">hi", 3, len(topics)) + named + struct.pack(">i", -1)
+    return SimpleNamespace(metadata=metadata)
+
+
+def listed(members: list[Any], *, state: str = "Stable", code: int | None = None) -> Any:
+    """A group as the brokers list it."""
+    error = None if code is None else KafkaError(code)
+    return SimpleNamespace(error=error, members=members, state=state)
 
 
 class Brokers:
-    """An admin client that knows no member of any group, and takes its time to say so."""
+    """An admin client that lists the members of groups, and takes its time to do so."""
 
     def __init__(self, members: Counter[str]) -> None:
         self.members = members
         self.asked: list[str] = []
 
-    def list_groups(self, group: str, _: float) -> list[Any]:
+    def list_groups(self, check_topic: str, _: float) -> list[Any]:
+        group = check_topic.removeprefix(NAMES.check(""))
         self.asked.append(group)
-        return [SimpleNamespace(error=None, members=[None] * self.members[group])]
+        return [listed([member(check_topic)] * self.members[group])]
 
     def clock_s(self) -> float:
         return 100 + len(self.asked) * LOOK_TOOK_S
@@ -37,20 +54,56 @@ class Brokers:
 def test_groups_that_nobody_answers_for_are_told_in_order() -> None:
     brokers: Any = Brokers(Counter(b=1))
 
-    assert groups_without_members(brokers, {"c", "b", "a"}, brokers.clock_s) == ["a", "c"]
+    assert groups_without_members(brokers, NAMES, {"c", "b", "a"}, brokers.clock_s) == ["a", "c"]
 
 
 def test_groups_without_number_keep_the_driver_for_seconds_only_and_each_has_its_turn() -> None:
     brokers: Any = Brokers(Counter())
     names = [f"g{number}" for number in range(2_000)]
 
-    found = groups_without_members(brokers, names, brokers.clock_s)
+    found = groups_without_members(brokers, NAMES, names, brokers.clock_s)
     first = set(brokers.asked)
-    groups_without_members(brokers, names, lambda: brokers.clock_s())
+    groups_without_members(brokers, NAMES, names, lambda: brokers.clock_s())
 
     assert len(first) == 500
     assert found == sorted(first)
     assert set(brokers.asked) != first
+
+
+class Lists:
+    """An admin client of one group, of which it lists this."""
+
+    def __init__(self, *groups: Any) -> None:
+        self.groups = list(groups)
+
+    def list_groups(self, _: str, __: float) -> list[Any]:
+        return self.groups
+
+
+def test_only_members_that_subscribe_to_the_check_topic_answer() -> None:
+    foreign = [member("paid", "orders"), member(), SimpleNamespace(metadata=b"-"), member("check")]
+    mine = [member("eu.check"), member("paid", "eu.check")]
+
+    lists: Any = Lists(listed(foreign + mine))
+
+    assert listed_members(lists, "eu.check") == len(mine)
+
+
+def test_a_group_that_rebalances_is_not_called_silent() -> None:
+    """Until it is stable, brokers do not say what the members subscribe to."""
+    lists: Any = Lists(listed([SimpleNamespace(metadata=b"")], state="PreparingRebalance"))
+
+    assert listed_members(lists, "eu.check") == 1
+
+
+def test_a_group_on_the_newer_protocol_is_not_called_silent() -> None:
+    """Brokers list such a group, and describe it as dead to those who ask in the older way."""
+    newer: Any = Lists(listed([], state="Dead"))
+    gone: Any = Lists()
+
+    assert (live_members(newer, "check"), live_members(gone, "check")) == (None, 0)
+    assert groups_without_members(newer, NAMES, ["g"]) == []
+    assert groups_without_members(gone, NAMES, ["g"]) == ["g"]
 
 
 class Coordinators:
@@ -59,16 +112,9 @@ class Coordinators:
     def __init__(self, *codes: int) -> None:
         self.codes = list(codes)
 
-    def describe_consumer_groups(self, groups: list[str], **_: Any) -> dict[str, Any]:
-        return dict.fromkeys(groups, self)
-
-    def result(self, _: float) -> Any:
-        if self.codes:
-            raise KafkaException(KafkaError(self.codes.pop(0)))
-        return SimpleNamespace(members=[1, 2])
-
-    def list_groups(self, _: str, __: float) -> list[Any]:
-        return [SimpleNamespace(error=KafkaError(self.codes.pop(0)), members=[])]
+    def list_groups(self, check_topic: str, _: float) -> list[Any]:
+        code = self.codes.pop(0) if self.codes else None
+        return [listed([member(check_topic)] * 2 if code is None else [], code=code)]
 
 
 def test_members_are_asked_for_again_while_the_coordinator_moves(
@@ -82,14 +128,14 @@ def test_members_are_asked_for_again_while_the_coordinator_moves(
         Coordinators(KafkaError.GROUP_AUTHORIZATION_FAILED),
     ]
 
-    assert [live_members(admin, "g") for admin in admins] == [2, 0, None]
+    assert [live_members(admin, "check") for admin in admins] == [2, 0, None]
 
 
 def test_a_group_whose_coordinator_loads_is_none_that_nobody_answers_for() -> None:
     loading: Any = Coordinators(*[KafkaError.COORDINATOR_LOAD_IN_PROGRESS] * 2)
     forbidden: Any = Coordinators(KafkaError.GROUP_AUTHORIZATION_FAILED)
 
-    assert groups_without_members(loading, ["g"]) == []
+    assert groups_without_members(loading, NAMES, ["g"]) == []
     with pytest.raises(KafkaException):
-        listed_members(loading, "g")
-    assert groups_without_members(forbidden, ["g"]) == []
+        listed_members(loading, "check")
+    assert groups_without_members(forbidden, NAMES, ["g"]) == []

@@ -305,7 +305,8 @@ def test_settings_of_a_check_consumer_are_those_of_the_client() -> None:
     opened: dict[str, object] = {}
     clients = KafkaClients("b:1", "c", ProducerOptions())
     clients._open = lambda _, settings: opened.update(settings)  # type: ignore[assignment]
-    clients.check_consumer("g")
+    clients.check_consumer("check topic")
+    assert opened["group.id"] == "check topic"
     opened["metadata.max.age.ms"] = opened["topic.metadata.refresh.interval.ms"]
     defaults = {"group.protocol", "partition.assignment.strategy"}
 

@@ -7,6 +7,7 @@ import sys
 import threading
 
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from tests.integration.client.playing import Checkback, Scripted, eventually, header
 
@@ -225,7 +226,7 @@ def test_a_successor_of_the_same_name_answers_before_the_dead_processes_session_
     admin = AdminClient({"bootstrap.servers": checkback.bootstrap_servers})
     with subprocess.Popen(arguments, stdin=subprocess.PIPE) as dying:
         (half,) = checkback.halves(1)
-        eventually(lambda: live_members(admin, group) == 1)
+        eventually(lambda: live_members(admin, checkback.names.check(group)) == 1)
         dying.kill()
 
     checkback.producer(listener, group, instance_name="pod-1", check_session_timeout_ms=120_000)
@@ -233,6 +234,65 @@ def test_a_successor_of_the_same_name_answers_before_the_dead_processes_session_
 
     (op,) = checkback.ops(2)[1:]  # within 45 s
     assert header(op, names.FROM_TRANSACTION_CHECK) == "true"
+
+
+@pytest.mark.parametrize(
+    ("is_old_client", "assignor"), [(False, "cooperative-sticky"), (True, "range")]
+)
+def test_a_consumer_group_with_the_producer_groups_name_takes_no_checks_away(
+    checkback: Checkback, listener: Scripted, is_old_client: bool, assignor: str
+) -> None:
+    """An application may have one, and clients from before 0.1.0 read their checks in it."""
+    listener.execute = unanswered
+    check_topic = checkback.names.check(checkback.group)
+    checkback.create(TopicPlan(check_topic, 2, {}))
+    settings = {
+        "bootstrap.servers": checkback.bootstrap_servers,
+        "group.id": checkback.group,
+        "partition.assignment.strategy": assignor,
+        "auto.offset.reset": "earliest",
+    }
+    other = Consumer(settings)
+    try:
+        other.subscribe([check_topic if is_old_client else "paid"])
+        eventually(lambda: other.poll(0.1) is not None or other.assignment())
+        checkback.producer(listener).send_message_in_transaction(ORDER)
+        (half,) = checkback.halves(1)
+
+        checkback.ask(half)
+
+        (answer,) = checkback.ops(2)[1:]
+        assert header(answer, names.FROM_TRANSACTION_CHECK) == "true"
+        assert other.assignment()
+        if is_old_client:
+            request = other.poll(30)
+            assert request is not None
+            assert request.value() == ORDER.body
+    finally:
+        other.close()
+
+
+def test_members_are_counted_where_the_protocol_of_their_group_can_be_described(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    """A group on the newer protocol was called silent while it answered."""
+    admin = AdminClient({"bootstrap.servers": checkback.bootstrap_servers})
+    checkback.producer(listener)
+    newer_topic = checkback.names.check("newer")
+    checkback.create(TopicPlan(newer_topic, 1, {}))
+    servers = checkback.bootstrap_servers
+    newer = Consumer(
+        {"bootstrap.servers": servers, "group.id": newer_topic, "group.protocol": "consumer"}
+    )
+    try:
+        newer.subscribe([newer_topic])
+        eventually(lambda: newer.poll(0.1) is not None or newer.assignment())
+
+        eventually(lambda: live_members(admin, checkback.names.check(checkback.group)) == 1)
+        assert live_members(admin, newer_topic) is None
+        assert live_members(admin, checkback.names.check("none")) == 0
+    finally:
+        newer.close()
 
 
 def test_a_check_topic_that_grows_is_read_whole(

@@ -95,7 +95,7 @@ def test_without_a_checkpoint_no_group_is_called_idle(monkeypatch: pytest.Monkey
         def list_topics(self, **_: object) -> object:
             return SimpleNamespace(topics={"RMQ_SYS_TRANS_CHECK_order-service": None})
 
-    monkeypatch.setattr(kafka_facts, "listed_members", lambda *_: 0)
+    monkeypatch.setattr(kafka_facts, "live_members", lambda *_: 0)
     settings = Settings(bootstrap_servers="localhost:1")
 
     rows = KafkaFacts(settings, PendingView(settings), lambda: 0, Broker()).groups()

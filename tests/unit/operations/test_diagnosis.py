@@ -133,7 +133,7 @@ def test_a_missing_right_is_named() -> None:
         (GroupFacts("g", 3, 60_000, True, 2, 1), Result.WARNING, "1 asked about more than once"),
         (GroupFacts("g", 3, 60_000, True, 0), Result.WARNING, "no live member"),
         (GroupFacts("g", 3, 60_000, False, 0), Result.WARNING, "no check topic"),
-        (GroupFacts("g", 3, 60_000, True, None), Result.WARNING, "may not be seen"),
+        (GroupFacts("g", 3, 60_000, True, None), Result.WARNING, "members are not known"),
         (GroupFacts("", 3, 60_000, False, 0), Result.FAILED, "gone from their topic"),
     ],
 )
