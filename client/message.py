@@ -30,11 +30,12 @@ class Message:
 
     Args:
         topic: where the message goes; for a transaction, once it is committed.
-        body: the payload, passed on byte for byte.
+        body: the payload, passed on byte for byte; None is a tombstone, which needs a key.
         tags: RocketMQ's TAGS, empty for none.
         keys: RocketMQ's KEYS: one key, or several with a space between.
         key: the Kafka record key; left out, the first of ``keys`` in UTF-8, or none.
-        properties: the application's own, one Kafka header each.
+        properties: the application's own, one Kafka header each. Of a message that came back in a
+            check, values that are UTF-8 are texts, others bytes.
         queue_id: partition of the topic; None lets the key decide.
         delay_time_level: RocketMQ's delay level. A transaction can't be delayed: dropped, as
             RocketMQ drops it, but with a warning and a count.
@@ -42,12 +43,12 @@ class Message:
     """
 
     topic: str
-    body: bytes
+    body: bytes | None
     _: KW_ONLY
     tags: str = ""
     keys: str = ""
     key: bytes | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str | bytes] = field(default_factory=dict)
     queue_id: int | None = None
     delay_time_level: int = 0
     transaction_id: str = ""
@@ -59,7 +60,7 @@ class Message:
         first = self.keys.partition(KEY_SEPARATOR)[0]
         return first.encode() if first else None
 
-    def get_property(self, name: str) -> str | None:
+    def get_property(self, name: str) -> str | bytes | None:
         """Return a property, the application's or one of KEYS, TAGS and UNIQ_KEY, else None.
 
         One of the application's may be empty.

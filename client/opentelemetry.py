@@ -47,7 +47,7 @@ class OpenTelemetryTracing(Tracing):
     def transaction(self, message: Message) -> Iterator[Message]:
         """Enclose a transaction; a `traceparent` among the message's properties is its parent."""
         is_given = "traceparent" in message.properties
-        parent = propagate.extract(message.properties) if is_given else None
+        parent = propagate.extract(_texts(message)) if is_given else None
         attributes = {"messaging.system": "kafka", "messaging.destination.name": message.topic}
         with self._tracer.start_as_current_span(
             f"transaction {message.topic}", parent, SpanKind.PRODUCER, attributes
@@ -72,8 +72,12 @@ class OpenTelemetryTracing(Tracing):
             "checkback.transaction_id": request.transaction_id,
             "checkback.check_times": request.check_times,
         }
-        parent = propagate.extract(request.properties)
+        parent = propagate.extract(_texts(request))
         with self._tracer.start_as_current_span(
             f"check {request.topic}", parent, SpanKind.CONSUMER, attributes
         ) as span:
             yield _OpenTelemetrySpan(span)
+
+
+def _texts(message: Message) -> dict[str, str]:
+    return {name: text for name, text in message.properties.items() if isinstance(text, str)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypedDict, get_args
+from typing import Any, Final, Literal, TypedDict, get_args
 
 from checkback.client.observing.counters import ClientEvent
 from checkback.client.observing.tracing import Tracing
@@ -41,7 +41,8 @@ class ProducerOptions:
     Args:
         topic_prefix: put before the names of Checkback's topics; the same as the pipeline's.
         kafka: settings for every Kafka connection, security and the like, by dotted name
-            (``security.protocol``); which ones, protocol/connection.py says.
+            (``security.protocol``); which ones, protocol/connection.py says. ``oauth_cb`` is
+            librdkafka's callback for ``sasl.mechanism=OAUTHBEARER``.
         send_msg_timeout_ms: time for all tries of one send together. The first send to a topic asks
             the brokers about it before, for as long at most; later sends ask in the background.
         retry_times_when_send_failed: tries after the first one.
@@ -78,7 +79,7 @@ class ProducerOptions:
     """
 
     topic_prefix: str = ""
-    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)  # may hold secrets
+    kafka: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold secrets
     send_msg_timeout_ms: int = 3_000
     retry_times_when_send_failed: int = 2
     max_message_size: int = 4_194_304
@@ -142,7 +143,7 @@ class ProducerKeywords(TypedDict, total=False):
     """The fields of `ProducerOptions` as keyword arguments; a test keeps them equal."""
 
     topic_prefix: str
-    kafka: Mapping[str, str]
+    kafka: Mapping[str, Any]
     send_msg_timeout_ms: int
     retry_times_when_send_failed: int
     max_message_size: int

@@ -398,9 +398,9 @@ def _add_own(headers: Headers, message: Message) -> None:
     """Append the message's own headers to those that all halves of its topic have."""
     for name, value in message.properties.items():
         if name == names.CHECK_IMMUNITY_TIME_IN_SECONDS:
-            headers[IMMUNITY_AT] = (name, value.encode())
+            headers[IMMUNITY_AT] = (name, names.header_value(value))
         else:
-            headers.append((name, value.encode()))
+            headers.append((name, names.header_value(value)))
     if message.keys:
         headers.append((names.KEYS, message.keys.encode()))
     if message.tags:

@@ -95,7 +95,7 @@ def require_content(message: Message, max_message_size: int) -> None:
         InvalidMessageError: says which limit the message breaks.
     """
     _check_key(message.key)
-    _check_body(message.body, max_message_size)
+    _check_body(message, max_message_size)
     if message.properties != {}:
         _check_properties(message)
     _check_text("keys", message.keys)
@@ -176,13 +176,23 @@ def _check_key(key: bytes | None) -> None:
         )
 
 
-def _check_body(body: bytes, max_message_size: int) -> None:
+def _check_body(message: Message, max_message_size: int) -> None:
+    body = message.body
+    if body is None:
+        if message.key is None and not message.keys:
+            raise InvalidMessageError(
+                "The body is None, and the message has no key.",
+                remedy="A tombstone says which key's message it takes away: give key or keys.",
+            )
+        return
     if not isinstance(body, bytes):
         raise InvalidMessageError(
             f"The body is a {type(body).__name__}.", remedy="Encode it to bytes."
         )
     if not body:
-        raise InvalidMessageError("The body is empty.", remedy="Give at least one byte.")
+        raise InvalidMessageError(
+            "The body is empty.", remedy="Give at least one byte, or None for a tombstone."
+        )
     if len(body) > max_message_size:
         raise InvalidMessageError(
             f"The body has {len(body)} bytes; at most {max_message_size} are allowed"
@@ -197,7 +207,7 @@ def _check_properties(message: Message) -> None:
     if not isinstance(properties, (dict, Mapping)):  # dict first: the other takes ten times as long
         raise InvalidMessageError(
             f"The properties are a {type(properties).__name__}.",
-            remedy="Give a mapping of texts to texts, a dict for example.",
+            remedy="Give a mapping of texts to texts or bytes, a dict for example.",
         )
     reserved = sorted(names.RESERVED_PROPERTIES & message.properties.keys())
     if reserved:
@@ -209,7 +219,7 @@ def _check_properties(message: Message) -> None:
     size = 0
     for name, value in message.properties.items():
         _check_property(name, value)
-        size += len(name.encode()) + len(value.encode()) + 2
+        size += len(name.encode()) + len(names.header_value(value)) + 2
     if size > PROPERTIES_BYTES_MAX:
         raise InvalidMessageError(
             f"The properties have {size} bytes; at most {PROPERTIES_BYTES_MAX} are allowed.",
@@ -222,7 +232,7 @@ def _check_properties(message: Message) -> None:
         _check_immunity_time(immunity)
 
 
-def _check_property(name: str, value: str) -> None:
+def _check_property(name: str, value: str | bytes) -> None:
     if not name:
         raise InvalidMessageError(
             "A property has an empty name.", remedy="Give it one, or take it out."
@@ -233,14 +243,16 @@ def _check_property(name: str, value: str) -> None:
         raise InvalidMessageError(
             f"The name of the property {name!r} has a NUL.", remedy="Take it out."
         )
-    _check_text(name, value)
+    if not isinstance(value, bytes):
+        _check_text(name, value)
 
 
 def _check_text(name: str, value: str) -> None:
     """Kafka headers are bytes; a text must have a UTF-8 form, which lone surrogates have not."""
     if not isinstance(value, str):
         raise InvalidMessageError(
-            f"The property {name} is a {type(value).__name__}.", remedy="Give it as a text."
+            f"The property {name} is a {type(value).__name__}.",
+            remedy="Give it as a text, or a property as bytes.",
         )
     if value.isascii():
         return
@@ -253,7 +265,8 @@ def _check_text(name: str, value: str) -> None:
         ) from error
 
 
-def _check_immunity_time(text: str) -> None:
+def _check_immunity_time(value: str | bytes) -> None:
+    text = names.header_value(value).decode("utf-8", "replace")
     digits = text.isascii() and text.isdigit()
     if not digits or len(text) > len(str(IMMUNITY_TIME_MAX_S)) or int(text) > IMMUNITY_TIME_MAX_S:
         raise InvalidMessageError(

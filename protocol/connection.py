@@ -9,7 +9,7 @@ settings go to each client that knows them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Final
 
@@ -58,8 +58,12 @@ _LOGIN_MODULES: Final = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+OAUTH_CALLBACK: Final = "oauth_cb"
+_OAUTH_MECHANISM: Final = "OAUTHBEARER"
+_OAUTH_NAMES: Final = frozenset({"sasl.oauthbearer.config"})
 _SYNONYMS: Final = {"sasl.mechanisms": "sasl.mechanism"}
 _INSTEAD: Final = {
+    "oauth_cb": "Give a function, to a producer of an application: only librdkafka takes it.",
     "sasl.jaas.config": "Set sasl.username and sasl.password.",
     "ssl.truststore.location": "Set ssl.ca.location to a PEM file.",
     "ssl.truststore.password": "Set ssl.ca.location to a PEM file.",
@@ -132,18 +136,23 @@ def kafka_python_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> d
     return found
 
 
-def confluent_settings(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
+def confluent_settings(bootstrap_servers: str, kafka: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration of any class of confluent-kafka.
 
     Args:
         bootstrap_servers: host:port, separated by commas.
-        kafka: settings by dotted name; all are passed on.
+        kafka: settings by dotted name; all are passed on. `oauth_cb`, a function that returns a
+            token and when it ends, is for the mechanism OAUTHBEARER, which no other client has.
 
     Raises:
         ConfigurationError: no servers, one that is no host:port, or a security setting that can't
             be honoured.
     """
-    found = _checked(bootstrap_servers, kafka)
+    token = {
+        key: value for key, value in kafka.items() if key == OAUTH_CALLBACK and callable(value)
+    }
+    others = {key: value for key, value in kafka.items() if key not in token}
+    found: dict[str, Any] = {**_checked(bootstrap_servers, others, has_token=bool(token)), **token}
     if _HOST_NAME_CHECK in found:
         found[_HOST_NAME_CHECK] = "https" if _checks_host_name(found) else "none"
     return {**found, "bootstrap.servers": ",".join(_servers(bootstrap_servers))}
@@ -194,8 +203,16 @@ def spark_settings(
     return {f"kafka.{key}": value for key, value in found.items()}
 
 
-def _checked(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings by their common names; refuse those that a client does not support."""
+def _checked(
+    bootstrap_servers: str, kafka: Mapping[str, str], *, has_token: bool = False
+) -> dict[str, str]:
+    """Return the settings by their common names; refuse those that a client does not support.
+
+    Args:
+        bootstrap_servers: host:port, separated by commas.
+        kafka: settings by dotted name, without a callback.
+        has_token: whether a callback logs in by tokens, which replace name and password.
+    """
     if not _servers(bootstrap_servers):
         raise ConfigurationError(
             "bootstrap_servers is not set.",
@@ -204,20 +221,22 @@ def _checked(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]
             key="bootstrap_servers",
         )
     known = {_SYNONYMS.get(key, key): str(value) for key, value in kafka.items()}
+    supported = _SECURITY_NAMES | _OAUTH_NAMES if has_token else _SECURITY_NAMES
     for key in known:
-        if key.startswith(SECURITY_PREFIXES) and key not in _SECURITY_NAMES:
+        if key == OAUTH_CALLBACK or (key.startswith(SECURITY_PREFIXES) and key not in supported):
             raise _not_supported(key)
     if known.get("security.protocol", "PLAINTEXT") not in _PROTOCOLS:
         raise _wrong("security.protocol", _PROTOCOLS)
-    if known.get("sasl.mechanism", "PLAIN") not in _LOGIN_MODULES:
-        raise _wrong("sasl.mechanism", _LOGIN_MODULES)
-    _check_sasl(known)
+    mechanisms = (_OAUTH_MECHANISM,) if has_token else tuple(_LOGIN_MODULES)
+    if known.get("sasl.mechanism", mechanisms[0]) not in mechanisms:
+        raise _wrong("sasl.mechanism", mechanisms)
+    _check_sasl(known, () if has_token else ("sasl.username", "sasl.password"))
     return known
 
 
-def _check_sasl(known: Mapping[str, str]) -> None:
+def _check_sasl(known: Mapping[str, str], login: Collection[str]) -> None:
     if known.get("security.protocol", "").startswith("SASL"):
-        for key in ("sasl.mechanism", "sasl.username", "sasl.password"):
+        for key in ("sasl.mechanism", *login):
             if key not in known:
                 raise ConfigurationError(
                     f"kafka.security.protocol asks for SASL, but kafka.{key} is not set.",

@@ -148,6 +148,11 @@ So are the names of ops and of discarded records: a half that has them was writt
 """
 
 
+def header_value(value: str | bytes) -> bytes:
+    """Return a property's value as it stands in its header."""
+    return value if isinstance(value, bytes) else value.encode()
+
+
 def first_value(headers: Iterable[tuple[str, bytes | None]], name: str) -> bytes | None:
     """Return the value of the first header of that name, None where there is none."""
     for key, value in headers:

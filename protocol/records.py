@@ -74,7 +74,7 @@ def half_headers(
     producer_group: str,
     transaction_id: str,
     real_topic: str,
-    properties: Mapping[str, str],
+    properties: Mapping[str, str | bytes],
     real_queue_id: int | None = None,
 ) -> Headers:
     """Return the headers of a half message in protocol order.
@@ -92,12 +92,12 @@ def half_headers(
         (names.PGROUP, producer_group.encode()),
         (names.UNIQ_KEY, transaction_id.encode()),
         (names.REAL_TOPIC, real_topic.encode()),
-        (names.CHECK_IMMUNITY_TIME_IN_SECONDS, immunity.encode()),
+        (names.CHECK_IMMUNITY_TIME_IN_SECONDS, names.header_value(immunity)),
     ]
     if real_queue_id is not None:
         headers.append((names.REAL_QID, b"%d" % real_queue_id))
     headers.extend(
-        (name, value.encode())
+        (name, names.header_value(value))
         for name, value in properties.items()
         if name != names.CHECK_IMMUNITY_TIME_IN_SECONDS
     )

@@ -106,7 +106,7 @@ REASON_TEXTS: dict[RefusedReason, str] = {
     RefusedReason.TRANSACTIONS_REJECTED: "new transactions are rejected (reject_transactions)",
     RefusedReason.HALF_HEADER_NAME_INVALID: "the name of a header holds a NUL or is not UTF-8",
     RefusedReason.HALF_TOPIC_TOO_LONG: "REAL_TOPIC is longer than 127 bytes",
-    RefusedReason.HALF_BODY_EMPTY: "the half message has no body",
+    RefusedReason.HALF_BODY_EMPTY: "the body of the half message is empty, and not null",
     RefusedReason.HALF_BODY_TOO_LARGE: "the body is larger than max_message_bytes",
     RefusedReason.HALF_WITH_CHECK_TIMES: "the half message sets TRANSACTION_CHECK_TIMES itself",
     RefusedReason.HALF_NAME_TOO_LONG: "PGROUP is longer than 255 bytes, or UNIQ_KEY than 1,024",

@@ -33,7 +33,7 @@ def read_check_request(
         raise InvalidMessageError("The check request has no UNIQ_KEY.")
     return MessageExt(
         topic=_text(headers, names.REAL_TOPIC),
-        body=body or b"",
+        body=body,
         tags=_text(headers, names.TAGS),
         keys=_text(headers, names.KEYS),
         key=key,
@@ -50,9 +50,9 @@ def read_check_request(
     )
 
 
-def _user_properties(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str]:
+def _user_properties(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, str | bytes]:
     found = {
-        name: (value or b"").decode("utf-8", "replace")
+        name: _text_or_bytes(value or b"")
         for name, value in headers
         if name not in SYSTEM_PROPERTIES
     }
@@ -60,6 +60,13 @@ def _user_properties(headers: Sequence[tuple[str, bytes | None]]) -> dict[str, s
         # The client writes it always, empty when the application set none.
         found.pop(names.CHECK_IMMUNITY_TIME_IN_SECONDS, None)
     return found
+
+
+def _text_or_bytes(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _text(headers: Sequence[tuple[str, bytes | None]], name: str) -> str:

@@ -123,7 +123,7 @@ class PlainRecord:
     """A plain message as it goes on the wire."""
 
     msg_id: str
-    body: bytes
+    body: bytes | None
     key: bytes | None
     headers: Headers
 
@@ -525,7 +525,7 @@ def _log_failure(done: Future[SendResult]) -> None:
 
 def plain_headers(message: Message, msg_id: str) -> Headers:
     """Return the headers of a plain message: its properties, its id, KEYS and TAGS."""
-    headers = [(name, value.encode()) for name, value in message.properties.items()]
+    headers = [(name, names.header_value(value)) for name, value in message.properties.items()]
     headers.append((names.UNIQ_KEY, msg_id.encode()))
     if message.keys:
         headers.append((names.KEYS, message.keys.encode()))

@@ -168,7 +168,10 @@ public final class RecordDecoder implements Serializable {
     if (record.headers.find(TRANSACTION_CHECK_TIMES, 0) != RecordHeaders.NONE) {
       return HALF_WITH_CHECK_TIMES;
     }
-    int size = record.value == null ? 0 : record.value.length;
+    if (record.value == null) {
+      return TAKEN; // a tombstone
+    }
+    int size = record.value.length;
     return size == 0 ? HALF_BODY_EMPTY : size > bodyBytesMax ? HALF_BODY_TOO_LARGE : TAKEN;
   }
 

@@ -262,7 +262,7 @@ class HalfMaker:
         return refused(Reason.HALF_NAME_TOO_LONG)
 
     def _no_body(self, made: Transaction) -> Expected:
-        made.half.value = self.chance.choice((b"", None))
+        made.half.value = b""
         return refused(Reason.HALF_BODY_EMPTY)
 
     def _counted(self, made: Transaction) -> Expected:

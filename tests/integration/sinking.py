@@ -75,7 +75,7 @@ class World:
 
     def halves(
         self,
-        bodies: Sequence[bytes],
+        bodies: Sequence[bytes | None],
         real: str | None = None,
         group: str = "g",
         *,

@@ -51,6 +51,15 @@ def test_a_check_that_its_topic_rejects_is_undelivered(
     assert [value for _, value, _ in either.read(either.names.feedback)] == [b"1"]
 
 
+def test_a_tombstone_comes_out_without_a_value(either: World) -> None:
+    either.halves([b"a", None])
+
+    report = either.writer().write([commits(0, 1)], 0)
+
+    assert report.counts["finals"] == 2
+    assert {key: value for key, value, _ in either.read(either.real)} == {b"k0": b"a", b"k1": None}
+
+
 @pytest.mark.parametrize(
     ("bound", "age_ms"),
     [

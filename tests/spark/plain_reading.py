@@ -120,7 +120,7 @@ class PlainReading:
             RefusedReason.HALF_NAME_TOO_LONG: is_long,
             RefusedReason.HALF_HEADER_NAME_INVALID: has_odd_name(row),
             RefusedReason.HALF_WITH_CHECK_TIMES: has_times,
-            RefusedReason.HALF_BODY_EMPTY: size == 0,
+            RefusedReason.HALF_BODY_EMPTY: row.value == b"",
             RefusedReason.HALF_BODY_TOO_LARGE: size > BODY_BYTES_MAX,
         }
         return next((reason for reason, holds in reasons.items() if holds), 0)

@@ -150,7 +150,7 @@ def test_an_immunity_time_counts_if_it_is_a_whole_number(
         (half(TRAN, GROUP, ID, TO, TIMES), RefusedReason.HALF_WITH_CHECK_TIMES),
         (half(TRAN, GROUP, ID, TO, IMMUNITY, TIMES), RefusedReason.HALF_WITH_CHECK_TIMES),
         (
-            KafkaRow(NAMES.half, 1, 5, 99, None, [TRAN, GROUP, ID, TO]),
+            KafkaRow(NAMES.half, 1, 5, 99, b"", [TRAN, GROUP, ID, TO]),
             RefusedReason.HALF_BODY_EMPTY,
         ),
         (op(None, *OP), RefusedReason.OP_OFFSET_UNREADABLE),
@@ -254,11 +254,14 @@ def test_a_header_that_another_client_would_read_by_another_name_is_refused(
     ]
 
 
-@pytest.mark.parametrize(("body", "limit", "refused"), [(4, 4, 0), (5, 4, 10), (0, 4, 9)])
+@pytest.mark.parametrize(
+    ("body", "limit", "refused"), [(4, 4, 0), (5, 4, 10), (0, 4, 9), (None, 4, 0)]
+)
 def test_a_body_is_neither_empty_nor_too_large(
-    spark: SparkSession, body: int, limit: int, refused: int
+    spark: SparkSession, body: int | None, limit: int, refused: int
 ) -> None:
-    row = KafkaRow(NAMES.half, 1, 5, 99, b"x" * body, [TRAN, GROUP, ID, TO])
+    value = None if body is None else b"x" * body
+    row = KafkaRow(NAMES.half, 1, 5, 99, value, [TRAN, GROUP, ID, TO])
     lines = spark.createDataFrame([(row.to_json(),)], "value string")
 
     rules = replace(RULES, max_message_bytes=limit)

@@ -198,6 +198,35 @@ def test_every_form_of_an_address_is_passed_on_as_it_is(
     assert [[server, "b:1"], f"{server},b:1"].count(next(iter(found.values()))) == 1
 
 
+OAUTH = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+
+
+def test_a_callback_for_tokens_is_passed_on_to_librdkafka() -> None:
+    kafka = {**OAUTH, "sasl.oauthbearer.config": "scope=a", "oauth_cb": len}
+
+    assert confluent_settings("a:1", kafka) == {"bootstrap.servers": "a:1", **kafka}
+
+
+@every_client
+@pytest.mark.parametrize(
+    ("kafka", "says"),
+    [
+        (OAUTH, "kafka.sasl.mechanism has a value"),
+        ({"oauth_cb": "module:function"}, "support kafka.oauth_cb. Give a function"),
+    ],
+)
+def test_without_a_callback_there_is_no_oauth(
+    translate: Callable[[str, dict[str, str]], object], kafka: dict[str, str], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=says):
+        translate("a:1", kafka)
+
+
+def test_a_password_beside_a_callback_is_refused_by_its_mechanism() -> None:
+    with pytest.raises(ConfigurationError, match=r"kafka\.sasl\.mechanism has a value"):
+        confluent_settings("a:1", {**SASL, "oauth_cb": len})
+
+
 def test_what_may_be_a_password_is_not_repeated() -> None:
     with pytest.raises(ConfigurationError, match=r"'\*\*\*@h:1'") as refused:
         confluent_settings("user:secret@h:1", {})

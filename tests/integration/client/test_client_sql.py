@@ -85,7 +85,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def book(connection: Connection, message: Message, arg: Any) -> None:
-    connection.execute(insert(orders).values(id=arg, item=message.body.decode()))
+    connection.execute(insert(orders).values(id=arg, item=(message.body or b"").decode()))
 
 
 @pytest.fixture

@@ -167,6 +167,23 @@ def test_a_topic_that_is_not_there_is_said_before_the_local_transaction_runs(
     assert len(listener.executed) == 1
 
 
+def test_a_tombstone_and_bytes_as_a_property_are_sent_and_asked_about_as_they_are(
+    checkback: Checkback, listener: Scripted
+) -> None:
+    listener.execute = lambda *_: LocalTransactionState.UNKNOW
+    message = Message("paid", None, keys="o-1", properties={"a": b"\xff\0"})
+    checkback.producer(listener).send_message_in_transaction(message)
+
+    (half,) = checkback.halves(1)
+    checkback.ask(half)
+
+    assert (half.key, half.value, dict(half.headers)["a"]) == (b"o-1", None, b"\xff\0")
+    eventually(lambda: listener.checked)
+    assert (listener.checked[0].body, listener.checked[0].properties) == (
+        None, message.properties,
+    )  # fmt: skip
+
+
 def test_a_delay_level_is_dropped_and_counted(checkback: Checkback, listener: Scripted) -> None:
     producer = checkback.producer(listener)
     producer.send_message_in_transaction(Message("paid", b"x", delay_time_level=3))

@@ -197,12 +197,13 @@ def test_a_check_request_gives_back_the_message() -> None:
         producer_group="g",
         transaction_id="id",
         real_topic="t",
-        properties={"a": "b", "KEYS": "k", "CHECK_IMMUNITY_TIME_IN_SECONDS": "7"},
+        properties={"a": "b", "c": b"\xff", "KEYS": "k", "CHECK_IMMUNITY_TIME_IN_SECONDS": "7"},
         real_queue_id=5,
     )
+    assert read_check_request(b"k", None, check_headers(half, 3, 42, 2), 1_000).body is None
     request = read_check_request(b"k", b"body", check_headers(half, 3, 42, 2), 1_000)
     assert (request.topic, request.body, request.keys, request.queue_id) == ("t", b"body", "k", 5)
-    assert request.properties == {"a": "b", "CHECK_IMMUNITY_TIME_IN_SECONDS": "7"}
+    assert request.properties == {"a": "b", "c": b"\xff", "CHECK_IMMUNITY_TIME_IN_SECONDS": "7"}
     assert (request.half_queue, request.queue_offset, request.check_times) == (3, 42, 2)
     assert request.requested_at_ms == 1_000
 

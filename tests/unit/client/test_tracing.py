@@ -66,7 +66,7 @@ def test_the_message_carries_the_transactions_context_and_a_given_one_is_its_par
     sent = send(tracing, Message("paid", b"x", properties={"traceparent": GIVEN, "a": "b"}))
 
     whole = finished(exporter)["transaction paid"]
-    _, trace_id, span_id, _ = sent.properties["traceparent"].split("-")
+    _, trace_id, span_id, _ = str(sent.properties["traceparent"]).split("-")
     assert trace_id == GIVEN.split("-")[1]
     assert int(span_id, 16) == whole.context.span_id
     assert f"{whole.parent.span_id:016x}" == GIVEN.split("-")[2]

@@ -73,6 +73,21 @@ def test_the_body_has_at_least_one_byte_and_at_most_the_limit() -> None:
         check(Message("t", "text"))  # type: ignore[arg-type]
 
 
+def test_a_tombstone_has_a_key() -> None:
+    check(Message("t", None, key=b"k"))
+    check(Message("t", None, keys="o-1"))
+    with pytest.raises(InvalidMessageError, match=r"The body is None.* key or keys"):
+        check(Message("t", None))
+
+
+def test_a_property_may_be_bytes() -> None:
+    check(Message("t", b"x", properties={"a": b"\xff\0"}))
+    with pytest.raises(InvalidMessageError, match="at most 32767"):
+        check(Message("t", b"x", properties={"a": bytes(40_000)}))
+    with pytest.raises(InvalidMessageError, match="CHECK_IMMUNITY_TIME_IN_SECONDS is"):
+        check(Message("t", b"x", properties={"CHECK_IMMUNITY_TIME_IN_SECONDS": b"\xff"}))
+
+
 def test_the_key_is_bytes() -> None:
     check(Message("t", b"x", key=b"k"))
     with pytest.raises(InvalidMessageError, match=r"The key is a str\. Encode it to bytes"):
