@@ -166,7 +166,7 @@ def ensure_classes() -> Path:
         OperationalError: the compiler failed.
     """
     jars = sorted(_spark_jars().glob("*.jar"))
-    return compiled_jar(find_java(), ":".join(map(str, jars)))
+    return compiled_jar(find_java, ":".join(map(str, jars)))
 
 
 def _all_exist(paths: Sequence[Path]) -> bool:

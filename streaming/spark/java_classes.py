@@ -12,7 +12,7 @@ import re
 import secrets
 import subprocess
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -40,11 +40,11 @@ def java_sources() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def compiled_jar(java: Path, class_path: str) -> Path:
+def compiled_jar(find_java: Callable[[], Path], class_path: str) -> Path:
     """Return the jar of all classes, compiled unless one of these sources and this Spark is kept.
 
     Args:
-        java: the program.
+        find_java: returns the program; only called where there is something to compile.
         class_path: Spark's jars, a colon between two of them.
 
     Raises:
@@ -53,14 +53,14 @@ def compiled_jar(java: Path, class_path: str) -> Path:
     spark = SPARK_VERSION.search(class_path)
     made_of = repr((spark and spark[1], java_sources()))
     prefix = f"classes-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}-"
-    return kept_file(prefix, ".jar") or _kept(_compiled(java, class_path), prefix)
+    return kept_file(prefix, ".jar") or _kept(_compiled(find_java(), class_path), prefix)
 
 
 def classes_jar(jvm: Any) -> Path:
     """Return the jar of all classes for a running JVM that has Spark."""
     system = jvm.java.lang.System
     java = Path(system.getProperty("java.home")) / "bin" / "java"
-    return compiled_jar(java, system.getProperty("java.class.path"))
+    return compiled_jar(lambda: java, system.getProperty("java.class.path"))
 
 
 def _compiled(java: Path, class_path: str) -> Path:

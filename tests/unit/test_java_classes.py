@@ -45,7 +45,7 @@ def jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def jar(class_path: str = CLASS_PATH) -> Path:
-    return compiled_jar(Path("java"), class_path)
+    return compiled_jar(lambda: Path("java"), class_path)
 
 
 def test_a_jar_is_made_once_for_each_spark(compilations: list[str], jars: Path) -> None:
