@@ -26,7 +26,8 @@ READER: Final = Path(__file__).with_name("ShareReader.java")
 def configure(servers: str, group: str, **levels: str) -> None:
     settings = {f"share.{name.replace('_', '.')}": value for name, value in levels.items()}
     with admin_client(servers, {}) as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.GROUP, group, settings)])
+        kind = ConfigResourceType["GROUP"]
+        admin.alter_configs([ConfigResource(kind, group, settings)])
 
 
 def write(servers: str, topic: str) -> None:

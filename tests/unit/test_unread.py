@@ -55,6 +55,7 @@ def test_a_topic_that_shrank_is_not_behind() -> None:
 
 def test_a_partition_that_is_not_read_for_weeks_takes_no_more_memory() -> None:
     history = UnreadHistory()
+    found = Unread("half", 0)
     for look in range(20 * ENDS_KEPT_MAX):
         [found] = history.note({HALF: 0}, {HALF: look + 1}, float(look))
 
