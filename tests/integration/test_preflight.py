@@ -117,15 +117,21 @@ def test_a_half_topic_that_forgets_too_soon_is_refused(settings: Settings, topic
         look_at_cluster(long, connection(settings))
 
 
+LOSING = {"retention.bytes": "1000000", "cleanup.policy": "compact,delete"}
+BELIEVING = {"message.timestamp.type": "CreateTime"}
+
+
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("topic", "name", "value"),
     [
-        ("retention.bytes", "1000000"),
-        ("cleanup.policy", "compact,delete"),
-        ("message.timestamp.type", "CreateTime"),
+        *((topic, *one) for topic in ("half", "op", "feedback") for one in BELIEVING.items()),
+        *(
+            (topic, *one)
+            for topic in ("half", "op", "feedback", "settled")
+            for one in LOSING.items()
+        ),
     ],
 )
-@pytest.mark.parametrize("topic", ["half", "op", "feedback", "settled"])
 def test_a_topic_that_loses_records_or_believes_senders_is_refused(
     settings: Settings, topics: Topics, topic: str, name: str, value: str
 ) -> None:
