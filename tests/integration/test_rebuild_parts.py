@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from tests.integration.running import Topics
+from tests.integration.running import Topics, wait_until
 from tests.unit.state.building import COMMIT, Story, half, op
 
 from checkback.operations.rebuild.predecessors import (
+    Predecessor,
     end_predecessors,
     find_predecessors,
     require_silence,
@@ -67,11 +68,15 @@ def test_queries_are_found_by_their_markers_whatever_the_application(topics: Top
     write_batch(before, 1, 5)
     write_batch(other, 0, 7)
 
-    found = {one.query_id: one for one in find_predecessors(own, PARTITIONS)}
+    def found() -> dict[str, Predecessor]:
+        return {query.query_id: query for query in find_predecessors(own, PARTITIONS)}
 
-    assert found.keys() == {before.query_id, other.query_id}
-    assert found[other.query_id].settings.pipeline.application_id == "an-other"
-    assert found[before.query_id].markers[1].next_batch == 6
+    # The brokers show an offset a moment after they have taken the commit of its transaction.
+    wait_until(lambda: len(found()) == 2, what="both markers")
+    found_now = found()
+    assert found_now.keys() == {before.query_id, other.query_id}
+    assert found_now[other.query_id].settings.pipeline.application_id == "an-other"
+    assert found_now[before.query_id].markers[1].next_batch == 6
 
 
 def test_an_ended_query_can_t_write_and_is_not_found_again(topics: Topics) -> None:

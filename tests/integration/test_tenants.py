@@ -123,10 +123,10 @@ def answer_to_fencing(connection: Mapping[str, Any], transactional_id: str) -> s
 def test_kafka_lets_no_tenant_read_what_is_not_its_own(
     stage: Stage, attacker: str, victim: str
 ) -> None:
-    theirs = connection(stage, attacker)
+    theirs, own_group = connection(stage, attacker), NAMES.check(GROUPS[attacker])
     secret = (NAMES.half, NAMES.op, NAMES.settled, NAMES.check(GROUPS[victim]))
 
-    answers = {topic: answer_to_reading(theirs, topic, GROUPS[attacker]) for topic in secret}
+    answers = {topic: answer_to_reading(theirs, topic, own_group) for topic in secret}
 
     assert answers == dict.fromkeys(secret, "TOPIC_AUTHORIZATION_FAILED")
 
@@ -136,7 +136,7 @@ def test_kafka_lets_no_tenant_into_groups_that_are_not_its_own(
     stage: Stage, attacker: str, victim: str
 ) -> None:
     theirs, readable = connection(stage, attacker), NAMES.check(GROUPS[attacker])
-    others = (GROUPS[victim], PREFIX, f"{PREFIX}-marker-0")
+    others = (NAMES.check(GROUPS[victim]), GROUPS[victim], PREFIX, f"{PREFIX}-marker-0")
 
     answers = {group: answer_to_reading(theirs, readable, group) for group in others}
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from tests.integration.wheels import FOLDERS, ROOT, built_wheel, copy_checkout
 
+pytestmark = pytest.mark.nightly  # tests/unit/test_packaging.py holds its list of packages by day
+
 CHECKOUT_ONLY = {ROOT / "bench", ROOT / "tools", ROOT / "deploy" / "grafana"}
 DATA = {".json", ".xml", ".lock", ".properties", ".java", ".html", ".css", ".js", ".svg"}
 
@@ -128,7 +130,6 @@ def test_no_folder_is_imported_under_its_bare_name() -> None:
 import importlib, pkgutil, sys
 import checkback
 
-pytestmark = pytest.mark.nightly  # tests/unit/test_packaging.py holds its list of packages by day
 for module in pkgutil.walk_packages(checkback.__path__, "checkback."):
     importlib.import_module(module.name)
 bare = set(sys.argv[1:]) & sys.modules.keys()
