@@ -151,9 +151,7 @@ def noted_before(store: CheckpointStore, batch: int) -> BatchTerms | None:
     Raises:
         CheckpointError: the note can't be read.
     """
-    earlier = [number for number in store.own_numbers(FOLDER) if number < batch]
-    note = _read(store, earlier[-1]) if earlier else None
-    return None if note is None else note.terms
+    return _newest(store, [number for number in store.own_numbers(FOLDER) if number < batch])
 
 
 def newest_terms(store: CheckpointStore) -> BatchTerms | None:
@@ -162,8 +160,7 @@ def newest_terms(store: CheckpointStore) -> BatchTerms | None:
     Raises:
         CheckpointError: the note can't be read.
     """
-    numbers = store.own_numbers(FOLDER)
-    return noted_before(store, numbers[-1] + 1) if numbers else None
+    return _newest(store, store.own_numbers(FOLDER))
 
 
 def note_terms(
@@ -233,6 +230,11 @@ def parse_note(text: str, name: str) -> TermsNote:
             "`checkback docs recovering`.",
             file=name,
         ) from error
+
+
+def _newest(store: CheckpointStore, batches: list[int]) -> BatchTerms | None:
+    note = _read(store, batches[-1]) if batches else None
+    return None if note is None else note.terms
 
 
 def _read(store: CheckpointStore, batch: int) -> TermsNote | None:
